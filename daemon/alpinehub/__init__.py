@@ -1,0 +1,1 @@
+"""alpinehub: a guest-request hub for hotels, the application that proves cordata."""

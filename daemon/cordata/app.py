@@ -1,0 +1,219 @@
+"""App: the registries an application fills with decorators. It acts on nothing; wiring reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from cordata.context import Context, EventContext
+from cordata.core.event import Event
+from cordata.errors import ConfigError
+
+Handler = Callable[[Event, EventContext], Awaitable[None]]
+Startup = Callable[[Context], Awaitable[None]]
+Backfill = Callable[[Context, str | None], Awaitable[str | None]]
+Job = Callable[[Context, str, str], Awaitable[None]]
+#: Tells which (scope, period) are due at a moment, oldest first; missed ones included.
+Due = Callable[[Context, datetime], Awaitable[Iterable[tuple[str, str]]]]
+Periodic = Callable[[Context], Awaitable[None]]
+AsgiApp = Callable[..., Awaitable[None]]
+
+F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A handler of one event type, as one consumer group."""
+
+    type: str
+    #: Consumer group; each message goes to exactly one worker of a group.
+    group: str
+    handler: Handler
+    #: Attempts after the first before the message goes to the dead letter.
+    retries: int
+    #: Handlers running at once in one worker; None: [engine] concurrency.
+    concurrency: int | None
+    #: Seconds for one attempt.
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillTask:
+    """Work of the primary after READY, in small units, with a stored cursor."""
+
+    name: str
+    run: Backfill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTask:
+    """Work started by a timer, once per (job, scope, period)."""
+
+    name: str
+    run: Job
+    due: Due
+    #: Seconds after which a claim whose process does not renew it may be taken over.
+    claim_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodicTask:
+    """Work of the primary, again and again."""
+
+    name: str
+    run: Periodic
+    #: From the end of one run to the start of the next.
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """An ASGI application below a path prefix ("" for all)."""
+
+    prefix: str
+    app: AsgiApp
+
+
+async def once_a_day(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
+    """The default `due`: one run per UTC day, scope ""."""
+    return [("", now.date().isoformat())]
+
+
+class App:
+    """One application: what its workers serve and handle, what its primary does.
+
+    Every registration is checked when it is made, so a mistake shows at import, with its name.
+    """
+
+    def __init__(self, name: str) -> None:
+        """`name` is the component name of its migrations and the prefix of its consumer groups."""
+        self.name = name
+        self.migration_packages: list[str] = []
+        self.query_packages: list[str] = []
+        self.subscriptions: list[Subscription] = []
+        self.startups: list[Startup] = []
+        self.backfills: dict[str, BackfillTask] = {}
+        self.jobs: dict[str, JobTask] = {}
+        self.periodics: list[PeriodicTask] = []
+        self.mounts: list[Mount] = []
+        self.settings_classes: dict[str, type[Any]] = {}
+
+    def settings(self, section: str) -> Callable[[type[S]], type[S]]:
+        """Declare a frozen dataclass as the type of the TOML section `[section]`.
+
+        The loaded value is `ctx.settings[section]`; unknown keys are errors as in every section.
+        """
+
+        def register(cls: type[S]) -> type[S]:
+            if section in self.settings_classes:
+                raise ConfigError(f"section [{section}] is declared twice")
+            self.settings_classes[section] = cls
+            return cls
+
+        return register
+
+    def migrations(self, package: str) -> None:
+        """Add the chain `<package>/<dialect>/migrations/NNNN_name.sql`, component = the App's name."""
+        self.migration_packages.append(package)
+
+    def queries(self, package: str) -> None:
+        """Add the named SQL of every `<package>/<dialect>/*.sql`."""
+        self.query_packages.append(package)
+
+    def on(
+        self,
+        type: str,  # noqa: A002 - the word of the field, and of every event
+        *,
+        retries: int = 5,
+        concurrency: int | None = None,
+        timeout_s: float = 60.0,
+        group: str | None = None,
+    ) -> Callable[[Handler], Handler]:
+        """Handle each event of a type in exactly one worker.
+
+        The group's name is stored with every message: by default `<app>.<function>`; set it when
+        the function is renamed. Raises: ConfigError when the group exists already.
+        """
+
+        def register(handler: Handler) -> Handler:
+            name = group or f"{self.name}.{handler.__name__}"
+            if any(s.group == name for s in self.subscriptions):
+                raise ConfigError(f"consumer group {name!r} is declared twice", hint="pass group=")
+            self.subscriptions.append(
+                Subscription(
+                    type=type,
+                    group=name,
+                    handler=handler,
+                    retries=retries,
+                    concurrency=concurrency,
+                    timeout_s=timeout_s,
+                )
+            )
+            return handler
+
+        return register
+
+    def startup(self, function: Startup) -> Startup:
+        """Run on the primary after the migrations and before READY; an error stops the start."""
+        self.startups.append(function)
+        return function
+
+    def backfill(self, name: str) -> Callable[[Backfill], Backfill]:
+        """Run on the primary after READY: called with the stored cursor (None at first) until it
+        returns None. Each call is one small step; the cursor it returns is stored, so a restart
+        resumes there. Finished once, it never runs again under this name.
+        """
+
+        def register(run: Backfill) -> Backfill:
+            if name in self.backfills:
+                raise ConfigError(f"backfill {name!r} is declared twice")
+            self.backfills[name] = BackfillTask(name=name, run=run)
+            return run
+
+        return register
+
+    def job(
+        self, name: str, *, due: Due = once_a_day, claim_timeout_s: float = 300.0
+    ) -> Callable[[Job], Job]:
+        """Run by `cordata job NAME`, once per (job, scope, period) in the whole fleet."""
+
+        def register(run: Job) -> Job:
+            if name in self.jobs:
+                raise ConfigError(f"job {name!r} is declared twice")
+            self.jobs[name] = JobTask(name=name, run=run, due=due, claim_timeout_s=claim_timeout_s)
+            return run
+
+        return register
+
+    def every(self, *, seconds: float) -> Callable[[Periodic], Periodic]:
+        """Run on the primary only, `seconds` after the end of the previous run."""
+        if seconds <= 0:
+            raise ConfigError(f"every(seconds={seconds}) must be more than 0")
+
+        def register(run: Periodic) -> Periodic:
+            self.periodics.append(PeriodicTask(name=run.__name__, run=run, seconds=seconds))
+            return run
+
+        return register
+
+    def mount(self, prefix: str, app: AsgiApp) -> None:
+        """Serve an ASGI application below `prefix` ("/api"; "" for everything).
+
+        The longest prefix wins. The application finds the runtime's Context in
+        `scope["state"]["cordata"]` (Starlette: `request.state.cordata`).
+        """
+        if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
+            raise ConfigError(f"mount prefix {prefix!r} must start with / and not end with it")
+        if any(m.prefix == prefix for m in self.mounts):
+            raise ConfigError(f"mount prefix {prefix!r} is used twice")
+        self.mounts.append(Mount(prefix=prefix, app=app))
+
+    def groups_of(self, type: str) -> list[str]:  # noqa: A002
+        """The consumer groups that get events of a type."""
+        return [s.group for s in self.subscriptions if s.type == type]
+
+
+Headers = Mapping[str, str]

@@ -1,0 +1,1 @@
+"""Streams, consumer groups and dead letters."""

@@ -1,0 +1,1 @@
+"""Click commands: parse, load the configuration, call."""

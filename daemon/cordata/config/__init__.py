@@ -1,0 +1,1 @@
+"""Configuration: one TOML file, frozen sections, secrets as credentials."""

@@ -1,0 +1,179 @@
+"""What can be configured: one frozen dataclass per consumer, its TOML section by the same name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppConfig:
+    """[app]: which application to run."""
+
+    #: `module:attribute` of the App.
+    import_: str = "alpinehub.app:app"
+    #: Directories put on sys.path before the import, for code outside the package's directory.
+    path: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """[worker]: what each worker runs. `[worker.N]` overrides single keys for worker@N."""
+
+    #: Any of "http", "engine".
+    services: tuple[str, ...] = ("http", "engine")
+    #: Seconds from SIGTERM to the end; less than the unit's TimeoutStopSec.
+    stop_timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConfig:
+    """[http]: limits of the connection layer. Deadlines in seconds, sizes in bytes."""
+
+    #: Connections of one worker; further ones wait in the listen queue of the kernel.
+    max_connections: int = 1000
+    #: Method, target and version together; above it 414.
+    max_request_line_bytes: int = 8192
+    #: All header lines together; above it 431.
+    max_header_bytes: int = 32768
+    #: Header lines; above it 431.
+    max_headers: int = 100
+    #: Body of a request, after which 413.
+    max_body_bytes: int = 10_485_760
+    #: Pipelined requests held per connection before reading stops.
+    max_pipelined: int = 16
+    #: From accept (or the last response: idle keep-alive) to the first byte.
+    first_byte_timeout_s: float = 30.0
+    #: From the first byte to the end of the headers; above it 408.
+    header_timeout_s: float = 10.0
+    #: Longest silence within a body; above it 408.
+    body_timeout_s: float = 20.0
+    #: From the end of the headers to the start of the response, and the longest silence of a
+    #: client that does not read; above it 504 or the connection is closed.
+    response_timeout_s: float = 60.0
+    #: After SIGTERM responses say `Connection: close` for this long, then idle connections are closed.
+    drain_s: float = 0.5
+    #: Addresses or networks whose X-Forwarded-For/-Proto/-Host are believed; "unix" for unix sockets.
+    trusted_proxies: tuple[str, ...] = ("unix",)
+    #: One INFO line per accepted request.
+    access_log: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """[store]: where the data is."""
+
+    #: `sqlite:` (file in the state directory) or `sqlite:///path`.
+    url: str = "sqlite:"
+    #: Longest time a unit waits for the write lock before StoreUnavailable.
+    write_timeout_s: float = 10.0
+    #: Longest time `ctx.transaction()` may hold the write lock.
+    transaction_timeout_s: float = 5.0
+    #: Threads for reads of one process.
+    readers: int = 2
+    #: Units that share one commit at most.
+    max_batch: int = 256
+    #: Units waiting for a commit at most; above it StoreUnavailable at once.
+    max_waiting: int = 10_000
+    #: The primary checkpoints when the WAL is larger; writers do when it is four times as large.
+    wal_limit_bytes: int = 16_777_216
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """[engine]: outbox relay and stream subscriptions of each worker."""
+
+    #: Outbox entries published at once, messages claimed at once.
+    batch: int = 100
+    #: Handlers running at once per subscription, unless the subscription says otherwise.
+    concurrency: int = 8
+    #: A claim of a worker that is gone expires after this long.
+    claim_timeout_s: float = 60.0
+    #: Without a wake-up the tables are looked at this often.
+    poll_s: float = 5.0
+    #: First and longest pause before a message is tried again; doubles each time, with jitter.
+    retry_min_s: float = 1.0
+    #: See retry_min_s.
+    retry_max_s: float = 300.0
+    #: Published entries and seen-marks are kept this long.
+    retention_s: float = 604_800.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrimaryConfig:
+    """[primary]: the singleton."""
+
+    #: How often a standby tries to take the lease.
+    standby_poll_s: float = 0.25
+    #: Seconds from SIGTERM to the end; less than the unit's TimeoutStopSec.
+    stop_timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailConfig:
+    """[mail]: the SMTP server. User and password are the credentials `smtp-user`, `smtp-password`."""
+
+    #: Empty: mail waits in the store until a server is configured.
+    host: str = ""
+    #: 25 plain, 587 STARTTLS, 465 TLS.
+    port: int = 25
+    #: "none", "starttls" or "tls".
+    security: str = "none"
+    #: From address.
+    sender: str = "cordata@localhost"
+    #: Whole conversation of one mail.
+    timeout_s: float = 30.0
+    #: First and longest pause before a mail is tried again.
+    retry_min_s: float = 5.0
+    #: See retry_min_s.
+    retry_max_s: float = 900.0
+    #: After this long a mail is `failed` and an alert says so.
+    give_up_s: float = 432_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertConfig:
+    """[alert]: who learns of failures."""
+
+    #: Addresses; empty: the journal only.
+    to: tuple[str, ...] = ()
+    #: One mail per unit or cause in this time; the rest is counted.
+    cooldown_s: float = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """[log]: how much is logged."""
+
+    #: debug, info, warning or error.
+    level: str = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathsConfig:
+    """[paths]: directories, where systemd does not name them."""
+
+    #: The store and small state files; $STATE_DIRECTORY wins.
+    state: Path = Path("/var/lib/cordata")
+    #: Wake-up sockets.
+    runtime: Path = Path("/run/cordata")
+    #: Secrets, one file each; $CREDENTIALS_DIRECTORY wins.
+    credentials: Path = Path("/etc/cordata/credentials")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole of cordata.toml."""
+
+    app: AppConfig = field(default_factory=AppConfig)
+    worker: WorkerConfig = field(default_factory=WorkerConfig)
+    http: HttpConfig = field(default_factory=HttpConfig)
+    store: StoreConfig = field(default_factory=StoreConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    primary: PrimaryConfig = field(default_factory=PrimaryConfig)
+    mail: MailConfig = field(default_factory=MailConfig)
+    alert: AlertConfig = field(default_factory=AlertConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    paths: PathsConfig = field(default_factory=PathsConfig)
+    #: Sections of the application (`App.settings`), already of its own type, by section name.
+    settings: dict[str, object] = field(default_factory=dict)

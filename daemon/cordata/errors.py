@@ -1,0 +1,87 @@
+"""The errors cordata raises: a stable code for programs, a sentence for people, a hint for the next step."""
+
+from __future__ import annotations
+
+
+class CordataError(Exception):
+    """Base of all errors raised on purpose.
+
+    `code` is stable and goes into logs and HTTP bodies; `hint` is what the user can do next.
+    """
+
+    code = "error"
+
+    def __init__(self, message: str = "", *, hint: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").split("\n", 1)[0].rstrip("."))
+        self.hint = hint
+
+
+class ConfigError(CordataError):
+    """The configuration cannot be used."""
+
+    code = "config"
+
+    def __init__(self, *problems: str, hint: str | None = None) -> None:
+        super().__init__("\n".join(problems), hint=hint)
+        #: Every problem found, one sentence each, so that one run shows them all.
+        self.problems = problems
+
+
+class TransientError(CordataError):
+    """Failed for now; the same attempt may succeed later."""
+
+    code = "transient"
+
+
+class StoreUnavailable(TransientError):
+    """The store cannot take or answer anything at the moment."""
+
+    code = "store_unavailable"
+
+    def __init__(
+        self, message: str = "", *, retry_after_s: float = 5.0, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        #: Seconds after which a client may try again (the Retry-After of a 503).
+        self.retry_after_s = retry_after_s
+
+
+class StoreFull(StoreUnavailable):
+    """The disk that holds the store is full."""
+
+    code = "store_full"
+
+
+class PermanentError(CordataError):
+    """Will fail again however often it is tried; goes to the dead letter at once."""
+
+    code = "permanent"
+
+
+class Conflict(PermanentError):
+    """A constraint of the store refused the write."""
+
+    code = "conflict"
+
+    def __init__(self, message: str = "", *, constraint: str = "") -> None:
+        super().__init__(message)
+        #: Name of the constraint, or `table.column` of the unique key, as the store tells it.
+        self.constraint = constraint
+
+
+class ProtocolError(CordataError):
+    """The peer broke the protocol; its connection is dropped."""
+
+    code = "protocol"
+
+
+class LeaseLost(CordataError):
+    """This process is no longer the primary; its write was refused."""
+
+    code = "lease_lost"
+
+
+class ServiceExited(CordataError):
+    """A service of the role returned or failed before it was told to stop."""
+
+    code = "service_exited"

@@ -1,0 +1,1 @@
+"""Long coroutines, one module each: run(stop) loops, run_once() is one pass."""

@@ -1,0 +1,1 @@
+"""The durable store: units of work, group commit, migrations, wake-ups."""

@@ -1,0 +1,1 @@
+"""The edge to systemd: inherited sockets, notifications, watchdog, credentials, journal."""
