@@ -1,0 +1,1 @@
+"""Measurements: cordata beside its peers in one run: only ratios survive a noisy machine."""

@@ -1,0 +1,163 @@
+"""Starts and stops what is measured: our server and its peers, each on a free loopback port."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+START_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A running server; `started_s` is the time from exec to its first answer or ready line."""
+
+    name: str
+    url: str
+    pid: int
+    started_s: float
+
+
+def free_port() -> int:
+    """A loopback port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """The caller's environment with the checkout on the module path."""
+    paths = [str(ROOT / "daemon"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **extra}
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
+    """Return at the first answer of any status. Raises: RuntimeError when the process ended."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except urllib.error.HTTPError:
+            return
+        except OSError:
+            time.sleep(0.005)
+    raise TimeoutError(f"{url} did not answer in {START_TIMEOUT_S} s")
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """TERM, then KILL of the process group that we started."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(35)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextlib.contextmanager
+def running(
+    name: str, argv: Sequence[str], *, url: str, log: Path, **extra: str
+) -> Iterator[Server]:
+    """Run a server in a process group of its own until the block ends."""
+    with log.open("ab") as output:
+        begin = time.monotonic()
+        process = subprocess.Popen(
+            argv, stdout=output, stderr=output, env=environment(**extra), start_new_session=True
+        )
+        try:
+            wait_for(url, process)
+            yield Server(name=name, url=url, pid=process.pid, started_s=time.monotonic() - begin)
+        finally:
+            stop(process)
+
+
+@contextlib.contextmanager
+def hub(scratch: Path, *, workers: int = 4) -> Iterator[Server]:
+    """alpinehub with its demo hotel, on the embedded store, as `make run` starts it."""
+    port = free_port()
+    state = scratch / "hub"
+    state.mkdir(parents=True, exist_ok=True)
+    config = state / "cordata.toml"
+    config.write_text(
+        f'[app]\nimport = "alpinehub.app:app"\n[paths]\nstate = "{state}"\n'
+        f'runtime = "{state}/run"\ncredentials = "{state}/credentials"\n[log]\nlevel = "warning"\n'
+    )
+    extra = {"CORDATA_CONFIG": str(config)}
+    python = [sys.executable, "-m"]
+    for preparation in (["cordata", "credentials", "init"], ["alpinehub", "demo"]):
+        subprocess.run(
+            [*python, *preparation], check=True, env=environment(**extra), capture_output=True
+        )
+    argv = [*python, "cordata", "server", "--workers", str(workers)]
+    argv += ["--listen", f"127.0.0.1:{port}"]
+    url = f"http://127.0.0.1:{port}/api/ready"
+    with running("cordata", argv, url=url, log=scratch / "hub.log", **extra) as server:
+        yield Server(
+            name=server.name,
+            url=f"http://127.0.0.1:{port}",
+            pid=server.pid,
+            started_s=server.started_s,
+        )
+
+
+@contextlib.contextmanager
+def fastapi_peer(scratch: Path, *, workers: int = 4) -> Iterator[Server]:
+    """The FastAPI + SQLAlchemy application under uvicorn."""
+    port = free_port()
+    argv = [sys.executable, "-m", "uvicorn", "tests.bench.peer_fastapi:app"]
+    argv += ["--workers", str(workers), "--port", str(port), "--no-access-log"]
+    argv += ["--log-level", "warning"]
+    url = f"http://127.0.0.1:{port}"
+    with running(
+        "FastAPI + SQLAlchemy",
+        argv,
+        url=url + "/api/health",
+        log=scratch / "peer.log",
+        PEER_DATABASE=str(scratch / "peer.db"),
+    ) as server:
+        yield Server(name=server.name, url=url, pid=server.pid, started_s=server.started_s)
+
+
+def family(pid: int) -> list[int]:
+    """Process ids of all descendants, the oldest first."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            for child in (thread / "children").read_text().split():
+                found += [int(child), *family(int(child))]
+    return sorted(found)
+
+
+def pss_kb(pid: int) -> int:
+    """Proportional set size: private pages plus this process's share of shared ones."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    return 0
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def command_line(pid: int) -> str:
+    """The argument vector, spaces between."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()

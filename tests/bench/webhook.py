@@ -1,0 +1,86 @@
+"""Durable webhook: requests/s and latency of the hub beside the FastAPI application, in rounds.
+
+python -m tests.bench.webhook [--rounds 3] [--seconds 8]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench.servers import ROOT, Server, fastapi_peer, hub
+
+CONNECTIONS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One wrk run."""
+
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    errors: int
+
+
+def wrk(server: Server, *, seconds: int, run: str) -> Measured:
+    """64 connections, each request a booking of its own."""
+    script = ROOT / "tests/bench/booking.lua"
+    argv = ["wrk", "-t2", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", str(script)]
+    argv += [f"{server.url}/api/webhook/generic", "--", run]
+    output = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    line = next(line for line in output.splitlines() if line.startswith("RESULT "))
+    result = {key: float(value) for key, value in (f.split("=") for f in line.split()[1:])}
+    return Measured(
+        per_s=result["requests"] / (result["duration_us"] / 1e6),
+        p50_ms=result["p50_us"] / 1000,
+        p99_ms=result["p99_us"] / 1000,
+        errors=int(result["status_errors"] + result["socket_errors"]),
+    )
+
+
+def measure(scratch: Path, *, rounds: int, seconds: int) -> dict[str, list[Measured]]:
+    """Ours and the peer's in turn, each alone on the machine."""
+    results: dict[str, list[Measured]] = {}
+    for number in range(rounds):
+        for start in (hub, fastapi_peer):
+            with start(scratch) as server:
+                wrk(server, seconds=1, run=f"warm{number}")
+                measured = wrk(server, seconds=seconds, run=f"run{number}")
+            results.setdefault(server.name, []).append(measured)
+            print(
+                f"  round {number + 1} {server.name:22} {measured.per_s:8.0f}/s  "
+                f"p50 {measured.p50_ms:7.1f} ms  p99 {measured.p99_ms:7.1f} ms  "
+                f"errors {measured.errors}",
+                flush=True,
+            )
+    return results
+
+
+def median(values: list[float]) -> float:
+    return statistics.median(values)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=8)
+    options = parser.parse_args()
+    print(f"Durable POST /api/webhook/generic, 4 workers, SQLite, {CONNECTIONS} connections")
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        results = measure(Path(scratch), rounds=options.rounds, seconds=options.seconds)
+    ours, peer = results["cordata"], results["FastAPI + SQLAlchemy"]
+    ratio = median([m.per_s for m in ours]) / median([m.per_s for m in peer])
+    print(f"  requests/s ratio {ratio:.1f}x (to reach: 12x)")
+    print(
+        f"  our p99 {median([m.p99_ms for m in ours]):.1f} ms, "
+        f"the peer's median {median([m.p50_ms for m in peer]):.1f} ms (to reach: below it)"
+    )
+
+
+if __name__ == "__main__":
+    main()
