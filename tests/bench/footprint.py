@@ -1,4 +1,4 @@
-"""Start-up time, memory and idle cost of four workers and a primary, beside the FastAPI application.
+"""Start-up time, memory and idle cost of workers and primary, beside the FastAPI application.
 
 python -m tests.bench.footprint
 """
