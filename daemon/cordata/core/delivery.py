@@ -1,0 +1,94 @@
+"""What becomes of one message in one consumer group after an attempt.
+
+    ready ──claim──> claimed ──handled──> (gone; the seen-mark stays)
+      ^                 │
+      ├──gave back──────┤   the worker stops, or it died before the handler began
+      ├──failed─────────┤   attempts + 1, due again after a back-off
+      │                 └──last attempt, or a permanent error──> dead
+      └──replayed by an operator─────────────────────────────────┘
+
+A worker that dies while the handler runs has used up an attempt; a message that merely lay in its
+hands has not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+#: Characters of an error's text that are kept.
+ERROR_CHARS = 500
+#: Failed attempts whose errors are kept; the oldest go first, the very first stays.
+HISTORY_ENTRIES = 20
+
+
+class Verdict(Enum):
+    """What to do with a message."""
+
+    DONE = "done"
+    #: Was not tried: as if it had never been claimed.
+    BACK = "back"
+    #: Not its fault (the store was away): again after a pause, no attempt counted.
+    DEFER = "defer"
+    RETRY = "retry"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One failed attempt, as kept in the message's history."""
+
+    #: 1 is the first delivery.
+    attempt: int
+    #: Microseconds since the epoch.
+    at: int
+    #: The process that tried.
+    owner: str
+    error: str
+
+
+def after_failure(attempt: int, *, retries: int, permanent: bool) -> Verdict:
+    """The verdict on a message whose `attempt`-th attempt failed; `retries` come after the first."""
+    return Verdict.DEAD if permanent or attempt > retries else Verdict.RETRY
+
+
+def error_text(error: BaseException) -> str:
+    """`Type: message`, on one line and bounded, for a row that an operator reads."""
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message}"[:ERROR_CHARS].rstrip(": ")
+
+
+def add_failure(history: str | None, failure: Failure) -> str:
+    """The JSON list of failures with one more at its end, bounded to HISTORY_ENTRIES."""
+    entries = json.loads(history) if history else []
+    entries.append(
+        {
+            "attempt": failure.attempt,
+            "at": failure.at,
+            "owner": failure.owner,
+            "error": failure.error,
+        }
+    )
+    if len(entries) > HISTORY_ENTRIES:
+        entries = [entries[0], *entries[1 - HISTORY_ENTRIES :]]
+    return json.dumps(entries, ensure_ascii=False)
+
+
+def prefetch_count(mean_s: float, *, concurrency: int, batch: int, horizon_s: float = 0.25) -> int:
+    """Messages that one worker should hold: what it handles within `horizon_s`.
+
+    Fast handlers then get whole batches, slow ones leave the rest to other workers. `mean_s` is
+    the mean duration of one handler, 0 before the first.
+    """
+    if mean_s <= 0.0:
+        return min(concurrency, batch)
+    return max(min(int(concurrency * horizon_s / mean_s), batch), min(concurrency, batch))
+
+
+def mean_duration_s(mean_s: float, durations_s: Sequence[float]) -> float:
+    """The moving mean after further durations; the first ones count at once."""
+    for duration_s in durations_s:
+        mean_s = duration_s if mean_s <= 0.0 else 0.9 * mean_s + 0.1 * duration_s
+    return mean_s

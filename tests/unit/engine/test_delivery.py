@@ -1,0 +1,77 @@
+"""What becomes of a message after an attempt."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cordata.core.delivery import (
+    ERROR_CHARS,
+    HISTORY_ENTRIES,
+    Failure,
+    Verdict,
+    add_failure,
+    after_failure,
+    error_text,
+    mean_duration_s,
+    prefetch_count,
+)
+from cordata.core.event import event_id
+
+
+@pytest.mark.parametrize(
+    ("attempt", "retries", "permanent", "verdict"),
+    [
+        (1, 5, False, Verdict.RETRY),
+        (5, 5, False, Verdict.RETRY),
+        (6, 5, False, Verdict.DEAD),
+        (1, 0, False, Verdict.DEAD),
+        (1, 5, True, Verdict.DEAD),
+    ],
+)
+def test_verdict_follows_attempts_when_handler_failed(
+    attempt: int, retries: int, permanent: bool, verdict: Verdict
+) -> None:
+    assert after_failure(attempt, retries=retries, permanent=permanent) is verdict
+
+
+def test_error_text_is_one_bounded_line_when_message_is_long() -> None:
+    text = error_text(ValueError("a\nb\r\n" + "x" * 10_000))
+    assert text.startswith("ValueError: a b x")
+    assert len(text) == ERROR_CHARS
+    assert error_text(KeyError()) == "KeyError"
+
+
+def test_history_keeps_first_and_latest_when_there_are_many_failures() -> None:
+    history: str | None = None
+    for attempt in range(1, 101):
+        failure = Failure(attempt=attempt, at=attempt, owner="w", error="boom")
+        history = add_failure(history, failure)
+    assert history is not None
+    attempts = [entry["attempt"] for entry in json.loads(history)]
+    assert len(attempts) == HISTORY_ENTRIES
+    assert attempts[0] == 1
+    assert attempts[1:] == list(range(102 - HISTORY_ENTRIES, 101))
+
+
+def test_prefetch_is_a_whole_batch_when_handlers_are_fast() -> None:
+    assert prefetch_count(0.001, concurrency=8, batch=100) == 100
+
+
+def test_prefetch_is_the_concurrency_when_handlers_are_slow_or_unknown() -> None:
+    assert prefetch_count(10.0, concurrency=8, batch=100) == 8
+    assert prefetch_count(0.0, concurrency=8, batch=100) == 8
+    assert prefetch_count(10.0, concurrency=8, batch=4) == 4
+
+
+def test_mean_takes_the_first_duration_whole_and_later_ones_by_a_tenth() -> None:
+    assert mean_duration_s(0.0, [2.0]) == 2.0
+    assert mean_duration_s(2.0, [4.0]) == pytest.approx(2.2)
+
+
+def test_event_ids_sort_by_time_and_differ_when_made_in_one_microsecond() -> None:
+    first, second = event_id(1, b"\xff" * 9), event_id(2, b"\x00" * 9)
+    assert first < second
+    assert len(first) == len(second) == 32
+    assert event_id(1, b"\x01" * 9) != first
