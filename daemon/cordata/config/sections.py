@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +23,7 @@ class WorkerConfig:
     """[worker]: what each worker runs. `[worker.N]` overrides single keys for worker@N."""
 
     #: Any of "http", "engine".
-    services: tuple[str, ...] = ("http", "engine")
+    services: tuple[Literal["http", "engine"], ...] = ("http", "engine")
     #: Seconds from SIGTERM to the end; less than the unit's TimeoutStopSec.
     stop_timeout_s: float = 30.0
 
@@ -51,9 +53,10 @@ class HttpConfig:
     #: From the end of the headers to the start of the response, and the longest silence of a
     #: client that does not read; above it 504 or the connection is closed.
     response_timeout_s: float = 60.0
-    #: After SIGTERM responses say `Connection: close` for this long, then idle connections are closed.
+    #: After SIGTERM responses say `Connection: close` this long, then idle connections are closed.
     drain_s: float = 0.5
-    #: Addresses or networks whose X-Forwarded-For/-Proto/-Host are believed; "unix" for unix sockets.
+    #: Addresses or networks whose X-Forwarded-For/-Proto/-Host are believed; "unix" for unix
+    #: sockets.
     trusted_proxies: tuple[str, ...] = ("unix",)
     #: One INFO line per accepted request.
     access_log: bool = False
@@ -111,14 +114,14 @@ class PrimaryConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailConfig:
-    """[mail]: the SMTP server. User and password are the credentials `smtp-user`, `smtp-password`."""
+    """[mail]: the SMTP server. It logs in if credentials `smtp-user`, `smtp-password` exist."""
 
     #: Empty: mail waits in the store until a server is configured.
     host: str = ""
     #: 25 plain, 587 STARTTLS, 465 TLS.
     port: int = 25
     #: "none", "starttls" or "tls".
-    security: str = "none"
+    security: Literal["none", "starttls", "tls"] = "none"
     #: From address.
     sender: str = "cordata@localhost"
     #: Whole conversation of one mail.
@@ -146,7 +149,7 @@ class LogConfig:
     """[log]: how much is logged."""
 
     #: debug, info, warning or error.
-    level: str = "info"
+    level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +158,7 @@ class PathsConfig:
 
     #: The store and small state files; $STATE_DIRECTORY wins.
     state: Path = Path("/var/lib/cordata")
-    #: Wake-up sockets.
+    #: Wake-up sockets; $CORDATA_RUNTIME wins (set by `cordata server --state`).
     runtime: Path = Path("/run/cordata")
     #: Secrets, one file each; $CREDENTIALS_DIRECTORY wins.
     credentials: Path = Path("/etc/cordata/credentials")
@@ -175,5 +178,11 @@ class Config:
     alert: AlertConfig = field(default_factory=AlertConfig)
     log: LogConfig = field(default_factory=LogConfig)
     paths: PathsConfig = field(default_factory=PathsConfig)
+    #: `[worker.N]`: what worker@N does differently, by instance name.
+    workers: Mapping[str, WorkerConfig] = field(default_factory=dict)
     #: Sections of the application (`App.settings`), already of its own type, by section name.
-    settings: dict[str, object] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    def worker_of(self, instance: str) -> WorkerConfig:
+        """[worker] as worker@<instance> sees it."""
+        return self.workers.get(instance, self.worker)
