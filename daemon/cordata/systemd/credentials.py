@@ -1,0 +1,52 @@
+"""Secrets as files: $CREDENTIALS_DIRECTORY under systemd, [paths] credentials otherwise."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cordata.errors import ConfigError
+
+_MAX_BYTES = 65_536
+
+
+class Credentials:
+    """A directory of secrets, one file each. A missing one is None and fails nothing by itself."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def read(self, name: str) -> bytes | None:
+        """The secret without its trailing newline; None when there is no such file.
+
+        Raises: ConfigError when the file is there and cannot be read, or is larger than 64 KiB.
+        """
+        if os.sep in name or name in ("", ".", ".."):
+            raise ValueError(f"{name!r} is no name of a credential")
+        path = self.directory / name
+        try:
+            with path.open("rb") as file:
+                data = file.read(_MAX_BYTES + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            hint = "it must be readable by the service's user, and by no other"
+            raise ConfigError(f"{path}: {error.strerror}", hint=hint) from error
+        if len(data) > _MAX_BYTES:
+            raise ConfigError(f"{path}: larger than {_MAX_BYTES} bytes")
+        return data.removesuffix(b"\n").removesuffix(b"\r")
+
+    def text(self, name: str) -> str | None:
+        """The secret as UTF-8 text. Raises: ConfigError, also when it is not UTF-8."""
+        data = self.read(name)
+        try:
+            return None if data is None else data.decode()
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{self.directory / name}: not UTF-8 text") from error
+
+    def names(self) -> list[str]:
+        """Names of the secrets that are there."""
+        try:
+            return sorted(p.name for p in self.directory.iterdir() if p.is_file())
+        except OSError:
+            return []
