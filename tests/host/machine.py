@@ -1,0 +1,225 @@
+"""One booted host: systemd-nspawn over a shared Debian 13 tree that nothing ever writes to.
+
+Needs root. PID 1 of the machine need not be systemd. Programs enter the host's namespaces with
+nsenter, which is fifty times cheaper than a login; what nspawn would have taken from them is taken
+here too, above all the right to set the clock: a container has none of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+#: The checkout, seen read-only by every host under /src.
+CHECKOUT = Path(__file__).resolve().parents[2]
+_DROPPED = "-sys_time,-sys_module,-sys_rawio,-wake_alarm,-mac_admin,-mac_override,-sys_boot,-syslog"
+
+
+class HostError(Exception):
+    """The host did not boot, or a command in it failed."""
+
+
+def wait_for(
+    condition: Callable[[], object], *, timeout_s: float = 10.0, what: str = "the condition"
+) -> float:
+    """Poll until `condition()` is true; returns the seconds it took. Raises: HostError after it."""
+    begun = time.monotonic()
+    while not condition():
+        if time.monotonic() - begun > timeout_s:
+            raise HostError(f"{what} did not come true in {timeout_s} s")
+        time.sleep(0.02)
+    return time.monotonic() - begun
+
+
+def find_tree() -> Path:
+    """The Debian 13 tree that `packaging/build/tree` made; makes it when it is missing."""
+    done = subprocess.run(
+        [CHECKOUT / "packaging/build/tree"], check=True, stdout=subprocess.PIPE, text=True
+    )
+    return Path(done.stdout.strip())
+
+
+class Host:
+    """A throw-away systemd host with a network of its own, in which only loopback exists."""
+
+    def __init__(self, tree: Path, *, binds: Mapping[Path, str] | None = None) -> None:
+        """`binds`: further read-only directories or files, machine path -> path in the host."""
+        self.tree = tree
+        self.binds = {CHECKOUT: "/src", **(binds or {})}
+        self.name = "cordata-" + uuid.uuid4().hex[:8]
+        self.console = Path(f"/run/{self.name}.console")
+        self._nspawn: subprocess.Popen[bytes] | None = None
+        self._reaper: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+
+    def start(self, *, timeout_s: float = 60.0) -> Host:
+        """Boot and wait until systemd says that it is up. Raises: HostError with the console."""
+        atexit.register(self.stop)
+        # Where systemd is PID 1 it makes the scope; elsewhere there is nobody to ask for one.
+        keep = [] if Path("/run/systemd/system").is_dir() else ["--keep-unit"]
+        argv = ["systemd-nspawn", "-q", "-D", str(self.tree), "--volatile=overlay", *keep]
+        argv += ["-M", self.name, f"--hostname={self.name}", f"--uuid={uuid.uuid4().hex}"]
+        argv += ["--register=no", "--boot", "--console=pipe", "--private-network"]
+        argv += ["--link-journal=no", "--resolv-conf=off", "--timezone=off"]
+        argv += [f"--bind-ro={source}:{target}" for source, target in self.binds.items()]
+        with self.console.open("wb") as console:
+            self._nspawn = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
+                start_new_session=True,
+            )
+        self._start_reaper(self._nspawn.pid)
+        end = time.monotonic() + timeout_s
+        while not self._booted():
+            if self._nspawn.poll() is not None or time.monotonic() > end:
+                text = self.console.read_text(errors="replace")
+                self.stop()
+                raise HostError(f"{self.name} did not boot:\n{text}")
+            time.sleep(0.02)
+        return self
+
+    def _start_reaper(self, nspawn: int) -> None:
+        # It outlives a pytest that is killed -9: its stdin ends then, and it kills the host's PID 1
+        # (which survives its nspawn) and nspawn.
+        self._reaper = subprocess.Popen(
+            [
+                "sh",
+                "-c",
+                f"read _; kill -9 $(cat /proc/{nspawn}/task/{nspawn}/children) {nspawn};"
+                f" rm -f {self.console}",
+            ],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _booted(self) -> bool:
+        if not self._pid:
+            self._pid = self._find_pid()
+            return False
+        done = self.run("systemctl", "is-system-running", check=False)
+        return done.stdout.strip() in ("running", "degraded")
+
+    def _find_pid(self) -> int:
+        assert self._nspawn is not None
+        pid = self._nspawn.pid
+        with contextlib.suppress(OSError):
+            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                if Path(f"/proc/{child}/comm").read_text() == "systemd\n":
+                    return int(child)
+        return 0
+
+    def argv(self, *command: object) -> list[str]:
+        """The machine's command line that runs `command` inside the host, as its root."""
+        enter = ["nsenter", "-t", str(self._pid), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w"]
+        drop = ["setpriv", f"--bounding-set={_DROPPED}", "--inh-caps=-all"]
+        plain = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"]
+        return [*enter, "--", *drop, "--", *plain, *map(str, command)]
+
+    def run(
+        self,
+        *command: object,
+        check: bool = True,
+        timeout_s: float = 90.0,
+        stdin: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in the host. Raises: HostError with its output when it fails."""
+        done = subprocess.run(
+            self.argv(*command),
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+        if check and done.returncode:
+            words = " ".join(map(str, command))
+            raise HostError(f"{words}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+        return done
+
+    def sh(self, script: str, *, check: bool = True) -> str:
+        """Run shell text in the host; returns its output without the last line end."""
+        return self.run("sh", "-euc", script, check=check).stdout.rstrip("\n")
+
+    def popen(self, *command: object) -> subprocess.Popen[str]:
+        """Start a command in the host with pipes on its three streams."""
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            self.argv(*command), text=True, stdin=pipe, stdout=pipe, stderr=pipe
+        )
+
+    def systemctl(self, *words: str, check: bool = True, timeout_s: float = 90.0) -> str:
+        """Run systemctl; returns its output without the last line end."""
+        return self.run("systemctl", *words, check=check, timeout_s=timeout_s).stdout.rstrip("\n")
+
+    def props(self, unit: str, *names: str) -> dict[str, str]:
+        """Properties of a unit, as `systemctl show` prints them."""
+        text = self.systemctl("show", unit, *(f"-p{name}" for name in names))
+        return dict(line.split("=", 1) for line in text.splitlines() if line)
+
+    def main_pid(self, unit: str) -> int:
+        """Main process of a unit, 0 when it has none. A number of the host, not of the machine."""
+        return int(self.props(unit, "MainPID")["MainPID"])
+
+    def kill(self, signal_name: str, pid: int) -> None:
+        """Send a signal to a process of the host."""
+        self.run("kill", f"-{signal_name}", pid)
+
+    def cursor(self) -> str:
+        """The end of the journal now, for `journal(since=...)`."""
+        text = self.run("journalctl", "-n", "0", "--show-cursor", "-q").stdout
+        return text.split("-- cursor: ")[-1].strip()
+
+    def journal(self, *match: str, since: str | None = None) -> list[dict[str, str]]:
+        """Journal entries, oldest first. `match` are journalctl's own words (`-u`, `FIELD=x`)."""
+        after = [f"--after-cursor={since}"] if since else []
+        command = ["journalctl", "-o", "json", "--no-pager", "-q", *after, *match]
+        return [json.loads(line) for line in self.run(*command).stdout.splitlines()]
+
+    def path(self, path: str) -> Path:
+        """A path of the host, as the machine sees it (do not follow absolute links through it)."""
+        return Path(f"/proc/{self._pid}/root") / path.lstrip("/")
+
+    def stop(self) -> None:
+        """Kill the whole host; nothing of it stays. Legal at any time and twice."""
+        atexit.unregister(self.stop)
+        if self._pid and self._nspawn and self._nspawn.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)  # its PID 1: the kernel kills all the others
+        if self._nspawn:
+            try:
+                self._nspawn.wait(10 if self._pid else 0)
+            except subprocess.TimeoutExpired:
+                self._nspawn.kill()
+                self._nspawn.wait()
+        if self._reaper:
+            self._reaper.kill()  # its targets are gone: a later process must not inherit its wrath
+            self._reaper.wait()
+            if self._reaper.stdin:
+                self._reaper.stdin.close()
+        self._nspawn = self._reaper = None
+        self._pid = 0
+        self.console.unlink(missing_ok=True)
+
+    def __enter__(self) -> Host:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
