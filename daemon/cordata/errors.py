@@ -69,6 +69,24 @@ class Conflict(PermanentError):
         self.constraint = constraint
 
 
+class AlreadySeen(CordataError):
+    """The message was handled before; its effect is in the store."""
+
+    code = "already_seen"
+
+
+class TransactionTimeout(TransientError):
+    """A transaction or a read was open for too long and was rolled back."""
+
+    code = "transaction_timeout"
+
+
+class TransactionStale(TransientError):
+    """What a transaction had read was changed by another before its first write."""
+
+    code = "transaction_stale"
+
+
 class ProtocolError(CordataError):
     """The peer broke the protocol; its connection is dropped."""
 

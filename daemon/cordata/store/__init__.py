@@ -1,1 +1,23 @@
 """The durable store: units of work, group commit, migrations, wake-ups."""
+
+from cordata.store.lease import Fence, PrimaryLease
+from cordata.store.migrate import Applied, Chain
+from cordata.store.queries import Queries
+from cordata.store.sqlite import SqliteStore as Store
+from cordata.store.sqlite import StoreStats
+from cordata.store.tx import Row, Tx, Unit, UnitMisuse, new_id
+
+__all__ = [
+    "Applied",
+    "Chain",
+    "Fence",
+    "PrimaryLease",
+    "Queries",
+    "Row",
+    "Store",
+    "StoreStats",
+    "Tx",
+    "Unit",
+    "UnitMisuse",
+    "new_id",
+]

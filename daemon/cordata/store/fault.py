@@ -1,0 +1,59 @@
+"""SQLite's errors as cordata's: what is full, what is broken, what the data refused."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+from cordata.errors import Conflict, CordataError, PermanentError, StoreFull, StoreUnavailable
+
+_CONSTRAINT = re.compile(r"constraint failed: (?P<name>.+)\Z")
+#: Primary result codes that say the file or its disk is at fault, not the statement.
+_STORAGE = {
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_NOLFS,
+}
+
+
+def result_code(error: BaseException) -> int:
+    """SQLite's extended result code; 0 when the error came from elsewhere."""
+    code: int = getattr(error, "sqlite_errorcode", 0) or 0
+    return code
+
+
+def is_storage(error: BaseException) -> bool:
+    """Whether the disk or the file is at fault, so that every other unit would fail too."""
+    primary = result_code(error) & 0xFF
+    return primary == sqlite3.SQLITE_FULL or primary in _STORAGE
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether another connection holds what this one wants."""
+    return result_code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def translate(error: sqlite3.Error, what: str) -> CordataError:
+    """The error a caller gets for a driver error in `what` (a query's name, or a step)."""
+    primary = result_code(error) & 0xFF
+    name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+    if primary == sqlite3.SQLITE_FULL:
+        return StoreFull(f"{what}: the disk is full", hint="free some space; nothing was written")
+    if primary in _STORAGE:
+        return StoreUnavailable(f"{what}: {error} ({name})")
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreUnavailable(
+            f"{what}: {error} ({name})",
+            retry_after_s=1.0,
+            hint="another program holds a transaction on the database file open",
+        )
+    if primary == sqlite3.SQLITE_CONSTRAINT:
+        match = _CONSTRAINT.search(str(error))
+        return Conflict(f"{what}: {error}", constraint=match["name"] if match else "")
+    return PermanentError(f"{what}: {error} ({name})")

@@ -1,0 +1,1 @@
+"""The runtime's own SQL: one folder per dialect, queries beside migrations/."""

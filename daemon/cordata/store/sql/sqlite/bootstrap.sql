@@ -1,0 +1,19 @@
+-- What must exist before the first migration can run: who may write, and what was applied.
+-- Repeatable; run under the write lock by the lease and by migrate.
+
+CREATE TABLE IF NOT EXISTS migration (
+    component  TEXT    NOT NULL,
+    number     INTEGER NOT NULL,
+    name       TEXT    NOT NULL,
+    applied_at INTEGER NOT NULL,
+    PRIMARY KEY (component, number)
+) STRICT, WITHOUT ROWID;
+
+-- term only grows: it is the fencing token of DESIGN contract 4.
+CREATE TABLE IF NOT EXISTS lease (
+    name        TEXT    NOT NULL PRIMARY KEY,
+    holder      TEXT    NOT NULL,
+    term        INTEGER NOT NULL,
+    acquired_at INTEGER NOT NULL,
+    released_at INTEGER
+) STRICT, WITHOUT ROWID;

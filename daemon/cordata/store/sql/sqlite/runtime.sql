@@ -1,0 +1,34 @@
+-- Queries that the store itself runs. The broker, jobs and mail have files of their own.
+
+-- name: outbox.add
+INSERT INTO outbox (event_id, type, key, lane, priority, payload, headers, next_at, created_at)
+VALUES (:event_id, :type, :key, :lane, :priority, :payload, :headers, :next_at, :created_at);
+
+-- name: mail.add
+-- A second insert of the same message_id is a no-op.
+INSERT INTO mail (message_id, "to", subject, text, html, next_at, request_id, created_at)
+VALUES (:message_id, :to, :subject, :text, :html, :next_at, :request_id, :created_at)
+ON CONFLICT (message_id) DO NOTHING;
+
+-- name: seen.add
+INSERT INTO seen (event_id, "group", created_at) VALUES (:event_id, :group, :created_at)
+ON CONFLICT DO NOTHING;
+
+-- name: seen.has
+SELECT 1 FROM seen WHERE event_id = :event_id AND "group" = :group;
+
+-- name: lease.take
+INSERT INTO lease (name, holder, term, acquired_at) VALUES (:name, :holder, 1, :acquired_at)
+ON CONFLICT (name) DO UPDATE SET
+    holder = excluded.holder, term = lease.term + 1, acquired_at = excluded.acquired_at,
+    released_at = NULL
+RETURNING term;
+
+-- name: lease.release
+UPDATE lease SET released_at = :released_at WHERE name = :name AND term = :term;
+
+-- name: lease.term
+SELECT term FROM lease WHERE name = :name;
+
+-- name: lease.get
+SELECT name, holder, term, acquired_at, released_at FROM lease WHERE name = :name;

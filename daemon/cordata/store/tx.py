@@ -1,0 +1,187 @@
+"""Tx: what a unit of work may await. Each call is done when it returns; none is ever scheduled."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from cordata import log
+from cordata.errors import CordataError
+from cordata.store.fault import translate
+from cordata.store.queries import Queries, Query
+
+#: A row: `row["column"]`, `row.keys()`.
+Row = sqlite3.Row
+T = TypeVar("T")
+#: A unit of work; awaits nothing but tx, and may run more than once.
+Unit = Callable[["Tx"], Awaitable[T]]
+
+_encode = msgspec.json.Encoder(decimal_format="string").encode
+
+
+class Tx:
+    """One unit's view of the store, valid until the unit ends.
+
+    A statement that fails ends the unit: every later call raises the same error again and the
+    unit fails with it, even when it caught the first one. (PostgreSQL does the same. To learn
+    whether a row exists already, write `ON CONFLICT DO NOTHING` and look at the rows changed.)
+    """
+
+    __slots__ = ("_cursor", "_failed", "_queries", "_topics", "now_us")
+
+    def __init__(
+        self, cursor: sqlite3.Cursor, queries: Queries, topics: set[str], now_us: int
+    ) -> None:
+        self._cursor = cursor
+        self._queries = queries
+        self._topics = topics
+        self._failed: BaseException | None = None
+        #: One wall time for the whole unit, in microseconds since the epoch.
+        self.now_us = now_us
+
+    def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
+        if self._failed is not None:
+            raise self._failed
+        try:
+            args = query.bind(params)
+        except KeyError:
+            raise query.wrong(params) from None
+        if len(params) != query.width:
+            raise query.wrong(params)
+        try:
+            return self._cursor.execute(query.sql, args)
+        except sqlite3.Error as error:
+            self._failed = translate(error, query.name)
+            raise self._failed from error
+
+    async def execute(self, name: str, /, **params: object) -> int:
+        """Run a statement; the number of rows changed. Raises: Conflict, StoreUnavailable."""
+        return self._run(self._queries[name], params).rowcount
+
+    async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
+        """Run a statement once per mapping of parameters; the number of rows changed."""
+        query = self._queries[name]
+        return sum(self._run(query, row).rowcount for row in rows)
+
+    async def fetch_one(self, name: str, /, **params: object) -> Row | None:
+        """The first row of a query, or None. `… RETURNING` counts as a query."""
+        cursor = self._run(self._queries[name], params)
+        rows = self._fetch(cursor)
+        return rows[0] if rows else None
+
+    async def fetch_all(self, name: str, /, **params: object) -> list[Row]:
+        """All rows of a query."""
+        return self._fetch(self._run(self._queries[name], params))
+
+    def _fetch(self, cursor: sqlite3.Cursor) -> list[Row]:
+        try:
+            return cursor.fetchall()
+        except sqlite3.Error as error:
+            self._failed = translate(error, "fetch")
+            raise self._failed from error
+
+    async def publish(
+        self,
+        type: str,
+        payload: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        priority: int = 0,
+        lane: str = "live",
+        delay_s: float = 0.0,
+        event_id: str | None = None,
+    ) -> str:
+        """Write an event into the outbox; it is published after the commit, at least once.
+
+        `payload` is anything that msgspec writes as a JSON object. Its header `request_id` is
+        that of the request in hand. Returns the event id. Raises: Conflict when `event_id`
+        exists already.
+        """
+        event_id = event_id or new_id(self.now_us)
+        heads = dict(headers or {})
+        if request_id := log.request_id.get():
+            heads.setdefault("request_id", request_id)
+        await self.execute(
+            "outbox.add",
+            event_id=event_id,
+            type=type,
+            key=key,
+            lane=lane,
+            priority=priority,
+            payload=_encode(payload).decode(),
+            headers=_encode(heads).decode() if heads else "{}",
+            next_at=self.now_us + int(delay_s * 1_000_000),
+            created_at=self.now_us,
+        )
+        self._topics.add("outbox")
+        return event_id
+
+    async def send_mail(
+        self,
+        *,
+        to: Sequence[str],
+        subject: str,
+        text: str,
+        html: str | None = None,
+        message_id: str | None = None,
+    ) -> str:
+        """Write a mail; the primary sends it after the commit. Returns its Message-ID.
+
+        With a `message_id` that exists already nothing is written: a caller that derives it
+        from its work (hotel and day, for example) sends that mail once, however often it runs.
+        """
+        message_id = message_id or f"<{new_id(self.now_us)}@{socket.gethostname()}>"
+        written = await self.execute(
+            "mail.add",
+            message_id=message_id,
+            to=_encode(list(to)).decode(),
+            subject=subject,
+            text=text,
+            html=html,
+            next_at=self.now_us,
+            request_id=log.request_id.get(),
+            created_at=self.now_us,
+        )
+        if written:
+            self._topics.add("mail")
+        return message_id
+
+    def notify(self, topic: str) -> None:
+        """Wake whoever waits for a topic, in every process, after the commit."""
+        self._topics.add(topic)
+
+
+def drive(awaitable: Awaitable[T], tx: Tx) -> T:
+    """Run a unit to its end without an event loop. Raises: what the unit raised."""
+    coroutine: Any = awaitable
+    try:
+        waits_for = coroutine.send(None)
+    except StopIteration as end:
+        if tx._failed is not None:
+            raise tx._failed from None
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise UnitMisuse(
+        f"unit {getattr(coroutine, '__qualname__', coroutine)!r} awaited {waits_for!r}",
+        hint="a unit awaits nothing but its tx; use transaction() around other awaits",
+    )
+
+
+class UnitMisuse(CordataError):
+    """A unit of work awaited something other than its tx."""
+
+    code = "unit_misuse"
+
+
+def new_id(now_us: int) -> str:
+    """32 hex digits that grow with time (UUID version 7): an index on them is appended to."""
+    tail = os.urandom(10)
+    head = (now_us // 1000).to_bytes(6, "big")
+    return (head + bytes((0x70 | tail[0] & 0x0F, tail[1], 0x80 | tail[2] & 0x3F)) + tail[3:]).hex()
