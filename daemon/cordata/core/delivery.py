@@ -50,7 +50,7 @@ class Failure:
 
 
 def after_failure(attempt: int, *, retries: int, permanent: bool) -> Verdict:
-    """The verdict on a message whose `attempt`-th attempt failed; `retries` come after the first."""
+    """The verdict after the `attempt`-th attempt failed; `retries` come after the first."""
     return Verdict.DEAD if permanent or attempt > retries else Verdict.RETRY
 
 

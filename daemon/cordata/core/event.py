@@ -1,4 +1,4 @@
-"""An event as a handler sees it: what happened, once per event id, however often it is delivered."""
+"""An event as a handler sees it: it happened once, however often it is delivered."""
 
 from __future__ import annotations
 
@@ -24,12 +24,3 @@ class Event:
     attempt: int = 1
     #: When the transaction that wrote it ran.
     created_at: datetime
-
-
-def event_id(now_us: int, randomness: bytes) -> str:
-    """A new id: the time, then 9 random bytes, as 32 hex digits.
-
-    Ids made one after the other lie side by side in an index, so a commit of many events writes
-    few pages; with wholly random ones each insert touches a page of its own.
-    """
-    return f"{now_us:014x}{randomness[:9].hex():0>18}"

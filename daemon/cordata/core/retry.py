@@ -1,4 +1,4 @@
-"""When to try again: exponential back-off with full jitter, so that what failed together spreads out."""
+"""When to try again: exponential back-off with full jitter: what failed together spreads out."""
 
 from __future__ import annotations
 

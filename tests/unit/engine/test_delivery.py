@@ -17,7 +17,6 @@ from cordata.core.delivery import (
     mean_duration_s,
     prefetch_count,
 )
-from cordata.core.event import event_id
 
 
 @pytest.mark.parametrize(
@@ -68,10 +67,3 @@ def test_prefetch_is_the_concurrency_when_handlers_are_slow_or_unknown() -> None
 def test_mean_takes_the_first_duration_whole_and_later_ones_by_a_tenth() -> None:
     assert mean_duration_s(0.0, [2.0]) == 2.0
     assert mean_duration_s(2.0, [4.0]) == pytest.approx(2.2)
-
-
-def test_event_ids_sort_by_time_and_differ_when_made_in_one_microsecond() -> None:
-    first, second = event_id(1, b"\xff" * 9), event_id(2, b"\x00" * 9)
-    assert first < second
-    assert len(first) == len(second) == 32
-    assert event_id(1, b"\x01" * 9) != first
