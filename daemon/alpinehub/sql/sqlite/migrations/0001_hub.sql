@@ -15,6 +15,7 @@ CREATE TABLE hotel (
     time_zone TEXT NOT NULL,            -- IANA name: the hotel's day
     language TEXT NOT NULL,             -- ISO 639-1, lower case
     region TEXT NOT NULL,               -- ISO 3166, upper case: country of national phone numbers
+    report_email TEXT,                  -- who gets the daily report: addresses, commas between
     created_at INTEGER NOT NULL,
     disabled_at INTEGER
 ) STRICT;
@@ -123,6 +124,7 @@ CREATE TABLE delivery (
     last_sent_at INTEGER,
     acked_at INTEGER,
     refused_text TEXT,                  -- he took it and said why he cannot use it
+    held_text TEXT,                     -- why his protocol version cannot carry it; it keeps waiting
     PRIMARY KEY (reservation_id, user_id, version)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX delivery_waiting ON delivery (user_id, hotel_id, reservation_id) WHERE waiting = 1;
