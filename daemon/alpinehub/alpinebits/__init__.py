@@ -1,0 +1,1 @@
+"""AlpineBits HotelData, server side: hotel software fetches guest requests, acknowledges them."""

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import html
+import json
+from typing import Any
+
+import pytest
+from tests.unit.alpinebits import material
+
+from alpinehub.alpinebits import answer
+from alpinehub.alpinebits.handshake import NoCapabilities, intersect
+from alpinehub.alpinebits.message import read_ping
+from alpinehub.alpinebits.version import VERSIONS
+
+
+def common(*versions: object) -> Any:
+    return json.loads(intersect(json.dumps({"versions": list(versions)})))
+
+
+def test_handshake_keeps_common_versions_actions_and_nothing_else() -> None:
+    assert common(
+        {"version": "2030-10", "actions": [{"action": "action_OTA_Read"}]},
+        {
+            "version": "2024-10",
+            "actions": [
+                {"action": "action_OTA_Ping"},
+                {"action": "action_OTA_Read", "supports": ["OTA_Read_accept_RoomRates"]},
+                {"action": "action_OTA_HotelRatePlan_BaseRates", "supports": ["x"]},
+            ],
+        },
+        {
+            "version": "2022-10",
+            "actions": [{"action": "action_OTA_Ping"}, {"action": "action_OTA_Read"}],
+        },
+        {"version": "2020-10", "actions": [{"action": "action_OTA_None", "supports": []}]},
+    ) == {
+        "versions": [
+            {"version": "2024-10", "actions": [{"action": "action_OTA_Read"}]},
+            {
+                "version": "2022-10",
+                "actions": [{"action": "action_OTA_Ping"}, {"action": "action_OTA_Read"}],
+            },
+            {"version": "2020-10"},
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    "echo", ["{}", '{"versions":null}', '{"versions":[]}', '{"versions":[{"version":"1"}],"x":1}']
+)
+def test_handshake_leaves_out_empty_arrays(echo: str) -> None:
+    assert intersect(echo) == "{}"
+
+
+def test_handshake_takes_double_entries_together() -> None:
+    assert common(
+        {"version": "2024-10"},
+        {"version": "2024-10", "actions": None},
+        {
+            "version": "2024-10",
+            "actions": [{"action": "action_OTA_Read", "supports": None}] * 2,
+        },
+    ) == {"versions": [{"version": "2024-10", "actions": [{"action": "action_OTA_Read"}]}]}
+
+
+def test_handshake_reads_escaped_json() -> None:
+    echo = html.escape('{"versions":[{"version":"2020-10"}]}')
+    assert json.loads(intersect(echo)) == {"versions": [{"version": "2020-10"}]}
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        *("hello", "[]", '"x"', "1", '{"versions":{}}', '{"versions":["2024-10"]}', "[" * 100_000),
+        *('{"versions":[{"version":1}]}', '{"versions":[{"version":"1","actions":[{}]}]}'),
+    ],
+)
+def test_handshake_has_no_answer_when_echo_is_not_capabilities(echo: str) -> None:
+    with pytest.raises(NoCapabilities):
+        intersect(echo)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("folder", ["2020-10", "2024-10"])
+def test_ping_answer_is_valid_and_echoes_when_asked_with_a_sample(
+    folder: str, version: str
+) -> None:
+    echo = read_ping(material.message(folder, "Handshake-OTA_PingRQ.xml"))
+    document = answer.ping(intersect(echo), echo)
+    assert material.problems(document, version) == []
+    assert read_ping_answer(document) == echo
+
+
+def read_ping_answer(document: bytes) -> str:
+    from lxml import etree
+
+    return etree.fromstring(document)[-1].text or ""
+
+
+def test_ping_answer_echoes_to_the_character() -> None:
+    echo = '\t{"versions": [] , "ä<&>\r\n]]>": "&quot;𝄞"} '
+    assert read_ping_answer(answer.ping("{}", echo)) == echo
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_errors_and_acknowledgements_are_valid(version: str) -> None:
+    for root in ("OTA_PingRS", "OTA_ResRetrieveRS", "OTA_NotifReportRS"):
+        assert material.problems(answer.error(root, 392, "bad <hotel> \x00"), version) == []
+    assert material.problems(answer.acknowledged(), version) == []
+    if VERSIONS[version].acknowledgement_warnings:
+        held = answer.acknowledged(['<"&\t' + "x" * 60])
+        assert material.problems(held, version) == []
