@@ -8,6 +8,8 @@ from pathlib import Path
 from cordata.errors import ConfigError
 
 _MAX_BYTES = 65_536
+# LoadCredential=cordata:/etc/cordata/credentials gives each file of that directory as cordata_FILE
+_PREFIX = "cordata_"
 
 
 class Credentials:
@@ -23,18 +25,11 @@ class Credentials:
         """
         if os.sep in name or name in ("", ".", ".."):
             raise ValueError(f"{name!r} is no name of a credential")
-        path = self.directory / name
-        try:
-            with path.open("rb") as file:
-                data = file.read(_MAX_BYTES + 1)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            hint = "it must be readable by the service's user, and by no other"
-            raise ConfigError(f"{path}: {error.strerror}", hint=hint) from error
-        if len(data) > _MAX_BYTES:
-            raise ConfigError(f"{path}: larger than {_MAX_BYTES} bytes")
-        return data.removesuffix(b"\n").removesuffix(b"\r")
+        for path in (self.directory / (_PREFIX + name), self.directory / name):
+            data = _read_file(path)
+            if data is not None:
+                return data.removesuffix(b"\n").removesuffix(b"\r")
+        return None
 
     def text(self, name: str) -> str | None:
         """The secret as UTF-8 text. Raises: ConfigError, also when it is not UTF-8."""
@@ -47,6 +42,21 @@ class Credentials:
     def names(self) -> list[str]:
         """Names of the secrets that are there."""
         try:
-            return sorted(p.name for p in self.directory.iterdir() if p.is_file())
+            files = [p.name for p in self.directory.iterdir() if p.is_file()]
         except OSError:
             return []
+        return sorted(name.removeprefix(_PREFIX) for name in files)
+
+
+def _read_file(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        hint = "it must be readable by the service's user, and by no other"
+        raise ConfigError(f"{path}: {error.strerror}", hint=hint) from error
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(f"{path}: larger than {_MAX_BYTES} bytes")
+    return data
