@@ -116,7 +116,7 @@ class App:
         return register
 
     def migrations(self, package: str) -> None:
-        """Add the chain `<package>/<dialect>/migrations/NNNN_name.sql`, component = the App's name."""
+        """Add the chain `<package>/<dialect>/migrations/NNNN_name.sql`, by the App's name."""
         self.migration_packages.append(package)
 
     def queries(self, package: str) -> None:
@@ -125,7 +125,7 @@ class App:
 
     def on(
         self,
-        type: str,  # noqa: A002 - the word of the field, and of every event
+        type: str,
         *,
         retries: int = 5,
         concurrency: int | None = None,
@@ -211,7 +211,7 @@ class App:
             raise ConfigError(f"mount prefix {prefix!r} is used twice")
         self.mounts.append(Mount(prefix=prefix, app=app))
 
-    def groups_of(self, type: str) -> list[str]:  # noqa: A002
+    def groups_of(self, type: str) -> list[str]:
         """The consumer groups that get events of a type."""
         return [s.group for s in self.subscriptions if s.type == type]
 

@@ -1,4 +1,4 @@
-"""The one place that reads a clock: wall time as aware datetimes or whole microseconds, monotonic seconds."""
+"""The one place that reads a clock: wall time (aware, or whole microseconds) and monotonic."""
 
 from __future__ import annotations
 

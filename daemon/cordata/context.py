@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cordata import clock
-from cordata.store import Store, Tx
+from cordata.store import Chain, Store, Tx
 from cordata.vault import Vault
 
 
@@ -22,11 +22,17 @@ class Context:
     vault: Vault
     #: Sections of cordata.toml that the application declared, by name.
     settings: Mapping[str, Any] = field(default_factory=dict)
+    #: The migrations that this code needs.
+    chains: tuple[Chain, ...] = ()
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("cordata.app"))
 
     def now_us(self) -> int:
         """Wall time in microseconds since the epoch."""
         return clock.now_us()
+
+    async def schema_current(self) -> bool:
+        """Whether every migration that this code needs is applied. Raises: StoreUnavailable."""
+        return await self.store.schema_current(self.chains)
 
     def transaction(self) -> AbstractAsyncContextManager[Tx]:
         """A transaction of its own for code that awaits other things between its writes.
@@ -45,5 +51,5 @@ class EventContext(Context):
     event_id: str
 
     def transaction(self) -> AbstractAsyncContextManager[Tx]:
-        """As `Context.transaction`, and the message's seen-mark commits with it: the effect happens once."""
+        """As `Context.transaction`; the message's seen-mark commits with it: one effect, once."""
         return self.store.transaction(seen=(self.group, self.event_id))

@@ -1,4 +1,4 @@
-"""The errors cordata raises: a stable code for programs, a sentence for people, a hint for the next step."""
+"""The errors cordata raises: a stable code, a sentence for people, a hint for the next step."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Log records carry the request id and stable MESSAGE_IDs; where they go is the systemd edge's business."""
+"""Log records carry the request id and stable MESSAGE_IDs; cordata.systemd says where they go."""
 
 from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
 
-#: Id of the request, message or job in hand: in every log line and every stored row it causes. "" outside.
+#: Id of the request, message or job in hand: in every log line and stored row it causes.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 
@@ -17,7 +17,7 @@ def logger(name: str) -> logging.Logger:
 def fields(message_id: str = "", /, **values: object) -> dict[str, object]:
     """`extra=` for a log call: journal fields in upper case, by which `journalctl` filters.
 
-    `log.info("…", extra=fields(events.REQUEST_REFUSED, status=413))` gives STATUS=413, MESSAGE_ID=….
+    `log.info("…", extra=fields(events.REQUEST_REFUSED, status=413))` gives STATUS=413.
     Names that `logging.LogRecord` owns cannot clash with them, since those are lower case.
     """
     extra = {name.upper(): value for name, value in values.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -105,3 +106,8 @@ def parse_key(credential: bytes) -> bytes:
             hint="`cordata credentials init` makes one",
         )
     return key
+
+
+def new_key() -> bytes:
+    """A fresh master key as its file holds it: 64 hex digits."""
+    return os.urandom(_KEY_BYTES).hex().encode()

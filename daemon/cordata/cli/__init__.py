@@ -1,1 +1,117 @@
-"""Click commands: parse, load the configuration, call."""
+"""Click commands: parse, load the configuration, call. Only here errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from cordata.errors import ConfigError, CordataError
+
+EXIT_FAILED, EXIT_CONFIG = 1, 78
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """The `cordata` command. Never returns.
+
+    Exit codes: 0 done or stopped in order, 1 failed, 2 wrong usage, 78 the configuration cannot
+    be used (systemd does not restart after that one).
+    """
+    import faulthandler
+
+    # A missed watchdog is SIGABRT; this is how it leaves a trace of every thread.
+    faulthandler.enable()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    try:
+        code = _dispatch(arguments)
+    except CordataError as error:
+        code = report(error, debug=debug)
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        # The reader of our output (head, less) had enough; not to fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = EXIT_FAILED
+    except Exception as error:  # noqa: BLE001 - the CLI boundary
+        code = _report_bug(error, debug=debug)
+    sys.exit(code)
+
+
+def _usage(error: Exception) -> int | None:
+    """The exit code of click's own errors, shown; None for any other."""
+    import click
+
+    if isinstance(error, click.ClickException):
+        error.show()
+        return error.exit_code
+    return 1 if isinstance(error, click.Abort) else None
+
+
+def _dispatch(arguments: list[str]) -> int:
+    from cordata.cli.commands import cordata
+
+    result = cordata.main(args=arguments, prog_name="cordata", standalone_mode=False)
+    return result if isinstance(result, int) else 0
+
+
+def report(error: CordataError, *, debug: bool = False) -> int:
+    """Say what is wrong in one sentence per problem, and what to do. Returns the exit code."""
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    if _has_log():
+        _log(error)
+    else:
+        print(f"error: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
+    return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED
+
+
+def _report_bug(error: Exception, *, debug: bool) -> int:
+    """An error nobody raised on purpose: a role's goes to the log whole, a command's in short."""
+    usage = _usage(error)
+    if usage is not None:
+        return usage
+    if _has_log():
+        from cordata import events
+        from cordata.log import fields, logger
+
+        extra = fields(events.SERVICE_FAILED)
+        logger("cordata").critical(
+            "%s: %s", type(error).__name__, error, exc_info=error, extra=extra
+        )
+    elif debug:
+        import traceback
+
+        traceback.print_exception(error)
+    else:
+        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
+        print("hint: --debug shows the traceback; this looks like a bug", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _has_log() -> bool:
+    """A role has set up logging: under systemd its end has to be found in the journal."""
+    import logging
+
+    return bool(logging.getLogger().handlers)
+
+
+def _log(error: CordataError) -> None:
+    from cordata import events
+    from cordata.log import fields, logger
+
+    config = isinstance(error, ConfigError)
+    extra = fields(events.CONFIG_INVALID if config else "", code=error.code, hint=error.hint or "")
+    hint = f" ({error.hint})" if error.hint else ""
+    problems = (
+        error.problems if isinstance(error, ConfigError) and error.problems else (str(error),)
+    )
+    for problem in problems:
+        logger("cordata").error(
+            "%s%s", problem, hint if problem == problems[-1] else "", extra=extra
+        )

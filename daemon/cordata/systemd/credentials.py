@@ -60,3 +60,23 @@ def _read_file(path: Path) -> bytes | None:
     if len(data) > _MAX_BYTES:
         raise ConfigError(f"{path}: larger than {_MAX_BYTES} bytes")
     return data
+
+
+def create(directory: Path, name: str, secret: bytes) -> bool:
+    """Write a secret that only its owner can read. Returns False, changing nothing, if it exists.
+
+    Raises: ConfigError when the directory cannot be written.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        hint = "run it as root, or point [paths] credentials elsewhere"
+        raise ConfigError(f"{directory / name}: {error.strerror}", hint=hint) from error
+    with open(fd, "wb") as file:
+        file.write(secret + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return True

@@ -1,0 +1,64 @@
+"""cordata: runs a Python service as a rope team on systemd. These names are the public API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+#: Where each public name lives. Imported at first use: a command that needs one pays for one.
+_PLACES = {
+    "App": "cordata.app",
+    "Event": "cordata.core.event",
+    "Context": "cordata.context",
+    "EventContext": "cordata.context",
+    "Store": "cordata.store",
+    "Tx": "cordata.store",
+    "Row": "cordata.store",
+    "Supervisor": "cordata.supervisor",
+    "connect": "cordata.connection",
+    "Config": "cordata.config",
+    "fields": "cordata.log",
+    "request_id": "cordata.log",
+    "CordataError": "cordata.errors",
+    "ConfigError": "cordata.errors",
+    "TransientError": "cordata.errors",
+    "PermanentError": "cordata.errors",
+    "Conflict": "cordata.errors",
+    "StoreUnavailable": "cordata.errors",
+    "StoreFull": "cordata.errors",
+}
+
+if TYPE_CHECKING:
+    from cordata.app import App as App
+    from cordata.config import Config as Config
+    from cordata.connection import connect as connect
+    from cordata.context import Context as Context
+    from cordata.context import EventContext as EventContext
+    from cordata.core.event import Event as Event
+    from cordata.errors import ConfigError as ConfigError
+    from cordata.errors import Conflict as Conflict
+    from cordata.errors import CordataError as CordataError
+    from cordata.errors import PermanentError as PermanentError
+    from cordata.errors import StoreFull as StoreFull
+    from cordata.errors import StoreUnavailable as StoreUnavailable
+    from cordata.errors import TransientError as TransientError
+    from cordata.log import fields as fields
+    from cordata.log import request_id as request_id
+    from cordata.store import Row as Row
+    from cordata.store import Store as Store
+    from cordata.store import Tx as Tx
+    from cordata.supervisor import Supervisor as Supervisor
+
+__all__ = sorted(_PLACES)
+
+
+def __getattr__(name: str) -> object:
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module 'cordata' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(place), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,15 @@
+"""`python -m cordata`, and how `cordata server` starts its children."""
+
+import sys
+
+if not __package__:
+    # Started by path, with -P: put the directory that holds the package on the path, not the
+    # package itself, whose modules would hide others.
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from cordata.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Alerts: always the journal; a mail at most once per cause and cool-down, counting the rest."""

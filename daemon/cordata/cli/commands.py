@@ -1,0 +1,69 @@
+"""The command group: names and help; each command's module is imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+#: command: (module, attribute, line in the list of `cordata --help`)
+_COMMANDS = {
+    "server": ("cordata.cli.server", "server", "Run primary and workers in the foreground."),
+    "worker": ("cordata.cli.role", "worker", "Run one worker (worker@.service)."),
+    "primary": ("cordata.cli.role", "primary", "Run the primary (primary.service)."),
+    "config": ("cordata.cli.config", "config", "Check or show the configuration."),
+    "credentials": (
+        "cordata.cli.credentials",
+        "credentials",
+        "Create the master key, list secrets.",
+    ),
+}
+
+
+class _LazyGroup(click.Group):
+    """Lists commands without importing their modules."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        module, attribute, _ = _COMMANDS[name]
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in _COMMANDS.items()])
+
+
+def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from cordata import __version__
+
+        click.echo(f"cordata {__version__}")
+        ctx.exit()
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 78 the configuration cannot be used.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_version,
+    help="Show the version.",
+)
+def cordata() -> None:
+    """Run a Python service as a rope team on systemd.
+
+    On a server the units call these commands; on a workstation start with
+
+    \b
+      cordata server --workers 4 --app shop.app:app
+    """

@@ -1,0 +1,48 @@
+"""`cordata worker N`, `cordata primary`: the long-running roles, as the units call them."""
+
+from __future__ import annotations
+
+import click
+
+from cordata.cli.options import shared
+
+
+@click.command(epilog="Example: cordata server --workers 1, or systemctl start worker@0")
+@click.argument("instance", metavar="N")
+@click.option("--test-mode", is_flag=True, help="Process what is there, then exit.")
+@shared
+def worker(instance: str, test_mode: bool, config: str | None, app: str | None, debug: bool) -> int:
+    """Run worker N on the sockets the service manager passed."""
+    return run(
+        "worker", instance=instance, test_mode=test_mode, config=config, app=app, debug=debug
+    )
+
+
+@click.command(epilog="Example: systemctl start primary")
+@shared
+def primary(config: str | None, app: str | None, debug: bool) -> int:
+    """Run the primary: migrations, then the work that only one may do."""
+    return run("primary", config=config, app=app, debug=debug)
+
+
+def run(
+    name: str,
+    *,
+    instance: str = "",
+    test_mode: bool = False,
+    config: str | None,
+    app: str | None,
+    debug: bool,
+) -> int:
+    """Set up logging, load the configuration, run the role. Returns its exit code."""
+    from cordata.systemd import install_logging, set_level
+
+    install_logging("debug" if debug else "info", role=f"{name}@{instance}" if instance else name)
+
+    from cordata.loading import load
+    from cordata.wiring import Role, run_role
+
+    loaded = load(config, app)
+    if not debug:
+        set_level(loaded.config.log.level)
+    return run_role(name, Role(loaded=loaded, instance=instance, test_mode=test_mode))

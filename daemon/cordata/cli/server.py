@@ -1,0 +1,82 @@
+"""`cordata server`: the foreground supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from cordata.cli.options import shared
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  cordata server --workers 4 --app shop.app:app
+  cordata server --workers 4 --listen 127.0.0.1:8080 --listen /run/shop.sock --state ./data
+  cordata server --workers 4 --test-mode
+
+It prints one line `ready URL` when all are ready. Exit codes: 0 all ended cleanly, 1 one crashed,
+78 the configuration cannot be used."""
+)
+@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True)
+@click.option(
+    "--listen",
+    multiple=True,
+    metavar="ADDR",
+    help="HOST:PORT, :PORT or /path.sock; may be repeated.  [default: 127.0.0.1:8080]",
+)
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False),
+    help="Directory for all that this server keeps, instead of [paths].",
+)
+@click.option("--test-mode", is_flag=True, help="Process what is there, then exit.")
+@click.option("--restart", is_flag=True, help="Start crashed children again.")
+@click.option(
+    "--watchdog",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A child silent for this long is ended with a trace; 0: never.",
+)
+@shared
+def server(
+    workers: int,
+    listen: Sequence[str],
+    state: str | None,
+    test_mode: bool,
+    restart: bool,
+    watchdog: float,
+    config: str | None,
+    app: str | None,
+    debug: bool,
+) -> int:
+    """Run primary and workers in the foreground, as systemd would.
+
+    INT, TERM or HUP stops them in order: workers, then the primary, within 30 s.
+    """
+    from cordata.supervisor import Supervisor
+    from cordata.systemd import install_logging
+
+    install_logging("debug" if debug else "info", role="server")
+    supervisor = Supervisor(
+        app=app,
+        workers=workers,
+        listen=listen,
+        config=config,
+        state=state,
+        test_mode=test_mode,
+        debug=debug,
+        restart=restart,
+        watchdog_s=watchdog,
+        on_ready=_say_ready,
+    )
+    return supervisor.run()
+
+
+def _say_ready(urls: Sequence[str]) -> None:
+    if urls:
+        click.echo(f"ready {' '.join(urls)}")

@@ -1,0 +1,62 @@
+"""The runtime for an application's own commands: a Context without a role around it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from cordata.app import App
+from cordata.config import Config, build, find_file, open_document
+from cordata.context import Context
+from cordata.errors import CordataError
+from cordata.wiring import chains_of, open_context, read_secrets
+
+
+@asynccontextmanager
+async def connect(
+    app: App, config: Config | str | Path | None = None, *, wait_for_schema: bool = True
+) -> AsyncIterator[Context]:
+    """Open the store and the rest of a Context, for one command; close them at the end.
+
+    `config` is a loaded configuration, or its file (None: CORDATA_CONFIG, else the default one);
+    sections of the application are checked against `app`.
+
+    Called by root while the state directory belongs to another user, the process becomes that
+    user for good: after it read the credentials, before it touches any file there, so that no
+    file of root's is left behind. Raises: CordataError when the schema is not current (start the
+    service first), unless `wait_for_schema` is False; StoreUnavailable.
+    """
+    if not isinstance(config, Config):
+        config = build(open_document(find_file(config)), app.settings_classes)
+    secrets = read_secrets(config)
+    become_owner(config.paths.state)
+    async with open_context(config, app, secrets=secrets) as ctx:
+        if wait_for_schema and not await ctx.store.schema_current(chains_of(app)):
+            raise CordataError(
+                "the store's schema is not current",
+                hint="start primary.service (or `cordata server`), which migrates it",
+            )
+        yield ctx
+
+
+def become_owner(directory: Path) -> None:
+    """Root becomes the owner of the directory, groups and all; anyone else stays who they are."""
+    if os.geteuid() != 0:
+        return
+    try:
+        stat = directory.stat()
+    except FileNotFoundError:
+        return
+    if stat.st_uid == 0:
+        return
+    try:
+        groups = os.getgrouplist(pwd.getpwuid(stat.st_uid).pw_name, stat.st_gid)
+    except KeyError:
+        groups = [stat.st_gid]
+    os.setgroups(groups)
+    os.setresgid(stat.st_gid, stat.st_gid, stat.st_gid)
+    os.setresuid(stat.st_uid, stat.st_uid, stat.st_uid)
+    os.umask(0o077)

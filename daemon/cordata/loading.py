@@ -1,0 +1,99 @@
+"""From a file and an App's name to a checked configuration and the App, as commands need it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cordata.app import App
+from cordata.config import Config, Document, build, find_file, open_document, read_app
+from cordata.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A checked configuration with its application."""
+
+    config: Config
+    app: App
+    document: Document
+
+
+def load(config: str | Path | None = None, app: str | None = None) -> Loaded:
+    """Read the configuration, import the application, check both.
+
+    `config`: the file (None: CORDATA_CONFIG, else the default file if there is one). `app`:
+    `module:attribute` instead of the configured one, looked for in the working directory too.
+    Raises: ConfigError with every problem.
+    """
+    document = open_document(find_file(config))
+    section = read_app(document)
+    if app is not None:
+        section = replace(section, import_=app, path=(Path.cwd(), *section.path))
+    try:
+        loaded = import_app(section.import_, section.path)
+    except ConfigError as error:
+        # Whatever else is wrong with the file is worth knowing in the same run.
+        build_problems = _problems(document)
+        raise ConfigError(*error.problems, *build_problems, hint=error.hint) from error
+    complete = build(document, loaded.settings_classes)
+    return Loaded(config=replace(complete, app=section), app=loaded, document=document)
+
+
+def load_runtime(config: str | Path | None = None) -> Config:
+    """The runtime's own sections without importing the application. Raises: ConfigError."""
+    return build(open_document(find_file(config)), None)
+
+
+def import_app(spec: str, path: Sequence[Path] = ()) -> App:
+    """The App at `module:attribute`, with `path` put in front of sys.path.
+
+    Raises: ConfigError when there is none; an error inside the module is named with its place.
+    """
+    module_name, _, attribute = spec.partition(":")
+    if not module_name or not attribute:
+        raise ConfigError(
+            f"[app] import: {spec!r} is not module:attribute", hint='for example "shop.app:app"'
+        )
+    for directory in reversed(path):
+        if os.fspath(directory) not in sys.path:
+            sys.path.insert(0, os.fspath(directory))
+    try:
+        app = getattr(importlib.import_module(module_name), attribute)
+    except ConfigError:
+        raise
+    except ModuleNotFoundError as error:
+        looked = ", ".join(map(str, path)) or "Python's own path"
+        raise ConfigError(
+            f"[app] import: no module {error.name!r} (for {spec})",
+            hint=f"looked in {looked}; [app] path adds directories",
+        ) from error
+    except AttributeError as error:
+        if attribute not in str(error):
+            raise ConfigError(_failed(spec, error)) from error
+        raise ConfigError(f"[app] import: {module_name} has no {attribute!r}") from error
+    except Exception as error:
+        raise ConfigError(_failed(spec, error), hint="--debug shows the traceback") from error
+    if not isinstance(app, App):
+        raise ConfigError(f"[app] import: {spec} is a {type(app).__name__}, not an App")
+    return app
+
+
+def _failed(spec: str, error: Exception) -> str:
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"[app] import: {spec} failed: {type(error).__name__}: {error} (at {place})"
+
+
+def _problems(document: Document) -> tuple[str, ...]:
+    try:
+        build(document, None)
+    except ConfigError as error:
+        return error.problems
+    return ()

@@ -1,0 +1,61 @@
+"""Holds a worker back until the primary has brought the schema up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from cordata import events
+from cordata.errors import StoreUnavailable
+from cordata.log import fields, logger
+from cordata.store import Chain, Store
+from cordata.systemd import Notifier
+
+log = logger("cordata.schema")
+
+#: Looked at this often; a migration also wakes the topic.
+_POLL_S = 0.2
+_EXTEND_S = 30.0
+#: Said again this often at most: each EXTEND_TIMEOUT_USEC costs a wake-up of the manager.
+_TELL_S = 5.0
+
+
+class SchemaGate:
+    """Ready when no migration is pending; then it only waits for its stop."""
+
+    name = "schema"
+
+    def __init__(self, store: Store, chains: Sequence[Chain], notifier: Notifier) -> None:
+        self.ready = asyncio.Event()
+        self._store = store
+        self._chains = chains
+        self._notifier = notifier
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Wait for the schema, then for the stop."""
+        told_at = float("-inf")
+        loop = asyncio.get_running_loop()
+        while not stop.is_set():
+            waiting_for = await self.run_once()
+            if not waiting_for:
+                self.ready.set()
+                break
+            if loop.time() - told_at >= _TELL_S:
+                if told_at == float("-inf"):
+                    log.info("%s", waiting_for, extra=fields(events.WORKER_WAITING))
+                told_at = loop.time()
+                self._notifier.extend_timeout(_EXTEND_S, waiting_for)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_S):
+                    await stop.wait()
+        await stop.wait()
+
+    async def run_once(self) -> str:
+        """What is waited for, "" when nothing is."""
+        try:
+            if await self._store.schema_current(self._chains):
+                return ""
+        except StoreUnavailable as error:
+            return f"waiting for the store ({error})"
+        return "waiting for the schema"

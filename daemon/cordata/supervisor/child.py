@@ -1,0 +1,107 @@
+"""One supervised child: its state, and the deadlines that apply in it.
+
+waiting --start--> starting --READY=1--> ready --TERM--> stopping --> gone
+   ^                  |                    |                           |
+   +---- --restart ---+------ crash -------+---------------------------+
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["waiting", "starting", "ready", "stopping", "gone"]
+
+#: As systemd's DefaultTimeoutStartSec=; EXTEND_TIMEOUT_USEC moves it.
+START_TIMEOUT_S = 90.0
+#: From SIGABRT, time for a trace of every thread, to SIGKILL.
+ABORT_GRACE_S = 2.0
+RESTART_MIN_S, RESTART_MAX_S = 0.5, 30.0
+#: Who ran this long before it crashed starts again at the shortest pause.
+STEADY_S = 60.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Child:
+    """A worker or the primary."""
+
+    name: str
+    argv: list[str]
+    is_worker: bool
+    state: State = "waiting"
+    pid: int = 0
+    started_at: float = 0.0
+    status: str = ""
+    #: What is due then depends on the state: see `overdue`.
+    deadline: float | None = None
+    #: SIGABRT was sent for this reason; SIGKILL follows.
+    aborted_for: str = ""
+    restart_pause_s: float = RESTART_MIN_S
+
+    @property
+    def alive(self) -> bool:
+        """There is a process."""
+        return self.state in ("starting", "ready", "stopping")
+
+    def started(self, pid: int, now: float) -> None:
+        """A process runs."""
+        self.pid, self.started_at, self.state = pid, now, "starting"
+        self.deadline, self.aborted_for, self.status = now + START_TIMEOUT_S, "", ""
+
+    def notified(self, message: dict[str, str], now: float, watchdog_s: float) -> bool:
+        """Take in one datagram. Returns whether the child just became ready."""
+        became_ready = False
+        self.status = message.get("STATUS", self.status)
+        if message.get("READY") == "1" and self.state == "starting":
+            self.state = "ready"
+            became_ready = True
+        if self.aborted_for:
+            return became_ready
+        if self.state == "ready" and watchdog_s and ("WATCHDOG" in message or became_ready):
+            self.deadline = now + watchdog_s
+        elif self.state == "ready" and became_ready:
+            self.deadline = None
+        elif self.state == "starting" and message.get("EXTEND_TIMEOUT_USEC", "").isdecimal():
+            extended = now + int(message["EXTEND_TIMEOUT_USEC"]) / 1e6
+            self.deadline = max(self.deadline or 0.0, extended)
+        return became_ready
+
+    def overdue(self, now: float) -> tuple[signal.Signals, str] | None:
+        """The signal that is due now and why; None: nothing. Moves on to the next deadline."""
+        if self.deadline is None or now < self.deadline or not self.alive:
+            return None
+        if self.aborted_for:
+            self.deadline = None
+            return signal.SIGKILL, self.aborted_for
+        self.aborted_for = "missed its watchdog" if self.state == "ready" else "did not get ready"
+        self.deadline = now + ABORT_GRACE_S
+        return signal.SIGABRT, self.aborted_for
+
+    def stop(self) -> None:
+        """TERM, and CONT so that a stopped process sees it."""
+        self.state, self.deadline = "stopping", None
+        self.send(signal.SIGTERM)
+        self.send(signal.SIGCONT)
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal; not reaped yet, so the pid is still ours."""
+        os.kill(self.pid, number)
+
+    def ended(self, now: float, *, again: bool) -> None:
+        """The process is gone; `again`: one more is due, later and later."""
+        if now - self.started_at >= STEADY_S:
+            self.restart_pause_s = RESTART_MIN_S
+        self.pid, self.state, self.deadline = 0, "gone", None
+        if again:
+            self.state, self.deadline = "waiting", now + self.restart_pause_s
+            self.restart_pause_s = min(self.restart_pause_s * 2, RESTART_MAX_S)
+
+
+def outcome(status: int) -> tuple[bool, str]:
+    """(clean, text) of a wait status: exit 0 and an ordered death by TERM are clean."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        return code == -signal.SIGTERM, f"was killed by {signal.Signals(-code).name}"
+    return code == 0, f"exited with {code}"

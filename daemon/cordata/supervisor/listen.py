@@ -1,0 +1,114 @@
+"""Listening sockets from addresses, as a socket unit would bind them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+
+from cordata.errors import ConfigError, CordataError
+
+#: As http.socket has it; the kernel caps it at net.core.somaxconn.
+_BACKLOG = 4096
+
+
+def bind(address: str) -> socket.socket:
+    """Bind and listen on `HOST:PORT`, `[IPV6]:PORT`, `:PORT` (everywhere), `/path`, `unix:/path`.
+
+    Port 0 takes a free one. A unix socket file that nobody answers on is replaced. Raises:
+    ConfigError when the address makes no sense, CordataError when it cannot be bound.
+    """
+    path = unix_path(address)
+    try:
+        return _bind_unix(path) if path else _bind_tcp(*_host_and_port(address))
+    except OSError as error:
+        hint = "stop what listens there, or choose another --listen"
+        raise CordataError(f"cannot listen on {address}: {error.strerror}", hint=hint) from error
+
+
+def unix_path(address: str) -> str | None:
+    """The path of a unix address, or None for a TCP one."""
+    path = address.removeprefix("unix:")
+    return path if path != address or path.startswith(("/", "./")) else None
+
+
+def url_of(sock: socket.socket) -> str:
+    """How a client writes the address of a listening socket: `http://HOST:PORT` or `unix:PATH`."""
+    name = sock.getsockname()
+    if sock.family == socket.AF_UNIX:
+        return f"unix:{name}"
+    host = f"[{name[0]}]" if sock.family == socket.AF_INET6 else name[0]
+    return f"http://{host}:{name[1]}"
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError(
+            f"--listen {address}: not an address",
+            hint="HOST:PORT, [IPV6]:PORT, :PORT or /path/of.sock",
+        )
+    return host.strip("[]"), int(port)
+
+
+def _bind_tcp(host: str, port: int) -> socket.socket:
+    # socket.create_server() would do, but for its IPv4-only idea of "".
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # "" finds 0.0.0.0 and ::; one dual-stack socket on :: is both.
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET6 if not host else False)
+    family, kind, protocol, _, where = found[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted connections inherit it, as with NoDelay= in a socket unit.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if family == socket.AF_INET6 and not host:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind(where)
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _bind_unix(path: str) -> socket.socket:
+    path = os.path.abspath(path)
+    if _is_stale(path):
+        os.unlink(path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(path)
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _is_stale(path: str) -> bool:
+    """A socket file left behind by a process that is gone."""
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            return False
+    except OSError:
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
+def close(sock: socket.socket) -> None:
+    """Close a listening socket and remove its file if it has one."""
+    if sock.family == socket.AF_UNIX:
+        with contextlib.suppress(OSError):
+            os.unlink(sock.getsockname())
+    sock.close()

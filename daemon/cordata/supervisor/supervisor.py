@@ -1,0 +1,276 @@
+"""Primary and workers in the foreground, under the contract systemd gives them on a server.
+
+    starting --> running --signal, or no worker left--> workers stop --> primary stops --> end
+
+A crash is logged and makes the exit code 1; the rest run on. Works as PID 1 of a container: every
+zombie is reaped, whoever's child it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from cordata import clock, events
+from cordata.log import fields, logger
+from cordata.supervisor import listen as listening
+from cordata.supervisor.child import Child, outcome
+from cordata.supervisor.notify import NotifySocket
+from cordata.supervisor.spawn import command, spawn
+from cordata.systemd import Notifier, listen_fds
+
+log = logger("cordata.server")
+
+EXIT_CONFIG = 78
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+
+
+class Supervisor:
+    """Runs one primary and N workers until told to stop, or until no worker is left."""
+
+    def __init__(
+        self,
+        *,
+        app: str | None = None,
+        workers: int = 1,
+        listen: Sequence[str] = (),
+        config: str | Path | None = None,
+        state: str | Path | None = None,
+        test_mode: bool = False,
+        debug: bool = False,
+        restart: bool = False,
+        stop_timeout_s: float = 30.0,
+        watchdog_s: float = 10.0,
+        on_ready: Callable[[Sequence[str]], None] | None = None,
+    ) -> None:
+        """Nothing happens before `run()`.
+
+        `app` is `module:attribute` (None: as configured). `listen` are addresses to bind; empty:
+        the sockets systemd passed, else 127.0.0.1:8080. `state` is a directory for everything
+        this server keeps: the store, `run/` for wake-ups, and `credentials/` if it is there.
+        `test_mode`: workers process what is there, then exit. `restart`: crashed children start
+        again, with growing pauses. `watchdog_s` 0 watches nobody. `on_ready` is called once, with
+        the URLs, when all are ready.
+        """
+        self.exit_code = 0
+        self._listen = list(listen)
+        self._state = Path(state).absolute() if state is not None else None
+        self._test_mode = test_mode
+        self._restart = restart
+        self._stop_timeout_s = stop_timeout_s
+        self._watchdog_s = watchdog_s
+        self._on_ready = on_ready
+        self._children = _children(workers, _arguments(config, app, debug, test_mode))
+        self._sockets: list[socket.socket] = []
+        self._notify = NotifySocket()
+        self._manager = Notifier()
+        self._kill_deadline: float | None = None
+        self._announced = False
+
+    def run(self) -> int:
+        """Blocks until all children are gone; from the main thread only. Returns `exit_code`.
+
+        0: all ended cleanly; 1: one crashed or had to be killed; 78: one could not use its
+        configuration. Raises: ConfigError, CordataError when an address cannot be bound.
+        """
+        try:
+            self._open_sockets()
+            with _wakeups() as wakeups, selectors.DefaultSelector() as selector:
+                selector.register(wakeups, selectors.EVENT_READ)
+                selector.register(self._notify, selectors.EVENT_READ)
+                for child in self._children:
+                    self._start(child)
+                while any(child.state != "gone" for child in self._children):
+                    selector.select(self._timeout_s())
+                    self._take_signals(wakeups)
+                    self._take_notifications()
+                    self._reap()
+                    self._act_on_deadlines()
+                    self._advance()
+        finally:
+            self._notify.close()
+            for sock in self._sockets:
+                listening.close(sock)
+        return self.exit_code
+
+    def stop(self) -> None:
+        """Workers first, then the primary, all within the common deadline. Once is enough."""
+        if self._kill_deadline is not None:
+            return
+        self._kill_deadline = clock.monotonic() + self._stop_timeout_s
+        self._manager.stopping("stopping")
+        log.info("stopping: %s", ", ".join(c.name for c in self._children if c.alive))
+        for child in self._children:
+            if child.state == "waiting":
+                child.state = "gone"
+            elif child.is_worker and child.alive:
+                child.stop()
+
+    def _open_sockets(self) -> None:
+        if self._test_mode:
+            return
+        inherited = [] if self._listen else listen_fds()
+        if inherited:
+            self._sockets = [entry.sock for entry in inherited]
+            return
+        for address in self._listen or ["127.0.0.1:8080"]:
+            self._sockets.append(listening.bind(address))
+
+    def _start(self, child: Child) -> None:
+        environment = {"NOTIFY_SOCKET": self._notify.address, **self._directories()}
+        if self._watchdog_s:
+            environment["WATCHDOG_USEC"] = str(int(self._watchdog_s * 1e6))
+        sockets = [("http", sock.fileno()) for sock in self._sockets] if child.is_worker else []
+        child.started(spawn(child.argv, environment, sockets), clock.monotonic())
+        log.debug("%s started as %d", child.name, child.pid)
+
+    def _directories(self) -> Mapping[str, str]:
+        if self._state is None:
+            return {}
+        # The directory itself is made here: the store makes files, not its home.
+        runtime, credentials = self._state / "run", self._state / "credentials"
+        runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = {"STATE_DIRECTORY": str(self._state), "CORDATA_RUNTIME": str(runtime)}
+        if credentials.is_dir() and "CREDENTIALS_DIRECTORY" not in os.environ:
+            found["CREDENTIALS_DIRECTORY"] = str(credentials)
+        return found
+
+    def _timeout_s(self) -> float | None:
+        deadlines = [child.deadline for child in self._children if child.deadline is not None]
+        if self._kill_deadline is not None:
+            deadlines.append(self._kill_deadline)
+        return max(0.0, min(deadlines) - clock.monotonic()) if deadlines else None
+
+    def _take_signals(self, wakeups: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for number in wakeups.recv(4096):
+                if number != signal.SIGCHLD:
+                    self.stop()
+
+    def _take_notifications(self) -> None:
+        by_pid = {child.pid: child for child in self._children if child.alive}
+        for pid, message in self._notify.receive():
+            child = by_pid.get(pid)
+            if child is None:
+                continue
+            before = child.status
+            if child.notified(message, clock.monotonic(), self._watchdog_s):
+                log.info("%s is ready (pid %d)", child.name, pid)
+            elif child.state == "starting" and child.status != before:
+                log.info("%s: %s", child.name, child.status)
+
+    def _reap(self) -> None:
+        """Every child that ended, and as PID 1 every orphan that was handed to us."""
+        by_pid = {child.pid: child for child in self._children if child.alive}
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in by_pid:
+                self._ended(by_pid[pid], status)
+
+    def _ended(self, child: Child, status: int) -> None:
+        clean, text = outcome(status)
+        if child.aborted_for:
+            text = f"{text} ({child.aborted_for})"
+        stopping = self._kill_deadline is not None
+        unusable = os.waitstatus_to_exitcode(status) == EXIT_CONFIG
+        again = not clean and not stopping and self._restart and not unusable
+        pid = child.pid
+        child.ended(clock.monotonic(), again=again)
+        if clean:
+            log.info("%s %s", child.name, text)
+            return
+        extra = fields(events.CHILD_CRASHED, child=child.name, child_pid=pid)
+        log.error("%s (pid %d) %s%s", child.name, pid, text, _next_start(child), extra=extra)
+        self.exit_code = EXIT_CONFIG if unusable else self.exit_code or 1
+        if unusable:  # they all read the same file
+            self.stop()
+
+    def _act_on_deadlines(self) -> None:
+        now = clock.monotonic()
+        for child in self._children:
+            due = child.overdue(now)
+            if due is not None:
+                number, reason = due
+                log.error("%s %s: %s", child.name, reason, number.name)
+                child.send(number)
+            elif child.state == "waiting" and child.deadline is not None and now >= child.deadline:
+                self._start(child)
+        if self._kill_deadline is not None and now >= self._kill_deadline:
+            self._kill_deadline = float("inf")
+            for child in self._children:
+                if child.alive:
+                    log.error("%s did not stop in %g s: KILL", child.name, self._stop_timeout_s)
+                    child.send(signal.SIGKILL)
+
+    def _advance(self) -> None:
+        """What follows from the children's states: the ready line, the stop, its second half."""
+        if not self._announced and all(child.state == "ready" for child in self._children):
+            self._announced = True
+            self._manager.ready(f"{len(self._children) - 1} workers ready")
+            if self._on_ready is not None:
+                self._on_ready([listening.url_of(sock) for sock in self._sockets])
+        if all(child.state == "gone" for child in self._children if child.is_worker):
+            self.stop()
+            for child in self._children:
+                if child.state in ("starting", "ready"):
+                    child.stop()
+
+
+def _children(workers: int, arguments: tuple[list[str], list[str]]) -> list[Child]:
+    common, of_worker = arguments
+    primary = Child(name="primary", argv=command("primary", *common), is_worker=False)
+    return [
+        primary,
+        *(
+            Child(
+                name=f"worker@{n}",
+                argv=command("worker", str(n), *common, *of_worker),
+                is_worker=True,
+            )
+            for n in range(workers)
+        ),
+    ]
+
+
+def _arguments(
+    config: str | Path | None, app: str | None, debug: bool, test_mode: bool
+) -> tuple[list[str], list[str]]:
+    """(for all, for workers only)."""
+    common = ["--config", str(config)] if config is not None else []
+    common += ["--app", app] if app is not None else []
+    common += ["--debug"] if debug else []
+    return common, ["--test-mode"] if test_mode else []
+
+
+def _next_start(child: Child) -> str:
+    if child.deadline is None:
+        return ""
+    return f"; starts again in {max(0.0, child.deadline - clock.monotonic()):.1f} s"
+
+
+@contextlib.contextmanager
+def _wakeups() -> Iterator[socket.socket]:
+    """Signal numbers as bytes on a socket; what was installed before is put back at the end."""
+    receiver, sender = socket.socketpair()
+    receiver.setblocking(False)
+    sender.setblocking(False)
+    old_handlers = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+    old_fd = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    try:
+        yield receiver
+    finally:
+        signal.set_wakeup_fd(old_fd)
+        for number, handler in old_handlers.items():
+            signal.signal(number, handler)
+        receiver.close()
+        sender.close()

@@ -1,0 +1,189 @@
+"""Builds each role from the configuration: the only module that knows every class."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cordata import vault
+from cordata.app import App
+from cordata.config import Config, build, open_document
+from cordata.context import Context
+from cordata.errors import ConfigError
+from cordata.log import logger
+from cordata.runner import Layer, Runner, Service
+from cordata.services.schema import SchemaGate
+from cordata.store import Chain, Queries, Store
+from cordata.store.migrate import RUNTIME
+from cordata.store.queries import sql_folder
+from cordata.systemd import Credentials, Notifier, listen_fds, set_level
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from cordata.loading import Loaded
+
+log = logger("cordata.wiring")
+
+#: Of the SQL files; the embedded store is the only one today.
+DIALECT = "sqlite"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What one process is to run."""
+
+    loaded: Loaded
+    #: `0` of worker@0; "" where there is one only.
+    instance: str = ""
+    #: Process what is there, then exit.
+    test_mode: bool = False
+
+    @property
+    def config(self) -> Config:
+        """The checked configuration."""
+        return self.loaded.config
+
+    @property
+    def app(self) -> App:
+        """The application."""
+        return self.loaded.app
+
+
+def chains_of(app: App) -> tuple[Chain, ...]:
+    """The migration chains of a process: the runtime's own, then the application's."""
+    return (RUNTIME, *(Chain(app.name, package) for package in app.migration_packages))
+
+
+def read_secrets(config: Config) -> vault.Vault:
+    """What has to be read while this process may still read it."""
+    credentials = Credentials(config.paths.credentials)
+    return vault.Vault(credentials.read(vault.MASTER_KEY))
+
+
+@asynccontextmanager
+async def open_context(
+    config: Config, app: App, *, secrets: vault.Vault | None = None
+) -> AsyncIterator[Context]:
+    """The store and the rest of a Context; closed at the end."""
+    queries = Queries.load(app.query_packages, DIALECT)
+    store = await Store.open(
+        config.store,
+        state_dir=config.paths.state,
+        runtime_dir=config.paths.runtime,
+        queries=queries,
+    )
+    async with store:
+        yield Context(
+            store=store,
+            vault=secrets or read_secrets(config),
+            settings=config.settings,
+        )
+
+
+async def run_worker(role: Role) -> int:
+    """worker@N: HTTP, engine; waits for the schema."""
+    settings = role.config.worker_of(role.instance)
+    _http_sockets("http" in settings.services and not role.test_mode)
+    notifier = Notifier()
+    async with open_context(role.config, role.app) as ctx:
+        gate = SchemaGate(ctx.store, chains_of(role.app), notifier)
+        intake: list[Service] = []
+        runner = Runner(
+            [Layer("intake", intake), Layer("stores", [gate])],
+            role=f"worker@{role.instance}",
+            notifier=notifier,
+            stop_timeout_s=settings.stop_timeout_s,
+            reload=_reload(role, []),
+        )
+        return await runner.run()
+
+
+async def run_primary(role: Role) -> int:
+    """primary: migrations and startup, then singleton work."""
+    notifier = Notifier()
+    async with open_context(role.config, role.app) as ctx:
+        await ctx.store.migrate(chains_of(role.app))
+        for startup in role.app.startups:
+            await startup(ctx)
+        gate = SchemaGate(ctx.store, chains_of(role.app), notifier)
+        runner = Runner(
+            [Layer("stores", [gate])],
+            role="primary",
+            notifier=notifier,
+            stop_timeout_s=role.config.primary.stop_timeout_s,
+            reload=_reload(role, []),
+        )
+        return await runner.run()
+
+
+#: Every long-running role by its command.
+ROLES: dict[str, Callable[[Role], Awaitable[int]]] = {
+    "worker": run_worker,
+    "primary": run_primary,
+}
+
+
+def check_app(loaded: Loaded) -> None:
+    """What a start would stumble over, without a store: SQL files and mounts.
+
+    Raises: ConfigError with every problem.
+    """
+    problems: list[str] = []
+    for check in (
+        lambda: Queries.load(loaded.app.query_packages, DIALECT),
+        lambda: [sql_folder(chain.package, DIALECT) for chain in chains_of(loaded.app)],
+    ):
+        try:
+            check()
+        except ConfigError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigError(*problems)
+
+
+def run_role(name: str, role: Role) -> int:
+    """Run a role on uvloop until it ends. Returns its exit code."""
+    import uvloop
+
+    async def main() -> int:
+        return await ROLES[name](role)
+
+    debug = bool(os.environ.get("PYTHONASYNCIODEBUG"))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop, debug=debug or None) as runner:
+        return runner.run(main())
+
+
+def _http_sockets(wanted: bool) -> list[socket.socket]:
+    """The sockets named `http`. Raises: ConfigError when they are due and there are none."""
+    inherited = listen_fds()
+    sockets = [entry.sock for entry in inherited if entry.name == "http"]
+    if wanted and not sockets:
+        names = ", ".join(entry.name for entry in inherited) or "none at all"
+        raise ConfigError(
+            f"no listening socket named http was passed (passed: {names})",
+            hint="start through worker@.service with http.socket, or use `cordata server`",
+        )
+    return sockets if wanted else []
+
+
+def _reload(role: Role, reloadable: list[object]) -> Callable[[], Coroutine[Any, Any, str]]:
+    """SIGHUP: read the file again; log level and limits take effect, the rest needs a restart."""
+
+    async def reload() -> str:
+        try:
+            path = role.loaded.document.path
+            config = build(open_document(path), role.app.settings_classes)
+        except ConfigError as error:
+            log.error("not reloaded, the old configuration stays: %s", error)
+            return "reload refused: configuration invalid"
+        set_level(config.log.level)
+        log.info("reloaded")
+        return ""
+
+    return reload
