@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from cordata import clock
-from cordata.store import Chain, Store, Tx
+from cordata.errors import AlreadySeen, PermanentError
+from cordata.store import Chain, Store, Tx, Unit
 from cordata.vault import Vault
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,10 @@ class Context:
         """
         return self.store.transaction()
 
+    async def run(self, unit: Unit[T]) -> T:
+        """Run a unit of work; returns after its commit, which it shares with others."""
+        return await self.store.run(unit)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventContext(Context):
@@ -49,7 +56,40 @@ class EventContext(Context):
 
     group: str
     event_id: str
+    #: Filled by the first commit of this attempt.
+    _committed: list[str] = field(default_factory=list)
 
-    def transaction(self) -> AbstractAsyncContextManager[Tx]:
-        """As `Context.transaction`; the message's seen-mark commits with it: one effect, once."""
-        return self.store.transaction(seen=(self.group, self.event_id))
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Tx]:
+        """As `Context.transaction`, and the message's seen-mark commits with it: the effect
+        happens once. One per message. Raises: AlreadySeen when it happened before.
+        """
+        self._check_first()
+        async with self.store.transaction(seen=(self.group, self.event_id)) as tx:
+            yield tx
+        self._committed.append("transaction")
+
+    async def run(self, unit: Unit[T]) -> T:
+        """As `Context.run`, and the message's seen-mark commits with it: the effect happens once.
+
+        One per message. Cheaper than `transaction()`. Raises: AlreadySeen when it happened before.
+        """
+
+        async def marked(tx: Tx) -> T:
+            row = {"event_id": self.event_id, "group": self.group, "created_at": tx.now_us}
+            if not await tx.execute("seen.add", **row):
+                raise AlreadySeen()
+            return await unit(tx)
+
+        self._check_first()
+        result = await self.store.run(marked)
+        self._committed.append("run")
+        return result
+
+    def _check_first(self) -> None:
+        """A second commit could not be told from a redelivery: after a crash it would be lost."""
+        if self._committed:
+            raise PermanentError(
+                f"{self.group} commits twice for one message",
+                hint="put all effects of a message into one ctx.run() or ctx.transaction()",
+            )

@@ -1,0 +1,87 @@
+"""What passes between a broker and its subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cordata.core.delivery import Verdict
+
+
+class Message(NamedTuple):
+    """One event as claimed by one consumer group. Payload and headers are JSON text."""
+
+    id: int
+    group: str
+    event_id: str
+    type: str
+    key: str | None
+    payload: str
+    headers: str
+    #: Microseconds since the epoch: when the transaction that wrote the event ran.
+    created_at: int
+    #: Failed ones so far.
+    attempts: int
+    #: JSON list of failures, None without any.
+    history: str | None
+    #: The group has handled this event already: acknowledge it, do not handle it again.
+    seen: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a claimed message."""
+
+    group: str
+    id: int
+    verdict: Verdict
+    #: DONE: for the seen-mark.
+    event_id: str = ""
+    #: Failed attempts, this one included.
+    attempts: int = 0
+    #: RETRY and DEFER: until it is due again.
+    delay_us: int = 0
+    history: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """What one exchange brought."""
+
+    messages: Sequence[Message]
+    #: Of the wanted groups that have more: wall time in microseconds at which their next message
+    #: is due (now or earlier: it can be claimed at once).
+    next_at: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relayed:
+    """What one pass of the relay did."""
+
+    published: int
+    #: When the next entry is due, wall time in microseconds; None: the outbox is empty.
+    next_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Depth:
+    """What is left to do."""
+
+    #: Outbox entries or messages of the groups asked for that are due.
+    due: bool
+    #: Messages in the hands of some process.
+    claimed: bool
+    #: Messages in the dead letter.
+    dead: int
+
+
+class Held(NamedTuple):
+    """A message in the hands of a process, as seen by another one."""
+
+    id: int
+    group: str
+    attempts: int
+    history: str | None
+    #: Its claim was not renewed in time.
+    expired: bool

@@ -1,0 +1,130 @@
+"""Who is alive: each process holds a locked file that also says which handlers it is running.
+
+    <runtime>/owner/<name>.<pid>.<random>    flock held  = its process lives
+                                             lock free   = it died; file gone = it left, or reboot
+
+The kernel frees the lock at the moment of death, kill -9 included, so what a dead process held can
+be taken over at once, without waiting for its claims to expire. The file's slots hold a mark per
+running handler: a message whose handler was running has used up an attempt, one that merely lay in
+the dead process's hands has not. No sync is needed: the page cache outlives the process, and after
+a reboot the file is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Self
+
+MARK_BYTES = 8
+_EMPTY = bytes(MARK_BYTES)
+
+
+def mark_of(group: str, message_id: object) -> bytes:
+    """The mark of one message in one group."""
+    return blake2b(f"{group}/{message_id}".encode(), digest_size=MARK_BYTES).digest()
+
+
+class Owner:
+    """This process, as others see it. Its `id` is unique to the process."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.id = path.name
+        self._path = path
+        self._fd = fd
+        self._free: list[int] = []
+        self._slots = 0
+
+    @classmethod
+    def register(cls, runtime_dir: Path, *, name: str) -> Self:
+        """Create and lock the file of this process; `name` is for people ("worker-0")."""
+        folder = _folder(runtime_dir)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / f"{name}.{os.getpid()}.{os.urandom(4).hex()}"
+        # Locked under a name that nobody looks at: it is never seen unlocked while we live.
+        hidden = folder / f".{path.name}"
+        fd = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        hidden.rename(path)
+        return cls(path, fd)
+
+    def begin(self, mark: bytes) -> int:
+        """Write down that a handler begins. Returns the slot for `end`."""
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot = self._slots
+            self._slots += 1
+        os.pwrite(self._fd, mark, slot * MARK_BYTES)
+        return slot
+
+    def end(self, slot: int) -> None:
+        """The handler of a slot has ended."""
+        os.pwrite(self._fd, _EMPTY, slot * MARK_BYTES)
+        self._free.append(slot)
+
+    def close(self) -> None:
+        """Leave: what this process still holds is free for others from now on."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+        os.close(self._fd)
+
+
+class Owners:
+    """All processes of this host that share a runtime directory."""
+
+    def __init__(self, runtime_dir: Path) -> None:
+        self._folder = _folder(runtime_dir)
+
+    def ids(self) -> list[str]:
+        """Every owner with a file, dead ones included."""
+        try:
+            return sorted(name for name in os.listdir(self._folder) if not name.startswith("."))
+        except FileNotFoundError:
+            return []
+
+    def is_alive(self, owner_id: str) -> bool:
+        """Whether the owner's process lives."""
+        try:
+            fd = os.open(self._folder / owner_id, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    def dead(self, owner_ids: Iterable[str]) -> list[str]:
+        """Those of them whose process is gone."""
+        return [owner_id for owner_id in owner_ids if not self.is_alive(owner_id)]
+
+    def running(self, owner_id: str) -> frozenset[bytes]:
+        """Marks of the handlers that ran when the owner died; empty when its file is gone."""
+        try:
+            content = (self._folder / owner_id).read_bytes()
+        except FileNotFoundError:
+            return frozenset()
+        marks = (content[i : i + MARK_BYTES] for i in range(0, len(content), MARK_BYTES))
+        return frozenset(mark for mark in marks if mark != _EMPTY)
+
+    def forget(self, owner_id: str) -> None:
+        """Remove the file of a dead owner, after what it held was taken over."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._folder / owner_id)
+
+
+def pid_of(owner_id: str) -> int:
+    """The process id within an owner id; 0 when it has none."""
+    parts = owner_id.rsplit(".", 2)
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else 0
+
+
+def _folder(runtime_dir: Path) -> Path:
+    return runtime_dir / "owner"

@@ -1,0 +1,179 @@
+"""One attempt at one message: the handler is called, and whatever happens becomes an Outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from types import TracebackType
+
+import msgspec
+
+from cordata import clock, events
+from cordata.app import Subscription
+from cordata.broker import Message, Outcome
+from cordata.config.sections import EngineConfig
+from cordata.context import Context, EventContext
+from cordata.core.delivery import Failure, Verdict, add_failure, after_failure, error_text
+from cordata.core.event import Event
+from cordata.core.retry import next_delay_s
+from cordata.errors import AlreadySeen, PermanentError, StoreUnavailable
+from cordata.log import fields, logger, request_id
+
+log = logger("cordata.engine")
+
+_decode = msgspec.json.decode
+#: A message is not to blame for a store that is away: it comes back after this attempt's pause.
+_DEFER_AS_ATTEMPT = 3
+_FRAMES = 5
+
+
+class Handling:
+    """Calls handlers for one process."""
+
+    def __init__(
+        self, ctx: Context, config: EngineConfig, *, owner_id: str, hurried: bool = False
+    ) -> None:
+        """`hurried` (test mode): a failed message is due again at once."""
+        self._ctx = ctx
+        self._config = config
+        self._owner_id = owner_id
+        self._hurried = hurried
+
+    async def attempt(self, subscription: Subscription, message: Message) -> Outcome:
+        """Handle one message. Raises nothing but CancelledError, when this task is cancelled."""
+        if message.seen:
+            return _done(message)
+        headers = _decode(message.headers)
+        token = request_id.set(headers.get("request_id", ""))
+        try:
+            async with asyncio.timeout(subscription.timeout_s):
+                await subscription.handler(
+                    _event(message, headers), _event_context(self._ctx, message)
+                )
+        except AlreadySeen:
+            return _done(message)
+        except StoreUnavailable as error:
+            return self._defer(message, error)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return self._failed(subscription, message, error)  # of something the handler awaited
+        except Exception as error:  # noqa: BLE001 - the per-message boundary
+            return self._failed(subscription, message, error)
+        finally:
+            request_id.reset(token)
+        return _done(message)
+
+    def _defer(self, message: Message, error: StoreUnavailable) -> Outcome:
+        log.warning("%s waits for the store: %s", message.group, error.code, extra=_extra(message))
+        delay_s = self._delay_s(_DEFER_AS_ATTEMPT)
+        return Outcome(
+            group=message.group,
+            id=message.id,
+            verdict=Verdict.DEFER,
+            attempts=message.attempts,
+            delay_us=int(delay_s * 1e6),
+            history=message.history,
+        )
+
+    def _failed(
+        self, subscription: Subscription, message: Message, error: BaseException
+    ) -> Outcome:
+        attempt = message.attempts + 1
+        permanent = isinstance(error, PermanentError)
+        verdict = after_failure(attempt, retries=subscription.retries, permanent=permanent)
+        self._log_failure(subscription, message, verdict, error)
+        failure = Failure(
+            attempt=attempt, at=clock.now_us(), owner=self._owner_id, error=error_text(error)
+        )
+        delay_s = 0.0 if self._hurried else self._delay_s(attempt)
+        return Outcome(
+            group=message.group,
+            id=message.id,
+            verdict=verdict,
+            attempts=attempt,
+            delay_us=int(delay_s * 1e6),
+            history=add_failure(message.history, failure),
+        )
+
+    def _delay_s(self, attempt: int) -> float:
+        return next_delay_s(
+            attempt,
+            random.random(),
+            first_s=self._config.retry_min_s,
+            longest_s=self._config.retry_max_s,
+        )
+
+    def _log_failure(
+        self,
+        subscription: Subscription,
+        message: Message,
+        verdict: Verdict,
+        error: BaseException,
+    ) -> None:
+        """Type and place of the error; its text may quote the payload, so only the row has it."""
+        extra = _extra(message, events.MESSAGE_DEAD if verdict is Verdict.DEAD else "")
+        log.log(
+            _LEVEL[verdict],
+            "%s: attempt %d of %d at event %s failed with %s at %s%s",
+            message.group,
+            message.attempts + 1,
+            subscription.retries + 1,
+            message.event_id,
+            type(error).__name__,
+            frames(error.__traceback__),
+            "; it is in the dead letter" if verdict is Verdict.DEAD else "",
+            extra=extra,
+        )
+
+
+_LEVEL = {Verdict.RETRY: 30, Verdict.DEAD: 40}  # logging.WARNING, logging.ERROR
+
+
+def frames(trace: TracebackType | None) -> str:
+    """The innermost frames of a traceback, `file:line < caller:line`, without any values."""
+    places: list[str] = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        places.append(f"{code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return " < ".join(reversed(places[-_FRAMES:])) or "no frame"
+
+
+def _done(message: Message) -> Outcome:
+    return Outcome(
+        group=message.group, id=message.id, verdict=Verdict.DONE, event_id=message.event_id
+    )
+
+
+def _extra(message: Message, message_id: str = "") -> dict[str, object]:
+    return fields(
+        message_id,
+        event_id=message.event_id,
+        group=message.group,
+        attempt=message.attempts + 1,
+    )
+
+
+def _event(message: Message, headers: dict[str, str]) -> Event:
+    return Event(
+        id=message.event_id,
+        type=message.type,
+        key=message.key,
+        payload=_decode(message.payload),
+        headers=headers,
+        attempt=message.attempts + 1,
+        created_at=clock.from_us(message.created_at),
+    )
+
+
+def _event_context(ctx: Context, message: Message) -> EventContext:
+    return EventContext(
+        store=ctx.store,
+        vault=ctx.vault,
+        settings=ctx.settings,
+        log=ctx.log,
+        group=message.group,
+        event_id=message.event_id,
+    )

@@ -1,0 +1,150 @@
+"""Takes back, in every worker, what a dead process held: at once, or when its claims expire."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Mapping, Sequence
+
+from cordata import clock, events
+from cordata.app import Subscription
+from cordata.beat import Beat
+from cordata.broker import Held, Outcome, Owner, Owners, StoreBroker, mark_of, pid_of
+from cordata.config.sections import EngineConfig
+from cordata.core.delivery import Failure, Verdict, add_failure, after_failure
+from cordata.core.retry import next_delay_s
+from cordata.errors import StoreUnavailable
+from cordata.log import fields, logger
+from cordata.services.alarm import Alarm, waking
+from cordata.store import Store
+
+log = logger("cordata.engine")
+
+#: Notified by each process that registers, so that the others watch it from then on.
+OWNER_TOPIC = "owner"
+_BATCH = 500
+DIED = "ProcessDied: the process died while the handler ran"
+
+
+class ReclaimService:
+    """Watches the other processes of this host (pidfd: no polling) and the expiry of claims."""
+
+    name = "reclaim"
+
+    def __init__(
+        self,
+        store: Store,
+        broker: StoreBroker,
+        owner: Owner,
+        owners: Owners,
+        subscriptions: Sequence[Subscription],
+        config: EngineConfig,
+    ) -> None:
+        self.beat = Beat()
+        self._store = store
+        self._broker = broker
+        self._owner = owner
+        self._owners = owners
+        self._retries: Mapping[str, int] = {s.group: s.retries for s in subscriptions}
+        self._config = config
+        self._alarm = Alarm()
+        self._watched: dict[str, int] = {}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Take back until `stop`."""
+        self._store.notify(OWNER_TOPIC)
+        try:
+            async with waking(self._alarm, stop, self._store, OWNER_TOPIC):
+                while not stop.is_set():
+                    self.beat.touch()
+                    self._watch()
+                    try:
+                        await self.run_once()
+                    except StoreUnavailable as error:
+                        log.debug("nothing can be taken back: %s", error)
+                    await self._alarm.sleep(self._config.poll_s)
+        finally:
+            for owner_id in list(self._watched):
+                self._unwatch(owner_id)
+
+    async def run_once(self) -> int:
+        """One pass. Returns the number of messages that were taken back."""
+        count = 0
+        holders = await self._broker.owners()
+        for owner_id, expired in holders.items():
+            if owner_id != self._owner.id and (expired or not self._owners.is_alive(owner_id)):
+                count += await self._take_back(owner_id)
+        for owner_id in self._owners.dead(self._owners.ids()):
+            if owner_id not in holders:  # else in the next pass, when its hands are empty
+                self._owners.forget(owner_id)
+        if count:
+            self._alarm.ring()
+        return count
+
+    async def _take_back(self, owner_id: str) -> int:
+        count = 0
+        dead = not self._owners.is_alive(owner_id)
+        running = self._owners.running(owner_id)
+        while True:
+            held = await self._broker.held(owner_id, limit=_BATCH)
+            mine = [h for h in held if dead or h.expired]
+            if not mine:
+                break
+            outcomes = [self._outcome(owner_id, h, running) for h in mine]
+            await self._broker.exchange(owner_id, outcomes, {})
+            count += len(mine)
+        log.warning("took back %d messages of %s", count, owner_id)
+        return count
+
+    def _outcome(self, owner_id: str, held: Held, running: frozenset[bytes]) -> Outcome:
+        """An attempt is used up if the handler ran; else it is as if it had not been claimed."""
+        if mark_of(held.group, held.id) not in running:
+            return Outcome(group=held.group, id=held.id, verdict=Verdict.BACK)
+        attempt = held.attempts + 1
+        retries = self._retries.get(held.group, attempt)
+        verdict = after_failure(attempt, retries=retries, permanent=False)
+        if verdict is Verdict.DEAD:
+            log.error(
+                "%s: attempt %d killed its process; the message is in the dead letter",
+                held.group,
+                attempt,
+                extra=fields(events.MESSAGE_DEAD, group=held.group, attempt=attempt),
+            )
+        failure = Failure(attempt=attempt, at=clock.now_us(), owner=owner_id, error=DIED)
+        delay_s = next_delay_s(
+            attempt,
+            random.random(),
+            first_s=self._config.retry_min_s,
+            longest_s=self._config.retry_max_s,
+        )
+        return Outcome(
+            group=held.group,
+            id=held.id,
+            verdict=verdict,
+            attempts=attempt,
+            delay_us=int(delay_s * 1e6),
+            history=add_failure(held.history, failure),
+        )
+
+    def _watch(self) -> None:
+        """Ring at the death of every process that is not watched yet."""
+        known = set(self._owners.ids()) - {self._owner.id}
+        for owner_id in self._watched.keys() - known:
+            self._unwatch(owner_id)
+        for owner_id in known - self._watched.keys():
+            try:
+                pidfd = os.pidfd_open(pid_of(owner_id))
+            except OSError:  # gone already (the pass sees it), or not ours to see (it polls)
+                continue
+            self._watched[owner_id] = pidfd
+            asyncio.get_running_loop().add_reader(pidfd, self._died, owner_id)
+
+    def _died(self, owner_id: str) -> None:
+        self._unwatch(owner_id)
+        self._alarm.ring()
+
+    def _unwatch(self, owner_id: str) -> None:
+        pidfd = self._watched.pop(owner_id)
+        asyncio.get_running_loop().remove_reader(pidfd)
+        os.close(pidfd)

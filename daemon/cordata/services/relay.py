@@ -1,0 +1,79 @@
+"""The outbox relay, in every worker: what a commit left in the outbox is handed to the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from cordata import clock
+from cordata.beat import Beat
+from cordata.broker import Relayed, StoreBroker
+from cordata.config.sections import EngineConfig
+from cordata.core.retry import next_delay_s
+from cordata.errors import StoreUnavailable
+from cordata.log import logger
+from cordata.services.alarm import Alarm, waking
+from cordata.services.pace import Pace
+from cordata.store import Store
+
+log = logger("cordata.relay")
+
+#: First and longest pause while the store cannot be written.
+_FIRST_S, _LONGEST_S = 0.25, 5.0
+
+
+class RelayService:
+    """Sleeps until the outbox topic is notified or the next delayed entry is due."""
+
+    name = "relay"
+
+    def __init__(self, store: Store, broker: StoreBroker, config: EngineConfig) -> None:
+        self.beat = Beat()
+        self.published_count = 0
+        self._store = store
+        self._broker = broker
+        self._config = config
+        self._failures = 0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Relay until `stop`; what is then in the outbox stays there for others."""
+        alarm = Alarm()
+        pace = Pace(self._store)
+        full = False
+        async with waking(alarm, stop, self._store, self._broker.outbox_topic):
+            while not stop.is_set():
+                self.beat.touch()
+                await pace.next(full=full)
+                sleep_s, full = await self._pass()
+                if sleep_s > 0.0:
+                    await alarm.sleep(sleep_s)
+
+    async def _pass(self) -> tuple[float, bool]:
+        """One pass: seconds to sleep after it, and whether it filled its batch."""
+        try:
+            relayed = await self.run_once()
+        except StoreUnavailable as error:
+            self._failures += 1
+            if self._failures == 1:
+                log.warning("outbox waits: %s", error)
+            delay_s = next_delay_s(
+                self._failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S
+            )
+            return delay_s, False
+        if self._failures:
+            log.info("outbox is relayed again")
+            self._failures = 0
+        full = relayed.published >= self._config.batch
+        if relayed.next_at is None:
+            return self._config.poll_s, full
+        due_in_s = (relayed.next_at - clock.now_us()) / 1e6
+        return min(max(due_in_s, 0.0), self._config.poll_s), full
+
+    async def run_once(self) -> Relayed:
+        """Publish one batch; looks first, since every worker is woken and one finds the work."""
+        next_at = await self._broker.outbox_due_at()
+        if next_at is None or next_at > clock.now_us():
+            return Relayed(published=0, next_at=next_at)
+        relayed = await self._broker.relay(self._config.batch)
+        self.published_count += relayed.published
+        return relayed
