@@ -1,0 +1,179 @@
+"""What waits for a user, rendered, recorded as sent before it is sent; and his acknowledgements.
+
+    version made --> waiting --read--> sent, waiting --ack or refusal--> taken
+                        |  ^             |  ^
+                        |  |held         |  |read again
+                        +--+             +--+
+
+The state is a user's own: two users of one hotel each read and acknowledge for themselves. A
+newer version waits anew whatever became of the older one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from alpinehub.alpinebits.message import Acknowledgement
+from alpinehub.alpinebits.render import Held, Record, render
+from alpinehub.alpinebits.version import Version
+from alpinehub.reservations import decode
+from cordata import Context, Row, Tx
+
+if TYPE_CHECKING:
+    from alpinehub.directory import Hotel
+
+#: Rows read and rendered at once; between pages the loop serves others (2 ms of rendering).
+PAGE = 100
+#: Guest requests in one response; what is beyond comes when these are acknowledged. 15 MB.
+MAX_RECORDS = 10_000
+
+_encode = msgspec.json.encode
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one response holds, and what it leaves out."""
+
+    xml: list[bytes] = field(default_factory=list)
+    #: (reservation id, version, unique id type)
+    sent: list[tuple[str, int, int]] = field(default_factory=list)
+    #: (reservation id, version, reason), where the reason is new.
+    held: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def add(self, row: Row, hotel: Hotel, version: Version) -> None:
+        """Render one row; when it cannot be, hold it and go on with the others."""
+        reservation_id, number = row["reservation_id"], row["version"]
+        try:
+            self.xml.append(render(_record(row), hotel, version))
+        except Held as reason:
+            if str(reason) != row["held_text"]:
+                self.held.append((reservation_id, number, str(reason)))
+            return
+        unique_id_type = 15 if row["res_status"] == "Cancelled" else 14
+        self.sent.append((reservation_id, number, unique_id_type))
+
+
+def _record(row: Row) -> Record:
+    try:
+        data = decode(row["data"])
+    except msgspec.DecodeError:
+        raise Held("the stored record cannot be read") from None
+    return Record(
+        id=row["reservation_id"],
+        res_status=row["res_status"],
+        data=data,
+        external_id=row["external_id"] or "",
+        source=row["source"],
+        created_at=row["created_at"],
+        changed_at=row["changed_at"],
+    )
+
+
+async def fetch(
+    ctx: Context, user_id: int, hotel: Hotel, version: Version, *, since_us: int | None
+) -> list[bytes]:
+    """The HotelReservations for one response, already recorded as sent.
+
+    `since_us`: all created since then; None: all that wait. Raises: StoreUnavailable, with nothing
+    recorded. A response that is lost afterwards is no loss: what is not acknowledged comes again.
+    """
+    batch = Batch()
+    after_id, after_at = "", (since_us or 0) - 1
+    while len(batch.xml) < MAX_RECORDS:
+        rows = await _page(ctx, user_id, hotel.id, since_us is not None, after_at, after_id)
+        for row in rows:
+            batch.add(row, hotel, version)
+        if len(rows) < PAGE:
+            break
+        after_id, after_at = rows[-1]["reservation_id"], rows[-1]["created_at"]
+    await _record_batch(ctx, user_id, batch)
+    _log_held(ctx, hotel, version, batch)
+    return batch.xml
+
+
+async def _page(
+    ctx: Context, user_id: int, hotel_id: int, selected: bool, after_at: int, after_id: str
+) -> list[Row]:
+    async def unit(tx: Tx) -> list[Row]:
+        if selected:
+            return await tx.fetch_all(
+                "selected_reservations",
+                user_id=user_id,
+                hotel_id=hotel_id,
+                after_at=after_at,
+                after_id=after_id,
+                limit=PAGE,
+            )
+        return await tx.fetch_all(
+            "waiting_reservations",
+            user_id=user_id,
+            hotel_id=hotel_id,
+            after_id=after_id,
+            limit=PAGE,
+        )
+
+    return await ctx.store.read(unit)
+
+
+async def _record_batch(ctx: Context, user_id: int, batch: Batch) -> None:
+    """One unit for the whole response; none at all when there is nothing new to record."""
+    if not (batch.sent or batch.held):
+        return
+    sent = _encode(batch.sent).decode()
+
+    async def unit(tx: Tx) -> None:
+        if batch.sent:
+            await tx.execute("mark_sent", user_id=user_id, sent=sent, now_us=tx.now_us)
+        for reservation_id, number, reason in batch.held:
+            await tx.execute(
+                "mark_held",
+                user_id=user_id,
+                reservation_id=reservation_id,
+                version=number,
+                held_text=reason,
+            )
+
+    await ctx.store.run(unit)
+
+
+def _log_held(ctx: Context, hotel: Hotel, version: Version, batch: Batch) -> None:
+    for reservation_id, number, reason in batch.held:
+        ctx.log.warning(
+            "guest request %s version %d of hotel %s is held: AlpineBits %s cannot carry it: %s",
+            *(reservation_id, number, hotel.code, version.name, reason),
+            extra={"HOTEL": hotel.code, "RESERVATION": reservation_id},
+        )
+
+
+async def acknowledge(ctx: Context, user_id: int, told: Acknowledgement) -> Sequence[str]:
+    """Record what a user took and what he refused; the IDs that were never sent to him.
+
+    Saying the same again changes nothing. Raises: StoreUnavailable, with nothing recorded.
+    """
+    if not (told.accepted or told.refused):
+        return ()
+    accepted = _encode([(int(kind), unique_id) for kind, unique_id in told.accepted]).decode()
+    refused = _encode(list(told.refused.items())).decode()
+
+    async def unit(tx: Tx) -> tuple[set[tuple[str, str]], dict[str, bool]]:
+        who = {"user_id": user_id, "now_us": tx.now_us}
+        taken = await tx.fetch_all("acknowledge", accepted=accepted, **who)
+        declined = await tx.fetch_all("refuse", refused=refused, **who) if told.refused else []
+        return (
+            {(str(row["unique_id_type"]), row["reservation_id"]) for row in taken},
+            {row["reservation_id"]: row["acked_at"] == tx.now_us for row in declined},
+        )
+
+    taken, declined = await ctx.store.run(unit)
+    if new := [unique_id for unique_id, is_new in declined.items() if is_new]:
+        ctx.log.warning(
+            "hotel software of user %d refused %d guest requests: %s",
+            *(user_id, len(new), ", ".join(new[:20])),
+        )
+    unknown = [unique_id for kind, unique_id in told.accepted if (kind, unique_id) not in taken]
+    unknown += [unique_id for unique_id in told.refused if unique_id not in declined]
+    return list(dict.fromkeys(unknown))

@@ -1,0 +1,235 @@
+"""A hub without its processes: a real store with hotels, users, guest requests; the endpoint."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+from lxml import etree
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from alpinehub.alpinebits.endpoint import alpinebits
+from alpinehub.passwords import hash_password
+from alpinehub.reservations import ReservationData, Status, encode, next_res_status
+from cordata import Context, Store
+from cordata.config.sections import StoreConfig
+from cordata.store import Chain, Queries
+from cordata.vault import Vault
+
+NAMESPACE = "http://www.opentravel.org/OTA/2003/05"
+PASSWORD = "secret:ä"
+_HASH = hash_password(PASSWORD)
+CREATED_AT = 1_767_360_387_938_000  # 2026-01-02T13:26:27.938Z
+
+REQUEST = ReservationData(
+    status="request",
+    arrival=date(2026, 2, 1),
+    departure=date(2026, 2, 8),
+    adults=2,
+    first_name="Eva",
+    last_name="Rossi",
+    email="eva@example.com",
+)
+
+_ADD_HOTEL = """INSERT INTO hotel (code, name, time_zone, language, region, created_at)
+    VALUES (?, ?, ?, 'de', 'IT', ?)"""
+_ADD_SOURCE = """INSERT INTO source
+    (hotel_id, kind, name, secret, fingerprint, created_at, changed_at)
+    VALUES (?, 'generic', 'website', x'00', ?, 0, 0)"""
+_ADD_USER = "INSERT INTO hotel_user (name, password, created_at, changed_at) VALUES (?, ?, 0, 0)"
+_ADD_USER_HOTEL = "INSERT INTO user_hotel (user_id, hotel_id) VALUES (?, ?)"
+_FIND = "SELECT version, status FROM reservation WHERE id = ?"
+_CHANGE = "UPDATE reservation SET version = ?, status = ?, changed_at = ? WHERE id = ?"
+_ADD_RESERVATION = """INSERT INTO reservation
+    (id, hotel_id, source_id, version, status, created_at, changed_at)
+    SELECT ?, hotel_id, id, 1, ?, ?, ? FROM source WHERE hotel_id = ?"""
+_ADD_VERSION = """INSERT INTO reservation_version
+    (reservation_id, version, content_hash, res_status, data, request_id, created_at)
+    VALUES (?, ?, x'00', ?, ?, '', ?)"""
+_END_WAITING = "UPDATE delivery SET waiting = 0 WHERE reservation_id = ?"
+_FAN_OUT = """INSERT INTO delivery
+    (reservation_id, user_id, version, hotel_id, unique_id_type, waiting)
+    SELECT ?, user_id, ?, ?, ?, 1 FROM user_hotel WHERE hotel_id = ?"""
+
+
+@dataclass(slots=True)
+class Hub:
+    """What a test works with. `db` looks into the store and writes what other parts would."""
+
+    ctx: Context
+    client: httpx.AsyncClient
+    db: sqlite3.Connection
+    #: Clock of the guest requests made here.
+    made_at: int = CREATED_AT
+
+    def add_hotel(self, code: str, *, name: str = "", time_zone: str = "Europe/Rome") -> int:
+        values = (code, name or f"Hotel {code}", time_zone, CREATED_AT)
+        hotel_id = self._insert(_ADD_HOTEL, *values)
+        self._insert(_ADD_SOURCE, hotel_id, code.encode())
+        return hotel_id
+
+    def add_user(self, name: str, *hotel_ids: int) -> int:
+        user_id = self._insert(_ADD_USER, name, _HASH)
+        for hotel_id in hotel_ids:
+            self._insert(_ADD_USER_HOTEL, user_id, hotel_id)
+        return user_id
+
+    def add(
+        self, hotel_id: int, reservation_id: str, status: Status = "request", **fields: Any
+    ) -> None:
+        """A guest request, or the next version of it, as the intake stores it."""
+        self.made_at += 1_000_000
+        data = msgspec.structs.replace(REQUEST, status=status, **fields)
+        with self.db:
+            known = self.db.execute(_FIND, (reservation_id,)).fetchone()
+            version = known["version"] + 1 if known else 1
+            res_status = next_res_status(status, known["status"] if known else None)
+            if known:
+                changed = (version, status, self.made_at, reservation_id)
+                self.db.execute(_CHANGE, changed)
+            else:
+                made = (reservation_id, status, self.made_at, self.made_at, hotel_id)
+                self.db.execute(_ADD_RESERVATION, made)
+            text = encode(data).decode()
+            values = (reservation_id, version, res_status, text, self.made_at)
+            self.db.execute(_ADD_VERSION, values)
+            self.db.execute(_END_WAITING, (reservation_id,))
+            row = (reservation_id, version, hotel_id, data.unique_id_type, hotel_id)
+            self.db.execute(_FAN_OUT, row)
+
+    def deliveries(self, user_id: int) -> dict[tuple[str, int], sqlite3.Row]:
+        """The user's delivery rows by (reservation, version)."""
+        rows = self.db.execute("SELECT * FROM delivery WHERE user_id = ?", (user_id,))
+        return {(row["reservation_id"], row["version"]): row for row in rows}
+
+    def _insert(self, sql: str, *values: object) -> int:
+        with self.db:
+            self.db.execute("UPDATE directory SET revision = revision + 1")
+            return self.db.execute(sql, values).lastrowid or 0
+
+    async def post(
+        self, user: str, action: str, document: str | bytes | None, version: str = "2024-10"
+    ) -> httpx.Response:
+        """A request as hotel software sends it: multipart, `request` as a plain field."""
+        fields: dict[str, tuple[None, str | bytes]] = {"action": (None, action)}
+        if document is not None:
+            fields["request"] = (None, document)
+        return await self.client.post(
+            "/api/alpinebits",
+            files=fields,
+            auth=httpx.BasicAuth(user, PASSWORD),
+            headers={"X-AlpineBits-ClientProtocolVersion": version},
+        )
+
+    async def read(
+        self, user: str, hotel: str, version: str = "2024-10", start: str = ""
+    ) -> list[str]:
+        """IDs of the guest requests in the answer, in order."""
+        return [unique_id for _, unique_id, _ in await self.read_all(user, hotel, version, start)]
+
+    async def read_all(
+        self, user: str, hotel: str, version: str = "2024-10", start: str = ""
+    ) -> list[tuple[str, str, str]]:
+        """(UniqueID type, ID, ResStatus) of the guest requests in the answer."""
+        response = await self.post(user, "OTA_Read:GuestRequests", read_rq(hotel, start), version)
+        assert response.status_code == 200, response.text
+        return reservations(response.content)
+
+    async def acknowledge(
+        self,
+        user: str,
+        *ids: tuple[int, str],
+        refused: Mapping[str, str] | None = None,
+        version: str = "2024-10",
+    ) -> list[str]:
+        """Acknowledge and refuse; the RecordIDs that the answer warns of."""
+        document = notif_report_rq(ids, refused or {})
+        response = await self.post(user, "OTA_NotifReport:GuestRequests", document, version)
+        assert response.status_code == 200, response.text
+        root = etree.fromstring(response.content)
+        assert root[0].tag == f"{{{NAMESPACE}}}Success"
+        return [str(warning.get("RecordID")) for warning in root.iter(f"{{{NAMESPACE}}}Warning")]
+
+
+def read_rq(hotel: str, start: str = "") -> str:
+    criteria = f'<SelectionCriteria Start="{start}"/>' if start else ""
+    return (
+        f'<OTA_ReadRQ xmlns="{NAMESPACE}" Version="1.001"><ReadRequests>'
+        f'<HotelReadRequest HotelCode="{hotel}">{criteria}</HotelReadRequest>'
+        "</ReadRequests></OTA_ReadRQ>"
+    )
+
+
+def notif_report_rq(ids: tuple[tuple[int, str], ...], refused: Mapping[str, str]) -> str:
+    warnings = "".join(
+        f'<Warning Type="3" Code="450" RecordID="{unique_id}">{text}</Warning>'
+        for unique_id, text in refused.items()
+    )
+    details = "".join(
+        f'<HotelReservation><UniqueID Type="{kind}" ID="{unique_id}"/></HotelReservation>'
+        for kind, unique_id in ids
+    )
+    warnings = f"<Warnings>{warnings}</Warnings>" if warnings else ""
+    if details:
+        details = (
+            f"<NotifDetails><HotelNotifReport><HotelReservations>{details}"
+            "</HotelReservations></HotelNotifReport></NotifDetails>"
+        )
+    return (
+        f'<OTA_NotifReportRQ xmlns="{NAMESPACE}" Version="1.000"><Success/>{warnings}{details}'
+        "</OTA_NotifReportRQ>"
+    )
+
+
+def reservations(document: bytes) -> list[tuple[str, str, str]]:
+    root = etree.fromstring(document)
+    assert root[0].tag == f"{{{NAMESPACE}}}Success", document
+    found = []
+    for one in root.iter(f"{{{NAMESPACE}}}HotelReservation"):
+        unique = one[0]
+        found.append((str(unique.get("Type")), str(unique.get("ID")), str(one.get("ResStatus"))))
+    return found
+
+
+def error_of(response: httpx.Response) -> tuple[str, str]:
+    """Type and Code of the Error in an OTA answer."""
+    assert response.status_code == 200, response.text
+    match = re.search(r'<Errors><Error Type="(\d+)" Code="(\d+)">', response.text)
+    assert match, response.text
+    return match[1], match[2]
+
+
+@asynccontextmanager
+async def open_hub(folder: Path) -> AsyncIterator[Hub]:
+    """A hub with the hotel H1 and its user u1."""
+    queries = Queries.load(["alpinehub.sql"], "sqlite")
+    chains = [Chain("cordata", "cordata.store.sql"), Chain("alpinehub", "alpinehub.sql")]
+    async with await Store.open(
+        StoreConfig(), state_dir=folder, runtime_dir=folder, queries=queries
+    ) as store:
+        await store.migrate(chains)
+        ctx = Context(store=store, vault=Vault(None))
+        app = Starlette(routes=[Route("/api/alpinebits", alpinebits, methods=["POST"])])
+
+        async def with_state(scope: Any, receive: Any, send: Any) -> None:
+            await app({**scope, "state": {"cordata": ctx}}, receive, send)
+
+        db = sqlite3.connect(folder / "cordata.db")
+        db.row_factory = sqlite3.Row
+        transport = httpx.ASGITransport(app=with_state)
+        try:
+            async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
+                hub = Hub(ctx, client, db)
+                hub.add_user("u1", hub.add_hotel("H1"))
+                yield hub
+        finally:
+            db.close()
