@@ -126,6 +126,7 @@ class Host:
         enter = ["nsenter", "-t", str(self._pid), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w"]
         drop = ["setpriv", f"--bounding-set={_DROPPED}", "--inh-caps=-all"]
         plain = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"]
+        plain += ["DEBIAN_FRONTEND=noninteractive"]
         return [*enter, "--", *drop, "--", *plain, *map(str, command)]
 
     def run(
