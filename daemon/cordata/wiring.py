@@ -83,6 +83,7 @@ async def open_context(
             store=store,
             vault=secrets or read_secrets(config),
             settings=config.settings,
+            chains=chains_of(app),
         )
 
 
