@@ -32,7 +32,7 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     output escapes for itself. A field is added with a default; none changes its meaning.
 
     What its status promises (checked before it is stored):
-    request: arrival, departure, adults, a name and a way to answer (email or phone);
+    request: arrival, departure, adults and at least one of first_name, last_name, email, phone;
     reservation: the same and room_type, rate_plan, total, currency;
     cancelled: nothing but the status (a cancellation of something known may say no more; the
     fields of the version before it are carried over then).
@@ -47,7 +47,7 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     adults: int = 0
     #: Age in whole years of each child, 0 to 17.
     children: tuple[int, ...] = ()
-    #: At most 64 characters. One of the two names may be "" (a form with one field for both).
+    #: At most 64 characters. One may be "" (a form with one field for both), or even both.
     first_name: str = ""
     last_name: str = ""
     #: As written; has one @ and no white space.

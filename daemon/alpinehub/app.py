@@ -1,0 +1,55 @@
+"""The hub as an application of cordata: what is served, what is handled, what is kept up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from alpinehub import counts, trail
+from alpinehub.health import health, ready
+from alpinehub.webhooks.endpoint import Webhooks
+from alpinehub.webhooks.generic import generic
+from cordata import App, Context, Event, EventContext
+
+app = App("alpinehub")
+app.migrations("alpinehub.sql")
+app.queries("alpinehub.sql")
+
+app.mount("/api", Starlette(routes=[Route("/health", health), Route("/ready", ready)]))
+app.mount("/api/webhook", Webhooks({"/generic": generic}))
+
+
+@app.settings("alpinehub")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubSettings:
+    """[alpinehub]: the hub."""
+
+    #: Make the hotel DEMO, its user demo/demo and its webhook secret demo at start. Never in
+    #: production: everybody knows them.
+    demo: bool = False
+
+
+@app.on("reservation.received")
+async def note_received(event: Event, ctx: EventContext) -> None:
+    """A new request is on the trail."""
+    await trail.note(event, ctx)
+
+
+@app.on("reservation.modified")
+async def note_modified(event: Event, ctx: EventContext) -> None:
+    """A change is on the trail."""
+    await trail.note(event, ctx)
+
+
+@app.on("reservation.cancelled")
+async def note_cancelled(event: Event, ctx: EventContext) -> None:
+    """A cancellation is on the trail."""
+    await trail.note(event, ctx)
+
+
+@app.every(seconds=60)
+async def count_versions(ctx: Context) -> None:
+    """Keep the hourly counts of each hotel."""
+    await counts.count(ctx.store)

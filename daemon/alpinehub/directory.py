@@ -1,0 +1,150 @@
+"""Hotels, users and sources as one process remembers them: read again only after a change.
+
+A look-up trusts what is remembered for a second; after that one row tells whether it still holds.
+So a change is effective everywhere within that second, an idle process asks nothing, and no wake-up
+can be lost because none is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from weakref import WeakKeyDictionary
+
+from cordata import Context, Store, Tx
+
+#: Seconds for which a look-up believes its memory; a change is promised to be seen within 2 s.
+TRUST_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hotel:
+    """A hotel that is not disabled."""
+
+    id: int
+    code: str
+    name: str
+    time_zone: str
+    language: str
+    region: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where requests of one hotel come from; neither it nor its hotel is disabled."""
+
+    id: int
+    hotel: Hotel
+    kind: str
+    name: str
+    #: Sealed with the master key for the context SOURCE_SECRET.
+    sealed: bytes
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A login that is not disabled."""
+
+    id: int
+    name: str
+    #: As passwords.hash_password made it.
+    password: str
+    #: Those not disabled.
+    hotels: tuple[Hotel, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything, as of one revision."""
+
+    revision: int
+    hotels: Mapping[str, Hotel] = field(default_factory=dict)
+    users: Mapping[str, User] = field(default_factory=dict)
+    sources: Mapping[int, Source] = field(default_factory=dict)
+    #: A secret may be shared by sources of several hotels.
+    sources_by_fingerprint: Mapping[bytes, tuple[Source, ...]] = field(default_factory=dict)
+    sources_by_hotel: Mapping[str, tuple[Source, ...]] = field(default_factory=dict)
+
+
+class Directory:
+    """The memory of one process."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._snapshot = Snapshot(revision=-1)
+        self._trusted_until = 0.0
+        self._asking = asyncio.Lock()
+
+    @property
+    def remembered(self) -> Snapshot | None:
+        """The snapshot while it is trusted; None: ask `current()`."""
+        return self._snapshot if monotonic() < self._trusted_until else None
+
+    async def current(self) -> Snapshot:
+        """The snapshot, checked against the store when the last check is too old.
+
+        Raises: StoreUnavailable, for without the store nothing can be taken anyway.
+        """
+        async with self._asking:
+            if monotonic() >= self._trusted_until:
+                asked = monotonic()
+                self._snapshot = await self._store.read(self._refresh)
+                self._trusted_until = asked + TRUST_S
+        return self._snapshot
+
+    async def _refresh(self, tx: Tx) -> Snapshot:
+        row = await tx.fetch_one("directory_revision")
+        revision = int(row["revision"]) if row is not None else -1
+        if revision == self._snapshot.revision:
+            return self._snapshot
+        return await read_snapshot(tx, revision)
+
+
+async def read_snapshot(tx: Tx, revision: int) -> Snapshot:
+    """Read everything that is not disabled."""
+    by_id = {row["id"]: Hotel(**row) for row in await tx.fetch_all("active_hotels")}
+    sources: dict[int, Source] = {}
+    by_fingerprint: dict[bytes, tuple[Source, ...]] = {}
+    by_hotel: dict[str, tuple[Source, ...]] = {}
+    for row in await tx.fetch_all("active_sources"):
+        source = Source(
+            id=row["id"],
+            hotel=by_id[row["hotel_id"]],
+            kind=row["kind"],
+            name=row["name"],
+            sealed=row["secret"],
+            fingerprint=row["fingerprint"],
+        )
+        sources[source.id] = source
+        code, mark = source.hotel.code, source.fingerprint
+        by_hotel[code] = (*by_hotel.get(code, ()), source)
+        by_fingerprint[mark] = (*by_fingerprint.get(mark, ()), source)
+    reads: dict[int, list[Hotel]] = {}
+    for row in await tx.fetch_all("active_user_hotels"):
+        reads.setdefault(row["user_id"], []).append(by_id[row["hotel_id"]])
+    users = {
+        row["name"]: User(**row, hotels=tuple(reads.get(row["id"], ())))
+        for row in await tx.fetch_all("active_users")
+    }
+    return Snapshot(
+        revision=revision,
+        hotels={hotel.code: hotel for hotel in by_id.values()},
+        users=users,
+        sources=sources,
+        sources_by_fingerprint=by_fingerprint,
+        sources_by_hotel=by_hotel,
+    )
+
+
+_directories: WeakKeyDictionary[Store, Directory] = WeakKeyDictionary()
+
+
+def directory_of(ctx: Context) -> Directory:
+    """The directory of this process; made at the first call."""
+    directory = _directories.get(ctx.store)
+    if directory is None:
+        directory = _directories[ctx.store] = Directory(ctx.store)
+    return directory

@@ -1,0 +1,1 @@
+"""The hub's SQL: one folder per dialect, queries and migrations."""

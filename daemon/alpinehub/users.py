@@ -1,0 +1,107 @@
+"""Logins of hotel software as the operator manages them. Passwords are stored as scrypt hashes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+
+from alpinehub.hotels import Unusable, nearest, require_hotel
+from alpinehub.passwords import hash_password
+from cordata import Row, Store, Tx
+
+#: HTTP Basic separates name and password by a colon.
+_NAME = re.compile(r"[\x21-\x39\x3b-\x7e]{1,64}")
+_MAX_PASSWORD = 256
+
+
+async def add_user(store: Store, name: str, password: str, hotels: Sequence[str]) -> int:
+    """Add a login for some hotels; its id. Raises: Unusable."""
+    if not _NAME.fullmatch(name):
+        raise Unusable(f"user {name!r} must be 1 to 64 visible ASCII characters without a colon")
+    stored = await _hash(password)
+
+    async def unit(tx: Tx) -> int:
+        row = await tx.fetch_one("add_user", name=name, password=stored, now=tx.now_us)
+        if row is None:
+            raise Unusable(f"user {name!r} exists already", hint="`alpinehub user rotate`?")
+        user_id = int(row["id"])
+        for code in hotels:
+            await _grant(tx, user_id, await require_hotel(tx, code))
+        await tx.execute("bump_directory")
+        return user_id
+
+    return await store.run(unit)
+
+
+async def list_users(store: Store) -> list[Row]:
+    """All logins with the codes of their hotels."""
+    return await store.read(lambda tx: tx.fetch_all("list_users"))
+
+
+async def set_password(store: Store, name: str, password: str) -> None:
+    """Give a user another password; the old one ends within a second. Raises: Unusable."""
+    stored = await _hash(password)
+
+    async def unit(tx: Tx) -> None:
+        await _require_user(tx, name)
+        await tx.execute("set_password", name=name, password=stored, now=tx.now_us)
+        await tx.execute("bump_directory")
+
+    await store.run(unit)
+
+
+async def set_user_disabled(store: Store, name: str, disabled: bool) -> None:
+    """Disable a login or enable it; what comes meanwhile waits for it. Raises: Unusable."""
+
+    async def unit(tx: Tx) -> None:
+        await _require_user(tx, name)
+        at = tx.now_us if disabled else None
+        await tx.execute("set_user_disabled", name=name, disabled_at=at)
+        await tx.execute("bump_directory")
+
+    await store.run(unit)
+
+
+async def grant(store: Store, name: str, hotel: str) -> None:
+    """Let a user read one more hotel: all that nobody acknowledged yet, and what comes.
+
+    Raises: Unusable.
+    """
+
+    async def unit(tx: Tx) -> None:
+        await _grant(tx, await _require_user(tx, name), await require_hotel(tx, hotel))
+        await tx.execute("bump_directory")
+
+    await store.run(unit)
+
+
+async def revoke(store: Store, name: str, hotel: str) -> None:
+    """Take a hotel from a user. Raises: Unusable."""
+
+    async def unit(tx: Tx) -> None:
+        user_id, hotel_id = await _require_user(tx, name), await require_hotel(tx, hotel)
+        if not await tx.execute("revoke_hotel", user_id=user_id, hotel_id=hotel_id):
+            raise Unusable(f"user {name!r} does not read hotel {hotel!r}")
+        await tx.execute("bump_directory")
+
+    await store.run(unit)
+
+
+async def _grant(tx: Tx, user_id: int, hotel_id: int) -> None:
+    if await tx.execute("grant_hotel", user_id=user_id, hotel_id=hotel_id):
+        await tx.execute("deliver_open", user_id=user_id, hotel_id=hotel_id)
+
+
+async def _require_user(tx: Tx, name: str) -> int:
+    row = await tx.fetch_one("get_user", name=name)
+    if row is None:
+        known = [r["name"] for r in await tx.fetch_all("list_users")]
+        raise Unusable(f"there is no user {name!r}", hint=nearest(name, known))
+    return int(row["id"])
+
+
+async def _hash(password: str) -> str:
+    if not 1 <= len(password) <= _MAX_PASSWORD:
+        raise Unusable(f"a password has 1 to {_MAX_PASSWORD} characters")
+    return await asyncio.to_thread(hash_password, password)

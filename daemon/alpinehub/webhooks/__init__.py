@@ -1,0 +1,1 @@
+"""What comes in: one module per kind of source, all below /api/webhook."""

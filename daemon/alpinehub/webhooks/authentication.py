@@ -1,0 +1,84 @@
+"""Which source a request is from: by its secret, or by an HMAC of the body made with it.
+
+X-Webhook-Secret is looked up by a keyed hash of it, which costs the same however many sources
+there are, and whose timing tells nothing about the secrets stored. X-Signature-256 does not name a
+secret, so the source must be told another way: by `?source=ID` (as `alpinehub source list` shows
+it), else by the body's hotel_code, whose sources are tried. Whoever presents both must be right in
+both. Every failure is the same 401, whether the hotel exists or not.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+from urllib.parse import parse_qs
+
+from alpinehub.directory import Snapshot, Source
+from alpinehub.sources import SOURCE_SECRET
+from alpinehub.webhooks.problem import Refused
+from cordata import Context
+
+#: Longer ones are nobody's.
+_MAX_SECRET_BYTES = 512
+_MAX_UNSEALED = 4096
+_unsealed: dict[bytes, bytes] = {}
+
+
+def unauthorized() -> Refused:
+    """The one answer to whoever cannot prove to be a source."""
+    return Refused(
+        401,
+        "unauthorized",
+        "A valid X-Webhook-Secret or X-Signature-256 is required.",
+        headers=((b"www-authenticate", b"Webhook"),),
+    )
+
+
+def by_secret(ctx: Context, snapshot: Snapshot, kind: str, secret: bytes) -> tuple[Source, ...]:
+    """The sources that have this secret, one per hotel at most. Raises: Refused 401."""
+    if not snapshot.sources or len(secret) > _MAX_SECRET_BYTES:
+        raise unauthorized()
+    mark = ctx.vault.fingerprint(secret, context=SOURCE_SECRET)
+    found = snapshot.sources_by_fingerprint.get(mark, ())
+    sources = tuple(source for source in found if source.kind == kind)
+    if not sources:
+        raise unauthorized()
+    return sources
+
+
+def by_signature(
+    ctx: Context, candidates: Sequence[Source], signature: bytes, body: bytes
+) -> tuple[Source, ...]:
+    """Those of the candidates whose secret made the signature. Raises: Refused 401."""
+    given = signature.strip().lower().removeprefix(b"sha256=")
+    found = []
+    for source in candidates:
+        expected = hmac.digest(_unseal(ctx, source), body, "sha256").hex()
+        if hmac.compare_digest(expected.encode(), given):
+            found.append(source)
+    if not candidates:  # no faster for a hotel that does not exist
+        hmac.digest(b"nobody", body, "sha256")
+    if not found:
+        raise unauthorized()
+    return tuple(found)
+
+
+def named_source(snapshot: Snapshot, kind: str, query: bytes) -> tuple[Source, ...] | None:
+    """The source of `?source=ID`: one, or none when it does not exist. None: not named."""
+    if not query:
+        return None
+    names = parse_qs(query.decode("latin-1"), max_num_fields=20).get("source")
+    if not names:
+        return None
+    source = snapshot.sources.get(int(names[0])) if names[0].isdecimal() else None
+    return (source,) if source is not None and source.kind == kind else ()
+
+
+def _unseal(ctx: Context, source: Source) -> bytes:
+    """The secret of a source; opened once, for the sealed bytes change with the secret."""
+    secret = _unsealed.get(source.sealed)
+    if secret is None:
+        if len(_unsealed) >= _MAX_UNSEALED:
+            _unsealed.clear()
+        secret = _unsealed[source.sealed] = ctx.vault.open(source.sealed, context=SOURCE_SECRET)
+    return secret

@@ -1,0 +1,155 @@
+"""The ASGI side of every webhook: which endpoint, the body within its bound, the answer.
+
+Plain ASGI and no router: this is the hub's hot path, and a framework's request and response
+objects cost more than all the validation.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+from alpinehub.webhooks.problem import Refused, error_body
+from cordata import Context, StoreUnavailable, fields, request_id
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+#: A guest request is a page of text; what is larger is a mistake.
+MAX_BODY_BYTES = 262_144
+
+_log = logging.getLogger("alpinehub.webhook")
+
+
+class Call:
+    """One POST: its Context, the headers asked for, and its body when it is asked for."""
+
+    __slots__ = ("_receive", "_scope", "ctx", "headers", "query")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._scope = scope
+        self._receive = receive
+        self.ctx: Context = scope["state"]["cordata"]
+        #: By name in lower case; of a repeated one the last.
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.query: bytes = scope.get("query_string", b"")
+
+    async def body(self) -> bytes:
+        """The whole body. Raises: Refused 413, 400 when the client is gone."""
+        length = self.headers.get(b"content-length")
+        if length is not None and length.isdigit() and int(length) > MAX_BODY_BYTES:
+            raise _too_large()
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise Refused(400, "disconnected", "The body did not arrive whole.")
+            chunk: bytes = message.get("body", b"")
+            size += len(chunk)
+            if size > MAX_BODY_BYTES:
+                raise _too_large()
+            if not message.get("more_body", False):
+                return chunk if not chunks else b"".join([*chunks, chunk])
+            chunks.append(chunk)
+
+
+Endpoint = Callable[[Call], Awaitable[bytes]]
+
+
+class Webhooks:
+    """The ASGI application below /api/webhook: one endpoint per name, each answers with JSON."""
+
+    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+        self._endpoints = dict(endpoints)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        try:
+            body = await self._answer(scope, receive)
+        except Refused as error:
+            await _refuse(send, error)
+        except StoreUnavailable as error:
+            await _refuse(send, _unavailable(error))
+        else:
+            await _respond(send, 200, body)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> bytes:
+        path: str = scope["path"]
+        endpoint = self._endpoints.get(path[len(scope.get("root_path", "")) :])
+        if endpoint is None:
+            raise Refused(404, "not_found", "There is no such webhook.")
+        if scope["method"] != "POST":
+            raise Refused(
+                405, "method_not_allowed", "Send it with POST.", headers=((b"allow", b"POST"),)
+            )
+        return await endpoint(Call(scope, receive))
+
+
+async def _respond(
+    send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()
+) -> None:
+    length = (b"content-length", b"%d" % len(body))
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [(b"content-type", b"application/json"), length, *headers],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _refuse(send: Send, refused: Refused) -> None:
+    _note(refused)
+    body = error_body(refused, request_id.get())
+    await _respond(send, refused.status, body, refused.headers)
+
+
+def _unavailable(error: StoreUnavailable) -> Refused:
+    retry_after = b"%d" % max(1, round(error.retry_after_s))
+    return Refused(
+        503,
+        error.code,
+        "The request could not be stored; send it again.",
+        headers=((b"retry-after", retry_after),),
+    )
+
+
+def require_json(headers: Mapping[bytes, bytes]) -> None:
+    """Raises: Refused 415 unless the body is said to be plain JSON in UTF-8."""
+    value = headers.get(b"content-type", b"").decode("latin-1").lower()
+    kind, _, parameters = value.partition(";")
+    kind = kind.strip()
+    json = kind == "application/json" or (
+        kind.startswith("application/") and kind.endswith("+json")
+    )
+    charset = parameters.replace(" ", "").replace('"', "")
+    if not json or (charset.startswith("charset=") and charset != "charset=utf-8"):
+        raise Refused(415, "unsupported_type", "The body must be application/json in UTF-8.")
+    if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+        raise Refused(415, "unsupported_encoding", "The body must not be compressed.")
+
+
+def _too_large() -> Refused:
+    return Refused(413, "too_large", f"The body is larger than {MAX_BODY_BYTES} bytes.")
+
+
+def _note(refused: Refused) -> None:
+    """What was wrong, for the operator whose integrator asks; field names only, no guest's data.
+
+    A wrong secret or path is anybody's: the connection layer's own line is enough for that.
+    """
+    if refused.status in (401, 404, 405):
+        return
+    problems = "; ".join(f"{p.field}: {p.problem}" for p in refused.problems[:10])
+    _log.info(
+        "webhook refused: %s%s",
+        refused.message,
+        f" ({problems})" if problems else "",
+        extra=fields(status=refused.status),
+    )

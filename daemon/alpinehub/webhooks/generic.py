@@ -1,0 +1,123 @@
+"""POST /api/webhook/generic: the hub's own JSON, strict. Whoever can choose sends this.
+
+The order of checks is the order of what may be told to whom: without a valid secret everything
+is one 401; then the form (415, 413, 400), the hotel (404), the fields (422).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from alpinehub.directory import Source, directory_of
+from alpinehub.intake import Arrival, KeyReused, Unknown, take_in
+from alpinehub.webhooks import authentication
+from alpinehub.webhooks.endpoint import Call, require_json
+from alpinehub.webhooks.normalise import normalise
+from alpinehub.webhooks.payload import Parsed, parse
+from alpinehub.webhooks.problem import Problem, Refused, invalid
+from cordata import request_id
+
+KIND = "generic"
+_KEY = re.compile(rb"[\x21-\x7e]{1,200}")
+_KEPT = (b"content-type", b"user-agent")
+_encode = msgspec.json.Encoder().encode
+
+
+async def generic(call: Call) -> bytes:
+    """Take in one submission; the body of the 200. Raises: Refused, StoreUnavailable."""
+    directory = directory_of(call.ctx)
+    snapshot = directory.remembered or await directory.current()
+    headers = call.headers
+    secret = headers.get(b"x-webhook-secret")
+    signature = headers.get(b"x-signature-256")
+    if secret is None and signature is None:
+        raise authentication.unauthorized()
+    sources: Sequence[Source] | None = None
+    if secret is not None:
+        sources = authentication.by_secret(call.ctx, snapshot, KIND, secret)
+    require_json(headers)
+    body = await call.body()
+    parsed: Parsed | None = None
+    if signature is not None:
+        if sources is None:
+            sources = authentication.named_source(snapshot, KIND, call.query)
+        if sources is None:
+            parsed = _parse_unproven(body)
+            code = (parsed.payload.hotel_code or "").strip()
+            found = snapshot.sources_by_hotel.get(code, ())
+            sources = tuple(source for source in found if source.kind == KIND)
+        sources = authentication.by_signature(call.ctx, sources, signature, body)
+    assert sources is not None
+    return await _take_in(call, sources, parsed or parse(body), body)
+
+
+def _parse_unproven(body: bytes) -> Parsed:
+    """Parse what nobody has vouched for. What cannot be read names no hotel: 401."""
+    try:
+        return parse(body)
+    except Refused:
+        raise authentication.unauthorized() from None
+
+
+async def _take_in(call: Call, sources: Sequence[Source], parsed: Parsed, body: bytes) -> bytes:
+    key = _idempotency_key(call.headers)
+    source = _source_of_hotel(sources, parsed.payload.hotel_code)
+    plain = b"\\" not in body and b"\xef\xbf" not in body
+    submission = normalise(parsed, plain=plain)
+    arrival = Arrival(
+        source=source,
+        data=submission.data,
+        external_id=submission.external_id,
+        incomplete=submission.lacks,
+        body=body,
+        headers=_kept_headers(call.headers),
+        request_id=request_id.get(),
+        key=key,
+        body_hash=blake2b(body, digest_size=16).hexdigest() if key else "",
+    )
+    try:
+        reservation_id = await take_in(call.ctx.store, arrival, now_us=call.ctx.now_us())
+    except KeyReused:
+        message = "This Idempotency-Key came with another body before."
+        raise Refused(422, "idempotency_key_reused", message) from None
+    except Unknown:
+        unknown = Problem("external_id", "not known; a cancellation of it must be complete")
+        raise invalid([unknown, *submission.lacks]) from None
+    return b'{"id":"%s"}' % reservation_id.encode()
+
+
+def _source_of_hotel(sources: Sequence[Source], hotel_code: str | None) -> Source:
+    """The source whose hotel the payload names. Raises: Refused 404.
+
+    A payload without a usable hotel_code is told so with all its other problems, later.
+    """
+    if hotel_code is None or not (code := hotel_code.strip()):
+        return sources[0]
+    for source in sources:
+        if source.hotel.code == code:
+            return source
+    raise Refused(404, "unknown_hotel", "This source has no hotel of that hotel_code.")
+
+
+def _idempotency_key(headers: dict[bytes, bytes]) -> str | None:
+    key = headers.get(b"idempotency-key")
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        problem = Problem("Idempotency-Key", "expected 1 to 200 visible ASCII characters")
+        raise invalid([problem])
+    return key.decode()
+
+
+def _kept_headers(headers: dict[bytes, bytes]) -> str:
+    """What may help to tell where it came from; a secret or a signature is never kept."""
+    kept = {
+        name.decode(): value.decode("latin-1")[:256]
+        for name in _KEPT
+        if (value := headers.get(name)) is not None
+    }
+    return _encode(kept).decode()

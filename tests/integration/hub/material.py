@@ -1,0 +1,179 @@
+"""A hub on a real store in a directory, and requests to it, without sockets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from alpinehub.app import app
+from alpinehub.hotels import NewHotel, add_hotel
+from alpinehub.sources import add_source
+from alpinehub.users import add_user
+from cordata import Context, Row, Store, Tx, request_id
+from cordata.config.sections import StoreConfig
+from cordata.store import Queries
+from cordata.vault import Vault
+from cordata.wiring import chains_of
+
+MASTER_KEY = bytes(range(32)).hex().encode()
+SECRET = "demo-secret"
+BOOKING: dict[str, Any] = {
+    "hotel_code": "DEMO",
+    "status": "request",
+    "external_id": "n-1",
+    "arrival": "2027-02-01",
+    "departure": "2027-02-08",
+    "adults": 2,
+    "children": [5, 8],
+    "first_name": "Eva",
+    "last_name": "Muster",
+    "email": "eva@example.com",
+    "phone": "+39 333 123-4567",
+    "language": "de",
+    "message": "Ist das Zimmer frei?",
+}
+PRICE: dict[str, Any] = {
+    "status": "reservation",
+    "room_type": "double",
+    "rate_plan": "BAR",
+    "total": 1450.5,
+    "currency": "EUR",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response."""
+
+    status: int
+    headers: Mapping[bytes, bytes]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def id(self) -> str:
+        assert self.status == 200, self.body
+        found: str = self.json["id"]
+        return found
+
+    @property
+    def fields(self) -> list[str]:
+        return [problem["field"] for problem in self.json["problems"]]
+
+
+@dataclass
+class Hub:
+    """The application with its Context."""
+
+    ctx: Context
+    headers: dict[str, str] = field(
+        default_factory=lambda: {
+            "content-type": "application/json",
+            "x-webhook-secret": SECRET,
+        }
+    )
+
+    async def post(
+        self,
+        payload: Any = None,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str | None] | None = None,
+        path: str = "/api/webhook/generic",
+        query: str = "",
+        method: str = "POST",
+        chunks: int = 1,
+    ) -> Answer:
+        """POST a payload (or raw bytes); a header of None is left out."""
+        raw = json.dumps(payload).encode() if body is None else body
+        merged = {**self.headers, **(headers or {})}
+        sent = [(k.encode(), v.encode("latin-1")) for k, v in merged.items() if v is not None]
+        return await self.call(method, path, sent, raw, query=query, chunks=chunks)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes = b"",
+        *,
+        query: str = "",
+        chunks: int = 1,
+    ) -> Answer:
+        """One request through the mount that serves the path."""
+        mount = max(
+            (m for m in app.mounts if path == m.prefix or path.startswith(m.prefix + "/")),
+            key=lambda m: len(m.prefix),
+        )
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": mount.prefix,
+            "query_string": query.encode(),
+            "headers": headers,
+            "state": {"cordata": self.ctx},
+        }
+        size = max(1, -(-len(body) // chunks))
+        parts = [body[i : i + size] for i in range(0, len(body), size)] or [b""]
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            part = parts.pop(0)
+            return {"type": "http.request", "body": part, "more_body": bool(parts)}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        token = request_id.set("r-1")
+        try:
+            await mount.app(scope, receive, send)
+        finally:
+            request_id.reset(token)
+        data = b"".join(m.get("body", b"") for m in sent[1:])
+        return Answer(sent[0]["status"], dict(sent[0]["headers"]), data)
+
+    async def rows(self, sql: str) -> list[dict[str, Any]]:
+        """The rows of a query written in the test, read past the named SQL."""
+
+        async def unit(tx: Tx) -> list[Row]:
+            return tx._cursor.execute(sql).fetchall()  # a test looks at tables as it likes
+
+        return [dict(row) for row in await self.ctx.store.read(unit)]
+
+    async def one(self, sql: str) -> Any:
+        """The single value of a query."""
+        [row] = await self.rows(sql)
+        [value] = row.values()
+        return value
+
+
+@asynccontextmanager
+async def open_hub(directory: Path, *, seed: bool = True) -> AsyncIterator[Hub]:
+    """The hub on a store in a directory, migrated, with a demo hotel, user and source."""
+    queries = Queries.load(app.query_packages, "sqlite")
+    chains = chains_of(app)
+    runtime = directory / "run"
+    runtime.mkdir(exist_ok=True)
+    store = await Store.open(
+        StoreConfig(), state_dir=directory, runtime_dir=runtime, queries=queries
+    )
+    async with store:
+        await store.migrate(chains)
+        ctx = Context(store=store, vault=Vault(MASTER_KEY), chains=chains)
+        if seed:
+            await add_hotel(store, NewHotel(code="DEMO", name="Hotel Demo"))
+            await add_user(store, "demo", "demo", ["DEMO"])
+            await add_source(ctx, "DEMO", "generic", "website", SECRET)
+        yield Hub(ctx)
