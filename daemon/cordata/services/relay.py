@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 
 from cordata import clock
+from cordata.app import Subscription
 from cordata.beat import Beat
 from cordata.broker import Relayed, StoreBroker
 from cordata.config.sections import EngineConfig
@@ -27,11 +29,21 @@ class RelayService:
 
     name = "relay"
 
-    def __init__(self, store: Store, broker: StoreBroker, config: EngineConfig) -> None:
+    def __init__(
+        self,
+        store: Store,
+        broker: StoreBroker,
+        subscriptions: Sequence[Subscription],
+        config: EngineConfig,
+    ) -> None:
+        """`subscriptions`: registered before the first entry is relayed, so that none is missed."""
         self.beat = Beat()
+        #: Set when the groups are registered.
+        self.ready = asyncio.Event()
         self.published_count = 0
         self._store = store
         self._broker = broker
+        self._groups = {s.group: s.type for s in subscriptions}
         self._config = config
         self._failures = 0
 
@@ -51,6 +63,9 @@ class RelayService:
     async def _pass(self) -> tuple[float, bool]:
         """One pass: seconds to sleep after it, and whether it filled its batch."""
         try:
+            if not self.ready.is_set():
+                await self._broker.register(self._groups)
+                self.ready.set()
             relayed = await self.run_once()
         except StoreUnavailable as error:
             self._failures += 1

@@ -1,0 +1,42 @@
+"""Every broker, ready to use: the suite runs against each."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.integration.engine.parts import opened
+
+from cordata.broker import Message, StoreBroker
+from cordata.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A broker and the store whose outbox it relays."""
+
+    store: Store
+    broker: StoreBroker
+
+    async def relay_all(self) -> int:
+        """Publish whatever is due."""
+        count = 0
+        while published := (await self.broker.relay(100)).published:
+            count += published
+        return count
+
+    async def claim(self, group: str, limit: int = 100, owner: str = "me") -> list[Message]:
+        """Claim for one group."""
+        return list((await self.broker.exchange(owner, [], {group: limit})).messages)
+
+
+@asynccontextmanager
+async def on_store(state: Path) -> AsyncIterator[Parts]:
+    """The store's own tables."""
+    async with opened(state) as store:
+        yield Parts(store, StoreBroker(store, claim_timeout_s=60.0))
+
+
+BROKERS: dict[str, Callable[[Path], AbstractAsyncContextManager[Parts]]] = {"store": on_store}

@@ -1,0 +1,75 @@
+"""Real parts for the engine's tests: a store with the runtime's tables and one of the tests'."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from cordata.config.sections import StoreConfig
+from cordata.context import Context
+from cordata.store import Chain, Queries, Row, Store, Tx
+from cordata.vault import Vault
+
+SQL = "tests.integration.engine.sql"
+CHAINS = (Chain("effect", SQL),)
+
+
+@asynccontextmanager
+async def opened(state: Path, *, migrate: bool = True) -> AsyncIterator[Store]:
+    """The store of one process; state and wake-up sockets below `state`."""
+    store = await Store.open(
+        StoreConfig(),
+        state_dir=state,
+        runtime_dir=runtime_of(state),
+        queries=Queries.load([SQL], "sqlite"),
+    )
+    async with store:
+        if migrate:
+            await store.migrate(CHAINS)
+        yield store
+
+
+def runtime_of(state: Path) -> Path:
+    """The runtime directory that goes with a state directory."""
+    path = state / "run"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def context_of(store: Store) -> Context:
+    """A Context without secrets."""
+    return Context(store=store, vault=Vault(None), settings={})
+
+
+async def publish(
+    store: Store, count: int, *, type_: str = "thing.done", **more: object
+) -> list[str]:
+    """Commit `count` events of one type. Returns their ids."""
+
+    async def unit(tx: Tx) -> list[str]:
+        return [
+            await tx.publish(type_, {"n": n}, **more)  # type: ignore[arg-type]
+            for n in range(count)
+        ]
+
+    return await store.run(unit)
+
+
+async def rows(store: Store, query: str) -> list[Row]:
+    """All rows of a named query."""
+
+    async def unit(tx: Tx) -> list[Row]:
+        return await tx.fetch_all(query)
+
+    return await store.read(unit)
+
+
+async def until(
+    condition: Callable[[], Awaitable[bool]], *, timeout_s: float = 20.0, every_s: float = 0.02
+) -> None:
+    """Wait for something that other processes bring about. Raises: TimeoutError."""
+    async with asyncio.timeout(timeout_s):
+        while not await condition():  # noqa: ASYNC110 - other processes set no event of ours
+            await asyncio.sleep(every_s)

@@ -1,0 +1,270 @@
+"""One worker's engine on a real store: delivery, retry, dead letter, stop, test mode."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.integration.engine.engine import build, running
+from tests.integration.engine.parts import opened, publish, rows, until
+
+from cordata import log
+from cordata.app import App
+from cordata.broker import Owners
+from cordata.config.sections import EngineConfig
+from cordata.context import EventContext
+from cordata.core.event import Event
+from cordata.errors import PermanentError, StoreUnavailable
+from cordata.services.drain import DeadLetters
+from cordata.store import Store, Tx
+
+
+async def test_handler_gets_each_event_once_when_many_are_published(tmp_path: Path) -> None:
+    app, seen = App("t"), Counter[str]()
+
+    @app.on("thing.done")
+    async def count(event: Event, ctx: EventContext) -> None:
+        seen[event.id] += 1
+
+    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        ids = await publish(store, 1000)
+        await until(lambda: _is(len(seen) == 1000))
+        await until(lambda: _empty(store))
+        assert seen == Counter(ids)
+
+
+async def test_event_carries_what_was_published_when_handled(tmp_path: Path) -> None:
+    app, got = App("t"), asyncio.get_running_loop().create_future()
+
+    @app.on("thing.done")
+    async def take(event: Event, ctx: EventContext) -> None:
+        got.set_result((event, ctx.group, ctx.event_id, log.request_id.get()))
+
+    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        token = log.request_id.set("req-1")
+        (event_id,) = await publish(store, 1, key="k", headers={"colour": "red"})
+        log.request_id.reset(token)
+        event, group, seen_id, request_id = await got
+    assert (event.id, event.type, event.key, event.attempt) == (event_id, "thing.done", "k", 1)
+    assert event.payload == {"n": 0}
+    assert event.headers == {"colour": "red", "request_id": "req-1"}
+    assert (group, seen_id, request_id) == ("t.take", event_id, "req-1")
+
+
+async def test_message_is_retried_then_handled_when_handler_fails_twice(tmp_path: Path) -> None:
+    app, attempts = App("t"), list[int]()
+
+    @app.on("thing.done", retries=5)
+    async def flaky(event: Event, ctx: EventContext) -> None:
+        attempts.append(event.attempt)
+        if event.attempt < 3:
+            raise ValueError("not yet")
+
+    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        await publish(store, 1)
+        await until(lambda: _is(len(attempts) == 3))
+        await until(lambda: _empty(store))
+    assert attempts == [1, 2, 3]
+
+
+async def test_message_is_dead_with_its_history_when_retries_are_used_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App("t")
+
+    @app.on("thing.done", retries=2)
+    async def broken(event: Event, ctx: EventContext) -> None:
+        raise ValueError(f"cannot read {event.payload}")
+
+    with caplog.at_level(logging.WARNING, "cordata"):
+        async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+            await publish(store, 1)
+            await until(lambda: _dead(store))
+            (message,) = await rows(store, "messages")
+    history = json.loads(message["history"])
+    assert [entry["attempt"] for entry in history] == [1, 2, 3]
+    assert history[0]["error"].startswith("ValueError: cannot read")
+    assert [r.levelname for r in caplog.records] == ["WARNING", "WARNING", "ERROR"]
+    assert "test_engine.py" in caplog.text
+    assert "cannot read" not in caplog.text  # it quotes the payload
+
+
+async def test_message_is_dead_at_once_when_error_is_permanent(tmp_path: Path) -> None:
+    app, calls = App("t"), list[str]()
+
+    @app.on("thing.done", retries=5)
+    async def refused(event: Event, ctx: EventContext) -> None:
+        calls.append(event.id)
+        raise PermanentError("never")
+
+    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        await publish(store, 1)
+        await until(lambda: _dead(store))
+    assert len(calls) == 1
+
+
+async def test_attempt_is_not_counted_when_the_store_was_away(tmp_path: Path) -> None:
+    app, attempts = App("t"), list[int]()
+
+    @app.on("thing.done", retries=0)
+    async def unlucky(event: Event, ctx: EventContext) -> None:
+        attempts.append(event.attempt)
+        if len(attempts) < 3:
+            raise StoreUnavailable("full")
+
+    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        await publish(store, 1)
+        await until(lambda: _is(len(attempts) == 3))
+        await until(lambda: _empty(store))
+    assert attempts == [1, 1, 1]
+
+
+async def test_attempt_fails_when_handler_takes_too_long(tmp_path: Path) -> None:
+    app, attempts = App("t"), list[int]()
+
+    @app.on("thing.done", timeout_s=0.05)
+    async def slow(event: Event, ctx: EventContext) -> None:
+        attempts.append(event.attempt)
+        if event.attempt == 1:
+            await asyncio.sleep(60)
+
+    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        await publish(store, 1)
+        await until(lambda: _empty(store))
+    assert attempts == [1, 2]
+
+
+async def test_handlers_run_side_by_side_up_to_their_limit(tmp_path: Path) -> None:
+    app, now, most = App("t"), 0, 0
+
+    @app.on("thing.done", concurrency=3)
+    async def slow(event: Event, ctx: EventContext) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.01)
+        now -= 1
+
+    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        await publish(store, 30)
+        await until(lambda: _empty(store))
+    assert most == 3
+
+
+async def test_effect_happens_once_when_handler_fails_after_its_commit(tmp_path: Path) -> None:
+    app, calls = App("t"), list[str]()
+
+    @app.on("thing.done")
+    async def forgetful(event: Event, ctx: EventContext) -> None:
+        calls.append(event.id)
+        async with ctx.transaction() as tx:
+            await tx.execute("add_effect", event_id=event.id, owner="", at=tx.now_us)
+        raise ValueError("after the commit")
+
+    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        await publish(store, 1)
+        await until(lambda: _empty(store))
+        assert len(await rows(store, "effects")) == 1
+    assert len(calls) == 1  # the mark is seen before the handler is called again
+
+
+async def test_second_commit_of_a_message_is_refused(tmp_path: Path) -> None:
+    app = App("t")
+
+    @app.on("thing.done")
+    async def twice(event: Event, ctx: EventContext) -> None:
+        async def unit(tx: Tx) -> None:
+            await tx.execute("add_effect", event_id=event.id, owner="", at=tx.now_us)
+
+        await ctx.run(unit)
+        await ctx.run(unit)
+
+    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        await publish(store, 1)
+        await until(lambda: _dead(store))
+        assert len(await rows(store, "effects")) == 1
+
+
+async def test_unbegun_messages_are_given_back_and_begun_ones_finished_when_stopped(
+    tmp_path: Path,
+) -> None:
+    app, begun, ended = App("t"), list[str](), list[str]()
+
+    @app.on("thing.done", concurrency=2)
+    async def slow(event: Event, ctx: EventContext) -> None:
+        begun.append(event.id)
+        await asyncio.sleep(0.2)
+        ended.append(event.id)
+
+    config = EngineConfig(batch=50, poll_s=0.1)
+    async with opened(tmp_path) as store:
+        async with running(build(store, tmp_path, app, config)):
+            await publish(store, 50)
+            await until(lambda: _is(len(begun) == 2))
+        assert begun == ended
+        left = await rows(store, "messages")
+        assert len(left) == 50 - len(ended)
+        assert {(m["state"], m["attempts"]) for m in left} == {("ready", 0)}
+    assert Owners(tmp_path / "run").ids() == []
+
+
+async def test_test_mode_ends_with_an_error_when_something_is_dead(tmp_path: Path) -> None:
+    app = App("t")
+
+    @app.on("thing.done", retries=2)
+    async def odd(event: Event, ctx: EventContext) -> None:
+        if event.payload["n"] == 1:
+            raise ValueError("odd")
+
+    config = EngineConfig()  # its retries would wait for seconds
+    async with opened(tmp_path) as store:
+        await publish(store, 3)
+        engine = build(store, tmp_path, app, config, hurried=True)
+        async with running(engine), asyncio.timeout(5):
+            with pytest.raises(DeadLetters):
+                await engine.drain.run(asyncio.Event())
+        assert engine.subscriptions.handled_count == 2
+
+
+async def test_test_mode_handles_what_handlers_publish_and_leaves_what_is_not_due(
+    tmp_path: Path,
+) -> None:
+    app, got = App("t"), list[str]()
+
+    @app.on("thing.done")
+    async def first(event: Event, ctx: EventContext) -> None:
+        async def unit(tx: Tx) -> None:
+            await tx.publish("thing.followed", {})
+
+        await ctx.run(unit)
+
+    @app.on("thing.followed")
+    async def second(event: Event, ctx: EventContext) -> None:
+        got.append(event.id)
+
+    async with opened(tmp_path) as store:
+        await publish(store, 5)
+        await publish(store, 1, delay_s=3600.0)
+        engine = build(store, tmp_path, app, hurried=True)
+        async with running(engine), asyncio.timeout(5):
+            await engine.drain.run(asyncio.Event())
+        states = {row["state"]: row["count"] for row in await rows(store, "outbox_states")}
+    assert len(got) == 5
+    assert states == {"published": 10, "pending": 1}
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+async def _empty(store: Store) -> bool:
+    states = {row["state"] for row in await rows(store, "outbox_states")}
+    return states == {"published"} and not await rows(store, "messages")
+
+
+async def _dead(store: Store) -> bool:
+    return [m["state"] for m in await rows(store, "messages")] == ["dead"]
