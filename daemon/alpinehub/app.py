@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from alpinehub import counts, trail
+from alpinehub.alpinebits.endpoint import alpinebits
 from alpinehub.health import health, ready
 from alpinehub.webhooks.endpoint import Webhooks
 from alpinehub.webhooks.generic import generic
@@ -17,7 +18,16 @@ app = App("alpinehub")
 app.migrations("alpinehub.sql")
 app.queries("alpinehub.sql")
 
-app.mount("/api", Starlette(routes=[Route("/health", health), Route("/ready", ready)]))
+app.mount(
+    "/api",
+    Starlette(
+        routes=[
+            Route("/health", health),
+            Route("/ready", ready),
+            Route("/alpinebits", alpinebits, methods=["POST"]),
+        ]
+    ),
+)
 app.mount("/api/webhook", Webhooks({"/generic": generic}))
 
 
