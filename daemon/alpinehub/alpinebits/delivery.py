@@ -82,7 +82,7 @@ async def fetch(
     recorded. A response that is lost afterwards is no loss: what is not acknowledged comes again.
     """
     batch = Batch()
-    after_id, after_at = "", (since_us or 0) - 1
+    after_id, after_at = "", since_us or 0  # no id is "": the moment itself is included
     while len(batch.xml) < MAX_RECORDS:
         rows = await _page(ctx, user_id, hotel.id, since_us is not None, after_at, after_id)
         for row in rows:

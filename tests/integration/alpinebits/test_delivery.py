@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
-from tests.integration.alpinebits.hub import open_hub
+import pytest
+from tests.integration.alpinebits.hub import Hub, error_of, open_hub, read_rq
+from tests.unit.alpinebits import material
+
+from alpinehub.alpinebits import delivery
+from alpinehub.alpinebits.version import VERSIONS
 
 H1, U1 = 1, 1
+BOOKED = {"total": 1, "currency": "EUR", "room_type": "DZ"}
 
 
 async def test_guest_request_is_delivered_until_it_is_acknowledged(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         assert await hub.read("u1", "H1") == []
         hub.add(H1, "a1")
-        hub.add(H1, "a2", "reservation", total=1, currency="EUR", room_type="DZ")
+        hub.add(H1, "a2", "reservation", **BOOKED)
         expected = [("14", "a1", "Requested"), ("14", "a2", "Reserved")]
         assert await hub.read_all("u1", "H1") == expected
         assert await hub.read_all("u1", "H1", "2020-10") == expected
@@ -19,3 +26,301 @@ async def test_guest_request_is_delivered_until_it_is_acknowledged(tmp_path: Pat
         assert await hub.read("u1", "H1") == ["a2"]
         assert await hub.acknowledge("u1", (14, "a2"), (14, "a1")) == []
         assert await hub.read("u1", "H1") == []
+
+
+async def test_delivery_is_recorded_before_the_response(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        await hub.read("u1", "H1")
+        first = hub.deliveries(U1)["a1", 1]
+        await hub.read("u1", "H1")
+        second = hub.deliveries(U1)["a1", 1]
+        assert first["first_sent_at"] == first["last_sent_at"] == second["first_sent_at"]
+        assert second["last_sent_at"] > first["last_sent_at"]
+        assert second["waiting"] == 1
+        await hub.acknowledge("u1", (14, "a1"))
+        assert hub.deliveries(U1)["a1", 1]["acked_at"] > second["last_sent_at"]
+
+
+async def test_nothing_is_written_when_nothing_waits(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.read("u1", "H1")
+        before = hub.db.execute("PRAGMA data_version").fetchone()[0]
+        assert await hub.read("u1", "H1") == []
+        assert hub.db.execute("PRAGMA data_version").fetchone()[0] == before
+
+
+async def test_two_users_of_one_hotel_acknowledge_for_themselves(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add_user("u2", H1)
+        hub.add(H1, "a1")
+        assert await hub.read("u1", "H1") == await hub.read("u2", "H1") == ["a1"]
+        assert await hub.acknowledge("u2", (14, "a1")) == []
+        assert await hub.read("u1", "H1") == ["a1"]
+        assert await hub.read("u2", "H1") == []
+
+
+async def test_users_cannot_see_or_acknowledge_what_is_not_theirs(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        other = hub.add_hotel("H2")
+        hub.add_user("u2", other)
+        hub.add(H1, "a1")
+        for user, hotel in (("u2", "H1"), ("u2", "H9"), ("u1", "H2")):
+            response = await hub.post(user, "OTA_Read:GuestRequests", read_rq(hotel))
+            assert error_of(response) == ("13", "392")
+        assert await hub.read("u1", "H1") == ["a1"]
+        assert await hub.acknowledge("u2", (14, "a1")) == ["a1"]
+        assert await hub.read("u1", "H1") == ["a1"]
+
+
+async def test_one_user_of_two_hotels_reads_each_and_acknowledges_both_at_once(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        second = hub.add_hotel("H2")
+        hub.add_user("chain", H1, second)
+        hub.add(H1, "a1")
+        hub.add(second, "b1")
+        assert await hub.read("chain", "H1") == ["a1"]
+        assert await hub.read("chain", "H2") == ["b1"]
+        assert await hub.acknowledge("chain", (14, "b1"), (14, "a1")) == []
+        assert await hub.read("chain", "H1") == await hub.read("chain", "H2") == []
+
+
+async def test_change_is_delivered_again_when_the_version_before_was_acknowledged(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1", "reservation", **BOOKED)
+        await hub.read("u1", "H1")
+        await hub.acknowledge("u1", (14, "a1"))
+        hub.add(H1, "a1", "reservation", **(BOOKED | {"adults": 3}))
+        assert await hub.read_all("u1", "H1") == [("14", "a1", "Modify")]
+        hub.add(H1, "a1", "cancelled")
+        assert await hub.read_all("u1", "H1") == [("15", "a1", "Cancelled")]
+        assert await hub.acknowledge("u1", (15, "a1")) == []
+        assert await hub.read("u1", "H1") == []
+
+
+async def test_version_that_was_never_sent_is_never_acknowledged(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        assert await hub.acknowledge("u1", (14, "a1")) == ["a1"]
+        assert await hub.read("u1", "H1") == ["a1"]
+        hub.add(H1, "a1", adults=3)  # while the hotel works on version 1
+        assert await hub.acknowledge("u1", (14, "a1")) == []
+        sent, unsent = (hub.deliveries(U1)["a1", version] for version in (1, 2))
+        assert sent["acked_at"] is not None
+        assert (unsent["acked_at"], unsent["waiting"]) == (None, 1)
+        assert await hub.read("u1", "H1") == ["a1"]
+
+
+async def test_acknowledgement_of_the_original_leaves_its_cancellation_waiting(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        await hub.read("u1", "H1")
+        hub.add(H1, "a1", "cancelled")
+        await hub.read("u1", "H1")
+        assert await hub.acknowledge("u1", (14, "a1")) == []
+        assert await hub.read_all("u1", "H1") == [("15", "a1", "Cancelled")]
+        assert await hub.acknowledge("u1", (15, "a1"), (14, "a1")) == []
+        assert await hub.read("u1", "H1") == []
+
+
+async def test_acknowledgement_may_be_repeated(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        await hub.read("u1", "H1")
+        for _ in range(3):
+            assert await hub.acknowledge("u1", (14, "a1"), (14, "a1")) == []
+            acked_at = hub.deliveries(U1)["a1", 1]["acked_at"]
+        assert hub.deliveries(U1)["a1", 1]["acked_at"] == acked_at
+        assert await hub.acknowledge("u1") == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_unknown_id_is_success_with_a_warning_where_the_version_has_them(
+    tmp_path: Path, version: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        unknown = await hub.acknowledge(
+            "u1", (14, "no-such"), (15, "no-such"), refused={"nor-this": "why"}, version=version
+        )
+        assert unknown == ([] if version == "2020-10" else ["no-such", "nor-this"])
+
+
+async def test_refusal_ends_delivery_and_keeps_the_hotels_words(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add_user("u2", H1)
+        hub.add(H1, "a1")
+        hub.add(H1, "a2")
+        assert await hub.acknowledge("u1", refused={"a1": "too early"}) == ["a1"]
+        await hub.read("u1", "H1")
+        await hub.read("u2", "H1")
+        assert await hub.acknowledge("u1", (14, "a2"), refused={"a1": "Room &lt;X&gt;"}) == []
+        assert await hub.acknowledge("u1", refused={"a1": "once more"}) == []
+        row = hub.deliveries(U1)["a1", 1]
+        assert (row["refused_text"], row["waiting"]) == ("Room <X>", 0)
+        assert row["acked_at"] is not None
+        assert await hub.read("u1", "H1") == []
+        assert await hub.read("u2", "H1") == ["a1", "a2"]
+
+
+async def test_refused_request_is_delivered_again_when_it_changes(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        await hub.read("u1", "H1")
+        await hub.acknowledge("u1", refused={"a1": "no"})
+        hub.add(H1, "a1", adults=3)
+        assert await hub.read("u1", "H1") == ["a1"]
+
+
+async def test_selection_gives_everything_created_since_acknowledged_or_not(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        for name in ("a1", "a2", "a3"):  # created 13:26:28.938Z, :29.938, :30.938
+            hub.add(H1, name)
+        await hub.read("u1", "H1")
+        await hub.acknowledge("u1", (14, "a2"))
+        since = {
+            "2026-01-02T13:26:29Z": ["a2", "a3"],
+            "2026-01-02T13:26:29.938000Z": ["a2", "a3"],
+            "2026-01-02T13:26:29.938001Z": ["a3"],
+            "2026-01-02T14:26:29+01:00": ["a2", "a3"],
+            "2026-01-02T14:26:29": ["a2", "a3"],  # the hotel's local time
+            "2000-02-29T24:00:00": ["a1", "a2", "a3"],
+            "-0044-03-15T00:00:00Z": ["a1", "a2", "a3"],
+            "99999-01-01T00:00:00Z": [],
+        }
+        for start, expected in since.items():
+            assert await hub.read("u1", "H1", "2024-10", start) == expected, start
+        assert await hub.read("u1", "H1") == ["a1", "a3"]
+
+
+async def test_user_who_came_later_can_select_and_acknowledge_the_past(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        late = hub.add_user("late", H1)
+        assert await hub.read("late", "H1", "2024-10", "2020-01-01T00:00:00Z") == ["a1"]
+        assert await hub.read("late", "H1") == ["a1"]
+        assert await hub.acknowledge("late", (14, "a1")) == []
+        assert hub.deliveries(late)["a1", 1]["acked_at"] is not None
+        assert await hub.read("late", "H1") == []
+
+
+async def test_record_that_cannot_be_rendered_is_held_and_blocks_nothing(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        hub.add(H1, "a2", adults=0)
+        hub.add(H1, "a3", room_type="much too long")
+        hub.add(H1, "a4")
+        hub.add(H1, "a5")
+        with hub.db:
+            hub.db.execute("UPDATE reservation_version SET data = '{' WHERE reservation_id = 'a5'")
+        for _ in range(2):
+            assert await hub.read("u1", "H1") == ["a1", "a4"]
+        rows = hub.deliveries(U1)
+        assert rows["a2", 1]["held_text"] == "there are no adults"
+        assert "room type" in rows["a3", 1]["held_text"]
+        assert "cannot be read" in rows["a5", 1]["held_text"]
+        assert {rows[name, 1]["waiting"] for name in ("a2", "a3", "a5")} == {1}
+        assert rows["a2", 1]["first_sent_at"] is None
+        assert await hub.acknowledge("u1", (14, "a2")) == ["a2"]
+        hub.add(H1, "a2", adults=1)
+        assert await hub.read("u1", "H1") == ["a1", "a2", "a4"]
+
+
+async def test_held_record_is_released_when_it_can_be_rendered(tmp_path: Path) -> None:
+    """A newsletter subscription: held for a client of 2020-10, delivered to one of 2022-10."""
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1", arrival=None, departure=None, adults=0, newsletter=True)
+        assert await hub.read("u1", "H1", "2020-10") == []
+        assert hub.deliveries(U1)["a1", 1]["held_text"]
+        assert await hub.read("u1", "H1", "2022-10") == ["a1"]
+        assert hub.deliveries(U1)["a1", 1]["held_text"] is None
+
+
+async def test_list_longer_than_a_page_is_complete_and_in_order(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        names = [f"a{number:04d}" for number in range(2 * delivery.PAGE + 50)]
+        for name in names:
+            hub.add(H1, name)
+        assert await hub.read("u1", "H1") == names
+        assert await hub.read("u1", "H1", "2024-10", "2020-01-01T00:00:00Z") == names
+        assert await hub.acknowledge("u1", *((14, name) for name in names[:-1])) == []
+        assert await hub.read("u1", "H1") == names[-1:]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_hotel_is_found_by_code_and_before_2024_by_name(tmp_path: Path, version: str) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        by_name = read_rq("").replace('HotelCode=""', 'HotelName="Hotel H1"')
+        response = await hub.post("u1", "OTA_Read:GuestRequests", by_name, version)
+        if version == "2024-10":
+            assert response.status_code == 400
+            return
+        assert b'ID="a1"' in response.content
+        for wrong in ('HotelName="Hotel H2"', "", 'HotelCode="H2" HotelName="Hotel H1"'):
+            document = by_name.replace('HotelName="Hotel H1"', wrong)
+            response = await hub.post("u1", "OTA_Read:GuestRequests", document, version)
+            assert error_of(response) == ("13", "392")
+            assert material.problems(response.content, version) == []
+
+
+async def test_name_of_two_hotels_is_an_invalid_hotel(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add_user("u2", H1, hub.add_hotel("H2", name="Hotel H1"))
+        by_name = read_rq("").replace('HotelCode=""', 'HotelName="Hotel H1"')
+        response = await hub.post("u2", "OTA_Read:GuestRequests", by_name, "2022-10")
+        assert error_of(response) == ("13", "392")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_responses_are_valid_in_every_version(tmp_path: Path, version: str) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1", first_name="<b>&\"'", message="]]> \u202e שלום 𝄞")
+        hub.add(H1, "a2", "reservation", **BOOKED)
+        hub.add(H1, "a3", "cancelled")
+        response = await hub.post("u1", "OTA_Read:GuestRequests", read_rq("H1"), version)
+        assert response.headers["content-type"].startswith("text/xml")
+        assert material.problems(response.content, version) == []
+        assert response.content.count(b"<HotelReservation ") == 3
+
+
+async def test_concurrent_polls_and_acknowledgements_lose_nothing(tmp_path: Path) -> None:
+    """Hotel software polls and acknowledges from several threads while versions are made."""
+    async with open_hub(tmp_path) as hub:
+        names = [f"a{number:02d}" for number in range(30)]
+        for name in names:
+            hub.add(H1, name)
+
+        async def poll_and_acknowledge() -> None:
+            got = await hub.read("u1", "H1")
+            await hub.acknowledge("u1", *((14, name) for name in got))
+
+        async def change(name: str) -> None:
+            await asyncio.sleep(0)
+            hub.add(H1, name, adults=4)
+
+        async with asyncio.TaskGroup() as group:
+            for name in names[:10]:
+                group.create_task(poll_and_acknowledge())
+                group.create_task(change(name))
+        await _check_and_drain(hub, names)
+
+
+async def _check_and_drain(hub: Hub, names: list[str]) -> None:
+    """Whatever was not acknowledged in its newest version is still waiting, and only that."""
+    rows = hub.deliveries(U1)
+    newest = {name: max(v for n, v in rows if n == name) for name in names}
+    open_ones = [name for name in names if rows[name, newest[name]]["acked_at"] is None]
+    for (name, version), row in rows.items():
+        assert row["acked_at"] is None or row["first_sent_at"] is not None
+        assert row["waiting"] == (version == newest[name] and row["acked_at"] is None)
+    assert sorted(await hub.read("u1", "H1")) == open_ones
+    await hub.acknowledge("u1", *((14, name) for name in open_ones))
+    assert await hub.read("u1", "H1") == []

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.integration.alpinebits.hub import PASSWORD, Hub, error_of, open_hub, read_rq
+from tests.unit.alpinebits import material
+
+from alpinehub.alpinebits.form import MAX_BODY_BYTES
+from alpinehub.alpinebits.version import VERSIONS
+
+URL = "/api/alpinebits"
+VERSION_HEADER = "X-AlpineBits-ClientProtocolVersion"
+READ = "OTA_Read:GuestRequests"
+AUTH = httpx.BasicAuth("u1", PASSWORD)
+
+
+async def send(
+    hub: Hub,
+    body: bytes,
+    content_type: str = "multipart/form-data; boundary=B",
+    *,
+    auth: httpx.Auth | None = AUTH,
+    version: str = "2024-10",
+    **headers: str,
+) -> httpx.Response:
+    given = {"Content-Type": content_type, VERSION_HEADER: version}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    return await hub.client.post(URL, content=body, headers=given, auth=auth or httpx.Auth())
+
+
+def body(action: str = READ, request: str | None = None) -> bytes:
+    parts = {"action": action, "request": read_rq("H1") if request is None else request}
+    text = "".join(
+        f'--B\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in parts.items()
+    )
+    return f"{text}--B--\r\n".encode()
+
+
+def assert_error(response: httpx.Response, status: int, text: str = "") -> None:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"].startswith("text/plain")
+    assert response.text.startswith(f"ERROR:{text}")
+    assert response.headers["x-alpinebits-server-accept-encoding"] == "gzip"
+
+
+async def test_credentials_are_asked_for_when_missing_wrong_or_malformed(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        text = "invalid or missing username/password"
+        wrong = [httpx.BasicAuth("u1", "x"), httpx.BasicAuth("u9", PASSWORD), None]
+        for auth in wrong:
+            response = await send(hub, body(), auth=auth)
+            assert_error(response, 401, text)
+            assert response.headers["www-authenticate"].startswith("Basic ")
+        for header in ("Basic", "Basic !!", "Basic dTE=", "Bearer x", "Basic " + "A" * 999, "Ä"):
+            authorization = {"Authorization": header.encode()}
+            given = {"Content-Type": "multipart/form-data; boundary=B", VERSION_HEADER: "2024-10"}
+            response = await hub.client.post(URL, content=body(), headers=given | authorization)  # type: ignore[arg-type]
+            assert_error(response, 401, text)
+
+
+async def test_password_is_taken_when_it_is_latin1(tmp_path: Path) -> None:
+    import base64
+
+    async with open_hub(tmp_path) as hub:
+        token = base64.b64encode(f"u1:{PASSWORD}".encode("latin-1")).decode()
+        response = await send(hub, body(), auth=None, Authorization=f"basic  {token}")
+        assert response.status_code == 200
+
+
+async def test_version_is_checked(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        given = {"Content-Type": "multipart/form-data; boundary=B"}
+        response = await hub.client.post(URL, content=body(), headers=given, auth=AUTH)
+        assert_error(response, 400)
+        text = "your current alpinebits version does not match one of the servers supported"
+        for version in ("2030-10", "2011-11", "latest", "2024"):
+            response = await send(hub, body(), version=version)
+            assert_error(response, 400, text)
+
+
+async def test_action_is_checked_case_sensitively(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        for action in ("", "ota_read:guestrequests", "OTA_HotelInvCountNotif:FreeRooms", "x" * 500):
+            response = await send(hub, body(action))
+            assert_error(response, 400, "unknown or missing action")
+        no_action = b'--B\r\nContent-Disposition: form-data; name="x"\r\n\r\n\r\n--B--\r\n'
+        assert_error(await send(hub, no_action), 400, "unknown or missing action")
+
+
+async def test_request_is_taken_as_field_file_and_urlencoded(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(1, "a1")
+        file = ("request.xml", read_rq("H1").encode(), "text/xml")
+        given = {VERSION_HEADER: "2024-10", "X-AlpineBits-ClientID": "tester"}
+        for kind in (
+            {"files": {"action": (None, READ), "request": (None, read_rq("H1"))}},
+            {"files": {"action": (None, READ), "request": file}},
+            {"files": {"request": file}, "data": {"action": READ}},
+            {"data": {"action": READ, "request": read_rq("H1")}},
+        ):
+            response = await hub.client.post(URL, headers=given, auth=AUTH, **kind)
+            assert response.status_code == 200, response.text
+            assert b'ID="a1"' in response.content
+
+
+async def test_body_that_is_no_form_is_refused(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert_error(await send(hub, read_rq("H1").encode(), "text/xml"), 415)
+        assert_error(await send(hub, b"", ""), 415)
+        assert_error(await send(hub, body()[:-5]), 400)
+        assert_error(await send(hub, body(), "multipart/form-data; boundary=other"), 400)
+        assert_error(await send(hub, body(), "multipart/form-data"), 400)
+        only_action = body().split(b'--B\r\nContent-Disposition: form-data; name="request"')[0]
+        assert_error(await send(hub, only_action + b"--B--\r\n"), 400, "the field request")
+
+
+async def test_body_may_be_packed(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(1, "a1")
+        packed = gzip.compress(body())
+        response = await send(hub, packed, Content_Encoding="gzip")
+        assert b'ID="a1"' in response.content
+        assert_error(await send(hub, packed[:-9], Content_Encoding="gzip"), 400)
+        assert_error(await send(hub, body(), Content_Encoding="gzip"), 400)
+        assert_error(await send(hub, body(), Content_Encoding="br"), 415)
+        bomb = gzip.compress(b"\0" * 50_000_000)
+        assert_error(await send(hub, bomb, Content_Encoding="gzip"), 413)
+
+
+async def test_body_is_refused_when_it_is_too_large(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        response = await send(hub, body(request="x" * MAX_BODY_BYTES))
+        assert_error(response, 413)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "",
+        "not xml",
+        "<a>" * 50 + "</a>" * 50,
+        '<!DOCTYPE a [<!ENTITY e SYSTEM "file:///etc/passwd">]><a>&e;</a>',
+        "<OTA_ReadRQ/>",
+        read_rq("H1").replace("Version=", "Vers="),
+        read_rq("H1").replace("<ReadRequests>", "<Invalid/><ReadRequests>"),
+        read_rq("H1", "2026-02-30T00:00:00Z"),
+        read_rq("x" * 17),
+    ],
+)
+async def test_document_is_refused_when_it_breaks_xml_or_schema(
+    tmp_path: Path, document: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert_error(await send(hub, body(request=document)), 400)
+
+
+async def test_document_of_another_action_is_refused(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert_error(await send(hub, body("OTA_NotifReport:GuestRequests")), 400)
+        assert_error(await send(hub, body("OTA_Ping:Handshaking")), 400)
+
+
+@pytest.mark.parametrize("version", ["2020-10", "2024-10"])
+async def test_handshake_answers_a_sample_whatever_version_the_header_names(
+    tmp_path: Path, version: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        document = material.message(version, "Handshake-OTA_PingRQ.xml")
+        for name in (*VERSIONS, "2018-10", "2030-10", "2015-07b"):
+            response = await hub.post("u1", "OTA_Ping:Handshaking", document, name)
+            assert response.status_code == 200
+            assert "ALPINEBITS_HANDSHAKE" in response.text
+            assert material.problems(response.content, "2024-10") == []
+        response = await hub.post("u1", "OTA_Ping:Handshaking", document, "nonsense")
+        assert_error(response, 400)
+
+
+async def test_handshake_is_an_error_when_echo_data_is_not_its_json(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        document = material.message("2024-10", "Handshake-OTA_PingRQ.xml")
+        start, end = document.index(b"<EchoData>") + 10, document.index(b"</EchoData>")
+        response = await hub.post(
+            "u1", "OTA_Ping:Handshaking", document[:start] + b"hello" + document[end:]
+        )
+        assert error_of(response) == ("13", "320")
+        assert material.problems(response.content, "2024-10") == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_samples_are_answered_in_every_version(tmp_path: Path, version: str) -> None:
+    """Their hotel 123 is known; of the IDs that they acknowledge, none."""
+    async with open_hub(tmp_path) as hub:
+        hub.add_user("u2", hub.add_hotel("123", name="Frangart Inn"))
+        notif_report = "OTA_NotifReport:GuestRequests"
+        for folder, name, action in (
+            ("2020-10", "GuestRequests-OTA_ReadRQ.xml", READ),
+            ("2024-10", "GuestRequests-OTA_ReadRQ.xml", READ),
+            ("2024-10", "GuestRequests-OTA_ReadRQ-selection-criteria.xml", READ),
+            ("2020-10", "GuestRequests-OTA_ReadRQ-ack.xml", notif_report),
+            ("2024-10", "GuestRequests-Acknowledgments-OTA_NotifReportRQ.xml", notif_report),
+            (
+                "2024-10",
+                "GuestRequests-Acknowledgments-OTA_NotifReportRQ-warning.xml",
+                notif_report,
+            ),
+        ):
+            response = await hub.post("u2", action, material.message(folder, name), version)
+            assert response.status_code == 200
+            assert "<Success/>" in response.text
+            assert material.problems(response.content, version) == []
+        invalid = material.message("2017-10", "GuestRequests-OTA_ReadRQ-invalid.xml")
+        assert_error(await hub.post("u2", READ, invalid, version), 400)
+
+
+async def test_failure_is_told_as_a_transport_error(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(1, "a1")
+        with hub.db:
+            hub.db.execute("DROP TABLE reservation_version")
+        response = await hub.post("u1", READ, read_rq("H1"))
+        assert response.status_code in (500, 503)
+        assert response.text.startswith("ERROR:")
+        assert "sql" not in response.text.lower()
+
+
+async def test_store_that_is_away_is_told_with_a_time_to_try_again(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(1, "a1")
+        await hub.read("u1", "H1")
+
+        async def away(unit: object) -> object:
+            from cordata import StoreUnavailable
+
+            raise StoreUnavailable("disk", retry_after_s=7)
+
+        store = hub.ctx.store
+        store.run, run = away, store.run  # type: ignore[method-assign,assignment]
+        response = await hub.post("u1", READ, read_rq("H1"))
+        store.run = run  # type: ignore[method-assign]
+        assert_error(response, 503)
+        assert response.headers["retry-after"] == "7"
+        assert await hub.read("u1", "H1") == ["a1"]
