@@ -12,6 +12,9 @@ from pathlib import Path
 from cordata.app import App
 from cordata.config import Config, Document, build, find_file, open_document, read_app
 from cordata.errors import ConfigError
+from cordata.log import logger
+
+log = logger("cordata.config")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,24 @@ def load(config: str | Path | None = None, app: str | None = None) -> Loaded:
 def load_runtime(config: str | Path | None = None) -> Config:
     """The runtime's own sections without importing the application. Raises: ConfigError."""
     return build(open_document(find_file(config)), None)
+
+
+def salvage(config: str | Path | None = None) -> Config:
+    """Every section that can be used, and defaults for the rest: for alerts about a broken file."""
+    try:
+        document = open_document(find_file(config))
+    except ConfigError as error:
+        log.error("%s; alerts go to the journal only", error)
+        return build(Document(path=None), None)
+    usable = Document(path=document.path)
+    for name, table in document.tables.items():
+        try:
+            build(Document(path=document.path, tables={name: table}), None)
+        except ConfigError as error:
+            log.error("%s", error)
+        else:
+            usable.tables[name] = table
+    return build(usable, None)
 
 
 def import_app(spec: str, path: Sequence[Path] = ()) -> App:

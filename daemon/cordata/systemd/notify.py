@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from typing import Self
 
 _MAX_STATUS_CHARS = 500
 
@@ -60,6 +61,18 @@ class Notifier:
     def watchdog(self) -> None:
         """WATCHDOG=1: the event loop turns and every service's beat is fresh."""
         self._send("WATCHDOG=1")
+
+    def close(self) -> None:
+        """Nothing more to tell."""
+        if self._notifier is not None and self._notifier.socket is not None:
+            self._notifier.socket.close()
+        self._notifier = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _status_line(self, text: str) -> list[str]:
         line = " ".join(text.split())[:_MAX_STATUS_CHARS]

@@ -1,0 +1,127 @@
+"""One alert: the journal first, then perhaps a mail, by SMTP directly; needs no store."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from cordata import clock
+from cordata.alert.cooldown import Cooldown
+from cordata.config.sections import AlertConfig, MailConfig
+from cordata.errors import ConfigError, TransientError
+from cordata.log import fields, logger
+from cordata.systemd import Credentials
+
+log = logger("cordata.alert")
+
+
+class Alerter:
+    """Raises alerts of one process; processes of one host share the cool-down."""
+
+    def __init__(
+        self,
+        config: AlertConfig,
+        mail: MailConfig,
+        *,
+        credentials: Credentials,
+        directories: Sequence[Path],
+    ) -> None:
+        """`directories` hold the cool-down's state, the first writable one (see Cooldown)."""
+        self._config = config
+        self._mail = mail
+        self._credentials = credentials
+        self._cooldown = Cooldown(directories, cooldown_s=config.cooldown_s)
+
+    def alert(
+        self, cause: str, text: str, *, message_id: str = "", level: int = logging.ERROR
+    ) -> bool:
+        """Say it in the journal, and by mail if the cool-down allows; blocks for an SMTP dialogue.
+
+        `cause` is what the cool-down counts by: a unit's name, `store-full`, ... The first line of
+        `text` is the journal's message and the mail's subject. Returns False when a mail was due
+        and could not be sent; never raises.
+        """
+        log.log(level, "%s", text.split("\n", 1)[0], extra=fields(message_id, cause=cause))
+        if not self._config.to or not self._mail.host:
+            return True
+        now = clock.now().timestamp()
+        try:
+            counted = self._cooldown.claim(cause, now=now)
+        except OSError as error:
+            log.error("no mail about %s: its cool-down cannot be kept: %s", cause, error)
+            return False
+        if counted is None:
+            return True
+        try:
+            self._send(cause, text, counted)
+        except (ConfigError, TransientError) as error:
+            log.error("the mail about %s was not sent: %s", cause, error)
+            try:
+                self._cooldown.give_back(cause, counted=counted, now=now)
+            except OSError as second:
+                log.error("the cool-down of %s cannot be kept: %s", cause, second)
+            return False
+        return True
+
+    def alert_soon(
+        self, cause: str, text: str, *, message_id: str = "", level: int = logging.ERROR
+    ) -> None:
+        """`alert` from an event loop: returns at once, the dialogue runs in a thread of its own.
+
+        A daemon thread: a hanging mail server must not hold up a shutdown.
+        """
+        threading.Thread(
+            target=self.alert,
+            args=(cause, text),
+            kwargs={"message_id": message_id, "level": level},
+            name=f"alert-{cause}",
+            daemon=True,
+        ).start()
+
+    def _send(self, cause: str, text: str, counted: int) -> None:
+        """Raises: ConfigError, TransientError."""
+        import smtplib  # 15 ms and 4 MB, not before an alert is due
+
+        message = compose(cause, text, counted, self._config, self._mail, socket.gethostname())
+        user = self._credentials.text("smtp-user")
+        password = self._credentials.text("smtp-password")
+        tls = self._mail.security == "tls"
+        try:
+            kind = smtplib.SMTP_SSL if tls else smtplib.SMTP
+            with kind(self._mail.host, self._mail.port, timeout=self._mail.timeout_s) as smtp:
+                if self._mail.security == "starttls":
+                    import ssl
+
+                    smtp.starttls(context=ssl.create_default_context())
+                if user and password:
+                    smtp.login(user, password)
+                smtp.send_message(message)  # type: ignore[arg-type]
+        except (OSError, smtplib.SMTPException) as error:
+            raise TransientError(f"{self._mail.host}:{self._mail.port}: {error}") from error
+
+
+def compose(
+    cause: str, text: str, counted: int, config: AlertConfig, mail: MailConfig, host: str
+) -> object:
+    """The mail: what, where, how often; nothing of any request's content."""
+    from email.message import EmailMessage
+    from email.utils import localtime, make_msgid
+
+    first_line = " ".join(text.split("\n", 1)[0].split())
+    message = EmailMessage()
+    message["From"] = mail.sender
+    message["To"] = ", ".join(config.to)
+    message["Subject"] = f"[{host}] {first_line}"[:200]
+    message["Date"] = localtime()
+    message["Message-ID"] = make_msgid(domain=host)
+    message["Auto-Submitted"] = "auto-generated"
+    body = [text, "", f"Host: {host}"]
+    if counted:
+        times = "once more" if counted == 1 else f"{counted} times more"
+        body.append(f"It happened {times} since the last mail about {cause}.")
+    body.append(f"Further ones within {config.cooldown_s:g} s are counted, not mailed.")
+    message.set_content("\n".join(body) + "\n")
+    return message

@@ -1,0 +1,123 @@
+"""Who was told what, and when: a small state file, shared by every process of the host."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+_FILE, _LOCK = "alerts.json", "alerts.lock"
+#: A cause not heard of for this long is forgotten.
+_KEEP_S = 30 * 86_400.0
+#: A mail that could not be sent may be tried again this much later, not before.
+RETRY_S = 60.0
+
+
+@dataclass(slots=True)
+class _Cause:
+    #: Wall time (seconds since the epoch) of the last mail.
+    mailed_at: float = 0.0
+    #: Alerts since then.
+    counted: int = 0
+
+
+class Cooldown:
+    """Decides whether an alert becomes a mail."""
+
+    def __init__(self, directories: Sequence[Path], *, cooldown_s: float) -> None:
+        """The state lies in the first directory that can be written.
+
+        A second one (on another file system) keeps the promise when the first one's disk is full,
+        which is itself a cause.
+        """
+        self._directories = directories
+        self._cooldown_s = cooldown_s
+
+    def claim(self, cause: str, *, now: float) -> int | None:
+        """Take the right to mail about a cause at `now` (wall time, seconds).
+
+        Returns how many alerts were only counted since its last mail, or None: count this one
+        too. Raises: OSError when the state can be kept nowhere; then nothing may be mailed,
+        since nobody would know that it was.
+        """
+        with self._locked():
+            causes = self._load()
+            entry = causes.setdefault(cause, _Cause())
+            # A clock that stepped back must not silence anybody for longer than the cool-down.
+            if 0 <= now - entry.mailed_at < self._cooldown_s:
+                entry.counted += 1
+                self._save(causes, now)
+                return None
+            counted = entry.counted
+            causes[cause] = _Cause(mailed_at=now)
+            self._save(causes, now)
+            return counted
+
+    def give_back(self, cause: str, *, counted: int, now: float) -> None:
+        """The claimed mail was not sent: allow the next one soon, and count this one with it."""
+        with self._locked():
+            causes = self._load()
+            again_at = now - self._cooldown_s + min(RETRY_S, self._cooldown_s)
+            causes[cause] = _Cause(mailed_at=again_at, counted=counted + 1)
+            self._save(causes, now)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        fd = self._open_lock()
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _open_lock(self) -> int:
+        error: OSError | None = None
+        for directory in self._directories:
+            try:
+                return os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except OSError as found:
+                error = error or found
+        raise error or OSError("no directory for the state of alerts")
+
+    def _load(self) -> dict[str, _Cause]:
+        """What all directories know, the latest of each cause; a damaged file knows nothing."""
+        causes: dict[str, _Cause] = {}
+        for directory in self._directories:
+            with suppress(OSError, ValueError, TypeError):
+                stored = json.loads((directory / _FILE).read_text())
+                for cause, values in stored.items():
+                    entry = _Cause(**values)
+                    if cause not in causes or causes[cause].mailed_at < entry.mailed_at:
+                        causes[cause] = entry
+        return causes
+
+    def _save(self, causes: dict[str, _Cause], now: float) -> None:
+        kept = {name: asdict(c) for name, c in causes.items() if now - c.mailed_at < _KEEP_S}
+        error: OSError | None = None
+        for directory in self._directories:
+            try:
+                _replace(directory / _FILE, json.dumps(kept))
+            except OSError as found:
+                error = error or found
+            else:
+                return
+        raise error or OSError("no directory for the state of alerts")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Whole or not at all: a reader, or a crash, never sees half a file."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(fresh, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink()
+        raise

@@ -1,0 +1,63 @@
+"""At most one mail per cause and cool-down, whichever process asks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cordata.alert import Cooldown
+
+
+def test_claim_counts_within_the_cooldown_and_tells_afterwards(tmp_path: Path) -> None:
+    assert Cooldown([tmp_path], cooldown_s=900).claim("worker@0", now=1000.0) == 0
+    again = Cooldown([tmp_path], cooldown_s=900)
+    assert again.claim("worker@0", now=1001.0) is None
+    assert again.claim("worker@0", now=1899.9) is None
+    assert again.claim("worker@0", now=1900.0) == 2
+    assert again.claim("worker@0", now=1901.0) is None
+
+
+def test_claim_keeps_causes_apart(tmp_path: Path) -> None:
+    cooldown = Cooldown([tmp_path], cooldown_s=900)
+    assert cooldown.claim("worker@0", now=1000.0) == 0
+    assert cooldown.claim("worker@1", now=1000.0) == 0
+
+
+def test_claim_is_granted_when_the_clock_stepped_back(tmp_path: Path) -> None:
+    cooldown = Cooldown([tmp_path], cooldown_s=900)
+    assert cooldown.claim("worker@0", now=5000.0) == 0
+    assert cooldown.claim("worker@0", now=1000.0) == 0
+
+
+def test_give_back_allows_the_next_mail_soon_and_counts_the_lost_one(tmp_path: Path) -> None:
+    cooldown = Cooldown([tmp_path], cooldown_s=900)
+    assert cooldown.claim("worker@0", now=1000.0) == 0
+    cooldown.give_back("worker@0", counted=0, now=1000.0)
+    assert cooldown.claim("worker@0", now=1059.0) is None
+    assert cooldown.claim("worker@0", now=1060.0) == 2
+
+
+def test_claim_starts_anew_when_the_state_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "alerts.json").write_text('{"worker@0": {"mailed')
+    assert Cooldown([tmp_path], cooldown_s=900).claim("worker@0", now=1000.0) == 0
+    assert json.loads((tmp_path / "alerts.json").read_text())["worker@0"]["counted"] == 0
+
+
+def test_claim_uses_the_second_directory_when_the_first_cannot_be_written(tmp_path: Path) -> None:
+    cooldown = Cooldown([tmp_path / "none", tmp_path], cooldown_s=900)
+    assert cooldown.claim("store-full", now=1000.0) == 0
+    assert cooldown.claim("store-full", now=1001.0) is None
+
+
+def test_claim_fails_when_no_directory_can_be_written(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        Cooldown([tmp_path / "none"], cooldown_s=900).claim("store-full", now=1000.0)
+
+
+def test_claim_forgets_causes_when_they_are_old(tmp_path: Path) -> None:
+    cooldown = Cooldown([tmp_path], cooldown_s=900)
+    cooldown.claim("old", now=1000.0)
+    cooldown.claim("new", now=1000.0 + 31 * 86_400)
+    assert list(json.loads((tmp_path / "alerts.json").read_text())) == ["new"]

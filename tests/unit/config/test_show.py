@@ -1,0 +1,53 @@
+"""`config show` prints valid TOML, marks defaults and masks secrets."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from cordata.config import Config, build, open_document
+from cordata.config.reader import Document
+from cordata.config.show import lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shop:
+    api_token: str = ""
+    prices: dict[str, float] | None = None
+
+
+def shown(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "cordata.toml"
+    path.write_text(text)
+    document = open_document(path)
+    return "\n".join(lines(build(document, {"shop": Shop}, {}), document, ["master-key"]))
+
+
+def test_lines_are_the_same_configuration_when_read_again(tmp_path: Path) -> None:
+    text = "\n".join(lines(Config(), Document(path=None), []))
+    (tmp_path / "again.toml").write_text(text)
+    assert build(open_document(tmp_path / "again.toml"), {}, {}) == Config()
+
+
+def test_lines_mark_defaults_when_the_file_does_not_set_a_key(tmp_path: Path) -> None:
+    text = shown(tmp_path, "[http]\nmax_connections = 7\n")
+    assert "max_connections = 7\n" in text
+    assert "access_log = false  # default\n" in text
+
+
+def test_lines_mask_when_a_value_is_secret(tmp_path: Path) -> None:
+    text = shown(
+        tmp_path,
+        '[shop]\napi_token = "hush"\n[store]\nurl = "sqlite://me:hush@host/x"\n',
+    )
+    assert "hush" not in text
+    assert 'api_token = "********"' in text
+    assert 'url = "sqlite://me:********@host/x"' in text
+    assert "master-key = ********" in text
+
+
+def test_lines_show_only_the_difference_when_an_instance_has_overrides(tmp_path: Path) -> None:
+    text = shown(tmp_path, "[worker.2]\nservices = ['engine']\n")
+    table = tomllib.loads(text)["worker"]
+    assert table["2"] == {"services": ["engine"]}

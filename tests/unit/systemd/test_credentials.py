@@ -1,0 +1,58 @@
+"""Credentials are files; a missing one fails nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cordata.errors import ConfigError
+from cordata.systemd import Credentials
+from cordata.systemd.credentials import create
+
+
+def test_read_strips_one_line_break(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"secret\n")
+    (tmp_path / "b").write_bytes(b"secret \r\n")
+    (tmp_path / "c").write_bytes(b"two\n\n")
+    credentials = Credentials(tmp_path)
+    assert credentials.read("a") == b"secret"
+    assert credentials.read("b") == b"secret "
+    assert credentials.read("c") == b"two\n"
+
+
+def test_read_is_none_when_file_or_directory_is_missing(tmp_path: Path) -> None:
+    assert Credentials(tmp_path).read("smtp-password") is None
+    assert Credentials(tmp_path / "none").text("smtp-password") is None
+    assert Credentials(tmp_path / "none").names() == []
+
+
+def test_read_takes_the_name_systemd_gives_when_a_directory_was_loaded(tmp_path: Path) -> None:
+    (tmp_path / "cordata_smtp-user").write_text("me\n")
+    assert Credentials(tmp_path).text("smtp-user") == "me"
+    assert Credentials(tmp_path).names() == ["smtp-user"]
+
+
+def test_read_refuses_when_the_file_is_too_large(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * 65_537)
+    with pytest.raises(ConfigError, match="larger than"):
+        Credentials(tmp_path).read("a")
+
+
+def test_read_refuses_when_the_name_leaves_the_directory(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no name"):
+        Credentials(tmp_path).read("../passwd")
+
+
+def test_text_refuses_when_the_secret_is_not_utf8(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        Credentials(tmp_path).text("a")
+
+
+def test_create_never_replaces_when_the_secret_exists(tmp_path: Path) -> None:
+    directory = tmp_path / "credentials"
+    assert create(directory, "master-key", b"one")
+    assert not create(directory, "master-key", b"two")
+    assert Credentials(directory).read("master-key") == b"one"
+    assert (directory / "master-key").stat().st_mode & 0o777 == 0o600
