@@ -1,0 +1,61 @@
+# cordata. `make help` lists what there is; nothing has to be installed before.
+# Needs a Debian 12 or newer machine; missing packages are installed with apt (as root, or by sudo).
+
+# Port and directory of `make run`.
+PORT ?= 8080
+STATE ?= .run
+# Any Python from 3.11 on.
+PYTHON ?= python3
+# More words for pytest: make test PYTEST="-k kill -x"
+PYTEST ?=
+
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help run test test-unit test-system lint deb bench boot clean clean-cache
+
+build := packaging/build
+# Hosts, the Debian 13 tree and its name spaces take root; the cache stays the caller's own.
+ifeq ($(shell id -u),0)
+root :=
+else
+root := sudo -n --preserve-env=HOME,XDG_CACHE_HOME,CORDATA_CACHE,CI,PYTHON
+endif
+export PYTHON PYTHONDONTWRITEBYTECODE = 1
+
+help: ## Show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+run: ## The hub with a demo hotel on 127.0.0.1 (PORT=8080 STATE=.run); Ctrl-C stops it
+	@$(build)/need run && venv=$$($(build)/venv) && PYTHONPATH=daemon exec "$$venv/bin/python" packaging/run.py $(PORT) $(STATE)
+
+test: lint test-unit test-system ## Everything: lint, all tests in a venv, all tests in Debian 13 on systemd
+
+test-unit: ## Unit, contract and integration tests in a virtual environment
+	@$(build)/need venv test && venv=$$($(build)/venv test lint) && \
+		"$$venv/bin/python" -m pytest -q -p no:cacheprovider tests/unit tests/contract tests/integration $(PYTEST)
+
+test-system: ## The package in booted Debian 13 hosts, and the other tests on Debian's libraries
+	@$(build)/need venv tree && venv=$$($(build)/venv test lint) && \
+		$(root) "$$venv/bin/python" -B -m pytest -q -p no:cacheprovider --durations=10 tests/system $(PYTEST)
+
+lint: ## ruff, mypy, import-linter, shellcheck; systemd-analyze and lintian in Debian 13
+	@$(build)/need venv tree lint && venv=$$($(build)/venv test lint) && $(build)/lint "$$venv/bin" && \
+		$(root) $(build)/deb dist >/dev/null && \
+		OUT=$$PWD/dist $(root) --preserve-env=OUT $(build)/in-tree sh /src/packaging/build/lint-inside
+
+deb: ## The Debian package, into dist/
+	@$(build)/need tree && $(root) $(build)/deb dist
+
+bench: ## Requests per second, latency and memory beside other servers
+	@$(build)/need bench && venv=$$($(build)/venv test bench) && $(build)/bench "$$venv/bin/python"
+
+boot: ## The package in a throw-away Debian 13 host, with a shell
+	@$(build)/need tree && deb=$$($(root) $(build)/deb dist) && $(root) $(PYTHON) -B -m tests.host.boot "$$deb"
+
+clean: ## Remove what `make` left in the checkout
+	rm -rf dist .run .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+clean-cache: ## Remove the Debian 13 tree and the virtual environments, too
+	$(root) rm -rf --one-file-system "$${CORDATA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/cordata}"
