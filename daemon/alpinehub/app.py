@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from alpinehub import counts, trail
+from alpinehub import counts, demo, trail
 from alpinehub.alpinebits.endpoint import alpinebits
 from alpinehub.health import health, ready
 from alpinehub.webhooks.endpoint import Webhooks
@@ -39,6 +39,13 @@ class HubSettings:
     #: Make the hotel DEMO, its user demo/demo and its webhook secret demo at start. Never in
     #: production: everybody knows them.
     demo: bool = False
+
+
+@app.startup
+async def make_demo(ctx: Context) -> None:
+    """The demo hotel, where the configuration asks for it."""
+    if ctx.settings["alpinehub"].demo and await demo.set_up(ctx):
+        ctx.log.info("demo hotel made: code %s, user %s, secret %s", "DEMO", "demo", "demo")
 
 
 @app.on("reservation.received")

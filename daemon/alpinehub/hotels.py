@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from cordata import CordataError, Row, Store, Tx
+from cordata import CordataError, Store, Tx
 
 _CODE = re.compile(r"[\x21-\x7e]{1,16}")
 _LANGUAGE = re.compile(r"[a-z]{2}")
@@ -83,9 +83,10 @@ async def _add_hotel(tx: Tx, hotel: NewHotel) -> int:
     return int(row["id"])
 
 
-async def list_hotels(store: Store) -> list[Row]:
+async def list_hotels(store: Store) -> list[dict[str, object]]:
     """All hotels with the number of their users and sources."""
-    return await store.read(lambda tx: tx.fetch_all("list_hotels"))
+    rows = await store.read(lambda tx: tx.fetch_all("list_hotels"))
+    return [dict(row) for row in rows]
 
 
 async def set_hotel_disabled(store: Store, code: str, disabled: bool) -> None:

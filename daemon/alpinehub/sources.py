@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from alpinehub.hotels import Unusable, nearest, require_hotel
-from cordata import Context, Row, Store, Tx
+from cordata import Context, Store, Tx
 
 #: The vault's context of source secrets.
 SOURCE_SECRET = "alpinehub source"
@@ -46,9 +46,10 @@ async def add_source(ctx: Context, hotel: str, kind: str, name: str, secret: str
     return await ctx.store.run(unit)
 
 
-async def list_sources(store: Store) -> list[Row]:
+async def list_sources(store: Store) -> list[dict[str, object]]:
     """All sources, without their secrets."""
-    return await store.read(lambda tx: tx.fetch_all("list_sources"))
+    rows = await store.read(lambda tx: tx.fetch_all("list_sources"))
+    return [dict(row) for row in rows]
 
 
 async def set_secret(ctx: Context, hotel: str, name: str, secret: str) -> None:

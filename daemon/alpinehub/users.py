@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from alpinehub.hotels import Unusable, nearest, require_hotel
 from alpinehub.passwords import hash_password
-from cordata import Row, Store, Tx
+from cordata import Store, Tx
 
 #: HTTP Basic separates name and password by a colon.
 _NAME = re.compile(r"[\x21-\x39\x3b-\x7e]{1,64}")
@@ -34,9 +34,10 @@ async def add_user(store: Store, name: str, password: str, hotels: Sequence[str]
     return await store.run(unit)
 
 
-async def list_users(store: Store) -> list[Row]:
+async def list_users(store: Store) -> list[dict[str, object]]:
     """All logins with the codes of their hotels."""
-    return await store.read(lambda tx: tx.fetch_all("list_users"))
+    rows = await store.read(lambda tx: tx.fetch_all("list_users"))
+    return [dict(row) for row in rows]
 
 
 async def set_password(store: Store, name: str, password: str) -> None:

@@ -1,0 +1,84 @@
+"""The `alpinehub` command. Only here errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from alpinehub.cli.hotel import hotel
+from alpinehub.cli.source import source
+from alpinehub.cli.user import user
+from cordata import ConfigError, CordataError, __version__
+
+EXIT_FAILED, EXIT_INTERRUPTED, EXIT_CONFIG = 1, 130, 78
+
+
+@click.group(
+    name="alpinehub",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""A first hotel:
+
+\b
+  alpinehub hotel add EDELW --name "Hotel Edelweiss" --report-email info@edelweiss.example
+  alpinehub user add edelweiss-pms --hotel EDELW
+  alpinehub source add EDELW website""",
+)
+@click.version_option(__version__, prog_name="alpinehub")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    envvar="CORDATA_CONFIG",
+    help="Configuration file.  [default: /etc/cordata/cordata.toml]",
+)
+@click.pass_context
+def alpinehub(context: click.Context, config: str | None) -> None:
+    """Manage the hotels of the hub, their software's logins and the sources of their requests.
+
+    Every change is effective in all workers within two seconds.
+    """
+    context.obj = config
+
+
+@alpinehub.command()
+@click.pass_obj
+def demo(config: str | None) -> None:
+    """Make the hotel DEMO, its user demo with password demo, its webhook secret demo.
+
+    For trying out only: everybody knows them. What exists already is left as it is.
+    """
+    from alpinehub.cli.run import run
+    from alpinehub.demo import set_up
+
+    made = run(config, set_up)
+    click.echo("demo hotel made" if made else "the demo hotel is there already")
+
+
+alpinehub.add_command(hotel)
+alpinehub.add_command(user)
+alpinehub.add_command(source)
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """The command. Exit codes: 0 done, 1 failed, 2 wrong usage, 78 unusable configuration."""
+    try:
+        alpinehub.main(args=argv and list(argv), prog_name="alpinehub", standalone_mode=False)
+        code = 0
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output had enough; not to fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = EXIT_FAILED
+    except CordataError as error:
+        print(f"error: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
+        code = EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED
+    sys.exit(code)

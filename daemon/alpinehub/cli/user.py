@@ -1,0 +1,115 @@
+"""`alpinehub user add|list|rotate|disable|enable|grant|revoke`."""
+
+from __future__ import annotations
+
+import click
+
+from alpinehub import users
+from alpinehub.cli.run import as_json, new_secret, read_secret, run, show, show_table
+
+_from_stdin = click.option(
+    "--password-stdin", is_flag=True, help="Read the password from standard input."
+)
+
+
+@click.group()
+def user() -> None:
+    """Logins of hotel software (AlpineBits)."""
+
+
+@user.command(
+    epilog="""Examples:
+
+\b
+  alpinehub user add edelweiss-pms --hotel EDELW
+  pass show pms | alpinehub user add pms --hotel EDELW --hotel ROSE --password-stdin"""
+)
+@click.argument("name")
+@click.option("--hotel", "hotels", multiple=True, metavar="CODE", help="A hotel it reads; several.")
+@_from_stdin
+@as_json
+@click.pass_obj
+def add(
+    config: str | None, name: str, hotels: tuple[str, ...], password_stdin: bool, json_: bool
+) -> None:
+    """Add a login. A password is made and printed, once, unless one is given.
+
+    A user new to a hotel gets what no other user of it has acknowledged yet.
+    """
+    password = read_secret("Password") if password_stdin else new_secret()
+    user_id = run(config, lambda ctx: users.add_user(ctx.store, name, password, hotels))
+    record: dict[str, object] = {"id": user_id, "name": name, "hotels": list(hotels)}
+    _show(record, f"user {name} added", "" if password_stdin else password, json_)
+
+
+@user.command("list")
+@as_json
+@click.pass_obj
+def list_(config: str | None, json_: bool) -> None:
+    """List all logins."""
+    rows = run(config, lambda ctx: users.list_users(ctx.store))
+    show_table(rows, ("name", "hotels", "created_at", "changed_at", "disabled_at"), json_)
+
+
+@user.command()
+@click.argument("name")
+@_from_stdin
+@as_json
+@click.pass_obj
+def rotate(config: str | None, name: str, password_stdin: bool, json_: bool) -> None:
+    """Give a login another password; the old one ends."""
+    password = read_secret("Password") if password_stdin else new_secret()
+    run(config, lambda ctx: users.set_password(ctx.store, name, password))
+    _show(
+        {"name": name}, f"user {name} has a new password", "" if password_stdin else password, json_
+    )
+
+
+@user.command()
+@click.argument("name")
+@as_json
+@click.pass_obj
+def disable(config: str | None, name: str, json_: bool) -> None:
+    """Disable a login; what comes meanwhile waits for it."""
+    run(config, lambda ctx: users.set_user_disabled(ctx.store, name, True))
+    show({"name": name, "disabled": True}, f"user {name} disabled", json_)
+
+
+@user.command()
+@click.argument("name")
+@as_json
+@click.pass_obj
+def enable(config: str | None, name: str, json_: bool) -> None:
+    """Enable a disabled login."""
+    run(config, lambda ctx: users.set_user_disabled(ctx.store, name, False))
+    show({"name": name, "disabled": False}, f"user {name} enabled", json_)
+
+
+@user.command()
+@click.argument("name")
+@click.argument("hotel")
+@as_json
+@click.pass_obj
+def grant(config: str | None, name: str, hotel: str, json_: bool) -> None:
+    """Let a login read one more hotel: what nobody acknowledged yet, and what comes."""
+    run(config, lambda ctx: users.grant(ctx.store, name, hotel))
+    show({"name": name, "hotel": hotel}, f"user {name} reads hotel {hotel}", json_)
+
+
+@user.command()
+@click.argument("name")
+@click.argument("hotel")
+@as_json
+@click.pass_obj
+def revoke(config: str | None, name: str, hotel: str, json_: bool) -> None:
+    """Take a hotel from a login."""
+    run(config, lambda ctx: users.revoke(ctx.store, name, hotel))
+    show({"name": name, "hotel": hotel}, f"user {name} reads hotel {hotel} no more", json_)
+
+
+def _show(record: dict[str, object], sentence: str, password: str, json_: bool) -> None:
+    """With the password when it was made here: the only time it is to be seen."""
+    if password:
+        record["password"] = password
+        sentence += f"\npassword: {password}\n(shown only now)"
+    show(record, sentence, json_)
