@@ -1,1 +1,11 @@
-"""HTTP/1.1 on inherited sockets for any ASGI application."""
+"""HTTP/1.1 for any ASGI application: our own connection layer over httptools.
+
+A subclass of uvicorn's protocol would have to override nearly all of it: limits, deadlines,
+grammar, back-pressure and the end of a request. tests/bench/http_health.py measures both.
+"""
+
+from cordata.http.asgi import AsgiApp
+from cordata.http.mounts import compose
+from cordata.http.server import HttpServer, HttpStats
+
+__all__ = ["AsgiApp", "HttpServer", "HttpStats", "compose"]

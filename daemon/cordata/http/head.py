@@ -1,0 +1,303 @@
+"""Request heads: our own strict grammar decides what is a request, httptools only splits it.
+
+The old http-parser (httptools 0.1.1) is lenient where llhttp is strict, and the other way round.
+So nothing reaches either before one regular expression has matched the whole head; what is left
+for the parser has one meaning. The framing (Content-Length, Transfer-Encoding) is judged here, and
+the body never passes through the parser. Grammar: RFC 9112, without obs-fold and bare LF.
+"""
+
+from __future__ import annotations
+
+import re
+
+import httptools
+
+from cordata.config.sections import HttpConfig
+from cordata.http.refused import (
+    Refused,
+    bad_request,
+    body_too_large,
+    header_too_large,
+    line_too_long,
+)
+
+# Possessive quantifiers (++): a head that does not match fails in linear time.
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
+_START = rb"(" + _TOKEN + rb"{1,32}+) ([!\"$-~]++) HTTP/"
+_LINE = _START + rb"1\.([01])\r\n"
+_FIELD = _TOKEN + rb"++:[\t -~\x80-\xff]*+\r\n"
+_HEAD = re.compile(_LINE + rb"(?:" + _FIELD + rb")*+\r\n")
+_REQUEST_LINE = re.compile(_LINE)
+_FIELD_LINE = re.compile(_FIELD)
+_METHOD = re.compile(_TOKEN + rb"{1,32}+(?: |\Z)")
+_OTHER_VERSION = re.compile(_START + rb"(?:[02-9]\.[0-9]|1\.[2-9])\r\n")
+#: reg-name, IPv4 or [IPv6], and a port. No comma: that is how a second Host shows.
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~%!$&'()*+;=-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+_DIGITS = re.compile(rb"[0-9]{1,18}")
+_ABSOLUTE = re.compile(rb"https?://([^/?@]*)([/?].*)?", re.IGNORECASE)
+
+#: Known to both parsers, so that both versions serve the same. The value is what `scope` gets.
+METHODS = {
+    name.encode(): name
+    for name in (
+        "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE COPY LOCK MKCOL MOVE PROPFIND PROPPATCH "
+        "SEARCH UNLOCK BIND REBIND UNBIND ACL REPORT MKACTIVITY CHECKOUT MERGE MKCALENDAR LINK "
+        "UNLINK PURGE NOTIFY SUBSCRIBE UNSUBSCRIBE"
+    ).split()
+}
+#: Header fields that mean something to this layer.
+_SPECIAL = frozenset(
+    (
+        b"host",
+        b"connection",
+        b"content-length",
+        b"transfer-encoding",
+        b"expect",
+        b"x-request-id",
+        b"x-forwarded-for",
+        b"x-forwarded-proto",
+        b"x-forwarded-host",
+    )
+)
+
+
+class HeadReader:
+    """Reads one head after the other from a connection's bytes; its fields hold the last one.
+
+    `read` is the whole use; `on_header` is httptools' callback.
+    """
+
+    __slots__ = (
+        "_host",
+        "_parser",
+        "_seen",
+        "chunked",
+        "config",
+        "expect_continue",
+        "headers",
+        "keep_alive",
+        "length",
+        "method",
+        "special",
+        "target",
+        "version",
+    )
+
+    def __init__(self, config: HttpConfig) -> None:
+        self.config = config
+        self.method = ""
+        #: Origin-form, "*" with OPTIONS; an absolute-form is already cut down.
+        self.target = b""
+        self.version = "1.1"
+        #: Names in lower case, values stripped.
+        self.headers: list[tuple[bytes, bytes]] = []
+        #: The fields of `_SPECIAL`; repeated ones joined with ", ".
+        self.special: dict[bytes, bytes] = {}
+        #: Bytes of the body; 0 with `chunked`.
+        self.length = 0
+        self.chunked = False
+        self.keep_alive = True
+        self.expect_continue = False
+        self._host = b""
+        #: Bytes of an incomplete head that were examined; 0 before its first line is complete.
+        self._seen = 0
+        self._parser: httptools.HttpRequestParser | None = None
+
+    def read(self, data: bytes) -> int:
+        """Parse the head that `data` begins with.
+
+        Returns its length, or 0 when more bytes are needed. Raises: Refused; it depends only on
+        the bytes, never on how they were cut.
+        """
+        if self._seen and self._only_part_of_a_line(data):
+            return 0
+        match = _HEAD.match(data)
+        if match is None:
+            if data[:1] == b"\r":
+                return self._read_after_blank(data)
+            _examine(data, self.config)
+            self._seen = len(data) if b"\n" in data else 0
+            return 0
+        end, line_end = match.end(), match.end(3)
+        if (
+            line_end > self.config.max_request_line_bytes
+            or end - line_end - 4 > self.config.max_header_bytes
+            or (end > 4 * self.config.max_headers and _too_many(data, end, self.config))
+        ):
+            _examine(data, self.config)
+        self._seen = 0
+        self._split(data if end == len(data) else data[:end], match)
+        return end
+
+    def _only_part_of_a_line(self, data: bytes) -> bool:
+        """Whether examining can wait: else a client that sends single bytes costs us the square."""
+        if data.find(b"\n", self._seen) >= 0 or len(data) > self.config.max_header_bytes:
+            return False
+        self._seen = len(data)
+        return True
+
+    def _read_after_blank(self, data: bytes) -> int:
+        """Skip one empty line before the head (RFC 9112 2.2)."""
+        rest = data[2:]
+        if data[:2] != b"\r\n"[: len(data)] or rest[:1] == b"\r":
+            raise bad_request("this is not HTTP")
+        end = self.read(rest) if rest else 0
+        return end and end + 2
+
+    def _split(self, head: bytes, match: re.Match[bytes]) -> None:
+        """Let the parser call `on_header` for each field, then judge what they say."""
+        method, target, minor = match.groups()
+        known = METHODS.get(method)
+        if known is None:
+            raise Refused(501, "method_unknown", "this method is not served")
+        self.method, self.target, self.headers, self.special = known, target, [], {}
+        parser = self._parser
+        if parser is None:
+            parser = self._parser = httptools.HttpRequestParser(self)
+        refused = False
+        try:
+            parser.feed_data(head)
+        except httptools.HttpParserUpgrade:
+            self._parser = None  # websockets and h2c are not offered: served as plain HTTP/1.1
+        except httptools.HttpParserError:
+            self._parser, refused = None, True
+            self._split_again(head)
+        self._judge(minor == b"1")
+        if refused:
+            raise bad_request("the header makes no sense")
+        if self.length or self.chunked:
+            self._parser = None  # it would wait for a body that goes another way
+
+    def _split_again(self, head: bytes) -> None:
+        """The parser refused what the grammar allows; collect the fields so that `_judge` says why.
+
+        The two versions stop at different fields for the same fault, so theirs are not used.
+        """
+        self.headers, self.special = [], {}
+        for line in head.split(b"\r\n")[1:-2]:
+            name, _, value = line.partition(b":")
+            self.on_header(name, value)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One field, in order."""
+        name = name.lower()
+        value = value.strip(b" \t")  # http-parser keeps trailing blanks
+        self.headers.append((name, value))
+        if name in _SPECIAL:
+            before = self.special.get(name)
+            self.special[name] = value if before is None else before + b", " + value
+
+    def _judge(self, is_11: bool) -> None:
+        """Host, target and framing. Raises: Refused."""
+        special = self.special
+        host = special.get(b"host")
+        if host is None:
+            if is_11:
+                raise bad_request("the Host header is missing")
+        elif host != self._host:
+            if _HOST.fullmatch(host) is None:
+                raise bad_request("the Host header is repeated or malformed")
+            self._host = host
+        if self.target[0] != 47:  # "/"
+            self._cut_target()
+        self.version = "1.1" if is_11 else "1.0"
+        self.keep_alive = is_11
+        self.chunked = self.expect_continue = False
+        self.length = 0
+        if len(special) > 1 or host is None:
+            self._judge_framing(is_11)
+
+    def _judge_framing(self, is_11: bool) -> None:
+        special = self.special
+        connection = special.get(b"connection")
+        if connection is not None:
+            options = [option.strip(b" \t") for option in connection.lower().split(b",")]
+            if b"close" in options:
+                self.keep_alive = False
+            elif b"keep-alive" in options:
+                self.keep_alive = True
+        length = special.get(b"content-length")
+        encoding = special.get(b"transfer-encoding")
+        if encoding is not None:
+            _judge_encoding(encoding, length, is_11)
+            self.chunked = True
+        elif length is not None:
+            if _DIGITS.fullmatch(length) is None:
+                raise bad_request("Content-Length is repeated or not a number")
+            self.length = int(length)
+            if self.length > self.config.max_body_bytes:
+                raise body_too_large()
+        expect = special.get(b"expect")
+        if expect is not None and is_11:  # RFC 9110 10.1.1: ignored from HTTP/1.0
+            if expect.lower() != b"100-continue":
+                raise Refused(417, "expectation_failed", "only 100-continue can be expected")
+            self.expect_continue = True
+
+    def replace_host(self, host: bytes) -> None:
+        """Put another Host in the place of what the head says."""
+        self.special[b"host"] = host
+        self.headers = [field for field in self.headers if field[0] != b"host"]
+        self.headers.append((b"host", host))
+
+    def close(self) -> None:
+        """Break the cycle with the parser."""
+        self._parser = None
+
+    def _cut_target(self) -> None:
+        """Reduce an absolute-form to origin-form; its authority replaces Host (RFC 9112 3.2.2)."""
+        if self.target == b"*" and self.method == "OPTIONS":
+            return
+        match = _ABSOLUTE.fullmatch(self.target)
+        if match is None or _HOST.fullmatch(match[1]) is None:
+            raise bad_request("the request target is malformed")
+        rest = match[2] or b"/"
+        self.target = rest if rest[:1] == b"/" else b"/" + rest
+        self.replace_host(match[1])
+
+
+def _judge_encoding(encoding: bytes, length: bytes | None, is_11: bool) -> None:
+    """Raises: Refused unless the body is plainly chunked and nothing else."""
+    if length is not None:
+        raise bad_request("Content-Length and Transfer-Encoding exclude each other")
+    if not is_11:
+        raise bad_request("HTTP/1.0 has no Transfer-Encoding")
+    if encoding.lower() != b"chunked":
+        raise Refused(501, "transfer_coding_unknown", "only chunked is understood, and once")
+
+
+def _too_many(data: bytes, end: int, config: HttpConfig) -> bool:
+    return data.count(b"\n", 0, end) - 2 > config.max_headers
+
+
+def _examine(data: bytes, config: HttpConfig) -> None:
+    """Raises: Refused when `data` cannot become an acceptable head, for its first fault."""
+    if data and _METHOD.match(data) is None:
+        raise bad_request("this is not HTTP")
+    end = data.find(b"\n") + 1
+    if (end - 2 if end else len(data) - 1) > config.max_request_line_bytes:
+        raise line_too_long()
+    if not end:
+        return
+    if _REQUEST_LINE.fullmatch(data, 0, end) is None:
+        if _OTHER_VERSION.fullmatch(data, 0, end) is not None:
+            raise Refused(505, "version_unknown", "only HTTP/1.0 and HTTP/1.1 are spoken")
+        raise bad_request("the request line is malformed")
+    _examine_fields(data, end, config)
+
+
+def _examine_fields(data: bytes, begin: int, config: HttpConfig) -> None:
+    end, fields = begin, 0
+    while end < len(data):
+        line_end = data.find(b"\n", end) + 1
+        if data[end:line_end] == b"\r\n":
+            return
+        if (line_end - 2 if line_end else len(data) - 1) - begin > config.max_header_bytes:
+            raise header_too_large("the header is too large")
+        if not line_end:
+            return
+        if _FIELD_LINE.fullmatch(data, end, line_end) is None:
+            raise bad_request("a header line is malformed")
+        fields += 1
+        if fields > config.max_headers:
+            raise header_too_large("there are too many header lines")
+        end = line_end

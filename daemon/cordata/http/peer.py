@@ -1,0 +1,120 @@
+"""Who is at the other end, and whose X-Forwarded-* headers are believed."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cordata.errors import ConfigError
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+#: A proxy chain longer than this is not walked to its end.
+_MAX_HOPS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One end of a connection as `scope` and the log tell it."""
+
+    #: (address, port) of the client; None on a unix socket.
+    client: tuple[str, int] | None
+    #: (address, port) of our end, (path, None) on a unix socket.
+    server: tuple[str, int | None] | None
+    scheme: str = "http"
+    #: Whether its X-Forwarded-* headers are believed.
+    trusted: bool = False
+
+    @property
+    def text(self) -> str:
+        """The client's address for the log; `unix` when there is none."""
+        return self.client[0] if self.client else "unix"
+
+
+class TrustedProxies:
+    """The peers of `[http] trusted_proxies`."""
+
+    __slots__ = ("_networks", "_unix")
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """Raises: ConfigError naming every entry that is neither `unix`, address nor network."""
+        self._unix = "unix" in names
+        networks: list[Network] = []
+        problems = []
+        for name in names:
+            if name == "unix":
+                continue
+            try:
+                networks.append(ipaddress.ip_network(name, strict=False))
+            except ValueError:
+                problems.append(f"http.trusted_proxies: {name!r} is no address, network or 'unix'")
+        if problems:
+            raise ConfigError(*problems)
+        self._networks = tuple(networks)
+
+    def __contains__(self, address: str | None) -> bool:
+        """Whether the peer at an address (None: a unix socket) is believed."""
+        if address is None:
+            return self._unix
+        parsed = _parse_address(address)
+        return parsed is not None and any(parsed in network for network in self._networks)
+
+    def forwarded(self, peer: Peer, headers: Mapping[bytes, bytes]) -> tuple[Peer, bytes | None]:
+        """What a trusted peer says about the request that it passes on.
+
+        `headers` has repeated fields joined with ", ". Returns the client it names, walked from
+        the right up to the first address that is not trusted itself, with the scheme; and the
+        Host that the client asked for, or None. Anything malformed is not believed.
+        """
+        client = self._client(peer.client, headers.get(b"x-forwarded-for", b""))
+        scheme = _last(headers.get(b"x-forwarded-proto", b"")).lower()
+        host = _last(headers.get(b"x-forwarded-host", b""))
+        believed = replace(
+            peer,
+            client=client,
+            scheme=scheme.decode() if scheme in (b"http", b"https") else peer.scheme,
+        )
+        return believed, host if _HOST.fullmatch(host) else None
+
+    def _client(self, direct: tuple[str, int] | None, chain: bytes) -> tuple[str, int] | None:
+        client = direct
+        for item in reversed(chain.rsplit(b",", _MAX_HOPS)[-_MAX_HOPS:]):
+            address = _parse_address(item.strip(b" \t").decode("latin-1"))
+            if address is None:
+                break
+            client = (str(address), 0)
+            if client[0] not in self:
+                break
+        return client
+
+
+def peer_of(connection: socket.socket, trusted: TrustedProxies) -> Peer:
+    """The peer of an accepted socket. Raises: OSError when it is gone already."""
+    if connection.family == socket.AF_UNIX:
+        path = connection.getsockname()
+        return Peer(client=None, server=(str(path), None), trusted=None in trusted)
+    address, port = connection.getpeername()[:2]
+    own = connection.getsockname()[:2]
+    return Peer(client=(address, port), server=own, trusted=address in trusted)
+
+
+def _last(value: bytes) -> bytes:
+    """The entry that the nearest proxy wrote."""
+    return value.rsplit(b",", 1)[-1].strip(b" \t")
+
+
+def _parse_address(text: str) -> Address | None:
+    """An address, with or without port or brackets; IPv4 that came through IPv6 as IPv4."""
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

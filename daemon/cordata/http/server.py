@@ -1,0 +1,247 @@
+"""HttpServer: any ASGI application on inherited listening sockets, HTTP/1.1 with keep-alive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cordata.config.sections import HttpConfig
+from cordata.http.acceptor import Acceptor
+from cordata.http.asgi import AsgiApp
+from cordata.http.connection import Connection
+from cordata.http.exchange import Exchange
+from cordata.http.lifespan import Lifespan
+from cordata.http.peer import TrustedProxies, peer_of
+from cordata.http.response import date_line
+from cordata.log import logger
+
+log = logger("cordata.http")
+
+#: Seconds that the rate in `stats` looks back.
+_RATE_SPAN_S = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpStats:
+    """What a server is doing."""
+
+    #: Responses written, and requests refused before they were one.
+    requests: int
+    refused: int
+    #: Requests per second over the last five seconds.
+    requests_per_s: float
+    #: Requests that the application has in hand.
+    in_flight: int
+    connections: int
+
+
+class HttpServer:
+    """Accepts, reads, calls the application, answers; see `run`."""
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        sockets: Sequence[socket.socket],
+        config: HttpConfig,
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        """`state` is the lifespan state: every request gets a copy as `scope["state"]`.
+
+        The sockets listen already and stay the caller's. Raises: ConfigError for a name in
+        `trusted_proxies` that is none.
+        """
+        self.app = app
+        self.config = config
+        self.trusted = TrustedProxies(config.trusted_proxies)
+        self.state: dict[str, Any] = dict(state or {})
+        self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by run
+        self.draining = False
+        self.date_line = date_line(time.time())
+        self.served = 0
+        self.refused = 0
+        self._in_flight = 0
+        self._connections: set[Connection] = set()
+        #: Exchanges whose client is gone, and when the application is cancelled.
+        self._lost: dict[Exchange, float] = {}
+        self._idle = asyncio.Event()
+        self._tasks: asyncio.TaskGroup = None  # type: ignore[assignment]  # set by run
+        self._acceptor = Acceptor(sockets, take=self._take, full=self._is_full)
+        self._samples: deque[tuple[float, int]] = deque(maxlen=32)
+        self._id_prefix = os.urandom(8).hex()
+        self._ids = 0
+
+    async def run(
+        self,
+        stop: asyncio.Event,
+        *,
+        ready: asyncio.Event | None = None,
+        tick: Callable[[], None] | None = None,
+    ) -> None:
+        """Serve until `stop`, then drain: no accepts, `Connection: close` for `drain_s`, idle
+        connections closed, requests in hand answered, the application's lifespan ended.
+
+        `ready` is set when connections are accepted; `tick` is called at least once a second.
+        Cancelling cuts the requests in hand off. Raises: LifespanFailed.
+        """
+        self.loop = asyncio.get_running_loop()
+        lifespan = Lifespan(self.app, self.state)
+        async with asyncio.TaskGroup() as group:
+            life = group.create_task(lifespan.run())
+            try:
+                await lifespan.startup()
+                await self._serve(stop, ready, tick)
+                await lifespan.shutdown()
+            finally:
+                life.cancel()
+
+    async def _serve(
+        self,
+        stop: asyncio.Event,
+        ready: asyncio.Event | None,
+        tick: Callable[[], None] | None,
+    ) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                sweeper = tasks.create_task(self._sweep_always(tick))
+                self._acceptor.open()
+                if ready is not None:
+                    ready.set()
+                await stop.wait()
+                await self._drain()
+                sweeper.cancel()
+        finally:
+            self._acceptor.close()
+            for connection in tuple(self._connections):
+                connection.abort()
+
+    async def _drain(self) -> None:
+        self._acceptor.close()
+        self.draining = True
+        if self._connections:
+            await asyncio.sleep(self.config.drain_s)
+        for connection in tuple(self._connections):
+            connection.close_idle()
+        while self._in_flight or self._connections:
+            self._idle.clear()
+            await self._idle.wait()
+
+    def reload(self, config: HttpConfig) -> None:
+        """Apply new limits; no connection is dropped. Raises: ConfigError, and nothing changes."""
+        self.trusted = TrustedProxies(config.trusted_proxies)
+        self.config = config
+        for connection in self._connections:
+            connection.reload(config)
+        self._acceptor.resume()
+
+    def stats(self) -> HttpStats:
+        """Counters now, and the rate of the last seconds."""
+        now, done = time.monotonic(), self.served + self.refused
+        began, before = self._samples[0] if self._samples else (now, done)
+        span_s = now - began
+        return HttpStats(
+            requests=self.served,
+            refused=self.refused,
+            requests_per_s=(done - before) / span_s if span_s > 0 else 0.0,
+            in_flight=self._in_flight,
+            connections=len(self._connections),
+        )
+
+    # Connections
+
+    def _is_full(self) -> bool:
+        return len(self._connections) >= self.config.max_connections
+
+    def _take(self, sock: socket.socket) -> None:
+        try:
+            connection = Connection(self, peer_of(sock, self.trusted))
+        except OSError:
+            sock.close()  # gone already
+            return
+        self._connections.add(connection)
+        self._tasks.create_task(self._connect(connection, sock))
+
+    async def _connect(self, connection: Connection, sock: socket.socket) -> None:
+        try:
+            await self.loop.connect_accepted_socket(lambda: connection, sock)
+        except OSError as error:
+            log.debug("an accepted connection was gone: %s", error)
+            sock.close()
+            self.connection_ended(connection)
+
+    def connection_ended(self, connection: Connection) -> None:
+        """Called by the connection."""
+        self._connections.discard(connection)
+        if self.draining:
+            self._idle.set()
+        else:
+            self._acceptor.resume()
+
+    # Exchanges
+
+    def exchange_begun(self, exchange: Exchange) -> None:
+        """Call the application."""
+        self._in_flight += 1
+        exchange.task = self._tasks.create_task(exchange.run(self.app))
+
+    def exchange_ended(self, exchange: Exchange) -> None:
+        """The application has returned."""
+        self._in_flight -= 1
+        if exchange.lost:
+            self._lost.pop(exchange, None)
+        if self.draining:
+            self._idle.set()
+
+    def exchange_lost(self, exchange: Exchange) -> None:
+        """Nobody waits for this one; it has `response_timeout_s` to notice."""
+        if exchange.task is not None and not exchange.task.done():
+            self._lost[exchange] = self.loop.time() + self.config.response_timeout_s
+
+    def make_request_id(self) -> str:
+        """32 hex digits: random per process, then counted."""
+        self._ids += 1
+        return f"{self._id_prefix}{self._ids:016x}"
+
+    # Time
+
+    def sweep(self) -> None:
+        """One pass: the Date line, the rate, and everything that is overdue."""
+        now = self.loop.time()
+        self.date_line = date_line(time.time())
+        for connection in tuple(self._connections):
+            connection.check(now)
+        for exchange in [exchange for exchange, due in self._lost.items() if now >= due]:
+            del self._lost[exchange]
+            if exchange.task is not None:
+                exchange.task.cancel()
+        self._sample()
+
+    def _sample(self) -> None:
+        now = time.monotonic()
+        if not self._samples or now - self._samples[-1][0] >= 0.5:
+            self._samples.append((now, self.served + self.refused))
+        while now - self._samples[0][0] > _RATE_SPAN_S:
+            self._samples.popleft()
+
+    async def _sweep_always(self, tick: Callable[[], None] | None) -> None:
+        while True:
+            self.sweep()
+            if tick is not None:
+                tick()
+            await asyncio.sleep(self._tick_s())
+
+    def _tick_s(self) -> float:
+        config = self.config
+        shortest = min(
+            config.first_byte_timeout_s,
+            config.header_timeout_s,
+            config.body_timeout_s,
+            config.response_timeout_s,
+        )
+        return min(1.0, max(0.01, shortest / 5))
