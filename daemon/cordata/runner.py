@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from cordata import clock, events
 from cordata.beat import Beat as Beat
+from cordata.errors import CordataError
 from cordata.log import fields, logger
 from cordata.systemd import Notifier, watchdog_usec
 
@@ -138,7 +139,9 @@ class Runner:
         try:
             await service.run(layer.stop)
         except Exception as error:
-            log.error("service %s failed: %s", service.name, error, exc_info=error, extra=extra)
+            # An error raised on purpose says it all; a trace is for the others.
+            trace = None if isinstance(error, CordataError) else error
+            log.error("service %s failed: %s", service.name, error, exc_info=trace, extra=extra)
             self._fail()
         else:
             if getattr(service, "finite", False):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -88,21 +88,63 @@ async def open_context(
 
 
 async def run_worker(role: Role) -> int:
-    """worker@N: HTTP, engine; waits for the schema."""
+    """worker@N: HTTP and engine; waits for the schema. In test mode the engine only, to its end."""
     settings = role.config.worker_of(role.instance)
-    _http_sockets("http" in settings.services and not role.test_mode)
-    notifier = Notifier()
-    async with open_context(role.config, role.app) as ctx:
-        gate = SchemaGate(ctx.store, chains_of(role.app), notifier)
-        intake: list[Service] = []
-        runner = Runner(
-            [Layer("intake", intake), Layer("stores", [gate])],
-            role=f"worker@{role.instance}",
-            notifier=notifier,
-            stop_timeout_s=settings.stop_timeout_s,
-            reload=_reload(role, []),
-        )
-        return await runner.run()
+    sockets = _http_sockets("http" in settings.services and not role.test_mode)
+    with Notifier() as notifier:
+        async with open_context(role.config, role.app) as ctx:
+            intake: list[Service] = []
+            delivery: list[Service] = []
+            with ExitStack() as stack:
+                if sockets:
+                    intake.append(_http_service(role, sockets, ctx))
+                if "engine" in settings.services:
+                    _add_engine(role, ctx, stack, intake, delivery)
+                gate = SchemaGate(ctx.store, ctx.chains, notifier)
+                runner = Runner(
+                    [
+                        Layer("intake", intake),
+                        Layer("delivery", delivery),
+                        Layer("stores", [gate]),
+                    ],
+                    role=f"worker@{role.instance}",
+                    notifier=notifier,
+                    stop_timeout_s=settings.stop_timeout_s,
+                    reload=_reload(role, intake),
+                )
+                return await runner.run()
+
+
+def _http_service(role: Role, sockets: list[socket.socket], ctx: Context) -> Service:
+    from cordata.http import compose
+    from cordata.services.http import HttpService
+
+    return HttpService(compose(role.app.mounts), sockets, role.config.http, {"cordata": ctx})
+
+
+def _add_engine(
+    role: Role, ctx: Context, stack: ExitStack, intake: list[Service], delivery: list[Service]
+) -> None:
+    """Stream reads stop with the intake; the relay outlives them, for what they still write."""
+    from cordata.broker import Owner, Owners, StoreBroker
+    from cordata.services.drain import DrainService
+    from cordata.services.reclaim import ReclaimService
+    from cordata.services.relay import RelayService
+    from cordata.services.subscription import SubscriptionService
+
+    config, subscriptions = role.config.engine, role.app.subscriptions
+    runtime = role.config.paths.runtime
+    owner = Owner.register(runtime, name=f"worker-{role.instance}")
+    stack.callback(owner.close)
+    broker = StoreBroker(ctx.store, claim_timeout_s=config.claim_timeout_s)
+    handling = SubscriptionService(
+        ctx, broker, owner, subscriptions, config, hurried=role.test_mode
+    )
+    intake.append(handling)
+    intake.append(ReclaimService(ctx.store, broker, owner, Owners(runtime), subscriptions, config))
+    delivery.append(RelayService(ctx.store, broker, subscriptions, config))
+    if role.test_mode:
+        intake.append(DrainService(broker, subscriptions, handling))
 
 
 async def run_primary(role: Role) -> int:
@@ -173,7 +215,7 @@ def _http_sockets(wanted: bool) -> list[socket.socket]:
     return sockets if wanted else []
 
 
-def _reload(role: Role, reloadable: list[object]) -> Callable[[], Coroutine[Any, Any, str]]:
+def _reload(role: Role, services: Sequence[Service]) -> Callable[[], Coroutine[Any, Any, str]]:
     """SIGHUP: read the file again; log level and limits take effect, the rest needs a restart."""
 
     async def reload() -> str:
@@ -184,6 +226,9 @@ def _reload(role: Role, reloadable: list[object]) -> Callable[[], Coroutine[Any,
             log.error("not reloaded, the old configuration stays: %s", error)
             return "reload refused: configuration invalid"
         set_level(config.log.level)
+        for service in services:
+            if service.name == "http":
+                service.reload(config.http)  # type: ignore[attr-defined]
         log.info("reloaded")
         return ""
 
