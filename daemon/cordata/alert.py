@@ -1,1 +1,0 @@
-"""Alerts: always the journal; a mail at most once per cause and cool-down, counting the rest."""
