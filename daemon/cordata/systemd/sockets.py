@@ -27,6 +27,8 @@ def listen_fds() -> list[ListenSocket]:
     from systemd import daemon  # 5 ms, for nothing when no socket is due
 
     inherited = daemon.listen_fds_with_names(unset_environment=True)
+    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
+        os.environ.pop(name, None)  # the C library's unsetenv() is unknown to os.environ
     sockets = []
     for fd, name in sorted(inherited.items()):
         sock = socket.socket(fileno=fd)

@@ -1,0 +1,171 @@
+"""Starts a real `cordata server` and talks to it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+ROOT = Path(__file__).parents[3]
+PATIENCE_S = 30.0
+APP = "tests.integration.server.tiny:app"
+
+
+class Server:
+    """One server process; its stderr is collected."""
+
+    def __init__(self, argv: Sequence[str], *, cwd: Path, environment: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}", **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self.out: list[str] = []
+        self._changed = threading.Condition()
+        self._threads = [
+            threading.Thread(target=self._collect, args=(stream, lines), daemon=True)
+            for stream, lines in (
+                (self.process.stderr, self.lines),
+                (self.process.stdout, self.out),
+            )
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _collect(self, stream: Any, lines: list[str]) -> None:
+        for line in stream:
+            with self._changed:
+                lines.append(line.rstrip("\n"))
+                self._changed.notify_all()
+
+    @property
+    def log(self) -> str:
+        return "\n".join(self.lines)
+
+    def until(self, true: Callable[[], Any], what: str) -> Any:
+        """Wait for something that a line of output brings about."""
+        deadline = time.monotonic() + PATIENCE_S
+        with self._changed:
+            while not (found := true()):
+                left = deadline - time.monotonic()
+                over = not any(thread.is_alive() for thread in self._threads)
+                assert left > 0 and not over, f"{what} did not happen; log:\n{self.log}"
+                self._changed.wait(min(left, 0.2))
+            return found
+
+    def until_logged(self, pattern: str, count: int = 1) -> list[str]:
+        """The lines that match, once there are so many."""
+
+        def found() -> list[str] | None:
+            lines = [line for line in self.lines if re.search(pattern, line)]
+            return lines if len(lines) >= count else None
+
+        result: list[str] = self.until(found, f"{count} x {pattern!r}")
+        return result
+
+    def ready(self) -> str:
+        """The ready line's URLs."""
+        self.until(lambda: self.out, "the ready line")
+        word, _, urls = self.out[0].partition(" ")
+        assert word == "ready"
+        return urls
+
+    def get(self, path: str) -> dict[str, Any]:
+        """One request on a fresh connection."""
+        with urlopen(self.ready().split()[0] + path, timeout=PATIENCE_S) as response:
+            result: dict[str, Any] = json.load(response)
+        return result
+
+    def pid_of(self, name: str) -> int:
+        """Of `worker@0`, as last logged."""
+        found = self.until_logged(rf"{name} is ready \(pid")[-1]
+        match = re.search(r"pid (\d+)", found)
+        assert match is not None
+        return int(match[1])
+
+    def order(self, *patterns: str) -> list[int]:
+        """Line numbers of the first match of each pattern."""
+        return [
+            next(n for n, line in enumerate(self.lines) if re.search(pattern, line))
+            for pattern in patterns
+        ]
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit code, all output read."""
+        code = self.process.wait(PATIENCE_S + 10)
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+        return code
+
+
+@contextlib.contextmanager
+def server(
+    state: Path,
+    *options: str,
+    app: str | None = APP,
+    workers: int = 2,
+    prefix: Sequence[str] = (),
+    environment: dict[str, str] | None = None,
+) -> Iterator[Server]:
+    """A server on a free port; killed at the end if it still runs."""
+    argv = [*prefix, sys.executable, "-m", "cordata", "server", "--workers", str(workers)]
+    argv += ["--app", app] if app else []
+    if "--listen" not in options:
+        argv += ["--listen", "127.0.0.1:0"]
+    argv += ["--state", str(state), *options]
+    running = Server(argv, cwd=ROOT, environment=environment or {})
+    try:
+        yield running
+    finally:
+        if running.process.poll() is None:
+            running.process.kill()
+        running.wait()
+        for stream in (running.process.stdout, running.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def is_alive(pid: int) -> bool:
+    """A process, not a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_gone(pids: Sequence[int]) -> None:
+    """Until no such process lives."""
+    deadline = time.monotonic() + PATIENCE_S
+    while any(is_alive(pid) for pid in pids):
+        assert time.monotonic() < deadline, [pid for pid in pids if is_alive(pid)]
+        time.sleep(0.01)
+
+
+def refused(url: str) -> bool:
+    """Whether nothing listens there any more."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=2).close()
+    except ConnectionRefusedError:
+        return True
+    return False

@@ -1,0 +1,214 @@
+"""`cordata server`: systemd's contract towards its children, and order in everything."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from tests.integration.server.running import is_alive, refused, server, wait_gone
+
+
+def test_server_prints_one_ready_line_when_all_are_ready(tmp_path: Path) -> None:
+    with server(tmp_path, workers=3) as running:
+        url = running.ready()
+        assert url.startswith("http://127.0.0.1:")
+        pids = {name: running.pid_of(name) for name in ("primary", "worker@0", "worker@2")}
+        assert len(set(pids.values())) == 3
+        running.signal(signal.SIGINT)
+        assert running.wait() == 0
+        assert running.out == [f"ready {url}"]
+        wait_gone(list(pids.values()))
+        assert refused(url)
+
+
+def test_server_speaks_systemds_contract_to_its_children(tmp_path: Path) -> None:
+    with server(
+        tmp_path, workers=1, environment={"LISTEN_FDS": "", "WATCHDOG_PID": "1"}
+    ) as running:
+        facts = running.get("/facts")
+        environment = facts["environment"]
+        assert facts["parent"] == running.process.pid
+        assert facts["session"] == facts["pid"]
+        assert environment["NOTIFY_SOCKET"].startswith("@cordata/")
+        assert environment["WATCHDOG_USEC"] == "10000000"
+        assert environment["WATCHDOG_PID"] == str(facts["pid"])
+        assert environment["STATE_DIRECTORY"] == str(tmp_path)
+        # Taken over and unset, so that no grandchild believes they are its own.
+        assert not [name for name in environment if name.startswith("LISTEN_")]
+        assert facts["descriptors"]["3"].startswith("socket:")
+        assert facts["descriptors"]["0"] == "/dev/null"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_server_stops_workers_before_the_primary_when_signalled(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with server(tmp_path) as running:
+        running.ready()
+        running.signal(number)
+        running.signal(number)
+        assert running.wait() == 0
+        w0, w1, primary = running.order(
+            "worker@0 exited with 0", "worker@1 exited with 0", "primary stops"
+        )
+        assert max(w0, w1) < primary
+        assert running.log.count("stopping: ") == 1
+
+
+def test_server_answers_what_it_has_in_hand_when_stopped(tmp_path: Path) -> None:
+    with server(tmp_path, workers=1) as running:
+        host = running.ready().removeprefix("http://")
+        connection = http.client.HTTPConnection(host, timeout=20)
+        connection.request("GET", "/slow")
+        running.get("/facts")  # the slow one has been accepted before this one
+        running.signal(signal.SIGTERM)
+        response = connection.getresponse()
+        assert response.status == 200
+        response.read()
+        connection.close()
+        assert running.wait() == 0
+
+
+def test_server_runs_on_and_ends_with_1_when_a_worker_crashes(tmp_path: Path) -> None:
+    with server(tmp_path) as running:
+        running.ready()
+        os.kill(running.pid_of("worker@0"), signal.SIGKILL)
+        running.until_logged(r"worker@0 \(pid \d+\) was killed by SIGKILL$")
+        for _ in range(4):
+            assert running.get("/facts")["pid"] == running.pid_of("worker@1")
+        running.signal(signal.SIGINT)
+        assert running.wait() == 1
+
+
+def test_server_starts_a_crashed_worker_again_when_told_to_restart(tmp_path: Path) -> None:
+    with server(tmp_path, "--restart") as running:
+        running.ready()
+        first = running.pid_of("worker@0")
+        os.kill(first, signal.SIGKILL)
+        running.until_logged(r"worker@0 .* was killed by SIGKILL; starts again in 0\.")
+        running.until_logged(r"worker@0 is ready \(pid", count=2)
+        assert running.pid_of("worker@0") != first
+        running.signal(signal.SIGINT)
+        assert running.wait() == 1
+        assert len(running.out) == 1
+
+
+def test_server_stops_the_rest_when_no_worker_is_left(tmp_path: Path) -> None:
+    with server(tmp_path) as running:
+        running.ready()
+        primary = running.pid_of("primary")
+        for name in ("worker@0", "worker@1"):
+            os.kill(running.pid_of(name), signal.SIGKILL)
+        assert running.wait() == 1
+        assert running.order("primary exited with 0")
+        assert not is_alive(primary)
+
+
+def test_watchdog_kills_a_stopped_worker(tmp_path: Path) -> None:
+    with server(tmp_path, "--watchdog", "1", "--restart") as running:
+        running.ready()
+        victim = running.pid_of("worker@0")
+        os.kill(victim, signal.SIGSTOP)
+        running.until_logged("worker@0 missed its watchdog: SIGABRT")
+        running.until_logged(r"worker@0 .* was killed by SIG(KILL|ABRT) \(missed its watchdog\)")
+        running.until_logged(r"worker@0 is ready \(pid", count=2)
+        running.signal(signal.SIGINT)
+        assert running.wait() == 1
+
+
+def test_watchdog_leaves_a_trace_when_the_loop_hangs(tmp_path: Path) -> None:
+    with server(tmp_path, "--watchdog", "1", workers=1) as running:
+        host = running.ready().removeprefix("http://")
+        connection = http.client.HTTPConnection(host, timeout=20)
+        connection.request("GET", "/hang")
+        running.until_logged("worker@0 missed its watchdog: SIGABRT")
+        assert running.wait() == 1
+        connection.close()
+        assert "Fatal Python error: Aborted" in running.log
+        assert "tiny.py" in running.log
+        assert "was killed by SIGABRT (missed its watchdog)" in running.log
+
+
+def test_children_die_with_the_server_when_it_is_killed(tmp_path: Path) -> None:
+    with server(tmp_path) as running:
+        url = running.ready()
+        pids = [running.pid_of(name) for name in ("primary", "worker@0", "worker@1")]
+        running.process.kill()
+        wait_gone(pids)
+        assert refused(url)
+
+
+def test_server_serves_all_addresses_when_several_are_given(tmp_path: Path) -> None:
+    path = tmp_path / "http.sock"
+    options = ("--listen", "127.0.0.1:0", "--listen", str(path), "--listen", "[::1]:0")
+    with server(tmp_path / "state", *options) as running:
+        first, second, third = running.ready().split()
+        assert second == f"unix:{path}"
+        assert third.startswith("http://[::1]:")
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(path))
+            sock.sendall(b"GET /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert sock.recv(100).startswith(b"HTTP/1.1 200")
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+        assert refused(first)
+        assert not path.exists()
+
+
+def test_server_fails_with_a_hint_when_the_port_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with server(tmp_path, "--listen", address) as running:
+            assert running.wait() == 1
+            assert f"cannot listen on {address}: Address already in use (stop what" in running.log
+            assert "Traceback" not in running.log
+
+
+def test_server_ends_with_78_when_the_application_cannot_be_imported(tmp_path: Path) -> None:
+    with server(tmp_path, app="no_such_module:app") as running:
+        assert running.wait() == 78
+        assert "no module 'no_such_module'" in running.log
+        assert "Traceback" not in running.log
+        assert running.out == []
+
+
+def test_server_works_as_pid_1_and_reaps_foreign_zombies(tmp_path: Path) -> None:
+    unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if os.spawnvp(os.P_WAIT, "unshare", [*unshare, "true"]) != 0:
+        pytest.skip("may not make a PID namespace")
+    with server(tmp_path, workers=1, prefix=unshare) as running:
+        assert running.get("/facts")["parent"] == 1
+        for _ in range(3):
+            running.get("/orphan")
+        seen: set[int] = set()
+        # They end within 50 ms; each look is a request, so this waits for the fact, not for a time.
+        while (
+            len(pids := running.get("/zombies")["pids"]) > 3 or running.get("/zombies")["zombies"]
+        ):
+            seen.update(pids)
+        assert seen or pids == [1, *pids[1:]]
+        # unshare passes no signals on: speak to PID 1 of the namespace.
+        children = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children")
+        os.kill(int(children.read_text().split()[0]), signal.SIGTERM)
+        assert running.wait() == 0
+
+
+def test_server_in_test_mode_handles_what_is_there_and_exits(tmp_path: Path) -> None:
+    with server(tmp_path, workers=1) as running:
+        threads = [threading.Thread(target=running.get, args=("/publish",)) for _ in range(4)]
+        running.ready()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        running.signal(signal.SIGINT)
+        assert running.wait() == 0
+    with server(tmp_path, "--test-mode", workers=2) as running:
+        assert running.wait() == 0
+        assert running.out == []
+        assert "Traceback" not in running.log
