@@ -1,6 +1,6 @@
-"""N processes of our HttpServer on one listening socket: the server alone, without the role around it.
+"""N processes of our HttpServer on one listening socket, without the role around it.
 
-python -m tests.bench.http_worker PORT WORKERS
+python -m tests.bench.http_worker PORT WORKERS SPREAD_FILE
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import uvloop
 
@@ -21,7 +22,7 @@ from cordata.services.http import HttpService
 async def serve(listener: socket.socket) -> None:
     from tests.bench.http_app import app
 
-    service = HttpService(app, [listener], HttpConfig())
+    service = HttpService(app, [listener], HttpConfig(), spread=Path(sys.argv[3]))
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -17,6 +17,9 @@ log = logger("cordata.http")
 
 #: The pause after an error that the next accept would meet again (EMFILE, ENOMEM).
 _PAUSE_S = 0.5
+#: A connection waits this long for a less loaded worker, and so often at most.
+_DEFER_S = 0.001
+_DEFER_TIMES = 5
 #: Errors of one connection, gone before it was taken; see accept(2).
 _GONE = frozenset(
     (
@@ -45,10 +48,13 @@ class Acceptor:
         *,
         take: Callable[[socket.socket], None],
         full: Callable[[], bool],
+        is_our_turn: Callable[[], bool] = lambda: True,
     ) -> None:
         self._sockets = tuple(sockets)
         self._take = take
         self._full = full
+        self._is_our_turn = is_our_turn
+        self._deferred = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listening = False
         self._resume_timer: asyncio.TimerHandle | None = None
@@ -90,23 +96,28 @@ class Acceptor:
         if self._full():
             self._unlisten()
             return
+        if self._deferred < _DEFER_TIMES and not self._is_our_turn():
+            self._deferred += 1
+            self._pause(_DEFER_S)
+            return
+        self._deferred = 0
         try:
             connection, _ = listener.accept()
         except (BlockingIOError, InterruptedError):
             return  # another worker was first
         except OSError as error:
             if error.errno not in _GONE:
-                self._pause(error)
+                # What waits stays in the queue, where another worker may take it.
+                log.error("cannot accept connections for now: %s", error)
+                self._pause(_PAUSE_S)
             return
         connection.setblocking(False)
         self._take(connection)
 
-    def _pause(self, error: OSError) -> None:
-        """Out of descriptors or memory: what waits stays in the queue, where others may take it."""
-        log.error("cannot accept connections for now: %s", error)
+    def _pause(self, seconds: float) -> None:
         self._unlisten()
         if self._loop is not None and self._resume_timer is None:
-            self._resume_timer = self._loop.call_later(_PAUSE_S, self._resume_after_pause)
+            self._resume_timer = self._loop.call_later(seconds, self._resume_after_pause)
 
     def _resume_after_pause(self) -> None:
         self._resume_timer = None

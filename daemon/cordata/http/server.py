@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cordata.config.sections import HttpConfig
@@ -19,6 +20,7 @@ from cordata.http.exchange import Exchange
 from cordata.http.lifespan import Lifespan
 from cordata.http.peer import TrustedProxies, peer_of
 from cordata.http.response import date_line
+from cordata.http.spread import Spread
 from cordata.log import logger
 
 log = logger("cordata.http")
@@ -50,10 +52,13 @@ class HttpServer:
         sockets: Sequence[socket.socket],
         config: HttpConfig,
         state: dict[str, Any] | None = None,
+        *,
+        spread: Path | None = None,
     ) -> None:
         """`state` is the lifespan state: every request gets a copy as `scope["state"]`.
 
-        The sockets listen already and stay the caller's. Raises: ConfigError for a name in
+        `spread` is a file that all workers on these sockets share, so that they take even shares
+        of the connections. The sockets listen already and stay the caller's. Raises: ConfigError for a name in
         `trusted_proxies` that is none.
         """
         self.app = app
@@ -71,7 +76,13 @@ class HttpServer:
         self._lost: dict[Exchange, float] = {}
         self._idle = asyncio.Event()
         self._tasks: asyncio.TaskGroup = None  # type: ignore[assignment]  # set by run
-        self._acceptor = Acceptor(sockets, take=self._take, full=self._is_full)
+        self._spread = _open_spread(spread, sockets)
+        self._acceptor = Acceptor(
+            sockets,
+            take=self._take,
+            full=self._is_full,
+            is_our_turn=self._spread.is_our_turn if self._spread else lambda: True,
+        )
         self._samples: deque[tuple[float, int]] = deque(maxlen=32)
         self._id_prefix = os.urandom(8).hex()
         self._ids = 0
@@ -99,6 +110,8 @@ class HttpServer:
                 await lifespan.shutdown()
             finally:
                 life.cancel()
+                if self._spread is not None:
+                    self._spread.close()
 
     async def _serve(
         self,
@@ -124,6 +137,8 @@ class HttpServer:
     async def _drain(self) -> None:
         self._acceptor.close()
         self.draining = True
+        if self._spread is not None:
+            self._spread.leave()
         if self._connections:
             await asyncio.sleep(self.config.drain_s)
         for connection in tuple(self._connections):
@@ -165,6 +180,8 @@ class HttpServer:
             sock.close()  # gone already
             return
         self._connections.add(connection)
+        if self._spread is not None:
+            self._spread.publish(len(self._connections))
         self._tasks.create_task(self._connect(connection, sock))
 
     async def _connect(self, connection: Connection, sock: socket.socket) -> None:
@@ -178,6 +195,8 @@ class HttpServer:
     def connection_ended(self, connection: Connection) -> None:
         """Called by the connection."""
         self._connections.discard(connection)
+        if self._spread is not None:
+            self._spread.publish(len(self._connections))
         if self.draining:
             self._idle.set()
         else:
@@ -221,6 +240,8 @@ class HttpServer:
             if exchange.task is not None:
                 exchange.task.cancel()
         self._sample()
+        if self._spread is not None and not self.draining:
+            self._spread.beat()
 
     def _sample(self) -> None:
         now = time.monotonic()
@@ -245,3 +266,13 @@ class HttpServer:
             config.response_timeout_s,
         )
         return min(1.0, max(0.01, shortest / 5))
+
+
+def _open_spread(path: Path | None, sockets: Sequence[socket.socket]) -> Spread | None:
+    if path is None or not sockets:
+        return None
+    try:
+        return Spread(path, os.fstat(sockets[0].fileno()).st_ino)
+    except OSError as error:
+        log.warning("connections may be spread unevenly over the workers: %s", error)
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from cordata.beat import Beat
@@ -23,9 +24,14 @@ class HttpService:
         sockets: Sequence[socket.socket],
         config: HttpConfig,
         state: dict[str, Any] | None = None,
+        *,
+        spread: Path | None = None,
     ) -> None:
-        """`state["cordata"]` is the Context, which requests find in `scope["state"]`."""
-        self.server = HttpServer(app, sockets, config, state)
+        """`state["cordata"]` is the Context, which requests find in `scope["state"]`.
+
+        `spread`: a file in the runtime directory, the same for all workers; see `HttpServer`.
+        """
+        self.server = HttpServer(app, sockets, config, state, spread=spread)
         #: Connections are accepted.
         self.ready = asyncio.Event()
         self.beat = Beat(max_age_s=10.0)
