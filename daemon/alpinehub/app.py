@@ -10,6 +10,7 @@ from starlette.routing import Route
 from alpinehub import counts, demo, trail
 from alpinehub.alpinebits.endpoint import alpinebits
 from alpinehub.health import health, ready
+from alpinehub.report.job import due_reports, send_report
 from alpinehub.webhooks.endpoint import Webhooks
 from alpinehub.webhooks.generic import generic
 from cordata import App, Context, Event, EventContext
@@ -39,6 +40,8 @@ class HubSettings:
     #: Make the hotel DEMO, its user demo/demo and its webhook secret demo at start. Never in
     #: production: everybody knows them.
     demo: bool = False
+    #: Addresses that get the daily report of every hotel, beside the hotel's own.
+    report_to: tuple[str, ...] = ()
 
 
 @app.startup
@@ -64,6 +67,12 @@ async def note_modified(event: Event, ctx: EventContext) -> None:
 async def note_cancelled(event: Event, ctx: EventContext) -> None:
     """A cancellation is on the trail."""
     await trail.note(event, ctx)
+
+
+@app.job("daily-report", due=due_reports)
+async def daily_report(ctx: Context, scope: str, period: str) -> None:
+    """The mail on one hotel's day: scope is its code, period the day."""
+    await send_report(ctx, scope, period)
 
 
 @app.every(seconds=60)

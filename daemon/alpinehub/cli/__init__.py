@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from alpinehub.cli.hotel import hotel
+from alpinehub.cli.report import report
 from alpinehub.cli.source import source
 from alpinehub.cli.user import user
 from cordata import ConfigError, CordataError, __version__
@@ -60,6 +61,7 @@ def demo(config: str | None) -> None:
 alpinehub.add_command(hotel)
 alpinehub.add_command(user)
 alpinehub.add_command(source)
+alpinehub.add_command(report)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

@@ -28,7 +28,7 @@ from cordata.vault import Vault
 NAMESPACE = "http://www.opentravel.org/OTA/2003/05"
 PASSWORD = "secret:ä"
 _HASH = hash_password(PASSWORD)
-CREATED_AT = 1_767_360_387_938_000  # 2026-01-02T13:26:27.938Z
+CREATED_AT = 1_704_201_987_938_000  # 2024-01-02T13:26:27.938Z: long ago, whatever the clock says
 
 REQUEST = ReservationData(
     status="request",
