@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,20 +100,20 @@ def hub(scratch: Path, *, workers: int = 4) -> Iterator[Server]:
     )
     extra = {"CORDATA_CONFIG": str(config)}
     python = [sys.executable, "-m"]
-    for preparation in (["cordata", "credentials", "init"], ["alpinehub", "demo"]):
-        subprocess.run(
-            [*python, *preparation], check=True, env=environment(**extra), capture_output=True
-        )
+    prepare([*python, "cordata", "credentials", "init"], extra)
     argv = [*python, "cordata", "server", "--workers", str(workers)]
     argv += ["--listen", f"127.0.0.1:{port}"]
-    url = f"http://127.0.0.1:{port}/api/ready"
-    with running("cordata", argv, url=url, log=scratch / "hub.log", **extra) as server:
-        yield Server(
-            name=server.name,
-            url=f"http://127.0.0.1:{port}",
-            pid=server.pid,
-            started_s=server.started_s,
-        )
+    url = f"http://127.0.0.1:{port}"
+    with running(
+        "cordata", argv, url=url + "/api/ready", log=scratch / "hub.log", **extra
+    ) as server:
+        prepare([*python, "alpinehub", "demo"], extra)
+        yield replace(server, url=url)
+
+
+def prepare(argv: Sequence[str], extra: dict[str, str]) -> None:
+    """Run a command to its end. Raises: CalledProcessError."""
+    subprocess.run(argv, check=True, env=environment(**extra), stdout=subprocess.DEVNULL)
 
 
 @contextlib.contextmanager
@@ -131,7 +131,7 @@ def fastapi_peer(scratch: Path, *, workers: int = 4) -> Iterator[Server]:
         log=scratch / "peer.log",
         PEER_DATABASE=str(scratch / "peer.db"),
     ) as server:
-        yield Server(name=server.name, url=url, pid=server.pid, started_s=server.started_s)
+        yield replace(server, url=url)
 
 
 def family(pid: int) -> list[int]:
