@@ -17,7 +17,7 @@ from alpinehub.intake import Arrival, KeyReused, Unknown, take_in
 from alpinehub.webhooks import authentication
 from alpinehub.webhooks.endpoint import Call, require_json
 from alpinehub.webhooks.normalise import normalise
-from alpinehub.webhooks.payload import Parsed, parse
+from alpinehub.webhooks.payload import parse
 from alpinehub.webhooks.problem import Problem, Refused, invalid
 from cordata import request_id
 
@@ -36,34 +36,30 @@ async def generic(call: Call) -> bytes:
     signature = headers.get(b"x-signature-256")
     if secret is None and signature is None:
         raise authentication.unauthorized()
-    sources: Sequence[Source] | None = None
+    sources: Sequence[Source] = ()
     if secret is not None:
         sources = authentication.by_secret(call.ctx, snapshot, KIND, secret)
     require_json(headers)
     body = await call.body()
-    parsed: Parsed | None = None
     if signature is not None:
-        if sources is None:
-            sources = authentication.named_source(snapshot, KIND, call.query)
-        if sources is None:
-            parsed = _parse_unproven(body)
-            code = (parsed.payload.hotel_code or "").strip()
-            found = snapshot.sources_by_hotel.get(code, ())
-            sources = tuple(source for source in found if source.kind == KIND)
+        if secret is None:
+            sources = authentication.candidates(
+                snapshot, KIND, call.query, body, lambda: _hotel_code(body)
+            )
         sources = authentication.by_signature(call.ctx, sources, signature, body)
-    assert sources is not None
-    return await _take_in(call, sources, parsed or parse(body), body)
+    return await _take_in(call, sources, body)
 
 
-def _parse_unproven(body: bytes) -> Parsed:
-    """Parse what nobody has vouched for. What cannot be read names no hotel: 401."""
+def _hotel_code(body: bytes) -> str:
+    """The hotel_code of a body that nobody has vouched for yet; "" when it has none."""
     try:
-        return parse(body)
+        return (parse(body).payload.hotel_code or "").strip()
     except Refused:
-        raise authentication.unauthorized() from None
+        return ""
 
 
-async def _take_in(call: Call, sources: Sequence[Source], parsed: Parsed, body: bytes) -> bytes:
+async def _take_in(call: Call, sources: Sequence[Source], body: bytes) -> bytes:
+    parsed = parse(body)
     key = _idempotency_key(call.headers)
     source = _source_of_hotel(sources, parsed.payload.hotel_code)
     plain = b"\\" not in body and b"\xef\xbf" not in body

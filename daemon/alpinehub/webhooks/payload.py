@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn, get_args
 
 import msgspec
 from msgspec import Meta, Raw, ValidationError
@@ -68,6 +68,10 @@ _take_apart = msgspec.json.Decoder(dict[str, Raw]).decode
 _field: dict[str, Callable[[Raw], Any]] = {
     f.name: msgspec.json.Decoder(f.type).decode for f in msgspec.structs.fields(Payload)
 }
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "status": get_args(Status),
+    "meal_plan": get_args(MealPlan),
+}
 _utm = msgspec.json.Decoder(Parameter | None).decode
 
 
@@ -90,10 +94,21 @@ def parse(body: bytes) -> Parsed:
         raise _bad_json(error) from error
     try:
         return _parse_each(_take_apart(body))
-    except ValidationError as error:
-        raise invalid([Problem("", "must be a JSON object")]) from error
+    except ValidationError:
+        return _not_an_object(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _bad_json(error) from error
+
+
+def _not_an_object(body: bytes) -> NoReturn:
+    """Raises: Refused 422; 400 when what is not an object is not even JSON."""
+    try:
+        msgspec.json.decode(body)
+    except ValidationError:
+        pass  # a number out of range
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _bad_json(error) from error
+    raise invalid([Problem("", "must be a JSON object")])
 
 
 def _parse_each(raw: dict[str, Raw]) -> Parsed:
@@ -127,7 +142,9 @@ def _explain(name: str, message: str) -> Problem:
     match = _PATH.search(message)
     path = match["path"] if match else ""
     text = message[: match.start()] if match else message
-    if "encoded date" in text:
+    if text.startswith("Invalid enum value"):
+        text = f"expected one of {', '.join(_CHOICES[name])}"
+    elif "encoded date" in text:
         text = "not a date (YYYY-MM-DD)"
     text = text.replace(" | null", "").replace("`", "").replace("Expected", "expected")
     return Problem(f"{name}{path}", text)

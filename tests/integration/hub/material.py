@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from alpinehub.app import app
+from alpinehub.app import app as hub_app
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.sources import add_source
 from alpinehub.users import add_user
 from cordata import Context, Row, Store, Tx, request_id
+from cordata.app import AsgiApp
 from cordata.config.sections import StoreConfig
 from cordata.store import Queries
 from cordata.vault import Vault
@@ -106,10 +107,11 @@ class Hub:
         *,
         query: str = "",
         chunks: int = 1,
+        app: AsgiApp | None = None,
     ) -> Answer:
-        """One request through the mount that serves the path."""
+        """One request through the mount that serves the path (or another application there)."""
         mount = max(
-            (m for m in app.mounts if path == m.prefix or path.startswith(m.prefix + "/")),
+            (m for m in hub_app.mounts if path == m.prefix or path.startswith(m.prefix + "/")),
             key=lambda m: len(m.prefix),
         )
         scope = {
@@ -138,7 +140,7 @@ class Hub:
 
         token = request_id.set("r-1")
         try:
-            await mount.app(scope, receive, send)
+            await (app or mount.app)(scope, receive, send)
         finally:
             request_id.reset(token)
         data = b"".join(m.get("body", b"") for m in sent[1:])
@@ -162,8 +164,8 @@ class Hub:
 @asynccontextmanager
 async def open_hub(directory: Path, *, seed: bool = True) -> AsyncIterator[Hub]:
     """The hub on a store in a directory, migrated, with a demo hotel, user and source."""
-    queries = Queries.load(app.query_packages, "sqlite")
-    chains = chains_of(app)
+    queries = Queries.load(hub_app.query_packages, "sqlite")
+    chains = chains_of(hub_app)
     runtime = directory / "run"
     runtime.mkdir(exist_ok=True)
     store = await Store.open(

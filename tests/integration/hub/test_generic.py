@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
-from tests.integration.hub.material import BOOKING, PRICE, open_hub
+import pytest
+from tests.integration.hub.material import BOOKING, PRICE, SECRET, Hub, open_hub
+
+RESERVATION: dict[str, Any] = {**BOOKING, **PRICE}
+CANCEL = {"hotel_code": "DEMO", "status": "cancelled", "external_id": "n-1"}
+TABLES = (
+    "inbox",
+    "customer",
+    "reservation",
+    "reservation_version",
+    "delivery",
+    "outbox",
+    "idempotency",
+)
 
 
-async def test_generic_stores_everything_in_one_unit_when_payload_is_good(tmp_path: Path) -> None:
+async def counts(hub: Hub) -> dict[str, int]:
+    return {table: await hub.one(f"SELECT count(*) FROM {table}") for table in TABLES}
+
+
+async def test_post_stores_everything_when_payload_is_good(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         answer = await hub.post(BOOKING)
         assert answer.status == 200
@@ -19,14 +38,216 @@ async def test_generic_stores_everything_in_one_unit_when_payload_is_good(tmp_pa
         assert version["res_status"] == "Requested" and version["request_id"] == "r-1"
         [inbox] = await hub.rows("SELECT * FROM inbox")
         assert inbox["reservation_id"] == answer.id and inbox["state"] == "mapped"
-        assert SECRET_MARK not in str(inbox)
+        assert json.loads(inbox["body"]) == BOOKING and inbox["request_id"] == "r-1"
+        assert SECRET not in str(inbox)
         [customer] = await hub.rows("SELECT * FROM customer")
         assert (customer["email"], customer["phone"]) == ("eva@example.com", "+393331234567")
         [delivery] = await hub.rows("SELECT * FROM delivery")
         assert delivery["waiting"] == 1 and delivery["unique_id_type"] == 14
         [event] = await hub.rows("SELECT * FROM outbox")
-        assert event["type"] == "reservation.received" and "eva" not in str(event)
+        assert event["type"] == "reservation.received" and event["key"] == answer.id
+        assert "eva" not in str(event).lower()
+        assert json.loads(event["headers"])["request_id"] == "r-1"
 
 
-SECRET_MARK = "demo-secret"
-_ = PRICE
+async def test_post_writes_nothing_when_content_is_equal(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        first = await hub.post(BOOKING)
+        before = await counts(hub)
+        backwards = dict(reversed(BOOKING.items()))
+        assert (await hub.post({**backwards, "phone": "0039 333 1234567"})).id == first.id
+        assert await counts(hub) == before
+
+
+async def test_post_is_a_modification_when_content_differs(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        first = await hub.post(RESERVATION)
+        assert (await hub.post({**RESERVATION, "adults": 3})).id == first.id
+        versions = await hub.rows("SELECT version, res_status FROM reservation_version")
+        assert [(v["version"], v["res_status"]) for v in versions] == [
+            (1, "Reserved"),
+            (2, "Modify"),
+        ]
+        assert await hub.one("SELECT version FROM reservation") == 2
+        events = await hub.rows("SELECT type FROM outbox ORDER BY id")
+        assert [e["type"] for e in events] == ["reservation.received", "reservation.modified"]
+        deliveries = await hub.rows("SELECT version, waiting FROM delivery ORDER BY version")
+        assert [(d["version"], d["waiting"]) for d in deliveries] == [(1, 0), (2, 1)]
+        assert await hub.one("SELECT count(*) FROM customer") == 1
+        assert await hub.one("SELECT count(*) FROM inbox") == 2
+
+
+async def test_cancellation_carries_little_when_reservation_is_known(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        first = await hub.post(RESERVATION)
+        assert (await hub.post(CANCEL)).id == first.id
+        assert (await hub.post(CANCEL)).id == first.id
+        [_, version] = await hub.rows("SELECT * FROM reservation_version ORDER BY id")
+        assert version["res_status"] == "Cancelled"
+        data = json.loads(version["data"])
+        assert (data["status"], data["last_name"]) == ("cancelled", "Muster")
+        events = await hub.rows("SELECT type FROM outbox ORDER BY id")
+        assert [e["type"] for e in events] == ["reservation.received", "reservation.cancelled"]
+        [waiting] = await hub.rows("SELECT * FROM delivery WHERE waiting = 1")
+        assert (waiting["version"], waiting["unique_id_type"]) == (2, 15)
+        # And it may come back.
+        assert (await hub.post(RESERVATION)).id == first.id
+        assert await hub.one("SELECT status FROM reservation") == "reservation"
+
+
+async def test_cancellation_must_be_complete_when_nothing_is_known(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        answer = await hub.post(CANCEL)
+        assert answer.status == 422
+        assert answer.fields == ["external_id", "arrival", "departure", "adults", "last_name"]
+        assert sum((await counts(hub)).values()) == 0
+        assert (await hub.post({**BOOKING, "status": "cancelled"})).status == 200
+        assert await hub.one("SELECT res_status FROM reservation_version") == "Cancelled"
+
+
+async def test_each_post_is_new_when_it_has_no_external_id(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        payload = {**BOOKING, "external_id": None}
+        assert (await hub.post(payload)).id != (await hub.post(payload)).id
+        assert await hub.one("SELECT count(*) FROM customer") == 1
+
+
+async def test_idempotency_key_gives_first_response_when_body_is_the_same(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        payload = {**BOOKING, "external_id": None}
+        key = {"idempotency-key": "k-1"}
+        first = await hub.post(payload, headers=key)
+        before = await counts(hub)
+        assert (await hub.post(payload, headers=key)).body == first.body
+        assert await counts(hub) == before
+        other = await hub.post({**payload, "adults": 3}, headers=key)
+        assert (other.status, other.json["error"]) == (422, "idempotency_key_reused")
+        assert await counts(hub) == before
+        for bad in ("", "x" * 201, "käy"):
+            assert (await hub.post(payload, headers={"idempotency-key": bad})).status == 422
+
+
+async def test_idempotency_key_remembers_nothing_when_request_was_refused(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        key = {"idempotency-key": "k-1"}
+        assert (await hub.post({**BOOKING, "adults": 0}, headers=key)).status == 422
+        assert (await hub.post(CANCEL, headers=key)).status == 422
+        assert (await hub.post(BOOKING, headers=key)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "error"),
+    [
+        ({"headers": {"content-type": "text/plain"}}, 415, "unsupported_type"),
+        ({"headers": {"content-type": None}}, 415, "unsupported_type"),
+        (
+            {"headers": {"content-type": "application/json; charset=latin1"}},
+            415,
+            "unsupported_type",
+        ),
+        ({"headers": {"content-encoding": "gzip"}}, 415, "unsupported_encoding"),
+        ({"body": b"{"}, 400, "bad_json"),
+        ({"body": b"[" * 200_000}, 400, "bad_json"),
+        ({"body": b" " * 262_145}, 413, "too_large"),
+        ({"body": b" " * 262_145, "chunks": 9}, 413, "too_large"),
+        ({"headers": {"content-length": "99999999999"}}, 413, "too_large"),
+        ({"headers": {"x-webhook-secret": "wrong"}}, 401, "unauthorized"),
+        ({"headers": {"x-webhook-secret": None}}, 401, "unauthorized"),
+        ({"headers": {"x-webhook-secret": ""}}, 401, "unauthorized"),
+        ({"headers": {"x-webhook-secret": "x" * 20_000}}, 401, "unauthorized"),
+        ({"payload": {**BOOKING, "hotel_code": "OTHER"}}, 404, "unknown_hotel"),
+        ({"payload": {**BOOKING, "hotel_code": "demo"}}, 404, "unknown_hotel"),
+        ({"payload": {"hotel_code": "OTHER"}}, 404, "unknown_hotel"),
+        ({"payload": {**BOOKING, "hotel_code": " "}}, 422, "invalid"),
+        ({"payload": {**BOOKING, **PRICE, "total": None}}, 422, "invalid"),
+        ({"method": "GET"}, 405, "method_not_allowed"),
+        ({"path": "/api/webhook/other"}, 404, "not_found"),
+        ({"path": "/api/webhook"}, 404, "not_found"),
+    ],
+)
+async def test_post_is_refused_with_its_code(
+    tmp_path: Path, change: dict[str, Any], status: int, error: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        answer = await hub.post(**{"payload": BOOKING, **change})
+        assert (answer.status, answer.json["error"]) == (status, error)
+        assert answer.headers[b"content-type"] == b"application/json"
+        assert answer.json["request_id"] == "r-1" and answer.json["message"]
+        assert sum((await counts(hub)).values()) == 0
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json", "Application/JSON; charset=UTF-8", "application/vnd.lead+json"],
+)
+async def test_post_is_taken_when_type_is_a_kind_of_json(tmp_path: Path, content_type: str) -> None:
+    async with open_hub(tmp_path) as hub:
+        answer = await hub.post(BOOKING, headers={"content-type": content_type}, chunks=7)
+        assert answer.status == 200
+
+
+async def test_refusal_tells_nothing_of_hotels_when_secret_is_wrong(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        bodies = set()
+        wrong: dict[str, str | None] = {"x-webhook-secret": "wrong"}
+        signed: dict[str, str | None] = {"x-webhook-secret": None, "x-signature-256": "00" * 32}
+        for headers in (wrong, signed):
+            for body in (
+                json.dumps(BOOKING).encode(),
+                json.dumps({**BOOKING, "hotel_code": "OTHER"}).encode(),
+                b"{}",
+                b"[",
+                b"\xff",
+                b"[" * 100_000,
+            ):
+                answer = await hub.post(body=body, headers=headers)
+                assert answer.status == 401
+                bodies.add((answer.body, tuple(answer.headers)))
+        assert len(bodies) == 1
+
+
+async def test_markup_and_foreign_scripts_are_kept_verbatim(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        nasty = {
+            "first_name": "'; DROP TABLE reservation; --",
+            "last_name": "<b>&\u202eמרים</b>",
+            "message": '<script>alert("x")</script>\n\U0001f600 Zoe\u0308 %s {} \\',
+        }
+        assert (await hub.post({**BOOKING, **nasty})).status == 200
+        data = json.loads(await hub.one("SELECT data FROM reservation_version"))
+        assert {name: data[name] for name in nasty} == nasty
+
+
+async def test_customer_is_found_again_by_address_or_number(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+
+        async def customer_of(number: str, **who: str) -> int:
+            payload = {**BOOKING, "external_id": number, "email": None, "phone": None, **who}
+            reservation = (await hub.post(payload)).id
+            found: int = await hub.one(
+                f"SELECT customer_id FROM reservation WHERE id = '{reservation}'"
+            )
+            return found
+
+        eva = await customer_of("1", email="Eva@Example.com")
+        assert await customer_of("2", email="eva@example.COM", phone="+39 1234567") == eva
+        assert await customer_of("3", phone="0039 1234567") == eva
+        otto = await customer_of("4", email="otto@example.com", phone="+39 7654321")
+        assert otto != eva
+        assert await customer_of("5", email="eva@example.com", phone="+39 7654321") == eva
+        assert await customer_of("6", last_name="X") != await customer_of("7", last_name="X")
+
+
+async def test_store_that_cannot_write_is_a_503_with_retry_after(tmp_path: Path) -> None:
+    from alpinehub.webhooks.endpoint import Webhooks
+    from cordata import StoreUnavailable
+
+    async def failing(call: object) -> bytes:
+        raise StoreUnavailable("the disk is full", retry_after_s=7)
+
+    async with open_hub(tmp_path) as hub:
+        answer = await hub.call(
+            "POST", "/api/webhook/generic", [], app=Webhooks({"/generic": failing})
+        )
+        assert answer.status == 503 and answer.headers[b"retry-after"] == b"7"
+        assert answer.json["error"] == "store_unavailable"

@@ -1,0 +1,29 @@
+"""What the application registers: the statements its code names exist, and the other way round."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import alpinehub
+from alpinehub.app import app
+from cordata.store import Queries
+
+SOURCE = Path(alpinehub.__file__).parent
+_CALL = re.compile(
+    r"\.(?:execute|execute_many|fetch_one|fetch_all)\(\s*\"(?P<name>[a-z_.]+)\"", re.MULTILINE
+)
+
+
+def test_every_named_statement_exists_and_is_used() -> None:
+    used = {m["name"] for path in SOURCE.rglob("*.py") for m in _CALL.finditer(path.read_text())}
+    own = set(Queries.load(app.query_packages, "sqlite").names())
+    own = {name for name in own if "." not in name}
+    assert used <= own, f"no such statement: {sorted(used - own)}"
+    assert own <= used, f"nobody uses: {sorted(own - used)}"
+
+
+def test_every_reservation_event_has_a_handler() -> None:
+    handled = {s.type for s in app.subscriptions}
+    assert handled == {f"reservation.{what}" for what in ("received", "modified", "cancelled")}
+    assert len({s.group for s in app.subscriptions}) == len(app.subscriptions)
