@@ -132,6 +132,8 @@ class MailConfig:
     retry_max_s: float = 900.0
     #: After this long a mail is `failed` and an alert says so.
     give_up_s: float = 432_000.0
+    #: Sent and failed mails are kept this long.
+    retention_s: float = 2_592_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
