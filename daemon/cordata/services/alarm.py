@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from cordata.services.alongside import alongside
 from cordata.store import Store
 
 #: How long one wait on the store lasts; only bounds what a lost wake-up could hide.
@@ -44,15 +45,11 @@ async def waking(
     alarm: Alarm, stop: asyncio.Event, store: Store | None = None, topic: str = ""
 ) -> AsyncIterator[None]:
     """While inside, the stop and the store's topic ring the alarm."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_ring_at_stop(alarm, stop))]
-        if store is not None:
-            tasks.append(group.create_task(_ring_at_topic(alarm, store, topic)))
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
+    loops = [_ring_at_stop(alarm, stop)]
+    if store is not None:
+        loops.append(_ring_at_topic(alarm, store, topic))
+    async with alongside(*loops):
+        yield
 
 
 async def _ring_at_stop(alarm: Alarm, stop: asyncio.Event) -> None:

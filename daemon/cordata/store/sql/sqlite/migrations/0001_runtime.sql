@@ -58,6 +58,8 @@ CREATE TABLE mail (
                CHECK (state IN ('pending', 'sending', 'sent', 'failed')),
     attempts   INTEGER NOT NULL DEFAULT 0,
     next_at    INTEGER NOT NULL,
+    -- JSON list of the recipients that are still to get it; NULL: all of "to".
+    remaining  TEXT,
     last_error TEXT,
     request_id TEXT    NOT NULL DEFAULT '',
     created_at INTEGER NOT NULL,

@@ -36,3 +36,4 @@ CREATE INDEX message_dead ON message (dead_at) WHERE state = 'dead';
 -- For retention, which deletes by age.
 CREATE INDEX seen_age ON seen (created_at);
 CREATE INDEX idempotency_age ON idempotency (created_at);
+CREATE INDEX mail_age ON mail (created_at) WHERE state IN ('sent', 'failed');

@@ -1,0 +1,102 @@
+"""A mail row as an Internet message: MIME, headers encoded, nothing injectable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from email import policy
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.utils import format_datetime
+
+from cordata.errors import PermanentError
+
+_SPECIAL = r"\s<>()\[\],;:\\\"@\x00-\x1f\x7f"
+_ADDRESS = re.compile(rf"[^{_SPECIAL}]+@[^{_SPECIAL}]+\Z")
+_NAMED = re.compile(r"(?P<name>[^<>]*)<(?P<address>[^<>]*)>\s*\Z")
+_MESSAGE_ID = re.compile(r"<[^\s<>@\x00-\x1f\x7f]+@[^\s<>@\x00-\x1f\x7f]+>\Z")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]+")
+#: Lines stay below SMTP's limit and every server takes them: no 8BITMIME needed.
+_POLICY = policy.SMTP.clone(cte_type="7bit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one conversation with the server did for a mail."""
+
+    #: Recipients to try again.
+    remaining: Sequence[str]
+    #: How many the server refused for good.
+    refused_count: int
+    accepted_count: int
+    #: Reply codes of the refusals, for the log: addresses stay out of it.
+    codes: Sequence[int]
+
+
+def verdict(recipients: Iterable[str], refused: Mapping[str, int]) -> Verdict:
+    """Sort the recipients by the server's reply code; who is not in `refused` was accepted."""
+    everyone = list(recipients)
+    remaining = [one for one in everyone if 400 <= refused.get(one, 0) < 500]
+    gone = [one for one in everyone if one in refused and one not in remaining]
+    return Verdict(
+        remaining=remaining,
+        refused_count=len(gone),
+        accepted_count=len(everyone) - len(remaining) - len(gone),
+        codes=sorted(set(refused.values())),
+    )
+
+
+def address(text: str) -> str:
+    """The bare address within `text` (`user@host` or `Name <user@host>`), its domain in ASCII.
+
+    Raises: PermanentError when it is none, or its local part would need SMTPUTF8.
+    """
+    named = _NAMED.match(text)
+    bare = (named["address"] if named else text).strip(" ")
+    if not _ADDRESS.match(bare):
+        raise PermanentError("not an e-mail address")
+    local, _, domain = bare.rpartition("@")
+    if not local.isascii():
+        raise PermanentError("an e-mail address with other than ASCII letters before its @")
+    try:
+        return f"{local}@{domain if domain.isascii() else domain.encode('idna').decode()}"
+    except UnicodeError:
+        raise PermanentError("not the domain of an e-mail address") from None
+
+
+def letter(
+    *,
+    message_id: str,
+    sender: str,
+    to: Iterable[str],
+    subject: str,
+    text: str,
+    html: str | None,
+    date: datetime,
+) -> bytes:
+    """The message in RFC 5322 form with CRLF line ends, text and HTML as alternatives.
+
+    Raises: PermanentError when sender, recipient or Message-ID are malformed.
+    """
+    if not _MESSAGE_ID.match(message_id):
+        raise PermanentError("malformed Message-ID")
+    mail = EmailMessage(policy=_POLICY)
+    mail["From"] = _display(sender)
+    mail["To"] = [_display(one) for one in to]
+    mail["Subject"] = _CONTROLS.sub(" ", subject).strip()
+    mail["Date"] = format_datetime(date)
+    mail["Message-ID"] = message_id
+    # RFC 3834: no vacation notice answers a report.
+    mail["Auto-Submitted"] = "auto-generated"
+    mail.set_content(text)
+    if html is not None:
+        mail.add_alternative(html, subtype="html")
+    return mail.as_bytes()
+
+
+def _display(text: str) -> Address:
+    named = _NAMED.match(text)
+    name = _CONTROLS.sub(" ", named["name"]).strip(' "') if named else ""
+    return Address(display_name=name, addr_spec=address(text))

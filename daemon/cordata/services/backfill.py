@@ -1,0 +1,129 @@
+"""The application's backfills: on the primary after READY, step by step, giving way to requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Mapping
+
+from cordata import clock
+from cordata.app import BackfillTask
+from cordata.context import Context
+from cordata.core.retry import next_delay_s
+from cordata.errors import LeaseLost
+from cordata.log import fields, logger, request_id
+from cordata.services.handling import frames
+from cordata.services.pace import Pace
+from cordata.services.primary import Leadership
+from cordata.store import Row, Tx, new_id
+
+log = logger("cordata.backfill")
+
+#: First and longest pause after a failed step.
+_FIRST_S, _LONGEST_S = 1.0, 300.0
+_TELL_S = 10.0
+
+
+class BackfillService:
+    """Runs each backfill to its end, one after the other; a failing one lets the others go first.
+
+    A step's own writes are units of their own and its cursor is stored after it: a process that
+    dies in between has the step run once more.
+    """
+
+    name = "backfill"
+
+    def __init__(self, leadership: Leadership, tasks: Mapping[str, BackfillTask]) -> None:
+        self._leadership = leadership
+        self._tasks = tasks
+        self._current = ""
+
+    def status(self) -> str:
+        """For STATUS=."""
+        return self._current
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run what is not done until `stop`. Raises: LeaseLost."""
+        ctx = await self._leadership.wait(stop)
+        waiting = list(self._tasks.values()) if ctx is not None else []
+        failures = 0
+        while waiting and ctx is not None and not stop.is_set():
+            task = waiting.pop(0)
+            if await self._run_task(ctx, task, stop):
+                continue
+            waiting.append(task)
+            failures += 1
+            delay_s = next_delay_s(
+                failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S
+            )
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await stop.wait()
+        self._current = ""
+        await stop.wait()
+
+    async def _run_task(self, ctx: Context, task: BackfillTask, stop: asyncio.Event) -> bool:
+        """Step until done or stopped. Returns False when a step failed."""
+        token = request_id.set(new_id(ctx.now_us()))
+        try:
+            await self._step_on(ctx, task, stop)
+        except LeaseLost:
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary of one backfill
+            log.error(
+                "backfill %s failed with %s at %s: %s; it goes on from its cursor later",
+                task.name,
+                type(error).__name__,
+                frames(error.__traceback__),
+                error,
+                extra=fields(backfill=task.name),
+            )
+            return False
+        finally:
+            request_id.reset(token)
+        return True
+
+    async def _step_on(self, ctx: Context, task: BackfillTask, stop: asyncio.Event) -> None:
+        row = await _stored(ctx, task.name)
+        if row is not None and row["done_at"] is not None:
+            return
+        cursor: str | None = None if row is None else row["cursor"]
+        steps = 0 if row is None else int(row["steps"])
+        log.info("backfill %s %s", task.name, f"goes on after step {steps}" if steps else "begins")
+        pace = Pace(ctx.store, spacing_s=0.0)
+        told = clock.monotonic()
+        while not stop.is_set():
+            await pace.next(full=True)
+            cursor = await self.run_once(ctx, task, cursor)
+            steps += 1
+            self._current = f"backfill {task.name}: {steps} steps"
+            if cursor is None:
+                log.info("backfill %s is done after %d steps", task.name, steps)
+                return
+            if clock.monotonic() - told >= _TELL_S:
+                told = clock.monotonic()
+                log.info("backfill %s: %d steps", task.name, steps)
+
+    async def run_once(self, ctx: Context, task: BackfillTask, cursor: str | None) -> str | None:
+        """One step, then its cursor. Returns the cursor for the next one, None when done."""
+        following = await task.run(ctx, cursor)
+
+        async def unit(tx: Tx) -> None:
+            await tx.execute(
+                "backfill.step",
+                name=task.name,
+                cursor=following,
+                now_us=tx.now_us,
+                done_at=tx.now_us if following is None else None,
+            )
+
+        await ctx.store.run(unit)
+        return following
+
+
+async def _stored(ctx: Context, name: str) -> Row | None:
+    async def unit(tx: Tx) -> Row | None:
+        return await tx.fetch_one("backfill.get", name=name)
+
+    return await ctx.store.read(unit)

@@ -1,0 +1,225 @@
+"""Runs a job: each due (job, scope, period) once, whoever asks, however often.
+
+(no row) ──claim──> running ──> done          claimed again only by --force
+                     │   └────> failed        claimed again by the next call
+                     └─ its process died, or did not renew: claimed by the next call
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from cordata import clock, events
+from cordata.app import JobTask
+from cordata.broker import Owner, Owners
+from cordata.context import Context
+from cordata.core.delivery import error_text
+from cordata.errors import LeaseLost, StoreUnavailable
+from cordata.log import fields, logger, request_id
+from cordata.services.alongside import alongside
+from cordata.services.handling import frames
+from cordata.store import Row, Tx, new_id
+
+log = logger("cordata.job")
+
+EXIT_OK, EXIT_FAILED = 0, 1
+#: EX_TEMPFAIL of sysexits.h: another process has one of the runs in hand.
+EXIT_BUSY = 75
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Run:
+    """What is run once."""
+
+    job: str
+    scope: str
+    period: str
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.job, self.scope, self.period) if part)
+
+
+@dataclass(slots=True, kw_only=True)
+class JobResult:
+    """What one call did with each run that was due."""
+
+    ran: list[Run] = field(default_factory=list)
+    failed: list[Run] = field(default_factory=list)
+    #: In the hands of another process that lives.
+    busy: list[Run] = field(default_factory=list)
+    #: Done before, by this or another process.
+    done: list[Run] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0: all that was due has run, or nothing was; 1: one failed; 75: one runs elsewhere."""
+        if self.failed:
+            return EXIT_FAILED
+        return EXIT_BUSY if self.busy else EXIT_OK
+
+
+async def run_job(
+    ctx: Context,
+    task: JobTask,
+    *,
+    runtime_dir: Path,
+    scope: str | None = None,
+    period: str | None = None,
+    force: bool = False,
+    now: datetime | None = None,
+) -> JobResult:
+    """Run what is due and nobody else has run or is running.
+
+    `scope` and `period` together name one run, due or not; one alone narrows what is due. `force`
+    runs again what is done. One run that fails does not keep the others from running; the next
+    call tries it again. Cancelling (a signal) leaves the run in hand to the next call.
+    """
+    runner = _JobRunner(ctx, task, Owners(runtime_dir), force=force)
+    runner.owner = Owner.register(runtime_dir, name=f"job-{task.name}")
+    try:
+        return await runner.run_all(await _runs(ctx, task, scope, period, now or clock.now()))
+    finally:
+        runner.owner.close()
+
+
+async def _runs(
+    ctx: Context, task: JobTask, scope: str | None, period: str | None, now: datetime
+) -> list[Run]:
+    if scope is not None and period is not None:
+        return [Run(task.name, scope, period)]
+    due: Iterable[tuple[str, str]] = await task.due(ctx, now)
+    runs = dict.fromkeys(Run(task.name, s, p) for s, p in due)
+    return [
+        run
+        for run in runs
+        if (scope is None or run.scope == scope) and (period is None or run.period == period)
+    ]
+
+
+class _JobRunner:
+    owner: Owner
+
+    def __init__(self, ctx: Context, task: JobTask, owners: Owners, *, force: bool) -> None:
+        self._ctx = ctx
+        self._task = task
+        self._owners = owners
+        self._force = force
+        self._timeout_us = int(task.claim_timeout_s * 1e6)
+
+    async def run_all(self, runs: Iterable[Run]) -> JobResult:
+        result = JobResult()
+        for run in runs:
+            token = request_id.set(new_id(self._ctx.now_us()))
+            try:
+                (await self._run(run, result)).append(run)
+            finally:
+                request_id.reset(token)
+        return result
+
+    async def _run(self, run: Run, result: JobResult) -> list[Run]:
+        """Run one if it can be claimed. Returns the list of the result that it belongs to."""
+        if not await self._claim(run):
+            row = await self._row(run)
+            busy = row is not None and row["state"] == "running"
+            return result.busy if busy else result.done
+        begun = clock.monotonic()
+        try:
+            async with alongside(self._keep_claim(run)):
+                await self._task.run(self._ctx, run.scope, run.period)
+            await self._finish(run, None)
+        except Exception as error:  # noqa: BLE001 - the boundary of one run
+            await self._fail(run, error)
+            return result.failed
+        log.info(
+            "%s ran in %.1f s",
+            run,
+            clock.monotonic() - begun,
+            extra=fields(events.JOB_RAN, job=run.job, scope=run.scope, period=run.period),
+        )
+        return result.ran
+
+    async def _row(self, run: Run) -> Row | None:
+        async def unit(tx: Tx) -> Row | None:
+            return await tx.fetch_one("job.get", job=run.job, scope=run.scope, period=run.period)
+
+        return await self._ctx.store.read(unit)
+
+    async def _claim(self, run: Run) -> bool:
+        row = await self._row(run)
+        holder = row["owner"] if row is not None and row["state"] == "running" else ""
+        dead = holder if holder and not self._owners.is_alive(holder) else ""
+
+        async def unit(tx: Tx) -> int:
+            return await tx.execute(
+                "job.claim",
+                job=run.job,
+                scope=run.scope,
+                period=run.period,
+                owner=self.owner.id,
+                claimed_until=tx.now_us + self._timeout_us,
+                now_us=tx.now_us,
+                force=int(self._force),
+                dead_owner=dead,
+            )
+
+        claimed = await self._ctx.store.run(unit) > 0
+        if claimed and dead:
+            log.warning("%s is taken over from %s, which died", run, dead)
+        return claimed
+
+    async def _keep_claim(self, run: Run) -> None:
+        """Renew while the run lasts. Raises: LeaseLost when another process has taken it."""
+
+        async def unit(tx: Tx) -> int:
+            return await tx.execute(
+                "job.renew",
+                job=run.job,
+                scope=run.scope,
+                period=run.period,
+                owner=self.owner.id,
+                claimed_until=tx.now_us + self._timeout_us,
+            )
+
+        while True:
+            await asyncio.sleep(self._task.claim_timeout_s / 3)
+            try:
+                held = await self._ctx.store.run(unit)
+            except StoreUnavailable as error:
+                log.warning("the claim of %s was not renewed: %s", run, error)
+                continue
+            if not held:
+                raise LeaseLost(f"{run} was taken over by another process")
+
+    async def _finish(self, run: Run, error: BaseException | None) -> None:
+        async def unit(tx: Tx) -> int:
+            return await tx.execute(
+                "job.finish",
+                job=run.job,
+                scope=run.scope,
+                period=run.period,
+                owner=self.owner.id,
+                state="failed" if error is not None else "done",
+                last_error=error_text(error) if error is not None else None,
+                now_us=tx.now_us,
+            )
+
+        if not await self._ctx.store.run(unit) and error is None:
+            raise LeaseLost(f"{run} was taken over by another process")
+
+    async def _fail(self, run: Run, error: Exception) -> None:
+        log.error(
+            "%s failed with %s at %s: %s",
+            run,
+            type(error).__name__,
+            frames(error.__traceback__),
+            error,
+            extra=fields(events.JOB_FAILED, job=run.job, scope=run.scope, period=run.period),
+        )
+        try:
+            await self._finish(run, error)
+        except StoreUnavailable as unavailable:  # the claim ends with this process
+            log.warning("the failure of %s was not stored: %s", run, unavailable)

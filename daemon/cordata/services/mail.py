@@ -1,0 +1,283 @@
+"""Sends mail rows by SMTP, on the primary, one after the other.
+
+    pending ──mark──> sending ──accepted──> sent
+       ^                 ├──refused for good, or given up──> failed
+       └──try later──────┘
+
+The mark is committed before the conversation and the result right after it. A row found `sending`
+is one whose sender died in between: it is sent once more, with the same Message-ID, which is the
+only window for a duplicate, and holds one mail at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cordata import clock, events
+from cordata.beat import Beat
+from cordata.config.sections import MailConfig
+from cordata.context import Context
+from cordata.core.letter import Verdict, address, letter, verdict
+from cordata.core.retry import next_delay_s
+from cordata.errors import PermanentError, StoreUnavailable
+from cordata.log import fields, logger, request_id
+from cordata.services.alarm import Alarm, waking
+from cordata.services.primary import Leadership
+from cordata.services.smtp import MailRefused, ServerTrouble, connect, converse, leave
+from cordata.store import Row, Tx
+
+if TYPE_CHECKING:
+    from aiosmtplib import SMTP
+
+log = logger("cordata.mail")
+
+MAIL_TOPIC = "mail"
+_BEAT_S = 10.0
+#: First and longest pause while the result of a mail cannot be stored.
+_FIRST_S, _LONGEST_S = 0.5, 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """How a row ends its turn."""
+
+    state: str
+    #: Some recipient got it.
+    accepted: bool = False
+    remaining: list[str] | None = None
+    last_error: str | None = None
+    delay_s: float = 0.0
+
+
+class MailService:
+    """Wakes at the mail topic, when the next row is due, or when the server may be tried again."""
+
+    name = "mail"
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        config: MailConfig,
+        *,
+        login: tuple[str, str] | None = None,
+    ) -> None:
+        """`login`: user and password, when the server wants them."""
+        #: None while there is nothing to watch: a standby, or no server configured.
+        self.beat: Beat | None = None
+        self.sent_count = 0
+        self._leadership = leadership
+        self._config = config
+        self._login = login
+        self._failures = 0
+        self._retry_deadline = 0.0
+
+    def status(self) -> str:
+        """For STATUS=."""
+        return "mail server is away" if self._failures else ""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Send until `stop`; the mail in hand is finished. Raises: LeaseLost."""
+        ctx = await self._leadership.wait(stop)
+        if ctx is None or not self._config.host:
+            await stop.wait()
+            return
+        self.beat = Beat(max_age_s=2 * self._config.timeout_s + _LONGEST_S + _BEAT_S)
+        alarm = Alarm()
+        async with waking(alarm, stop, ctx.store, MAIL_TOPIC):
+            while not stop.is_set():
+                self.beat.touch()
+                try:
+                    sleep_s = await self.run_once(ctx, stop)
+                except StoreUnavailable as error:
+                    log.debug("mail waits for the store: %s", error)
+                    sleep_s = _BEAT_S
+                await alarm.sleep(min(sleep_s, _BEAT_S))
+
+    async def run_once(self, ctx: Context, stop: asyncio.Event) -> float:
+        """Send what is due over one connection. Returns the seconds until more may be done."""
+        wait_s = self._retry_deadline - clock.monotonic()
+        if wait_s > 0:
+            return wait_s
+        row = await self._next(ctx)
+        if row is None:
+            return await self._until_next(ctx)
+        try:
+            client = await connect(self._config, self._login)
+            try:
+                while row is not None and not stop.is_set():
+                    await self._send(ctx, client, row)
+                    self._heal()
+                    row = await self._next(ctx)
+            finally:
+                await leave(client)
+        except ServerTrouble as error:
+            return self._back_off(error)
+        return 0.0 if row is not None else await self._until_next(ctx)
+
+    async def _next(self, ctx: Context) -> Row | None:
+        """The next due row, after giving up on those that are too old."""
+
+        async def unit(tx: Tx) -> Row | None:
+            return await tx.fetch_one("mail.due", now_us=tx.now_us)
+
+        while True:
+            row = await ctx.store.read(unit)
+            if row is None or ctx.now_us() - row["created_at"] < self._config.give_up_s * 1e6:
+                return row
+            await self._end(ctx, row, _failed("given up: it is too old"))
+
+    async def _until_next(self, ctx: Context) -> float:
+        async def unit(tx: Tx) -> int | None:
+            row = await tx.fetch_one("mail.next_at")
+            return None if row is None else row["next_at"]
+
+        next_at = await ctx.store.read(unit)
+        return _BEAT_S if next_at is None else max((next_at - ctx.now_us()) / 1e6, 0.0)
+
+    async def _send(self, ctx: Context, client: SMTP, row: Row) -> None:
+        """One mail: mark, converse, store the result. Raises: ServerTrouble, LeaseLost."""
+        if self.beat is not None:
+            self.beat.touch()
+        token = request_id.set(row["request_id"])
+        try:
+            if row["state"] == "sending":
+                log.warning("mail %d was in hand when its sender died; it is sent again", row["id"])
+            await _begin(ctx, row)
+            try:
+                end = await self._converse(client, row)
+            except ServerTrouble as error:
+                await self._end(ctx, row, self._later(row, str(error)))
+                raise
+            await self._end(ctx, row, end)
+        finally:
+            request_id.reset(token)
+
+    async def _converse(self, client: SMTP, row: Row) -> _End:
+        try:
+            sender = address(self._config.sender)
+            recipients, message = self._message(row)
+        except (PermanentError, ValueError) as error:
+            return _failed(f"not sendable: {error}")
+        try:
+            refused = await converse(
+                client,
+                sender=sender,
+                recipients=recipients,
+                message=message,
+                timeout_s=self._config.timeout_s,
+            )
+        except MailRefused as error:
+            return _failed(str(error)) if error.code >= 500 else self._later(row, str(error))
+        return self._ended(row, verdict(recipients, refused))
+
+    def _message(self, row: Row) -> tuple[list[str], bytes]:
+        to = json.loads(row["to"])
+        remaining = json.loads(row["remaining"]) if row["remaining"] else to
+        message = letter(
+            message_id=row["message_id"],
+            sender=self._config.sender,
+            to=to,
+            subject=row["subject"],
+            text=row["text"],
+            html=row["html"],
+            date=clock.from_us(row["created_at"]),
+        )
+        return list(dict.fromkeys(address(one) for one in remaining)), message
+
+    def _ended(self, row: Row, result: Verdict) -> _End:
+        codes = ", ".join(map(str, result.codes))
+        error = f"{result.refused_count} of the recipients refused: {codes}" if codes else None
+        if result.remaining:
+            end = self._later(row, f"refused for now: {codes}", list(result.remaining))
+            return dataclasses.replace(end, accepted=result.accepted_count > 0)
+        anyone = result.accepted_count > 0 or row["sent_at"] is not None
+        return _End(state="sent" if anyone else "failed", accepted=anyone, last_error=error)
+
+    def _later(self, row: Row, error: str, remaining: list[str] | None = None) -> _End:
+        before = json.loads(row["remaining"]) if row["remaining"] else None
+        return _End(
+            state="pending",
+            remaining=remaining or before,
+            last_error=error,
+            delay_s=self._delay_s(row["attempts"] + 1),
+        )
+
+    async def _end(self, ctx: Context, row: Row, end: _End) -> None:
+        """Store the result, however long the store is away: unmarked, it would be sent again."""
+
+        async def unit(tx: Tx) -> None:
+            await tx.execute(
+                "mail.end",
+                id=row["id"],
+                state=end.state,
+                remaining=json.dumps(end.remaining) if end.remaining else None,
+                last_error=end.last_error,
+                next_at=tx.now_us + int(end.delay_s * 1e6),
+                sent_at=tx.now_us if end.accepted else None,
+            )
+
+        failures = 0
+        while True:
+            try:
+                await ctx.store.run(unit)
+                break
+            except StoreUnavailable as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("the result of mail %d cannot be stored: %s", row["id"], error)
+            if self.beat is not None:
+                self.beat.touch()
+            await asyncio.sleep(
+                next_delay_s(failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S)
+            )
+        self._tell(row, end)
+
+    def _tell(self, row: Row, end: _End) -> None:
+        """Ids and codes only: recipients and subjects stay out of the log."""
+        about: dict[str, Any] = {"mail": row["id"], "message_id_header": row["message_id"]}
+        if end.state == "sent":
+            self.sent_count += 1
+            extra = fields(events.MAIL_SENT, **about)
+            note = f"; {end.last_error}" if end.last_error else ""
+            log.info("mail %d is sent%s", row["id"], note, extra=extra)
+        else:
+            failed = end.state == "failed"
+            extra = fields(events.MAIL_FAILED, **about)
+            level = 40 if failed else 30  # logging.ERROR, logging.WARNING
+            fate = "failed" if failed else f"waits {end.delay_s:.0f} s"
+            log.log(level, "mail %d %s: %s", row["id"], fate, end.last_error, extra=extra)
+
+    def _delay_s(self, attempt: int) -> float:
+        config = self._config
+        return next_delay_s(
+            attempt, random.random(), first_s=config.retry_min_s, longest_s=config.retry_max_s
+        )
+
+    def _back_off(self, error: ServerTrouble) -> float:
+        self._failures += 1
+        if self._failures == 1:
+            log.warning("mail waits for the server: %s", error, extra=fields(events.MAIL_FAILED))
+        delay_s = self._delay_s(self._failures)
+        self._retry_deadline = clock.monotonic() + delay_s
+        return delay_s
+
+    def _heal(self) -> None:
+        if self._failures:
+            log.info("the mail server is back")
+        self._failures = 0
+
+
+async def _begin(ctx: Context, row: Row) -> None:
+    async def unit(tx: Tx) -> None:
+        await tx.execute("mail.begin", id=row["id"])
+
+    await ctx.store.run(unit)
+
+
+def _failed(error: str) -> _End:
+    return _End(state="failed", last_error=error)

@@ -1,0 +1,74 @@
+"""The application's `@app.every` functions: on the primary only, each beside the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from cordata.app import PeriodicTask
+from cordata.context import Context
+from cordata.errors import LeaseLost
+from cordata.log import fields, logger, request_id
+from cordata.services.handling import frames
+from cordata.services.primary import Leadership
+from cordata.store import new_id
+
+log = logger("cordata.periodic")
+
+
+class PeriodicService:
+    """Each task runs at once when this process begins to lead, then `seconds` after its end, so it
+    never overlaps itself. One that fails is logged and runs again at its next turn.
+    """
+
+    name = "periodic"
+
+    def __init__(self, leadership: Leadership, tasks: Sequence[PeriodicTask]) -> None:
+        self._leadership = leadership
+        self._tasks = tasks
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run the tasks until `stop`; one in hand is finished. Raises: LeaseLost."""
+        ctx = await self._leadership.wait(stop)
+        if ctx is None or not self._tasks:
+            await stop.wait()
+            return
+        try:
+            async with asyncio.TaskGroup() as group:
+                for task in self._tasks:
+                    group.create_task(self._repeat(ctx, task, stop), name=task.name)
+        except* LeaseLost:
+            lost = True
+        else:
+            lost = False
+        if lost:
+            raise LeaseLost()
+
+    async def _repeat(self, ctx: Context, task: PeriodicTask, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            await self.run_once(ctx, task)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(task.seconds):
+                    await stop.wait()
+
+    async def run_once(self, ctx: Context, task: PeriodicTask) -> bool:
+        """One run of one task. Returns whether it succeeded. Raises: LeaseLost."""
+        token = request_id.set(new_id(ctx.now_us()))
+        try:
+            await task.run(ctx)
+        except LeaseLost:
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary of one task
+            log.error(
+                "%s failed with %s at %s: %s",
+                task.name,
+                type(error).__name__,
+                frames(error.__traceback__),
+                error,
+                extra=fields(task=task.name),
+            )
+            return False
+        finally:
+            request_id.reset(token)
+        return True

@@ -1,0 +1,202 @@
+"""The primary's lease: who has it prepares the store, then leads; all others stand by.
+
+    standby ──lease free──> preparing ──schema, startup functions──> leading ──stop──> released
+       ^                                                               │
+       └──(a new process)──exit <──LeaseLost: a newer term exists──────┘
+
+A process that lost the lease does not stand by again: it stops its layers in order and ends, and
+the service manager starts a fresh one, so no state of the old term can linger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from cordata import clock, events
+from cordata.app import App
+from cordata.beat import Beat
+from cordata.broker import StoreBroker
+from cordata.config.sections import PrimaryConfig
+from cordata.context import Context
+from cordata.errors import LeaseLost, StoreUnavailable
+from cordata.log import fields, logger
+from cordata.services.alarm import Alarm, waking
+from cordata.services.alongside import alongside
+from cordata.services.fenced import fenced
+from cordata.store import Chain, Fence, PrimaryLease, Tx
+from cordata.systemd import Notifier
+
+log = logger("cordata.primary")
+
+#: Notified when a lease is taken or given back.
+LEASE_TOPIC = "lease"
+#: A leader looks at its term this often; its writes are checked each time anyway.
+_CHECK_S = 5.0
+_EXTEND_S = 30.0
+_TICK_S = 5.0
+
+
+class Leadership:
+    """Whether this process leads; the primary's other services wait on it."""
+
+    def __init__(self) -> None:
+        self._begun = asyncio.Event()
+        self._ctx: Context | None = None
+
+    async def wait(self, stop: asyncio.Event) -> Context | None:
+        """The fenced Context once this process leads; None when `stop` came first."""
+        async with asyncio.TaskGroup() as group:
+            waiters = [group.create_task(event.wait()) for event in (self._begun, stop)]
+            await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
+            for waiter in waiters:
+                waiter.cancel()
+        return None if stop.is_set() else self._ctx
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process leads now."""
+        return self._ctx is not None
+
+    def begin(self, ctx: Context) -> None:
+        """From now on this process leads; `ctx` writes with its term."""
+        self._ctx = ctx
+        self._begun.set()
+
+    def end(self) -> None:
+        """From now on it does not."""
+        self._ctx = None
+
+
+class PrimaryService:
+    """Takes the lease, prepares, leads; the layer that stops last but the stores."""
+
+    name = "lease"
+
+    def __init__(
+        self,
+        ctx: Context,
+        app: App,
+        lease: PrimaryLease,
+        leadership: Leadership,
+        broker: StoreBroker,
+        chains: Sequence[Chain],
+        notifier: Notifier,
+        config: PrimaryConfig,
+    ) -> None:
+        self.beat = Beat()
+        #: Leading, or standing by with the schema current.
+        self.ready = asyncio.Event()
+        self._ctx = ctx
+        self._app = app
+        self._lease = lease
+        self._leadership = leadership
+        self._broker = broker
+        self._chains = chains
+        self._notifier = notifier
+        self._config = config
+        self._alarm = Alarm()
+        self._standing_by = False
+        self._fence: Fence | None = None
+
+    def status(self) -> str:
+        """For STATUS=."""
+        if self._leadership.leads and self._fence is not None:
+            return f"primary, term {self._fence.term}"
+        return "standby" if self._standing_by else ""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Stand by, then lead until `stop`. Raises: LeaseLost."""
+        async with waking(self._alarm, stop, self._ctx.store, LEASE_TOPIC):
+            while not stop.is_set():
+                self.beat.touch()
+                self._fence = await self.run_once()
+                if self._fence is not None:
+                    break
+                await self._alarm.sleep(self._config.standby_poll_s)
+            if self._fence is None:
+                return
+            try:
+                await self._lead(self._fence, stop)
+            finally:
+                self._leadership.end()
+                await self._lease.release()
+                self._ctx.store.notify(LEASE_TOPIC)
+
+    async def run_once(self) -> Fence | None:
+        """One try to get the lease; None: stand by."""
+        try:
+            fence = await self._lease.try_acquire()
+            if fence is None:
+                await self._stand_by()
+        except StoreUnavailable as error:
+            self._notifier.extend_timeout(_EXTEND_S, f"waiting for the store ({error})")
+            return None
+        return fence
+
+    async def _stand_by(self) -> None:
+        if not self._standing_by:
+            self._standing_by = True
+            log.info("stands by", extra=fields(events.PRIMARY_STANDBY))
+        if self.ready.is_set():
+            return
+        if await self._ctx.store.schema_current(self._chains):
+            self.ready.set()
+        else:
+            self._notifier.extend_timeout(_EXTEND_S, "standby; waiting for the schema")
+
+    async def _lead(self, fence: Fence, stop: asyncio.Event) -> None:
+        begun = clock.monotonic()
+        ctx = fenced(self._ctx, fence)
+        await self._prepare(ctx, fence)
+        self._leadership.begin(ctx)
+        self._standing_by = False
+        self.ready.set()
+        log.info(
+            "is the primary, term %d, prepared in %.0f ms",
+            fence.term,
+            (clock.monotonic() - begun) * 1000,
+            extra=fields(events.PRIMARY_ELECTED, term=fence.term),
+        )
+        while not stop.is_set():
+            self.beat.touch()
+            await self._check(fence)
+            await self._alarm.sleep(_CHECK_S)
+
+    async def _prepare(self, ctx: Context, fence: Fence) -> None:
+        """Migrations first, then the application's startup functions, in their order."""
+        async with alongside(self._extend("migrating")):
+            await self._ctx.store.migrate(self._chains, fence=fence)
+            await self._broker.register(
+                {s.group: s.type for s in self._app.subscriptions}, fence=fence
+            )
+        for startup in self._app.startups:
+            async with alongside(self._extend(f"startup: {startup.__name__}")):
+                await startup(ctx)
+
+    async def _extend(self, text: str) -> None:
+        """The service manager waits on while a long step runs and the loop turns."""
+        while True:
+            self.beat.touch()
+            self._notifier.extend_timeout(_EXTEND_S, text)
+            await asyncio.sleep(_TICK_S)
+
+    async def _check(self, fence: Fence) -> None:
+        """Raises: LeaseLost when a newer term exists."""
+
+        async def unit(tx: Tx) -> int:
+            row = await tx.fetch_one("lease.term", name=fence.name)
+            return 0 if row is None else int(row["term"])
+
+        try:
+            term = await self._ctx.store.read(unit)
+        except StoreUnavailable:
+            return  # no write gets through either
+        if term != fence.term:
+            log.error(
+                "term %d is over, term %d has begun",
+                fence.term,
+                term,
+                extra=fields(events.PRIMARY_LOST, term=fence.term),
+            )
+            raise LeaseLost(f"term {fence.term} is over, term {term} has begun")

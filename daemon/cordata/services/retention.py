@@ -1,0 +1,133 @@
+"""Deletes what has served its time, on the primary, in small batches that give way to requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+
+from cordata.app import Subscription
+from cordata.broker import StoreBroker
+from cordata.config.sections import EngineConfig, MailConfig
+from cordata.context import Context
+from cordata.errors import StoreUnavailable
+from cordata.log import logger
+from cordata.services.pace import Pace
+from cordata.services.primary import Leadership
+from cordata.store import Row, Tx
+
+log = logger("cordata.retention")
+
+_EVERY_S = 900.0
+_BATCH = 500
+#: Seen-marks outlive the outbox entries that could bring their message again.
+_SEEN_MARGIN_S = 86_400.0
+
+
+class RetentionService:
+    """One pass now and then; also keeps this application's consumer groups registered."""
+
+    name = "retention"
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        broker: StoreBroker,
+        subscriptions: Sequence[Subscription],
+        engine: EngineConfig,
+        mail: MailConfig,
+    ) -> None:
+        self._leadership = leadership
+        self._broker = broker
+        self._groups = {s.group: s.type for s in subscriptions}
+        self._engine = engine
+        self._mail = mail
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Delete until `stop`. Raises: LeaseLost."""
+        ctx = await self._leadership.wait(stop)
+        while ctx is not None and not stop.is_set():
+            try:
+                deleted = await self.run_once(ctx, stop)
+            except StoreUnavailable as error:
+                log.warning("nothing was deleted: %s", error)
+            else:
+                if any(deleted.values()):
+                    log.info("deleted %s", ", ".join(f"{n} {t}" for t, n in deleted.items() if n))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_EVERY_S):
+                    await stop.wait()
+
+    async def run_once(self, ctx: Context, stop: asyncio.Event) -> Mapping[str, int]:
+        """One pass. Returns rows deleted by kind."""
+        await self._register(ctx)
+        before = ctx.now_us() - int(self._engine.retention_s * 1e6)
+        seen_before = before - int(_SEEN_MARGIN_S * 1e6)
+        mail_before = ctx.now_us() - int(self._mail.retention_s * 1e6)
+        return {
+            "outbox entries": await self._outbox(ctx, stop, before),
+            "seen-marks": await self._batches(ctx, stop, "retention.seen", seen_before),
+            "idempotency keys": await self._batches(ctx, stop, "retention.idempotency", before),
+            "mails": await self._batches(ctx, stop, "retention.mail", mail_before),
+            "messages of unknown groups": await self._groups_gone(ctx, stop, before),
+        }
+
+    async def _register(self, ctx: Context) -> None:
+        async def unit(tx: Tx) -> None:
+            for group, type_ in self._groups.items():
+                await tx.execute("stream.register", group=group, type=type_, now_us=tx.now_us)
+
+        if self._groups:
+            await ctx.store.run(unit)
+
+    async def _batches(self, ctx: Context, stop: asyncio.Event, query: str, before: int) -> int:
+        async def unit(tx: Tx) -> int:
+            return await tx.execute(query, before=before, limit=_BATCH)
+
+        count = 0
+        pace = Pace(ctx.store)
+        while not stop.is_set():
+            await pace.next(full=False)
+            deleted = await ctx.store.run(unit)
+            count += deleted
+            if deleted < _BATCH:
+                break
+        return count
+
+    async def _groups_gone(self, ctx: Context, stop: asyncio.Event, before: int) -> int:
+        async def unit(tx: Tx) -> int:
+            return await tx.execute("retention.group", before=before)
+
+        count = await self._batches(ctx, stop, "retention.group_messages", before)
+        await ctx.store.run(unit)
+        return count
+
+    async def _outbox(self, ctx: Context, stop: asyncio.Event, before: int) -> int:
+        """Walks the old end of the outbox: a page is read without the write lock, then deleted."""
+        count, after = 0, 0
+        pace = Pace(ctx.store)
+        while not stop.is_set():
+            await pace.next(full=False)
+            page = await _page(ctx, after, before)
+            ids = [row["id"] for row in page if row["old"]]
+            if ids:
+                count += await _delete(ctx, ids)
+            if len(page) < _BATCH or page[-1]["created_at"] >= before:
+                break
+            after = page[-1]["id"]
+        return count
+
+
+async def _page(ctx: Context, after: int, before: int) -> list[Row]:
+    async def unit(tx: Tx) -> list[Row]:
+        return await tx.fetch_all("retention.outbox_page", after=after, before=before, limit=_BATCH)
+
+    return await ctx.store.read(unit)
+
+
+async def _delete(ctx: Context, ids: list[int]) -> int:
+    async def unit(tx: Tx) -> int:
+        return await tx.execute("retention.outbox", ids=json.dumps(ids))
+
+    return await ctx.store.run(unit)

@@ -1,0 +1,38 @@
+-- What the primary deletes, in small batches.
+
+-- name: retention.outbox_page
+-- Ids grow with time, so old entries are a range at the front; no index on the age is needed.
+SELECT id, created_at,
+       state = 'published' AND published_at < :before
+           AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = page.id) AS old
+FROM (SELECT id, created_at, state, published_at FROM outbox
+      WHERE id > :after ORDER BY id LIMIT :limit) AS page;
+
+-- name: retention.outbox
+DELETE FROM outbox
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'published'
+    AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = outbox.id);
+
+-- name: retention.seen
+DELETE FROM seen WHERE (event_id, "group") IN (
+    SELECT event_id, "group" FROM seen WHERE created_at < :before LIMIT :limit);
+
+-- name: retention.idempotency
+DELETE FROM idempotency WHERE (scope, key) IN (
+    SELECT scope, key FROM idempotency WHERE created_at < :before LIMIT :limit);
+
+-- name: retention.mail
+DELETE FROM mail WHERE id IN (
+    SELECT id FROM mail
+    WHERE state IN ('sent', 'failed') AND created_at < :before LIMIT :limit);
+
+-- name: retention.group_messages
+-- Of groups that no process has known for long.
+DELETE FROM message WHERE (outbox_id, "group") IN (
+    SELECT m.outbox_id, m."group" FROM consumer_group AS g
+    CROSS JOIN message AS m ON m."group" = g."group"
+    WHERE g.refreshed_at < :before LIMIT :limit);
+
+-- name: retention.group
+DELETE FROM consumer_group WHERE refreshed_at < :before
+    AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m."group" = consumer_group."group");
