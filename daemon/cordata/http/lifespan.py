@@ -56,9 +56,10 @@ class Lifespan:
             await self._tell("lifespan.shutdown")
 
     async def _tell(self, message: str) -> None:
-        self._answered.clear()
-        self._wanted.put_nowait({"type": message})
-        await self._answered.wait()
+        if not self._ended:  # else nobody will ever answer
+            self._answered.clear()
+            self._wanted.put_nowait({"type": message})
+            await self._answered.wait()
         if self._failure:
             raise LifespanFailed(f"{message} failed: {self._failure}")
 
