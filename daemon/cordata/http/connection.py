@@ -10,18 +10,18 @@ deadline, and the server's sweep calls `check` about once a second.
 from __future__ import annotations
 
 import asyncio
-import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from cordata.config.sections import HttpConfig
 from cordata.http import journal
-from cordata.http.asgi import VERSION, Scope
 from cordata.http.body import ChunkedBody, LengthBody
 from cordata.http.exchange import Exchange
+from cordata.http.flow import Flow
 from cordata.http.head import HeadReader
 from cordata.http.peer import Peer
 from cordata.http.refused import Refused, bad_request, too_slow
+from cordata.http.request import given_request_id, report_unread, scope_of
 from cordata.http.response import error_response
 
 if TYPE_CHECKING:
@@ -34,11 +34,9 @@ _MAX_AHEAD_BYTES = 65_536
 #: After the last response the client gets this long to stop sending and read it: closing with
 #: unread bytes would reset the connection and could destroy the response on its way.
 _LINGER_S = 2.0
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:@+=/-]{1,64}")
-_FIRST_LINE = re.compile(rb"(?:\r\n)?([A-Za-z]{1,32}) ([!-~]+)")
 
 
-class Connection(asyncio.Protocol):
+class Connection(Flow):
     """Reads requests, runs one exchange at a time, keeps the peer to its deadlines."""
 
     __slots__ = (
@@ -47,19 +45,14 @@ class Connection(asyncio.Protocol):
         "_deadline",
         "_eof",
         "_exchange",
-        "_paused",
         "_peer",
         "_phase",
         "_reader",
-        "_transport",
-        "_unsent_bytes",
-        "_unsent_since",
-        "_writable",
         "server",
     )
-    _transport: asyncio.Transport
 
     def __init__(self, server: HttpServer, peer: Peer) -> None:
+        super().__init__()
         self.server = server
         self._peer = peer
         self._reader = HeadReader(server.config)
@@ -70,16 +63,13 @@ class Connection(asyncio.Protocol):
         self._body: LengthBody | ChunkedBody | None = None
         self._exchange: Exchange | None = None
         self._eof = False
-        #: Reading is paused: the application is behind, or too much was pipelined.
-        self._paused = False
-        #: Set while the client keeps up with what is written; None: it always has.
-        self._writable: asyncio.Event | None = None
-        self._unsent_bytes = 0
-        self._unsent_since = 0.0
 
     def reload(self, config: HttpConfig) -> None:
-        """New limits, from the next head on."""
+        """New limits and trust, from the next head on."""
         self._reader.config = config
+        client = self._peer.client
+        trusted = (client[0] if client else None) in self.server.trusted
+        self._peer = replace(self._peer, trusted=trusted)
 
     # What the transport tells
 
@@ -98,7 +88,7 @@ class Connection(asyncio.Protocol):
         elif phase == REPLY:
             self._buffer += data
             if len(self._buffer) > _MAX_AHEAD_BYTES:
-                self._pause_reading()
+                self.pause_reading()
 
     def eof_received(self) -> bool:
         """The client closed its side. Returns True while it is still owed a response."""
@@ -122,18 +112,10 @@ class Connection(asyncio.Protocol):
         self.resume_writing()
         self.server.connection_ended(self)
 
-    def pause_writing(self) -> None:
-        """The client does not keep up."""
-        if self._writable is None:
-            self._writable = asyncio.Event()
-        self._writable.clear()
-
     def resume_writing(self) -> None:
         """The client has caught up."""
-        if self._writable is not None:
-            self._writable.set()
-        if self._phase == IDLE and self._buffer:
-            self._read_buffer()
+        super().resume_writing()
+        self._read_buffer()
 
     # Requests
 
@@ -160,7 +142,9 @@ class Connection(asyncio.Protocol):
     def _begin(self, rest: bytes) -> None:
         """A head is complete; `rest` follows it. Raises: Refused."""
         server, reader = self.server, self._reader
-        exchange = Exchange(self, self._scope(), self._request_id(), keep_alive=reader.keep_alive)
+        scope = scope_of(reader, self._peer, server.trusted, server.state)
+        request_id = given_request_id(reader) or server.make_request_id()
+        exchange = Exchange(self, scope, request_id, keep_alive=reader.keep_alive)
         if reader.chunked or reader.length:
             self._body = (
                 ChunkedBody(server.config.max_body_bytes)
@@ -184,46 +168,6 @@ class Connection(asyncio.Protocol):
                 return  # refused before the application heard of it
         server.exchange_begun(exchange)
 
-    def _scope(self) -> Scope:
-        reader, peer = self._reader, self._peer
-        if peer.trusted and len(reader.special) > 1:
-            peer = self._forwarded()
-        raw_path, _, query = reader.target.partition(b"?")
-        path = raw_path.decode("ascii")
-        if "%" in path:
-            path = unquote(path)
-            if "\0" in path:
-                raise bad_request("the path contains NUL")
-        return {
-            "type": "http",
-            "asgi": VERSION,
-            "http_version": reader.version,
-            "method": reader.method,
-            "scheme": peer.scheme,
-            "path": path,
-            "raw_path": raw_path,
-            "query_string": query,
-            "root_path": "",
-            "headers": reader.headers,
-            "client": peer.client,
-            "server": peer.server,
-            "state": self.server.state.copy(),
-        }
-
-    def _forwarded(self) -> Peer:
-        """The client that a trusted proxy names; its X-Forwarded-Host replaces Host."""
-        reader = self._reader
-        peer, host = self.server.trusted.forwarded(self._peer, reader.special)
-        if host is not None:
-            reader.replace_host(host)
-        return peer
-
-    def _request_id(self) -> str:
-        given = self._reader.special.get(b"x-request-id")
-        if given is not None and _REQUEST_ID.fullmatch(given) is not None:
-            return given.decode("ascii")
-        return self.server.make_request_id()
-
     def _read_body(self, data: bytes) -> None:
         body, exchange = self._body, self._exchange
         if body is None or exchange is None:
@@ -246,7 +190,7 @@ class Connection(asyncio.Protocol):
             if exchange.complete and exchange.started:
                 self._next()
         elif not room:
-            self._pause_reading()
+            self.pause_reading()
             self._deadline = now + self.server.config.response_timeout_s
 
     def response_ended(self, *, close: bool) -> None:
@@ -264,54 +208,29 @@ class Connection(asyncio.Protocol):
         self._exchange = None
         self._phase = IDLE
         self._deadline = self.server.loop.time() + self.server.config.first_byte_timeout_s
-        if self._paused:
-            self._resume_reading()
+        self.resume_reading()
         if self._buffer:
-            if self._writable is None or self._writable.is_set():
+            if self.is_writable:
                 self.server.loop.call_soon(self._read_buffer)  # not deeper into the stack
         elif self._eof:
             self._transport.close()
 
     # Flow control
 
-    def write(self, data: bytes) -> None:
-        """Send bytes, unless the connection is going."""
-        if not self._transport.is_closing():
-            self._transport.write(data)
-
-    async def writable(self) -> None:
-        """Wait until the client has read enough of what was written."""
-        if self._writable is not None:
-            await self._writable.wait()
-
     def resume_body(self) -> None:
         """The application has taken what was there."""
         if self._paused and self._phase == BODY:
-            self._resume_reading()
+            self.resume_reading()
             self._deadline = self.server.loop.time() + self.server.config.body_timeout_s
-
-    def _pause_reading(self) -> None:
-        if not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
-
-    def _resume_reading(self) -> None:
-        if self._paused:
-            self._paused = False
-            if not self._transport.is_closing():
-                self._transport.resume_reading()
 
     # Deadlines and the end
 
     def check(self, now: float) -> None:
         """Called by the sweep: what is overdue ends here."""
-        unsent = self._transport.get_write_buffer_size()
-        if unsent != self._unsent_bytes:
-            self._unsent_bytes, self._unsent_since = unsent, now
-        elif unsent and now - self._unsent_since > self.server.config.response_timeout_s:
+        if self.has_stalled(now, self.server.config.response_timeout_s):
             if self._exchange is not None and not self._exchange.complete:
                 self._exchange.report(journal.CLIENT_GONE, "the client does not read", None)
-            self._transport.abort()
+            self.abort()
         if now >= self._deadline:
             self._expire(self._exchange)
 
@@ -334,10 +253,6 @@ class Connection(asyncio.Protocol):
         if self._phase in (IDLE, LINGER) and not self._buffer:
             self._transport.close()
 
-    def abort(self) -> None:
-        """Cut the connection off: the client sees that its response is not whole."""
-        self._transport.abort()
-
     def end_with(self, response: bytes) -> None:
         """Write a last response (b"": the one that has begun cannot be finished) and close."""
         self._exchange, self._body, self._buffer = None, None, b""
@@ -355,20 +270,10 @@ class Connection(asyncio.Protocol):
 
     def _refuse_head(self, refused: Refused, data: bytes) -> None:
         """Refuse what never became an exchange."""
-        line = _FIRST_LINE.match(data[:8192])
-        method, target = line.groups() if line is not None else (b"?", b"?")
         request_id = self.server.make_request_id()
-        journal.report(
-            status=refused.status,
-            method=method.decode("ascii"),
-            target=target,
-            peer=self._peer.text,
-            reason=refused.reason,
-            request_id=request_id,
-        )
+        method = report_unread(data, refused, self._peer.text, request_id)
         self.server.refused += 1
-        date_line = self.server.date_line
-        self.end_with(error_response(refused, request_id, method.decode("ascii"), date_line))
+        self.end_with(error_response(refused, request_id, method, self.server.date_line))
 
     def _close_after_response(self) -> None:
         whole = self._body is None and not self._buffer
@@ -385,7 +290,7 @@ class Connection(asyncio.Protocol):
         """Close our side, drop what still comes until the client closes too."""
         self._phase = LINGER
         self._deadline = self.server.loop.time() + _LINGER_S
-        self._resume_reading()
+        self.resume_reading()
         if self._eof or self._transport.is_closing():
             self._transport.close()
         else:

@@ -8,43 +8,14 @@ the body never passes through the parser. Grammar: RFC 9112, without obs-fold an
 
 from __future__ import annotations
 
-import re
+from re import Match
 
 import httptools
 
 from cordata.config.sections import HttpConfig
-from cordata.http.refused import (
-    Refused,
-    bad_request,
-    body_too_large,
-    header_too_large,
-    line_too_long,
-)
+from cordata.http.grammar import ABSOLUTE, DIGITS, HEAD, HOST, METHODS, examine, has_too_many
+from cordata.http.refused import Refused, bad_request, body_too_large
 
-# Possessive quantifiers (++): a head that does not match fails in linear time.
-_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
-_START = rb"(" + _TOKEN + rb"{1,32}+) ([!\"$-~]++) HTTP/"
-_LINE = _START + rb"1\.([01])\r\n"
-_FIELD = _TOKEN + rb"++:[\t -~\x80-\xff]*+\r\n"
-_HEAD = re.compile(_LINE + rb"(?:" + _FIELD + rb")*+\r\n")
-_REQUEST_LINE = re.compile(_LINE)
-_FIELD_LINE = re.compile(_FIELD)
-_METHOD = re.compile(_TOKEN + rb"{1,32}+(?: |\Z)")
-_OTHER_VERSION = re.compile(_START + rb"(?:[02-9]\.[0-9]|1\.[2-9])\r\n")
-#: reg-name, IPv4 or [IPv6], and a port. No comma: that is how a second Host shows.
-_HOST = re.compile(rb"(?:[A-Za-z0-9._~%!$&'()*+;=-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
-_DIGITS = re.compile(rb"[0-9]{1,18}")
-_ABSOLUTE = re.compile(rb"https?://([^/?@]*)([/?].*)?", re.IGNORECASE)
-
-#: Known to both parsers, so that both versions serve the same. The value is what `scope` gets.
-METHODS = {
-    name.encode(): name
-    for name in (
-        "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE COPY LOCK MKCOL MOVE PROPFIND PROPPATCH "
-        "SEARCH UNLOCK BIND REBIND UNBIND ACL REPORT MKACTIVITY CHECKOUT MERGE MKCALENDAR LINK "
-        "UNLINK PURGE NOTIFY SUBSCRIBE UNSUBSCRIBE"
-    ).split()
-}
 #: Header fields that mean something to this layer.
 _SPECIAL = frozenset(
     (
@@ -111,20 +82,20 @@ class HeadReader:
         """
         if self._seen and self._only_part_of_a_line(data):
             return 0
-        match = _HEAD.match(data)
+        match = HEAD.match(data)
         if match is None:
             if data[:1] == b"\r":
                 return self._read_after_blank(data)
-            _examine(data, self.config)
+            examine(data, self.config)
             self._seen = len(data) if b"\n" in data else 0
             return 0
         end, line_end = match.end(), match.end(3)
         if (
             line_end > self.config.max_request_line_bytes
             or end - line_end - 4 > self.config.max_header_bytes
-            or (end > 4 * self.config.max_headers and _too_many(data, end, self.config))
+            or (end > 4 * self.config.max_headers and has_too_many(data, end, self.config))
         ):
-            _examine(data, self.config)
+            examine(data, self.config)
         self._seen = 0
         self._split(data if end == len(data) else data[:end], match)
         return end
@@ -144,7 +115,7 @@ class HeadReader:
         end = self.read(rest) if rest else 0
         return end and end + 2
 
-    def _split(self, head: bytes, match: re.Match[bytes]) -> None:
+    def _split(self, head: bytes, match: Match[bytes]) -> None:
         """Let the parser call `on_header` for each field, then judge what they say."""
         method, target, minor = match.groups()
         known = METHODS.get(method)
@@ -195,7 +166,7 @@ class HeadReader:
             if is_11:
                 raise bad_request("the Host header is missing")
         elif host != self._host:
-            if _HOST.fullmatch(host) is None:
+            if HOST.fullmatch(host) is None:
                 raise bad_request("the Host header is repeated or malformed")
             self._host = host
         if self.target[0] != 47:  # "/"
@@ -222,7 +193,7 @@ class HeadReader:
             _judge_encoding(encoding, length, is_11)
             self.chunked = True
         elif length is not None:
-            if _DIGITS.fullmatch(length) is None:
+            if DIGITS.fullmatch(length) is None:
                 raise bad_request("Content-Length is repeated or not a number")
             self.length = int(length)
             if self.length > self.config.max_body_bytes:
@@ -247,8 +218,8 @@ class HeadReader:
         """Reduce an absolute-form to origin-form; its authority replaces Host (RFC 9112 3.2.2)."""
         if self.target == b"*" and self.method == "OPTIONS":
             return
-        match = _ABSOLUTE.fullmatch(self.target)
-        if match is None or _HOST.fullmatch(match[1]) is None:
+        match = ABSOLUTE.fullmatch(self.target)
+        if match is None or HOST.fullmatch(match[1]) is None:
             raise bad_request("the request target is malformed")
         rest = match[2] or b"/"
         self.target = rest if rest[:1] == b"/" else b"/" + rest
@@ -263,41 +234,3 @@ def _judge_encoding(encoding: bytes, length: bytes | None, is_11: bool) -> None:
         raise bad_request("HTTP/1.0 has no Transfer-Encoding")
     if encoding.lower() != b"chunked":
         raise Refused(501, "transfer_coding_unknown", "only chunked is understood, and once")
-
-
-def _too_many(data: bytes, end: int, config: HttpConfig) -> bool:
-    return data.count(b"\n", 0, end) - 2 > config.max_headers
-
-
-def _examine(data: bytes, config: HttpConfig) -> None:
-    """Raises: Refused when `data` cannot become an acceptable head, for its first fault."""
-    if data and _METHOD.match(data) is None:
-        raise bad_request("this is not HTTP")
-    end = data.find(b"\n") + 1
-    if (end - 2 if end else len(data) - 1) > config.max_request_line_bytes:
-        raise line_too_long()
-    if not end:
-        return
-    if _REQUEST_LINE.fullmatch(data, 0, end) is None:
-        if _OTHER_VERSION.fullmatch(data, 0, end) is not None:
-            raise Refused(505, "version_unknown", "only HTTP/1.0 and HTTP/1.1 are spoken")
-        raise bad_request("the request line is malformed")
-    _examine_fields(data, end, config)
-
-
-def _examine_fields(data: bytes, begin: int, config: HttpConfig) -> None:
-    end, fields = begin, 0
-    while end < len(data):
-        line_end = data.find(b"\n", end) + 1
-        if data[end:line_end] == b"\r\n":
-            return
-        if (line_end - 2 if line_end else len(data) - 1) - begin > config.max_header_bytes:
-            raise header_too_large("the header is too large")
-        if not line_end:
-            return
-        if _FIELD_LINE.fullmatch(data, end, line_end) is None:
-            raise bad_request("a header line is malformed")
-        fields += 1
-        if fields > config.max_headers:
-            raise header_too_large("there are too many header lines")
-        end = line_end

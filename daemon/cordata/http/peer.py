@@ -6,7 +6,8 @@ import ipaddress
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 from cordata.errors import ConfigError
 
@@ -15,6 +16,10 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 #: A proxy chain longer than this is not walked to its end.
 _MAX_HOPS = 32
+#: Bytes of X-Forwarded-* whose meaning is kept for the next request.
+_MAX_REMEMBERED = 200
+#: (client, scheme, host or None)
+Forwarded = tuple[tuple[str, int] | None, str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +43,7 @@ class Peer:
 class TrustedProxies:
     """The peers of `[http] trusted_proxies`."""
 
-    __slots__ = ("_networks", "_unix")
+    __slots__ = ("_networks", "_remembered", "_unix")
 
     def __init__(self, names: Sequence[str]) -> None:
         """Raises: ConfigError naming every entry that is neither `unix`, address nor network."""
@@ -55,6 +60,7 @@ class TrustedProxies:
         if problems:
             raise ConfigError(*problems)
         self._networks = tuple(networks)
+        self._remembered = lru_cache(maxsize=1024)(self._resolve)
 
     def __contains__(self, address: str | None) -> bool:
         """Whether the peer at an address (None: a unix socket) is believed."""
@@ -63,22 +69,26 @@ class TrustedProxies:
         parsed = _parse_address(address)
         return parsed is not None and any(parsed in network for network in self._networks)
 
-    def forwarded(self, peer: Peer, headers: Mapping[bytes, bytes]) -> tuple[Peer, bytes | None]:
+    def forwarded(self, peer: Peer, headers: Mapping[bytes, bytes]) -> Forwarded:
         """What a trusted peer says about the request that it passes on.
 
-        `headers` has repeated fields joined with ", ". Returns the client it names, walked from
-        the right up to the first address that is not trusted itself, with the scheme; and the
-        Host that the client asked for, or None. Anything malformed is not believed.
+        `headers` has repeated fields joined with ", ". The client is the first address, walked
+        from the right, that is not trusted itself. Anything malformed is not believed.
         """
-        client = self._client(peer.client, headers.get(b"x-forwarded-for", b""))
-        scheme = _last(headers.get(b"x-forwarded-proto", b"")).lower()
-        host = _last(headers.get(b"x-forwarded-host", b""))
-        believed = replace(
-            peer,
-            client=client,
-            scheme=scheme.decode() if scheme in (b"http", b"https") else peer.scheme,
+        chain = headers.get(b"x-forwarded-for", b"")
+        proto = headers.get(b"x-forwarded-proto", b"")
+        host = headers.get(b"x-forwarded-host", b"")
+        if len(chain) + len(proto) + len(host) > _MAX_REMEMBERED:
+            return self._resolve(peer, chain, proto, host)
+        return self._remembered(peer, chain, proto, host)
+
+    def _resolve(self, peer: Peer, chain: bytes, proto: bytes, host: bytes) -> Forwarded:
+        scheme, host = _last(proto).lower(), _last(host)
+        return (
+            self._client(peer.client, chain),
+            scheme.decode() if scheme in (b"http", b"https") else peer.scheme,
+            host if _HOST.fullmatch(host) else None,
         )
-        return believed, host if _HOST.fullmatch(host) else None
 
     def _client(self, direct: tuple[str, int] | None, chain: bytes) -> tuple[str, int] | None:
         client = direct

@@ -58,8 +58,8 @@ class HttpServer:
         """`state` is the lifespan state: every request gets a copy as `scope["state"]`.
 
         `spread` is a file that all workers on these sockets share, so that they take even shares
-        of the connections. The sockets listen already and stay the caller's. Raises: ConfigError for a name in
-        `trusted_proxies` that is none.
+        of the connections. The sockets listen already and stay the caller's. Raises: ConfigError
+        for a name in `trusted_proxies` that is none.
         """
         self.app = app
         self.config = config

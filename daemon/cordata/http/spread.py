@@ -33,7 +33,7 @@ class Spread:
     """This worker's slot in the table, and a view of the others'."""
 
     def __init__(self, path: Path, key: int) -> None:
-        """`key` names the shared socket: its inode. Raises: OSError when the file cannot be used."""
+        """`key` names the shared socket: its inode. Raises: OSError when the file is unusable."""
         self._key = key
         self._owner = int.from_bytes(os.urandom(7), "big") + 1
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)

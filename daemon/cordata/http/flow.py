@@ -1,0 +1,71 @@
+"""Both directions of a connection kept in step: nothing is buffered without bound."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Flow(asyncio.Protocol):
+    """The transport side of a connection; base of `Connection`."""
+
+    __slots__ = ("_paused", "_transport", "_unsent_bytes", "_unsent_since", "_writable")
+    _transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        #: Reading is paused: the application is behind, or too much was pipelined.
+        self._paused = False
+        #: Set while the client keeps up with what is written; None: it always has.
+        self._writable: asyncio.Event | None = None
+        self._unsent_bytes = 0
+        self._unsent_since = 0.0
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, unless the connection is going."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def writable(self) -> None:
+        """Wait until the client has read enough of what was written."""
+        if self._writable is not None:
+            await self._writable.wait()
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether `writable` would return at once."""
+        return self._writable is None or self._writable.is_set()
+
+    def pause_writing(self) -> None:
+        """The client does not keep up."""
+        if self._writable is None:
+            self._writable = asyncio.Event()
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        if self._writable is not None:
+            self._writable.set()
+
+    def pause_reading(self) -> None:
+        """Let the client wait."""
+        if not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Let it go on."""
+        if self._paused:
+            self._paused = False
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def has_stalled(self, now: float, limit_s: float) -> bool:
+        """Whether the client has read nothing of what waits for it for `limit_s`."""
+        unsent = self._transport.get_write_buffer_size()
+        if unsent != self._unsent_bytes:
+            self._unsent_bytes, self._unsent_since = unsent, now
+            return False
+        return unsent > 0 and now - self._unsent_since > limit_s
+
+    def abort(self) -> None:
+        """Cut the connection off: the client sees that its response is not whole."""
+        self._transport.abort()
