@@ -11,6 +11,7 @@ newer version waits anew whatever became of the older one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from alpinehub.alpinebits.message import Acknowledgement
 from alpinehub.alpinebits.render import Held, Record, render
 from alpinehub.alpinebits.version import Version
 from alpinehub.reservations import decode
-from cordata import Context, Row, Tx
+from cordata import Context, Row, Tx, fields
 
 if TYPE_CHECKING:
     from alpinehub.directory import Hotel
@@ -31,6 +32,7 @@ PAGE = 100
 #: Guest requests in one response; what is beyond comes when these are acknowledged. 15 MB.
 MAX_RECORDS = 10_000
 
+_log = logging.getLogger("alpinehub.alpinebits")
 _encode = msgspec.json.encode
 
 
@@ -50,11 +52,20 @@ class Batch:
         try:
             self.xml.append(render(_record(row), hotel, version))
         except Held as reason:
-            if str(reason) != row["held_text"]:
-                self.held.append((reservation_id, number, str(reason)))
-            return
-        unique_id_type = 15 if row["res_status"] == "Cancelled" else 14
-        self.sent.append((reservation_id, number, unique_id_type))
+            self._hold(row, str(reason))
+        except Exception:  # noqa: BLE001 - the boundary of one record: a mistake of ours
+            if self._hold(row, "the renderer failed; the journal has the details"):
+                _log.exception("reservation %s cannot be rendered", reservation_id)
+        else:
+            unique_id_type = 15 if row["res_status"] == "Cancelled" else 14
+            self.sent.append((reservation_id, number, unique_id_type))
+
+    def _hold(self, row: Row, reason: str) -> bool:
+        """Whether this reason is news."""
+        if reason == row["held_text"]:
+            return False
+        self.held.append((row["reservation_id"], row["version"], reason))
+        return True
 
 
 def _record(row: Row) -> Record:
@@ -91,7 +102,7 @@ async def fetch(
             break
         after_id, after_at = rows[-1]["reservation_id"], rows[-1]["created_at"]
     await _record_batch(ctx, user_id, batch)
-    _log_held(ctx, hotel, version, batch)
+    _log_held(hotel, version, batch)
     return batch.xml
 
 
@@ -140,12 +151,12 @@ async def _record_batch(ctx: Context, user_id: int, batch: Batch) -> None:
     await ctx.store.run(unit)
 
 
-def _log_held(ctx: Context, hotel: Hotel, version: Version, batch: Batch) -> None:
+def _log_held(hotel: Hotel, version: Version, batch: Batch) -> None:
     for reservation_id, number, reason in batch.held:
-        ctx.log.warning(
+        _log.warning(
             "guest request %s version %d of hotel %s is held: AlpineBits %s cannot carry it: %s",
             *(reservation_id, number, hotel.code, version.name, reason),
-            extra={"HOTEL": hotel.code, "RESERVATION": reservation_id},
+            extra=fields(hotel=hotel.code, reservation=reservation_id),
         )
 
 
@@ -170,7 +181,7 @@ async def acknowledge(ctx: Context, user_id: int, told: Acknowledgement) -> Sequ
 
     taken, declined = await ctx.store.run(unit)
     if new := [unique_id for unique_id, is_new in declined.items() if is_new]:
-        ctx.log.warning(
+        _log.warning(
             "hotel software of user %d refused %d guest requests: %s",
             *(user_id, len(new), ", ".join(new[:20])),
         )

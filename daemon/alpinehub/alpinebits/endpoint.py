@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -38,11 +39,13 @@ from alpinehub.alpinebits.version import (
     well_formed,
 )
 from alpinehub.directory import Hotel
-from cordata import Context, StoreUnavailable
+from cordata import Context, StoreUnavailable, fields
 
 T = TypeVar("T")
 
-#: Larger documents are parsed in a thread, so that other clients of this worker do not wait.
+_log = logging.getLogger("alpinehub.alpinebits")
+
+#: Larger bodies are parsed in a thread, so that other clients of this worker do not wait.
 _THREAD_BYTES = 64 * 1024
 #: With every response: from now on the client may send its bodies packed.
 _HEADERS = {"X-AlpineBits-Server-Accept-Encoding": "gzip"}
@@ -54,14 +57,14 @@ async def alpinebits(request: Request) -> Response:
     try:
         xml = await _answer(ctx, request)
     except Refusal as problem:
-        return _refuse(ctx, problem)
+        return _refuse(problem)
     except StoreUnavailable as error:
         again = {"Retry-After": str(max(1, round(error.retry_after_s)))}
         return _text(503, "the server cannot take requests at the moment; try again", again)
     except ClientDisconnect:
         return _text(400, "the request was cut off")
-    except Exception:  # the boundary of one request
-        ctx.log.exception("an AlpineBits request failed")
+    except Exception:  # noqa: BLE001 - the boundary of one request
+        _log.exception("a request failed", extra=fields(status=500))
         return _text(500, "the server failed; the request was not processed")
     return Response(xml, media_type="text/xml; charset=utf-8", headers=_HEADERS)
 
@@ -69,18 +72,18 @@ async def alpinebits(request: Request) -> Response:
 async def _answer(ctx: Context, request: Request) -> bytes:
     account = await _log_in(ctx, request)
     name = _version_name(request)
-    fields = await _read_form(request)
-    if not fields.action:
+    sent = await _read_form(request)
+    if not sent.action:
         raise Refusal(400, refusal.BAD_ACTION)
-    if fields.action == HANDSHAKE:
-        return await _handshake(_document(fields))
+    if sent.action == HANDSHAKE:
+        return await _handshake(_document(sent))
     version = VERSIONS.get(name)
     if version is None:
         raise Refusal(400, refusal.BAD_VERSION)
-    if fields.action not in version.actions:
+    if sent.action not in version.actions:
         raise Refusal(400, refusal.BAD_ACTION)
-    act = {READ: _read, ACKNOWLEDGE: _acknowledge}[fields.action]
-    return await act(ctx, account, _document(fields), version)
+    act = {READ: _read, ACKNOWLEDGE: _acknowledge}[sent.action]
+    return await act(ctx, account, _document(sent), version)
 
 
 # Transport
@@ -131,13 +134,13 @@ async def _read_form(request: Request) -> form.Form:
             raise Refusal(413, "the body is too large")
     headers = request.headers
     body = form.unpack(bytes(received), headers.get("content-encoding", ""))
-    return form.parse_form(headers.get("content-type", ""), body)
+    return await _parse(body, lambda: form.parse_form(headers.get("content-type", ""), body))
 
 
-def _document(fields: form.Form) -> bytes:
-    if fields.request is None:
+def _document(sent: form.Form) -> bytes:
+    if sent.request is None:
         raise Refusal(400, "the field request is missing")
-    return fields.request
+    return sent.request
 
 
 async def _parse(data: bytes, read: Callable[[], T]) -> T:
@@ -146,12 +149,12 @@ async def _parse(data: bytes, read: Callable[[], T]) -> T:
     return read()
 
 
-def _refuse(ctx: Context, problem: Refusal) -> Response:
-    ctx.log.info("AlpineBits request refused: %s", problem.text, extra={"STATUS": problem.status})
-    more = {}
-    if problem.status == 401:
-        more["WWW-Authenticate"] = 'Basic realm="AlpineBits", charset="UTF-8"'
-    return _text(problem.status, problem.text, more)
+def _refuse(problem: Refusal) -> Response:
+    if problem.status == 401:  # anybody's: the connection layer's own line is enough
+        ask = {"WWW-Authenticate": 'Basic realm="AlpineBits", charset="UTF-8"'}
+        return _text(problem.status, problem.text, ask)
+    _log.info("refused: %s", problem.text, extra=fields(status=problem.status))
+    return _text(problem.status, problem.text)
 
 
 def _text(status: int, message: str, headers: dict[str, str] | None = None) -> Response:

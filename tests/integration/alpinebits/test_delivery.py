@@ -233,6 +233,16 @@ async def test_record_that_cannot_be_rendered_is_held_and_blocks_nothing(tmp_pat
         assert await hub.read("u1", "H1") == ["a1", "a2", "a4"]
 
 
+async def test_record_on_which_the_renderer_fails_blocks_nothing(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        hub.add(H1, "a2")
+        with hub.db:  # the year 33658
+            hub.db.execute("UPDATE reservation SET created_at = 1e18 WHERE id = 'a1'")
+        assert await hub.read("u1", "H1") == ["a2"]
+        assert "renderer" in hub.deliveries(U1)["a1", 1]["held_text"]
+
+
 async def test_held_record_is_released_when_it_can_be_rendered(tmp_path: Path) -> None:
     """A newsletter subscription: held for a client of 2020-10, delivered to one of 2022-10."""
     async with open_hub(tmp_path) as hub:
