@@ -119,7 +119,13 @@ def _http_service(role: Role, sockets: list[socket.socket], ctx: Context) -> Ser
     from cordata.http import compose
     from cordata.services.http import HttpService
 
-    return HttpService(compose(role.app.mounts), sockets, role.config.http, {"cordata": ctx})
+    return HttpService(
+        compose(role.app.mounts),
+        sockets,
+        role.config.http,
+        {"cordata": ctx},
+        spread=role.config.paths.runtime / "http.spread",
+    )
 
 
 def _add_engine(
