@@ -12,8 +12,9 @@ _RANGES: dict[str, tuple[float, float]] = {
     "store.max_batch": (1, 10_000),
     # Claimed in one statement; more would only hold the write lock longer.
     "engine.batch": (1, 10_000),
-    "http.max_request_line_bytes": (64, 1_048_576),
-    "http.max_header_bytes": (256, 16_777_216),
+    # The old http-parser refuses a head of more than 80 KiB.
+    "http.max_request_line_bytes": (64, 16_000),
+    "http.max_header_bytes": (256, 65_536),
 }
 #: (section, lower key, upper key): the first must not be above the second.
 _ORDERED = (

@@ -42,16 +42,15 @@ class HttpConfig:
     max_headers: int = 100
     #: Body of a request, after which 413.
     max_body_bytes: int = 10_485_760
-    #: Pipelined requests held per connection before reading stops.
-    max_pipelined: int = 16
     #: From accept (or the last response: idle keep-alive) to the first byte.
     first_byte_timeout_s: float = 30.0
     #: From the first byte to the end of the headers; above it 408.
     header_timeout_s: float = 10.0
     #: Longest silence within a body; above it 408.
     body_timeout_s: float = 20.0
-    #: From the end of the headers to the start of the response, and the longest silence of a
-    #: client that does not read; above it 504 or the connection is closed.
+    #: From the end of the request, or the last the application took of its body, to the start of
+    #: the response: above it 504. The longest time that a client reads nothing of its response, and
+    #: what the application gets to notice that its client left.
     response_timeout_s: float = 60.0
     #: After SIGTERM responses say `Connection: close` this long, then idle connections are closed.
     drain_s: float = 0.5
