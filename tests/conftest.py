@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 import uvloop
@@ -11,10 +13,18 @@ import uvloop
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A coroutine test runs to its end on a fresh uvloop; leaked tasks and debug warnings fail it."""
+    """A coroutine test runs to its end on a fresh uvloop; a task that it leaves behind fails it."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(pyfuncitem.obj(**arguments))
+        runner.run(_whole(pyfuncitem.obj(**arguments)))
     return True
+
+
+async def _whole(test: Coroutine[Any, Any, None]) -> None:
+    await test
+    for _ in range(3):  # what was cancelled last may need a turn to end
+        await asyncio.sleep(0)
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not left, f"tasks left behind: {left}"

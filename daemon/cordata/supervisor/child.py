@@ -103,5 +103,7 @@ def outcome(status: int) -> tuple[bool, str]:
     """(clean, text) of a wait status: exit 0 and an ordered death by TERM are clean."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        return code == -signal.SIGTERM, f"was killed by {signal.Signals(-code).name}"
+        names = {number.value: number.name for number in signal.Signals}
+        name = names.get(-code, f"signal {-code}")
+        return code == -signal.SIGTERM, f"was killed by {name}"
     return code == 0, f"exited with {code}"

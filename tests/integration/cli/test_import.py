@@ -1,0 +1,38 @@
+"""Start-up time and memory: nothing heavy is imported before it is needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+HEAVY = (
+    *("rich", "jinja2", "aiosmtplib", "phonenumbers", "nacl", "smtplib", "email.message"),
+    *("http.client", "urllib.request", "importlib.metadata", "multiprocessing", "unittest"),
+    *("concurrent.futures.process", "systemd.journal"),
+)
+
+
+def modules_after(code: str) -> set[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
+    found = subprocess.run(
+        [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(found.stdout.split())
+
+
+def test_a_worker_imports_nothing_heavy_before_it_needs_it() -> None:
+    found = modules_after("import cordata.cli.role, cordata.wiring, cordata.services.http")
+    assert found.isdisjoint(HEAVY), found & set(HEAVY)
+
+
+def test_the_supervisor_imports_neither_asyncio_nor_the_store() -> None:
+    found = modules_after("import cordata.cli.server, cordata.supervisor")
+    assert found.isdisjoint({"asyncio", "uvloop", "sqlite3", "msgspec", "starlette"})
+    assert found.isdisjoint(HEAVY)

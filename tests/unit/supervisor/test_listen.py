@@ -1,0 +1,67 @@
+"""Addresses become listening sockets as a socket unit would make them."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from cordata.errors import ConfigError, CordataError
+from cordata.supervisor.listen import bind, close, unix_path, url_of
+
+
+@pytest.mark.parametrize(
+    ("address", "prefix"),
+    [
+        ("127.0.0.1:0", "http://127.0.0.1:"),
+        ("localhost:0", "http://"),
+        ("[::1]:0", "http://[::1]:"),
+        (":0", "http://[::]:"),
+    ],
+)
+def test_bind_listens_without_blocking_when_the_address_is_tcp(address: str, prefix: str) -> None:
+    sock = bind(address)
+    try:
+        assert url_of(sock).startswith(prefix)
+        assert not sock.getblocking()
+        assert not sock.get_inheritable()
+        port = sock.getsockname()[1]
+        host = "127.0.0.1" if address == ":0" else sock.getsockname()[0]
+        socket.create_connection((host, port), timeout=5).close()
+    finally:
+        close(sock)
+
+
+@pytest.mark.parametrize("address", ["8080", "host", "host:", "host:http", "host:70000", "a:-1"])
+def test_bind_refuses_when_it_is_no_address(address: str) -> None:
+    with pytest.raises(ConfigError, match="not an address"):
+        bind(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "path"),
+    [("/x.sock", "/x.sock"), ("unix:x", "x"), ("./x", "./x"), ("h:1", None), ("[::1]:1", None)],
+)
+def test_unix_path_tells_paths_from_hosts(address: str, path: str | None) -> None:
+    assert unix_path(address) == path
+
+
+def test_bind_replaces_a_socket_file_when_nobody_answers_there(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    sock = bind(str(path))
+    assert url_of(sock) == f"unix:{path}"
+    with pytest.raises(CordataError, match="Address already in use"):
+        bind(f"unix:{path}")
+    close(sock)
+    assert not path.exists()
+
+
+def test_bind_never_replaces_what_is_no_socket(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("precious")
+    with pytest.raises(CordataError, match="cannot listen"):
+        bind(str(path))
+    assert path.read_text() == "precious"
