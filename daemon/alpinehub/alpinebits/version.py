@@ -20,20 +20,15 @@ class Version:
     actions: frozenset[str]
     #: Announced capability -> what it supports. An action without a capability is left out.
     capabilities: dict[str, frozenset[str]]
-    #: OTA_ReadRQ must carry a HotelCode; before, a HotelName does as well.
-    needs_hotel_code: bool
     #: BasicPropertyInfo/@HotelCode may be this long; None: any length.
     max_hotel_code_chars: int | None
     #: OTA_NotifReportRS may hold Warnings.
     acknowledgement_warnings: bool
     #: RoomStayReservation, LastModifyDateTime and requests without a room stay exist.
     newsletter: bool
-    #: Comment names that exist, and with that how many comments.
-    comment_names: frozenset[str]
 
 
 _GUEST_REQUESTS = frozenset({HANDSHAKE, READ, ACKNOWLEDGE})
-_COMMENTS = frozenset({"included services", "customer comment"})
 _PING: dict[str, frozenset[str]] = {"action_OTA_Ping": frozenset()}
 _OTA_READ: dict[str, frozenset[str]] = {"action_OTA_Read": frozenset()}
 
@@ -42,36 +37,29 @@ _ALL = (
         name="2020-10",
         actions=_GUEST_REQUESTS,
         capabilities=_PING | _OTA_READ,
-        needs_hotel_code=False,
         max_hotel_code_chars=None,
         acknowledgement_warnings=False,
         newsletter=False,
-        comment_names=_COMMENTS,
     ),
     Version(
         name="2022-10",
         actions=_GUEST_REQUESTS,
         capabilities=_PING | _OTA_READ,
-        needs_hotel_code=False,
         max_hotel_code_chars=16,
         acknowledgement_warnings=True,
         newsletter=True,
-        comment_names=_COMMENTS,
     ),
     Version(
         name="2024-10",
         actions=_GUEST_REQUESTS,
         capabilities=_OTA_READ,  # the handshake is implicit from here on
-        needs_hotel_code=True,
         max_hotel_code_chars=16,
         acknowledgement_warnings=True,
         newsletter=True,
-        comment_names=_COMMENTS | {"additional info"},
     ),
 )
 #: Every version by its name, oldest first.
 VERSIONS: Final[dict[str, Version]] = {version.name: version for version in _ALL}
-NEWEST: Final = _ALL[-1]
 
 #: What a version of this protocol looks like ("2015-07b" existed); the year alone does not tell.
 _WELL_FORMED = re.compile(r"[0-9]{4}-[0-9]{2}[a-z]?")

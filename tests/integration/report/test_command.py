@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+from tests.integration.alpinebits.hub import open_hub
+
+from alpinehub.cli import alpinehub
+from cordata import CordataError
+
+
+def report(folder: Path, *arguments: str) -> Result:
+    config = folder / "cordata.toml"
+    config.write_text(f'[paths]\nstate = "{folder}"\nruntime = "{folder}"\n')
+    command = ["--config", str(config), "report", "--date", "2024-01-02", *arguments]
+    return CliRunner().invoke(alpinehub, command)
+
+
+async def fill(folder: Path) -> None:
+    async with open_hub(folder) as hub:
+        hub.add(1, "a1")
+
+
+def test_command_shows_the_report_in_each_format_and_sends_nothing(tmp_path: Path) -> None:
+    asyncio.run(fill(tmp_path))
+    text = report(tmp_path, "--hotel", "H1")
+    assert (text.exit_code, text.stderr) == (0, "")
+    assert "Eingegangen: 1" in text.stdout
+    assert report(tmp_path, "--hotel", "H1", "--format", "html").stdout.startswith(
+        "<!DOCTYPE html>"
+    )
+    told = json.loads(report(tmp_path, "--hotel", "H1", "--format", "json").stdout)
+    assert (told["requests"], told["hotel"]["code"]) == (1, "H1")
+
+
+def test_command_fails_when_there_is_no_such_hotel(tmp_path: Path) -> None:
+    asyncio.run(fill(tmp_path))
+    failed = report(tmp_path, "--hotel", "H9")
+    assert isinstance(failed.exception, CordataError)
+    assert report(tmp_path).exit_code == 2
