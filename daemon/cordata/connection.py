@@ -12,12 +12,12 @@ from cordata.app import App
 from cordata.config import Config, build, find_file, open_document
 from cordata.context import Context
 from cordata.errors import CordataError
-from cordata.wiring import chains_of, open_context, read_secrets
+from cordata.opening import open_context, read_vault
 
 
 @asynccontextmanager
 async def connect(
-    app: App, config: Config | str | Path | None = None, *, wait_for_schema: bool = True
+    app: App, config: Config | str | Path | None = None, *, need_schema: bool = True
 ) -> AsyncIterator[Context]:
     """Open the store and the rest of a Context, for one command; close them at the end.
 
@@ -27,14 +27,14 @@ async def connect(
     Called by root while the state directory belongs to another user, the process becomes that
     user for good: after it read the credentials, before it touches any file there, so that no
     file of root's is left behind. Raises: CordataError when the schema is not current (start the
-    service first), unless `wait_for_schema` is False; StoreUnavailable.
+    service first), unless `need_schema` is False; StoreUnavailable.
     """
     if not isinstance(config, Config):
         config = build(open_document(find_file(config)), app.settings_classes)
-    secrets = read_secrets(config)
+    vault = read_vault(config)
     become_owner(config.paths.state)
-    async with open_context(config, app, secrets=secrets) as ctx:
-        if wait_for_schema and not await ctx.store.schema_current(chains_of(app)):
+    async with open_context(config, app, vault=vault) as ctx:
+        if need_schema and not await ctx.schema_current():
             raise CordataError(
                 "the store's schema is not current",
                 hint="start primary.service (or `cordata server`), which migrates it",

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cordata import vault
+from cordata.alert import Alerter, AlertHandler
 from cordata.app import App
 from cordata.config import Config, build, open_document
 from cordata.context import Context
 from cordata.errors import ConfigError
 from cordata.log import logger
+from cordata.opening import open_context
 from cordata.runner import Layer, Runner, Service
 from cordata.services.schema import SchemaGate
-from cordata.store import Chain, Queries, Store
-from cordata.store.migrate import RUNTIME
-from cordata.store.queries import sql_folder
 from cordata.systemd import Credentials, Notifier, listen_fds, set_level
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from cordata.loading import Loaded
 
 log = logger("cordata.wiring")
-
-#: Of the SQL files; the embedded store is the only one today.
-DIALECT = "sqlite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,43 +49,11 @@ class Role:
         return self.loaded.app
 
 
-def chains_of(app: App) -> tuple[Chain, ...]:
-    """The migration chains of a process: the runtime's own, then the application's."""
-    return (RUNTIME, *(Chain(app.name, package) for package in app.migration_packages))
-
-
-def read_secrets(config: Config) -> vault.Vault:
-    """What has to be read while this process may still read it."""
-    credentials = Credentials(config.paths.credentials)
-    return vault.Vault(credentials.read(vault.MASTER_KEY))
-
-
-@asynccontextmanager
-async def open_context(
-    config: Config, app: App, *, secrets: vault.Vault | None = None
-) -> AsyncIterator[Context]:
-    """The store and the rest of a Context; closed at the end."""
-    queries = Queries.load(app.query_packages, DIALECT)
-    store = await Store.open(
-        config.store,
-        state_dir=config.paths.state,
-        runtime_dir=config.paths.runtime,
-        queries=queries,
-    )
-    async with store:
-        yield Context(
-            store=store,
-            vault=secrets or read_secrets(config),
-            settings=config.settings,
-            chains=chains_of(app),
-        )
-
-
 async def run_worker(role: Role) -> int:
     """worker@N: HTTP and engine; waits for the schema. In test mode the engine only, to its end."""
     settings = role.config.worker_of(role.instance)
     sockets = _http_sockets("http" in settings.services and not role.test_mode)
-    with Notifier() as notifier:
+    with Notifier() as notifier, _alerting(role.config):
         async with open_context(role.config, role.app) as ctx:
             intake: list[Service] = []
             delivery: list[Service] = []
@@ -154,21 +116,67 @@ def _add_engine(
 
 
 async def run_primary(role: Role) -> int:
-    """primary: migrations and startup, then singleton work."""
-    notifier = Notifier()
-    async with open_context(role.config, role.app) as ctx:
-        await ctx.store.migrate(chains_of(role.app))
-        for startup in role.app.startups:
-            await startup(ctx)
-        gate = SchemaGate(ctx.store, chains_of(role.app), notifier)
-        runner = Runner(
-            [Layer("stores", [gate])],
-            role="primary",
-            notifier=notifier,
-            stop_timeout_s=role.config.primary.stop_timeout_s,
-            reload=_reload(role, []),
-        )
-        return await runner.run()
+    """primary: the lease first; what only one may do waits for it."""
+    from cordata.broker import StoreBroker
+    from cordata.services.backfill import BackfillService
+    from cordata.services.mail import MailService
+    from cordata.services.periodic import PeriodicService
+    from cordata.services.primary import Leadership, PrimaryService
+    from cordata.services.retention import RetentionService
+    from cordata.store import PrimaryLease
+
+    config, app = role.config, role.app
+    with Notifier() as notifier, _alerting(config):
+        async with open_context(config, app) as ctx:
+            leadership = Leadership()
+            broker = StoreBroker(ctx.store, claim_timeout_s=config.engine.claim_timeout_s)
+            holder = f"{socket.gethostname()}/{os.getpid()}"
+            lease = PrimaryLease(ctx.store, state_dir=config.paths.state, holder=holder)
+            intake: list[Service] = [
+                PeriodicService(leadership, app.periodics),
+                BackfillService(leadership, app.backfills),
+                RetentionService(leadership, broker, app.subscriptions, config.engine, config.mail),
+            ]
+            mail = MailService(leadership, config.mail, login=_smtp_login(config))
+            primary = PrimaryService(
+                ctx, app, lease, leadership, broker, ctx.chains, notifier, config.primary
+            )
+            runner = Runner(
+                [
+                    Layer("intake", intake),
+                    Layer("delivery", [mail]),
+                    Layer("lease", [primary]),
+                ],
+                role="primary",
+                notifier=notifier,
+                stop_timeout_s=config.primary.stop_timeout_s,
+                reload=_reload(role, []),
+            )
+            return await runner.run()
+
+
+def _smtp_login(config: Config) -> tuple[str, str] | None:
+    credentials = Credentials(config.paths.credentials)
+    user, password = credentials.text("smtp-user"), credentials.text("smtp-password")
+    return (user, password) if user and password else None
+
+
+@contextmanager
+def _alerting(config: Config) -> Iterator[None]:
+    """While inside, some of this process's log events are mailed too."""
+    alerter = Alerter(
+        config.alert,
+        config.mail,
+        credentials=Credentials(config.paths.credentials),
+        directories=[config.paths.state, config.paths.runtime],
+    )
+    handler = AlertHandler(alerter)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
 
 
 #: Every long-running role by its command.
@@ -176,24 +184,6 @@ ROLES: dict[str, Callable[[Role], Awaitable[int]]] = {
     "worker": run_worker,
     "primary": run_primary,
 }
-
-
-def check_app(loaded: Loaded) -> None:
-    """What a start would stumble over, without a store: SQL files and mounts.
-
-    Raises: ConfigError with every problem.
-    """
-    problems: list[str] = []
-    for check in (
-        lambda: Queries.load(loaded.app.query_packages, DIALECT),
-        lambda: [sql_folder(chain.package, DIALECT) for chain in chains_of(loaded.app)],
-    ):
-        try:
-            check()
-        except ConfigError as error:
-            problems.extend(error.problems)
-    if problems:
-        raise ConfigError(*problems)
 
 
 def run_role(name: str, role: Role) -> int:

@@ -2,3 +2,4 @@
 
 from cordata.alert.alerter import Alerter as Alerter
 from cordata.alert.cooldown import Cooldown as Cooldown
+from cordata.alert.watch import AlertHandler as AlertHandler

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from cordata.log import fields, logger
 from cordata.systemd import Credentials
 
 log = logger("cordata.alert")
+
+_PAUSE_S = 1.0
 
 
 class Alerter:
@@ -34,22 +36,31 @@ class Alerter:
         self._mail = mail
         self._credentials = credentials
         self._cooldown = Cooldown(directories, cooldown_s=config.cooldown_s)
+        self._guard = threading.Lock()
+        #: By cause: the latest text, and how often.
+        self._pending: dict[str, tuple[str, int]] = {}
+        self._working = False
 
-    def alert(
-        self, cause: str, text: str, *, message_id: str = "", level: int = logging.ERROR
-    ) -> bool:
+    @property
+    def mails(self) -> bool:
+        """Whether there is anybody to write to, and a server to do it."""
+        return bool(self._config.to and self._mail.host)
+
+    def alert(self, cause: str, text: str, *, message_id: str = "") -> bool:
         """Say it in the journal, and by mail if the cool-down allows; blocks for an SMTP dialogue.
 
         `cause` is what the cool-down counts by: a unit's name, `store-full`, ... The first line of
         `text` is the journal's message and the mail's subject. Returns False when a mail was due
         and could not be sent; never raises.
         """
-        log.log(level, "%s", text.split("\n", 1)[0], extra=fields(message_id, cause=cause))
-        if not self._config.to or not self._mail.host:
-            return True
+        log.error("%s", text.split("\n", 1)[0], extra=fields(message_id, cause=cause))
+        return not self.mails or self.mail(cause, text)
+
+    def mail(self, cause: str, text: str, *, count: int = 1) -> bool:
+        """The mail alone, for what the journal has already; `count` times in a row. See `alert`."""
         now = clock.now().timestamp()
         try:
-            counted = self._cooldown.claim(cause, now=now)
+            counted = self._cooldown.claim(cause, now=now, count=count)
         except OSError as error:
             log.error("no mail about %s: its cool-down cannot be kept: %s", cause, error)
             return False
@@ -66,20 +77,30 @@ class Alerter:
             return False
         return True
 
-    def alert_soon(
-        self, cause: str, text: str, *, message_id: str = "", level: int = logging.ERROR
-    ) -> None:
-        """`alert` from an event loop: returns at once, the dialogue runs in a thread of its own.
+    def mail_soon(self, cause: str, text: str) -> None:
+        """`mail` from an event loop: returns at once, the dialogue runs in a thread of its own.
 
-        A daemon thread: a hanging mail server must not hold up a shutdown.
+        A daemon thread: a hanging mail server must not hold up a shutdown. It ends when nothing
+        is left to say.
         """
-        threading.Thread(
-            target=self.alert,
-            args=(cause, text),
-            kwargs={"message_id": message_id, "level": level},
-            name=f"alert-{cause}",
-            daemon=True,
-        ).start()
+        with self._guard:
+            self._pending[cause] = (text, self._pending.get(cause, ("", 0))[1] + 1)
+            if self._working:
+                return
+            self._working = True
+        threading.Thread(target=self._work, name="alert", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._guard:
+                pending, self._pending = self._pending, {}
+                if not pending:
+                    self._working = False
+                    return
+            for cause, (text, count) in pending.items():
+                self.mail(cause, text, count=count)
+            # Thousands of one kind are one line in the state file, once a second.
+            time.sleep(_PAUSE_S)
 
     def _send(self, cause: str, text: str, counted: int) -> None:
         """Raises: ConfigError, TransientError."""

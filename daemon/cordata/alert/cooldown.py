@@ -37,22 +37,23 @@ class Cooldown:
         self._directories = directories
         self._cooldown_s = cooldown_s
 
-    def claim(self, cause: str, *, now: float) -> int | None:
+    def claim(self, cause: str, *, now: float, count: int = 1) -> int | None:
         """Take the right to mail about a cause at `now` (wall time, seconds).
 
-        Returns how many alerts were only counted since its last mail, or None: count this one
-        too. Raises: OSError when the state can be kept nowhere; then nothing may be mailed,
-        since nobody would know that it was.
+        `count`: alerts since the last call. Returns how many were only counted since its last
+        mail, without the one that is mailed now; None: no mail, all were counted. Raises:
+        OSError when the state can be kept nowhere; then nothing may be mailed, since nobody would
+        know that it was.
         """
         with self._locked():
             causes = self._load()
             entry = causes.setdefault(cause, _Cause())
             # A clock that stepped back must not silence anybody for longer than the cool-down.
             if 0 <= now - entry.mailed_at < self._cooldown_s:
-                entry.counted += 1
+                entry.counted += count
                 self._save(causes, now)
                 return None
-            counted = entry.counted
+            counted = entry.counted + count - 1
             causes[cause] = _Cause(mailed_at=now)
             self._save(causes, now)
             return counted

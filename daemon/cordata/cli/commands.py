@@ -11,6 +11,7 @@ _COMMANDS = {
     "server": ("cordata.cli.server", "server", "Run primary and workers in the foreground."),
     "worker": ("cordata.cli.role", "worker", "Run one worker (worker@.service)."),
     "primary": ("cordata.cli.role", "primary", "Run the primary (primary.service)."),
+    "job": ("cordata.cli.job", "job", "Run a job once (its timer's service)."),
     "alert": ("cordata.cli.alert", "alert", "Report a failed unit (alert@.service)."),
     "config": ("cordata.cli.config", "config", "Check or show the configuration."),
     "credentials": (

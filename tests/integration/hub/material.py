@@ -16,9 +16,9 @@ from alpinehub.users import add_user
 from cordata import Context, Row, Store, Tx, request_id
 from cordata.app import AsgiApp
 from cordata.config.sections import StoreConfig
+from cordata.opening import chains_of
 from cordata.store import Queries
 from cordata.vault import Vault
-from cordata.wiring import chains_of
 
 MASTER_KEY = bytes(range(32)).hex().encode()
 SECRET = "demo-secret"
