@@ -55,7 +55,7 @@ def address(text: str) -> str:
     """
     named = _NAMED.match(text)
     bare = (named["address"] if named else text).strip(" ")
-    if not _ADDRESS.match(bare):
+    if _CONTROLS.search(text) or not _ADDRESS.match(bare):
         raise PermanentError("not an e-mail address")
     local, _, domain = bare.rpartition("@")
     if not local.isascii():
@@ -98,5 +98,5 @@ def letter(
 
 def _display(text: str) -> Address:
     named = _NAMED.match(text)
-    name = _CONTROLS.sub(" ", named["name"]).strip(' "') if named else ""
+    name = named["name"].strip(' "') if named else ""
     return Address(display_name=name, addr_spec=address(text))

@@ -13,3 +13,19 @@ ORDER BY outbox_id, "group";
 
 -- name: seen_count
 SELECT count(*) AS count FROM seen;
+
+-- name: age_outbox
+UPDATE outbox SET state = 'published', created_at = :at, published_at = :at WHERE id <= 1200;
+
+-- name: age_seen
+INSERT INTO seen (event_id, "group", created_at) VALUES (:event_id, 'g', :at);
+
+-- name: add_message
+INSERT INTO message (outbox_id, "group", state, priority, next_at)
+VALUES (:outbox_id, 'g', 'dead', 0, 0);
+
+-- name: mails
+SELECT id, state, attempts, last_error, message_id FROM mail ORDER BY id;
+
+-- name: steal_jobs
+UPDATE job_run SET owner = 'thief';

@@ -1,0 +1,164 @@
+"""Jobs: each due run once whoever calls, dead runs taken over, failures kept apart."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from tests.integration.engine.children import child
+from tests.integration.engine.parts import context_of, opened, rows, runtime_of
+from tests.integration.job.job import call
+
+from cordata import events
+from cordata.app import App, JobTask
+from cordata.broker import Owner
+from cordata.context import Context
+from cordata.services.job import JobResult, run_job
+from cordata.store import Store, Tx
+
+PROCESS = "tests.integration.job.job"
+ALL = {f"{scope} {day}" for scope in ("hotel-a", "hotel-b") for day in ("d1", "d2", "d3")}
+
+
+async def effects(state: Path) -> Counter[str]:
+    async with opened(state, migrate=False) as store:
+        return Counter(row["event_id"] for row in await rows(store, "effects"))
+
+
+async def test_every_missed_period_of_every_scope_runs_once_when_called_twice(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "cordata")
+    async with opened(tmp_path):
+        pass
+    first, second = await call(tmp_path), await call(tmp_path)
+    assert (len(first.ran), first.exit_code) == (6, 0)
+    assert (len(second.ran), len(second.done), second.exit_code) == (0, 6, 0)
+    assert await effects(tmp_path) == Counter(ALL)
+    ran = [r for r in caplog.records if getattr(r, "MESSAGE_ID", "") == events.JOB_RAN]
+    assert len(ran) == 6
+
+
+async def test_scope_and_period_narrow_what_runs(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        pass
+    assert len((await call(tmp_path, scope="hotel-a")).ran) == 3
+    assert len((await call(tmp_path, period="d1")).ran) == 1
+    assert len((await call(tmp_path, scope="hotel-z", period="d9")).ran) == 1
+    assert (await call(tmp_path, scope="unknown")).exit_code == 0
+
+
+async def test_done_run_runs_again_when_forced(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        pass
+    await call(tmp_path)
+    again = await call(tmp_path, scope="hotel-a", period="d1", force=True)
+    assert len(again.ran) == 1
+    assert (await effects(tmp_path))["hotel-a d1"] == 2
+
+
+async def test_failing_run_does_not_keep_others_from_running_and_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path):
+        pass
+    monkeypatch.setenv("FAIL_AT", "hotel-b d1")
+    first = await call(tmp_path)
+    assert (len(first.ran), [r.scope for r in first.failed]) == (5, ["hotel-b"])
+    assert first.exit_code == 1
+    failed = [r for r in caplog.records if getattr(r, "MESSAGE_ID", "") == events.JOB_FAILED]
+    assert len(failed) == 1
+    monkeypatch.delenv("FAIL_AT")
+    second = await call(tmp_path)
+    assert (len(second.ran), second.exit_code) == (1, 0)
+
+
+async def test_run_is_busy_while_another_process_has_it(tmp_path: Path) -> None:
+    other = Owner.register(runtime_of(tmp_path), name="job-report")
+    async with opened(tmp_path) as store:
+        await claim_for(store, other)
+    result = await call(tmp_path)
+    assert (len(result.ran), len(result.busy), result.exit_code) == (5, 1, 75)
+    other.close()
+    result = await call(tmp_path)
+    assert (len(result.ran), len(result.done), result.exit_code) == (1, 5, 0)
+
+
+async def test_eight_callers_at_once_run_each_due_run_once(tmp_path: Path) -> None:
+    async with opened(tmp_path), AsyncExitStack() as stack:
+        callers = [await stack.enter_async_context(child(PROCESS, tmp_path)) for _ in range(8)]
+        codes = Counter([await caller.ended() for caller in callers])
+    assert set(codes) <= {0, 75}
+    assert codes[0] >= 1
+    assert await effects(tmp_path) == Counter(ALL)
+
+
+async def test_run_of_a_killed_process_is_taken_over_by_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path):
+        pass
+    monkeypatch.setenv("DIE_AT", "hotel-a d2")
+    async with child(PROCESS, tmp_path) as victim:
+        assert await victim.ended() == -signal.SIGKILL
+    monkeypatch.delenv("DIE_AT")
+    result = await call(tmp_path)
+    assert (len(result.ran), len(result.done), result.exit_code) == (4, 2, 0)
+    assert set(await effects(tmp_path)) == ALL
+
+
+async def test_claim_is_kept_while_a_run_takes_long_and_lost_when_taken_over(
+    tmp_path: Path,
+) -> None:
+    job = App("k")
+    cancelled = asyncio.Event()
+
+    @job.job("slow", claim_timeout_s=0.15)
+    async def slow(ctx: Context, scope: str, period: str) -> None:
+        await asyncio.sleep(0.4)
+        result = await run(store, job.jobs["slow"], tmp_path)
+        assert len(result.busy) == 1  # renewed, though it takes longer than its claim
+        await steal(store)
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async with opened(tmp_path) as store:
+        result = await run(store, job.jobs["slow"], tmp_path)
+    assert cancelled.is_set()
+    assert len(result.failed) == 1
+
+
+async def run(store: Store, task: JobTask, state: Path) -> JobResult:
+    return await run_job(context_of(store), task, runtime_dir=runtime_of(state))
+
+
+async def claim_for(store: Store, owner: Owner) -> None:
+    async def unit(tx: Tx) -> None:
+        await tx.execute(
+            "job.claim",
+            job="report",
+            scope="hotel-a",
+            period="d1",
+            owner=owner.id,
+            claimed_until=tx.now_us + 60_000_000,
+            now_us=tx.now_us,
+            force=0,
+            dead_owner="",
+        )
+
+    await store.run(unit)
+
+
+async def steal(store: Store) -> None:
+    async def unit(tx: Tx) -> None:
+        await tx.execute("steal_jobs")
+
+    await store.run(unit)

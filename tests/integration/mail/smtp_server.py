@@ -1,0 +1,66 @@
+"""A real SMTP server on a free loopback port, whose answers a test chooses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import Any
+
+from aiosmtpd.smtp import SMTP, Envelope, Session
+
+
+@dataclass(slots=True)
+class Mailbox:
+    """What the server got, and how it answers."""
+
+    port: int = 0
+    got: list[tuple[list[str], EmailMessage]] = field(default_factory=list)
+    #: Address -> answer to RCPT TO.
+    rcpt: dict[str, str] = field(default_factory=dict)
+    #: Answers to DATA, the first for the first mail; then 250.
+    data: list[str] = field(default_factory=list)
+    #: Called with each accepted mail before the server answers.
+    on_mail: Callable[[], None] | None = None
+
+    async def handle_RCPT(
+        self, server: Any, session: Session, envelope: Envelope, to: str, options: list[str]
+    ) -> str:
+        """The chosen answer for a recipient."""
+        answer = self.rcpt.get(to, "250 OK")
+        if answer.startswith("250"):
+            envelope.rcpt_tos.append(to)
+        return answer
+
+    async def handle_DATA(self, server: Any, session: Session, envelope: Envelope) -> str:
+        """Keep the mail, then the chosen answer."""
+        answer = self.data.pop(0) if self.data else "250 OK"
+        if answer.startswith("250"):
+            assert isinstance(envelope.content, bytes)
+            mail = message_from_bytes(envelope.content, policy=policy.default)
+            self.got.append((list(envelope.rcpt_tos), mail))
+            if self.on_mail is not None:
+                self.on_mail()
+        return answer
+
+    @property
+    def ids(self) -> list[str]:
+        """Message-IDs in the order of arrival."""
+        return [str(mail["Message-ID"]) for _, mail in self.got]
+
+
+@asynccontextmanager
+async def smtp_server(box: Mailbox) -> AsyncIterator[Mailbox]:
+    """Serve `box` on box.port (0: a free one, which is then put there)."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: SMTP(box, loop=loop, hostname="test"), "127.0.0.1", box.port
+    )
+    box.port = server.sockets[0].getsockname()[1]
+    try:
+        yield box
+    finally:
+        server.close()

@@ -1,0 +1,187 @@
+"""The mail service against a real SMTP server: once each, retried, given up, after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.integration.engine.children import child
+from tests.integration.engine.parts import opened, rows, until
+from tests.integration.mail.smtp_server import Mailbox, smtp_server
+from tests.integration.primary.primary import build, running
+
+from cordata.app import App
+from cordata.config.sections import MailConfig
+from cordata.store import Row, Store, Tx
+
+PROCESS = "tests.integration.primary.primary"
+
+
+def config_of(box: Mailbox, **more: float) -> MailConfig:
+    return MailConfig(
+        host="127.0.0.1",
+        port=box.port,
+        retry_min_s=0.02,
+        retry_max_s=0.1,
+        timeout_s=5.0,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+async def send(store: Store, *to: str, count: int = 1, subject: str = "Report") -> list[str]:
+    async def unit(tx: Tx) -> list[str]:
+        return [
+            await tx.send_mail(
+                to=to or ("a@hotel.example",), subject=subject, text="Hi", html="<p>"
+            )
+            for _ in range(count)
+        ]
+
+    return await store.run(unit)
+
+
+async def test_mail_is_sent_once_when_its_unit_committed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "cordata")
+    async with opened(tmp_path) as store, smtp_server(Mailbox()) as box:
+        async with running(build(store, tmp_path, App("p"), mail=config_of(box))):
+            ids = await send(store, "a@hotel.example", "Desk <b@hotel.example>", count=20)
+            await until(lambda: _states(store, sent=20))
+    assert sorted(box.ids) == sorted(ids)
+    recipients, mail = box.got[0]
+    assert recipients == ["a@hotel.example", "b@hotel.example"]
+    assert mail["From"] == "cordata@localhost"
+    assert mail["To"] == "a@hotel.example, Desk <b@hotel.example>"
+    assert "hotel.example" not in caplog.text
+    assert "Report" not in caplog.text
+
+
+async def test_mail_waits_when_no_server_is_configured(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        async with running(build(store, tmp_path, App("p"))):
+            await send(store)
+            await asyncio.sleep(0.05)
+        assert await _states(store, pending=1)
+
+
+async def test_mail_is_tried_again_when_the_server_refuses_it_for_now(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        async with smtp_server(Mailbox(data=["451 later", "452 later"])) as box:
+            async with running(build(store, tmp_path, App("p"), mail=config_of(box))):
+                await send(store)
+                await until(lambda: _states(store, sent=1))
+        (row,) = await rows(store, "mails")
+    assert row["attempts"] == 3
+    assert len(box.got) == 1
+
+
+async def test_mail_fails_at_once_when_the_server_refuses_it_for_good(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        async with smtp_server(Mailbox(data=["554 no"])) as box:
+            async with running(build(store, tmp_path, App("p"), mail=config_of(box))):
+                await send(store, count=2)
+                await until(lambda: _states(store, sent=1, failed=1))
+        assert sum(row["attempts"] for row in await rows(store, "mails")) == 2
+
+
+async def test_each_recipient_gets_it_once_when_one_is_refused_for_now_and_one_for_good(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as store:
+        box = Mailbox(rcpt={"later@x.example": "450 later", "gone@x.example": "550 gone"})
+        async with smtp_server(box):
+            async with running(build(store, tmp_path, App("p"), mail=config_of(box))):
+                await send(store, "ok@x.example", "later@x.example", "gone@x.example")
+                await until(lambda: _attempts(store, 3))
+                del box.rcpt["later@x.example"]
+                await until(lambda: _states(store, sent=1))
+    assert [to for to, _ in box.got] == [["ok@x.example"], ["later@x.example"]]
+    assert len(set(box.ids)) == 1
+
+
+async def test_mail_fails_when_all_recipients_are_refused_for_good(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        async with smtp_server(Mailbox(rcpt={"a@hotel.example": "550 gone"})) as box:
+            async with running(build(store, tmp_path, App("p"), mail=config_of(box))):
+                await send(store)
+                await until(lambda: _states(store, failed=1))
+        (row,) = await rows(store, "mails")
+        assert "hotel" not in row["last_error"]
+
+
+async def test_mail_fails_alone_when_its_address_is_malformed(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store, smtp_server(Mailbox()) as box:
+        async with running(build(store, tmp_path, App("p"), mail=config_of(box))):
+            await send(store, "a@b\r\nRCPT TO:<x@y>")
+            await send(store)
+            await until(lambda: _states(store, sent=1, failed=1))
+    assert [to for to, _ in box.got] == [["a@hotel.example"]]
+
+
+async def test_mail_is_sent_when_the_server_comes_back(tmp_path: Path) -> None:
+    box = Mailbox()
+    async with smtp_server(box):
+        pass  # its port is free again, and known
+    async with opened(tmp_path) as store:
+        primary = build(store, tmp_path, App("p"), mail=config_of(box))
+        async with running(primary):
+            await send(store, count=3)
+            await until(lambda: _is(primary.mail.status() != ""))
+            assert {row["attempts"] for row in await rows(store, "mails")} == {0}
+            async with smtp_server(box):
+                await until(lambda: _states(store, sent=3))
+                assert primary.mail.status() == ""
+
+
+async def test_mail_is_given_up_when_it_is_too_old(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        async with smtp_server(Mailbox(data=["451 later"] * 1000)) as box:
+            config = config_of(box, give_up_s=0.3)
+            async with running(build(store, tmp_path, App("p"), mail=config)):
+                await send(store)
+                await until(lambda: _states(store, failed=1))
+    assert box.got == []
+
+
+async def test_mail_is_sent_once_more_with_its_id_when_its_sender_was_killed(
+    tmp_path: Path,
+) -> None:
+    """kill -9 after the server took the mail and before the row says so: the one window."""
+    async with opened(tmp_path) as store, smtp_server(Mailbox()) as box:
+        ids = await send(store, count=5)
+        async with child(PROCESS, tmp_path, box.port) as first:
+
+            def kill() -> None:
+                if len(box.got) == 3:
+                    first.kill()
+
+            box.on_mail = kill
+            assert await first.ended() == -signal.SIGKILL
+        assert await _states(store, sent=2, sending=1, pending=2)
+        async with child(PROCESS, tmp_path, box.port) as second:
+            await until(lambda: _states(store, sent=5))
+            assert await second.stop() == 0
+    counts = Counter(box.ids)
+    assert sorted(counts.values()) == [1, 1, 1, 1, 2]
+    assert counts.keys() == set(ids)
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+async def _mails(store: Store) -> list[Row]:
+    return await rows(store, "mails")
+
+
+async def _states(store: Store, **counts: int) -> bool:
+    return Counter(row["state"] for row in await _mails(store)) == Counter(counts)
+
+
+async def _attempts(store: Store, count: int) -> bool:
+    return any(row["attempts"] >= count for row in await _mails(store))

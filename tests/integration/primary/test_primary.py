@@ -1,0 +1,271 @@
+"""The primary: election, preparation, singleton work, fencing, takeover."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from tests.integration.engine.children import child
+from tests.integration.engine.parts import CHAINS, opened, publish, rows, until
+from tests.integration.primary.primary import Primary, build, running
+
+from cordata import clock
+from cordata.app import App
+from cordata.config.sections import EngineConfig
+from cordata.context import Context
+from cordata.errors import LeaseLost
+from cordata.store import Store, Tx
+
+PROCESS = "tests.integration.primary.primary"
+#: The issue's bound for a takeover, twice: the machine is shared.
+TAKEOVER_US = 2 * 1_000_000
+
+
+async def test_primary_migrates_and_runs_startup_functions_before_it_is_ready(
+    tmp_path: Path,
+) -> None:
+    app, order = App("p"), list[str]()
+
+    @app.startup
+    async def validate(ctx: Context) -> None:
+        assert await ctx.store.schema_current(CHAINS)
+        order.append("validate")
+
+    @app.startup
+    async def warm(ctx: Context) -> None:
+        order.append("warm")
+
+    async with opened(tmp_path, migrate=False) as store:
+        primary = build(store, tmp_path, app)
+        async with running(primary):
+            assert order == ["validate", "warm"]
+            assert primary.lease.status().startswith("primary, term ")
+
+
+async def test_primary_fails_when_a_startup_function_does(tmp_path: Path) -> None:
+    app = App("p")
+
+    @app.startup
+    async def broken(ctx: Context) -> None:
+        raise ValueError("no table")
+
+    async with opened(tmp_path, migrate=False) as store:
+        primary = build(store, tmp_path, app)
+        with pytest.raises(ValueError, match="no table"):
+            await primary.lease.run(asyncio.Event())
+        assert not primary.lease.ready.is_set()
+
+
+async def test_standby_is_ready_and_idle_while_another_leads(tmp_path: Path) -> None:
+    app, runs = App("p"), list[str]()
+
+    @app.every(seconds=0.01)
+    async def tick(ctx: Context) -> None:
+        runs.append("tick")
+
+    async with opened(tmp_path) as store, opened(tmp_path) as other:
+        first, second = build(store, tmp_path, App("p")), build(other, tmp_path, app)
+        async with running(first), running(second):
+            await asyncio.sleep(0.1)
+            assert first.leadership.leads
+            assert not second.leadership.leads
+            assert second.lease.status() == "standby"
+            assert runs == []
+
+
+async def test_standby_leads_when_the_first_stops(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store, opened(tmp_path) as other:
+        first, second = build(store, tmp_path, App("p")), build(other, tmp_path, App("p"))
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(running(first))
+            async with running(second):
+                await stack.aclose()
+                assert not first.leadership.leads
+                await until(lambda: _leads(second), timeout_s=2.0)
+
+
+async def test_stale_primary_cannot_write_and_ends_when_a_newer_term_exists(
+    tmp_path: Path,
+) -> None:
+    app = App("p")
+    refused = asyncio.Event()
+    written = 0
+
+    @app.every(seconds=0.01)
+    async def write(ctx: Context) -> None:
+        nonlocal written
+
+        async def unit(tx: Tx) -> None:
+            await tx.execute("add_effect", event_id="x", owner="old", at=tx.now_us)
+
+        try:
+            await ctx.store.run(unit)
+        except LeaseLost:
+            refused.set()
+            raise
+        written += 1
+
+    async with opened(tmp_path) as store:
+        primary = build(store, tmp_path, app)
+        with pytest.raises(ExceptionGroup) as lost:
+            async with running(primary):
+                await until(lambda: _is(written > 0))
+                await _bump_term(store)
+                before = len(await rows(store, "effects"))
+                await asyncio.wait_for(refused.wait(), 5)
+                await asyncio.sleep(60)  # cancelled: the services end by themselves
+        assert lost.group_contains(LeaseLost)
+        assert len(await rows(store, "effects")) == before
+
+
+async def test_solo_transaction_of_a_stale_primary_is_refused(tmp_path: Path) -> None:
+    app, got = App("p"), asyncio.get_running_loop().create_future()
+
+    @app.every(seconds=60)
+    async def keep(ctx: Context) -> None:
+        got.set_result(ctx)
+
+    async with opened(tmp_path) as store:
+        with pytest.raises(ExceptionGroup):
+            async with running(build(store, tmp_path, app)):
+                ctx = await got
+                await _bump_term(store)
+                with pytest.raises(LeaseLost):
+                    async with ctx.transaction() as tx:
+                        await tx.execute("add_effect", event_id="x", owner="", at=tx.now_us)
+                store.notify("lease")
+                await asyncio.sleep(60)  # cancelled: the lease service ends by itself
+        assert await rows(store, "effects") == []
+
+
+async def test_failing_periodic_task_neither_stops_nor_delays_the_others(tmp_path: Path) -> None:
+    app, runs, now = App("p"), Counter[str](), 0
+
+    @app.every(seconds=0.01)
+    async def bad(ctx: Context) -> None:
+        runs["bad"] += 1
+        raise ValueError("bad")
+
+    @app.every(seconds=0.01)
+    async def good(ctx: Context) -> None:
+        nonlocal now
+        now += 1
+        assert now == 1
+        runs["good"] += 1
+        await asyncio.sleep(0.01)
+        now -= 1
+
+    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        await until(lambda: _is(runs["bad"] > 3 and runs["good"] > 3))
+
+
+async def test_backfill_runs_to_its_end_once_and_never_again(tmp_path: Path) -> None:
+    app, cursors = App("p"), list[str | None]()
+
+    @app.backfill("hashes")
+    async def hashes(ctx: Context, cursor: str | None) -> str | None:
+        cursors.append(cursor)
+        if len(cursors) == 2:
+            raise ValueError("once")
+        return str(int(cursor or 0) + 1) if int(cursor or 0) < 3 else None
+
+    for _ in range(2):
+        async with opened(tmp_path) as store:
+            async with running(build(store, tmp_path, app)):
+                await until(lambda: _is(len(cursors) >= 5))
+    assert cursors == [None, "1", "1", "2", "3"]
+
+
+async def test_standby_process_takes_over_within_the_bound_when_the_primary_is_killed(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as store, child(PROCESS, tmp_path) as first:
+        assert (await first.line()).startswith("leads")
+        async with child(PROCESS, tmp_path) as second:
+            assert await second.line() == "standby"
+            killed_at = clock.now_us()
+            first.kill()
+            word, at = (await second.line()).split()
+            assert word == "leads"
+            print(f"takeover after {(int(at) - killed_at) / 1000:.0f} ms")
+            assert int(at) - killed_at < TAKEOVER_US
+            await until(lambda: _beats_of(store, second.pid))
+            beats = [row for row in await rows(store, "effects") if row["event_id"] == "beat"]
+            changes = [a["owner"] != b["owner"] for a, b in itertools.pairwise(beats)]
+            assert sum(changes) == 1  # never two at once
+            assert await second.stop() == 0
+
+
+async def test_backfill_resumes_where_it_was_when_the_primary_is_killed(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        async with child(PROCESS, tmp_path) as first:
+            await first.line()
+            await until(lambda: _steps(store, 10))
+            first.kill()
+            await first.ended()
+        async with child(PROCESS, tmp_path) as second:
+            await second.line()
+            await until(lambda: _steps(store, 40))
+            assert await second.stop() == 0
+        done = Counter(
+            row["event_id"] for row in await rows(store, "effects") if row["event_id"] != "beat"
+        )
+    assert set(done) == {f"step-{n}" for n in range(40)}
+    assert sum(done.values()) <= 41  # the step in hand may have run once more
+
+
+async def test_retention_deletes_what_is_old_and_spares_what_is_needed(tmp_path: Path) -> None:
+    app = App("p")
+    keep = EngineConfig(retention_s=3600.0)
+    async with opened(tmp_path) as store:
+        primary = build(store, tmp_path, app, engine=keep)
+        old = clock.now_us() - 7_200_000_000
+        ids = await publish(store, 1200)
+        await publish(store, 3)
+
+        async def age(tx: Tx) -> None:
+            await tx.execute("age_outbox", at=old)
+            await tx.execute("age_seen", event_id=ids[0], at=old - 86_400_000_000)
+            await tx.execute("add_message", outbox_id=5)
+
+        await store.run(age)
+        async with running(primary):
+            await until(lambda: _outbox_count(store, 1 + 3))
+        states = {row["state"]: row["count"] for row in await rows(store, "outbox_states")}
+        assert states == {"published": 1, "pending": 3}
+        assert (await rows(store, "seen_count"))[0]["count"] == 0
+
+
+async def _bump_term(store: Store) -> None:
+    """What another process does when it takes the lease; the lock of this one is still held."""
+
+    async def unit(tx: Tx) -> None:
+        await tx.fetch_one("lease.take", name="primary", holder="other", acquired_at=tx.now_us)
+
+    await store.run(unit)
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+async def _leads(primary: Primary) -> bool:
+    return primary.leadership.leads
+
+
+async def _beats_of(store: Store, pid: int) -> bool:
+    return any(row["owner"] == str(pid) for row in await rows(store, "effects"))
+
+
+async def _steps(store: Store, count: int) -> bool:
+    steps = {row["event_id"] for row in await rows(store, "effects")} - {"beat"}
+    return len(steps) >= count
+
+
+async def _outbox_count(store: Store, count: int) -> bool:
+    counts: list[int] = [row["count"] for row in await rows(store, "outbox_states")]
+    return sum(counts) == count

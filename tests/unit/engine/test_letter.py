@@ -1,0 +1,120 @@
+"""Mails as bytes, and what the server's answers mean."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cordata.core.letter import address, letter, verdict
+from cordata.errors import PermanentError
+
+AT = datetime(2026, 3, 1, 7, 0, tzinfo=UTC)
+
+
+def build(**changes: Any) -> bytes:
+    row: dict[str, Any] = {
+        "message_id": "<a.b@host>",
+        "sender": "cordata@localhost",
+        "to": ["front@hotel.example"],
+        "subject": "Report",
+        "text": "Hello",
+        "html": None,
+        "date": AT,
+    }
+    return letter(**(row | changes))
+
+
+def parsed(data: bytes) -> EmailMessage:
+    return message_from_bytes(data, policy=policy.default)
+
+
+def test_letter_has_its_headers_and_both_bodies_when_html_is_given() -> None:
+    mail = parsed(build(subject="Anfragen für Samstag ☀", text="Grüße", html="<p>Grüße</p>"))
+    assert mail["Subject"] == "Anfragen für Samstag ☀"
+    assert mail["Message-ID"] == "<a.b@host>"
+    assert mail["Auto-Submitted"] == "auto-generated"
+    assert mail["Date"] == "Sun, 01 Mar 2026 07:00:00 +0000"
+    assert mail["To"] == "front@hotel.example"
+    text, html = mail.get_body(("plain",)), mail.get_body(("html",))
+    assert text is not None and text.get_content() == "Grüße\r\n"
+    assert html is not None and html.get_content() == "<p>Grüße</p>\r\n"
+    assert mail.get_content_type() == "multipart/alternative"
+
+
+def test_letter_is_seven_bit_with_short_lines_when_its_text_is_not() -> None:
+    data = build(text="é" * 5000 + "\n.\nFrom here", subject="ü" * 300)
+    assert data.isascii()
+    assert max(map(len, data.split(b"\r\n"))) <= 998
+    assert b"\n" not in data.replace(b"\r\n", b"")
+
+
+@settings(max_examples=25)
+@given(st.text(max_size=60), st.text(max_size=20))
+def test_no_header_can_be_injected_whatever_subject_and_name_hold(subject: str, name: str) -> None:
+    if set("<>") & set(name) or not (subject + name).isprintable():
+        subject, name = f"{subject}\r\nBcc: x@y", name.translate({60: None, 62: None})
+    try:
+        data = build(
+            subject=subject.encode("utf-8", "replace").decode(),
+            to=[f"{name.encode('utf-8', 'replace').decode()}\r\nBcc: x@y <front@hotel.example>"],
+        )
+    except PermanentError:
+        return
+    mail = parsed(data)
+    assert mail["Bcc"] is None
+    assert sorted(mail.keys()) == sorted(
+        {
+            "From",
+            "To",
+            "Subject",
+            "Date",
+            "Message-ID",
+            "Auto-Submitted",
+            "Content-Type",
+            "Content-Transfer-Encoding",
+            "MIME-Version",
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "nobody",
+        "a@b@c",
+        "a b@c",
+        "a@b\r\nBcc: x@y",
+        "a@b>\r\nRCPT TO:<x@y",
+        "<a@b> c@d",
+        "jürgen@example.com",
+        "a@" + "ü" * 300,
+    ],
+)
+def test_address_is_refused_when_malformed(bad: str) -> None:
+    with pytest.raises(PermanentError):
+        address(bad)
+
+
+def test_address_is_bare_and_ascii_when_named_or_international() -> None:
+    assert address("Hotel <a@b.example>") == "a@b.example"
+    assert address("a@müller.example") == "a@xn--mller-kva.example"
+
+
+def test_letter_is_refused_when_message_id_is_malformed() -> None:
+    for bad in ("", "a@b", "<a@b", "<a b@c>", "<a@b>\r\nBcc: x@y"):
+        with pytest.raises(PermanentError):
+            build(message_id=bad)
+
+
+def test_recipients_are_sorted_by_reply_code() -> None:
+    result = verdict(["a", "b", "c", "d"], {"b": 451, "c": 550, "d": 450})
+    assert list(result.remaining) == ["b", "d"]
+    assert (result.accepted_count, result.refused_count) == (1, 1)
+    assert list(result.codes) == [450, 451, 550]
