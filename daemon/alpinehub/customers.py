@@ -10,7 +10,8 @@ async def find_or_create(tx: Tx, hotel_id: int, data: ReservationData) -> int:
     """The id of the customer a record speaks of; within the unit that stores the record.
 
     Who gives neither address nor number is a new customer each time. One who was known by one of
-    the two is known by both from now on. What he said of himself stays with each version.
+    the two is known by both from now on; two addresses are two customers, even with one number.
+    What he said of himself stays with each version.
     """
     email = data.email.lower() or None
     phone = data.phone or None

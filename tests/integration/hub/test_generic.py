@@ -234,6 +234,7 @@ async def test_customer_is_found_again_by_address_or_number(tmp_path: Path) -> N
         assert await customer_of("3", phone="0039 1234567") == eva
         otto = await customer_of("4", email="otto@example.com", phone="+39 7654321")
         assert otto != eva
+        assert await customer_of("8", email="anna@example.com", phone="+39 1234567") != eva
         assert await customer_of("5", email="eva@example.com", phone="+39 7654321") == eva
         assert await customer_of("6", last_name="X") != await customer_of("7", last_name="X")
 

@@ -1,0 +1,160 @@
+"""Logins: who may in, what it costs, how soon a change counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.integration.hub.material import BOOKING, SECRET, open_hub
+
+from alpinehub import accounts
+from alpinehub.accounts import authenticate
+from alpinehub.hotels import NewHotel, Unusable, add_hotel, set_hotel_disabled
+from alpinehub.passwords import verify_password
+from alpinehub.sources import add_source, set_secret, set_source_disabled
+from alpinehub.users import add_user, grant, revoke, set_password, set_user_disabled
+
+#: What is promised: a change counts in every worker within two seconds.
+PROMISED_S = 2.0
+
+
+async def within_promise(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PROMISED_S):
+        while not await holds():  # noqa: ASYNC110 - nothing tells that it was asked too early
+            await asyncio.sleep(0.05)
+
+
+async def test_user_is_let_in_when_password_is_right(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        account = await authenticate(hub.ctx, "demo", "demo")
+        assert account is not None and account.name == "demo"
+        assert [hotel.code for hotel in account.hotels] == ["DEMO"]
+        assert account.hotel("DEMO") is account.hotels[0] and account.hotel("OTHER") is None
+        for name, password in (("demo", "Demo"), ("demo", ""), ("Demo", "demo"), ("", "")):
+            assert await authenticate(hub.ctx, name, password) is None
+
+
+async def test_password_is_computed_once_when_many_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[str] = []
+
+    def counting(password: str, stored: str) -> bool:
+        computed.append(password)
+        return verify_password(password, stored)
+
+    monkeypatch.setattr(accounts, "verify_password", counting)
+    async with open_hub(tmp_path) as hub:
+        everyone = await asyncio.gather(
+            *(authenticate(hub.ctx, "demo", "demo") for _ in range(20)),
+            *(authenticate(hub.ctx, "demo", "wrong") for _ in range(20)),
+            *(authenticate(hub.ctx, "nobody", "demo") for _ in range(20)),
+        )
+        assert [account is not None for account in everyone] == [True] * 20 + [False] * 40
+        # An unknown user costs what a wrong password costs: one computation each.
+        assert sorted(computed) == ["demo", "demo", "wrong"]
+
+
+async def test_memory_of_passwords_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "verify_password", lambda password, stored: True)
+    memory = accounts.Memory()
+    for number in range(accounts.REMEMBER_MAX + 10):
+        assert await memory.verify("user", str(number), "stored")
+    assert len(memory._answers) == accounts.REMEMBER_MAX and not memory._asking
+
+
+async def test_change_of_a_user_counts_in_another_process_within_promise(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+
+        async def let_in(password: str = "demo") -> bool:
+            return await authenticate(hub.ctx, "demo", password) is not None
+
+        async def shut_out() -> bool:
+            return not await let_in()
+
+        assert await let_in()
+        await set_password(other.ctx.store, "demo", "new")
+        await within_promise(shut_out)
+        assert await let_in("new")
+        await set_user_disabled(other.ctx.store, "demo", True)
+        await within_promise(lambda: shut_in(let_in))
+        await set_user_disabled(other.ctx.store, "demo", False)
+        await within_promise(lambda: let_in("new"))
+
+
+async def shut_in(let_in: Callable[[str], Awaitable[bool]]) -> bool:
+    return not await let_in("new")
+
+
+async def test_change_of_a_source_counts_in_another_process_within_promise(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+
+        async def answers(status: int, secret: str = SECRET) -> bool:
+            answer = await hub.post(BOOKING, headers={"x-webhook-secret": secret})
+            return answer.status == status
+
+        assert await answers(200)
+        await set_secret(other.ctx, "DEMO", "website", "rotated")
+        await within_promise(lambda: answers(401))
+        assert await answers(200, "rotated")
+        await set_source_disabled(other.ctx.store, "DEMO", "website", True)
+        await within_promise(lambda: answers(401, "rotated"))
+        await set_source_disabled(other.ctx.store, "DEMO", "website", False)
+        await within_promise(lambda: answers(200, "rotated"))
+        await set_hotel_disabled(other.ctx.store, "DEMO", True)
+        await within_promise(lambda: answers(401, "rotated"))
+
+
+async def test_grant_delivers_what_nobody_acknowledged_when_user_is_new(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        store = hub.ctx.store
+        first = (await hub.post(BOOKING)).id
+        second = (await hub.post({**BOOKING, "external_id": "n-2"})).id
+
+        async def acknowledge(tx: object) -> None:
+            tx._cursor.execute(  # type: ignore[attr-defined]
+                "UPDATE delivery SET acked_at = 1, waiting = 0 WHERE reservation_id = ?", (first,)
+            )
+
+        await store.run(acknowledge)
+        await add_user(store, "late", "late", ["DEMO"])
+        waiting = "SELECT d.reservation_id FROM delivery d JOIN hotel_user u ON u.id = d.user_id"
+        waiting += " WHERE u.name = 'late' AND d.waiting = 1"
+        assert [r["reservation_id"] for r in await hub.rows(waiting)] == [second]
+        await revoke(store, "late", "DEMO")
+        third = (await hub.post({**BOOKING, "external_id": "n-3"})).id
+        await grant(store, "late", "DEMO")
+        await grant(store, "late", "DEMO")
+        assert sorted(r["reservation_id"] for r in await hub.rows(waiting)) == [second, third]
+
+
+async def test_administration_refuses_with_the_nearest_name(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        store = hub.ctx.store
+        for attempt, words in (
+            (add_hotel(store, NewHotel(code="DEMO", name="x")), "exists already"),
+            (add_hotel(store, NewHotel(code="x" * 17, name="")), "1 to 16"),
+            (add_hotel(store, NewHotel(code="X", name="x", time_zone="../x")), "not known"),
+            (add_user(store, "demo", "x", []), "exists already"),
+            (add_user(store, "a:b", "x", []), "colon"),
+            (add_user(store, "a", "", []), "characters"),
+            (add_user(store, "a", "x", ["DEMO", "DEM"]), "no hotel"),
+            (set_password(store, "demi", "x"), "no user"),
+            (add_source(hub.ctx, "DEMO", "generic", "website", "x"), "already"),
+            (add_source(hub.ctx, "DEMO", "generic", "other", SECRET), "has this secret"),
+            (add_source(hub.ctx, "DEMO", "fax", "other", "x"), "no kind"),
+            (add_source(hub.ctx, "DEMO", "generic", "other", "ä"), "ASCII"),
+            (set_secret(hub.ctx, "DEMO", "web", "x"), "no source"),
+            (revoke(store, "demo", "DEMO"), None),
+            (revoke(store, "demo", "DEMO"), "does not read"),
+        ):
+            if words is None:
+                await attempt
+                continue
+            with pytest.raises(Unusable, match=words):
+                await attempt
+        assert await hub.one("SELECT count(*) FROM hotel_user") == 1

@@ -1,0 +1,96 @@
+"""The `alpinehub` command on a real store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.integration.hub.material import BOOKING, MASTER_KEY, open_hub
+
+from alpinehub.accounts import authenticate
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run `alpinehub ...` with the configuration of the test."""
+    credentials = tmp_path / "credentials"
+    credentials.mkdir(mode=0o700)
+    (credentials / "master-key").write_bytes(MASTER_KEY)
+    (credentials / "master-key").chmod(0o600)
+    config = tmp_path / "cordata.toml"
+    config.write_text(
+        f'[paths]\nstate = "{tmp_path}"\nruntime = "{tmp_path / "run"}"\n'
+        f'credentials = "{credentials}"\n'
+    )
+
+    def run_(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-c", "from alpinehub.cli import main; main()"]
+        environment = {"PYTHONPATH": ":".join(sys.path), "CORDATA_CONFIG": str(config)}
+        return subprocess.run(
+            [*argv, *words], input=given, env=environment, capture_output=True, text=True
+        )
+
+    return run_
+
+
+async def test_command_manages_a_hotel_from_first_to_last(tmp_path: Path, run: Run) -> None:
+    async with open_hub(tmp_path, seed=False) as hub:
+
+        def done(*words: str, given: str = "") -> str:
+            finished = run(*words, given=given)
+            assert finished.returncode == 0, finished.stderr
+            return finished.stdout
+
+        async def command(*words: str, given: str = "") -> str:
+            return await asyncio.to_thread(done, *words, given=given)
+
+        await command("hotel", "add", "ROSE", "--name", "Rosé", "--report-email", "a@b.it")
+        made = json.loads(await command("user", "add", "pms", "--hotel", "ROSE", "--json"))
+        source = json.loads(await command("source", "add", "ROSE", "web", "--json"))
+        sent: dict[str, str | None] = {"x-webhook-secret": source["secret"]}
+        assert (await hub.post({**BOOKING, "hotel_code": "ROSE"}, headers=sent)).status == 200
+        assert await authenticate(hub.ctx, "pms", made["password"]) is not None
+        out = await command("source", "rotate", "ROSE", "web", "--secret-stdin", given="mine\n")
+        assert "mine" not in out
+        listed = await command("source", "list", "--json")
+        assert source["secret"] not in listed and json.loads(listed)[0]["hotel"] == "ROSE"
+        [hotel] = json.loads(await command("hotel", "list", "--json"))
+        assert (hotel["name"], hotel["users"], hotel["sources"]) == ("Rosé", 1, 1)
+        assert "made" in await command("demo") and "already" in await command("demo")
+        for words in (
+            ("user", "disable", "pms"),
+            ("user", "enable", "pms"),
+            ("hotel", "disable", "ROSE"),
+        ):
+            await command(*words)
+        table = await command("user", "list")
+        assert table.splitlines()[0].split()[:2] == ["NAME", "HOTELS"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("hotel", "disable", "ROZE"), 1, "did you mean ROSE?"),
+        (("user", "add", "x", "--hotel", "ROZE"), 1, "did you mean ROSE?"),
+        (("user", "rotate", "pms", "--password-stdin"), 2, "standard input holds no password"),
+        (("hotel", "frob"), 2, "No such command"),
+        (("--config", "/nonexistent.toml", "hotel", "list"), 78, "nonexistent"),
+    ],
+)
+async def test_command_says_what_to_do_when_it_fails(
+    tmp_path: Path, run: Run, words: tuple[str, ...], code: int, said: str
+) -> None:
+    from alpinehub.hotels import NewHotel, add_hotel
+
+    async with open_hub(tmp_path, seed=False) as hub:
+        await add_hotel(hub.ctx.store, NewHotel(code="ROSE", name="Rosé"))
+        finished = await asyncio.to_thread(run, *words)
+        assert finished.returncode == code and said in finished.stderr
+        assert "Traceback" not in finished.stderr

@@ -1,0 +1,130 @@
+"""Counts, trail, health."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.integration.hub.material import BOOKING, Hub, open_hub
+
+from alpinehub import counts, demo
+from alpinehub.app import app
+from alpinehub.trail import note
+from cordata import Event, EventContext, Store, StoreUnavailable
+from cordata.errors import AlreadySeen
+from cordata.store import Chain
+
+HOUR_US = 3_600_000_000
+
+
+async def hours(hub: Hub) -> list[tuple[int, ...]]:
+    rows = await hub.rows("SELECT received, modified, cancelled FROM hotel_hour ORDER BY hour_at")
+    return [tuple(row.values()) for row in rows]
+
+
+async def test_counts_each_version_once_however_often_it_runs(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        store = hub.ctx.store
+        assert await counts.count(store) == 0
+        for number in range(5):
+            await hub.post({**BOOKING, "external_id": f"n-{number}"})
+        await hub.post({**BOOKING, "external_id": "n-0", "adults": 3})
+        assert await counts.count(store) == 6
+        assert await counts.count(store) == 0
+        await hub.post({**BOOKING, "external_id": "n-0", "status": "cancelled"})
+        assert await counts.count(store) == 1
+        total = [sum(column) for column in zip(*await hours(hub), strict=True)]
+        assert total == [5, 1, 1]
+        assert await hub.one("SELECT count(*) FROM hotel_hour WHERE hour_at % 3600000000") == 0
+
+
+async def test_counts_goes_in_steps_when_much_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counts, "STEP", 2)
+    async with open_hub(tmp_path) as hub:
+        for number in range(5):
+            await hub.post({**BOOKING, "external_id": f"n-{number}"})
+        assert await counts.count(hub.ctx.store) == 5
+        assert [sum(column) for column in zip(*await hours(hub), strict=True)] == [5, 0, 0]
+
+
+async def test_event_is_on_the_trail_once_when_it_is_delivered_twice(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        answer = await hub.post(BOOKING)
+        [row] = await hub.rows("SELECT event_id, type, payload, headers FROM outbox")
+        event = Event(
+            id=row["event_id"],
+            type=row["type"],
+            payload=json.loads(row["payload"]),
+            headers=json.loads(row["headers"]),
+            created_at=datetime.now(UTC),
+        )
+
+        def delivery() -> EventContext:
+            ctx = hub.ctx
+            group = "alpinehub.note_received"
+            return EventContext(store=ctx.store, vault=ctx.vault, group=group, event_id=event.id)
+
+        await note(event, delivery())
+        with pytest.raises(AlreadySeen):
+            await note(event, delivery())
+        [noted] = await hub.rows("SELECT * FROM reservation_event")
+        assert noted["reservation_id"] == answer.id and noted["event"] == "received"
+        assert noted["request_id"] == "r-1"
+
+
+async def test_health_answers_whatever_the_store_does(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        answer = await hub.call("GET", "/api/health", [])
+        assert (answer.status, answer.json) == (200, {"status": "alive"})
+        head = await hub.call("HEAD", "/api/health", [])
+        assert head.status == 200
+
+
+async def test_ready_says_why_when_it_is_not(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert (await hub.call("GET", "/api/ready", [])).status == 200
+        package = tmp_path / "newer"
+        (package / "sqlite" / "migrations").mkdir(parents=True)
+        (package / "__init__.py").touch()
+        (package / "sqlite" / "migrations" / "0002_more.sql").write_text("SELECT 1;\n")
+        monkeypatch = pytest.MonkeyPatch()
+        monkeypatch.syspath_prepend(str(tmp_path))
+        behind = (*hub.ctx.chains, Chain("alpinehub", "newer"))
+        answer = await Hub(replace(hub.ctx, chains=behind)).call("GET", "/api/ready", [])
+        monkeypatch.undo()
+        assert answer.status == 503 and "schema" in answer.json["reason"]
+        assert b"retry-after" in answer.headers
+
+
+class Gone(Store):
+    """A store that cannot answer."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def schema_current(self, chains: object) -> bool:
+        raise StoreUnavailable("the disk does not answer")
+
+
+async def test_ready_says_why_when_the_store_is_gone(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        answer = await Hub(replace(hub.ctx, store=Gone())).call("GET", "/api/ready", [])
+        assert answer.status == 503 and "does not answer" in answer.json["reason"]
+        assert b"retry-after" in answer.headers
+
+
+async def test_demo_is_made_once_and_left_alone(tmp_path: Path) -> None:
+    async with open_hub(tmp_path, seed=False) as hub:
+        assert await demo.set_up(hub.ctx)
+        assert not await demo.set_up(hub.ctx)
+        answer = await hub.post(BOOKING, headers={"x-webhook-secret": "demo"})
+        assert answer.status == 200
+
+
+def test_app_registers_what_the_primary_keeps_up() -> None:
+    assert "count_versions" in [task.name for task in app.periodics]
