@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfoNotFoundError
 
-from alpinehub.report.day import due_days
+from alpinehub.report.day import MAX_DAYS, due_days
 from alpinehub.report.figures import Figures, Subject, read_figures, read_hotels
 from alpinehub.report.writing import write
 from cordata import Context, PermanentError, Tx
@@ -19,45 +19,60 @@ _ADDRESS = re.compile(r"[^\s@,<>]+@[^\s@,<>]+")
 
 
 async def due_reports(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
-    """(hotel code, local day) of every report whose morning has come, oldest day first.
+    """(hotel code, local day) of every report that is due and not made, oldest day first."""
+    first = (now - timedelta(days=MAX_DAYS + 3)).date()  # before the first of any zone
 
-    Days reported already are among them: the runtime knows what ran and runs each once.
-    """
-    due: list[tuple[date, str]] = []
-    for hotel in await ctx.store.read(read_hotels):
+    async def unit(tx: Tx) -> tuple[list[Subject], set[tuple[int, str]]]:
+        made = await tx.fetch_all("reports_made", first_day=first.isoformat())
+        return await read_hotels(tx), {(row["hotel_id"], row["day"]) for row in made}
+
+    hotels, made = await ctx.store.read(unit)
+    due: list[tuple[str, str]] = []
+    for hotel in hotels:
         created_at = _EPOCH + timedelta(microseconds=hotel.created_at)
         try:
             days = due_days(created_at, now, hotel.time_zone)
         except (ZoneInfoNotFoundError, ValueError):  # of one hotel: the others get theirs
             ctx.log.error("hotel %s: time zone %r is not known", hotel.code, hotel.time_zone)
             continue
-        due += [(day, hotel.code) for day in days]
-    return [(code, day.isoformat()) for day, code in sorted(due)]
+        due += [
+            (day.isoformat(), hotel.code) for day in days if (hotel.id, day.isoformat()) not in made
+        ]
+    return [(code, day) for day, code in sorted(due)]
 
 
 async def send_report(ctx: Context, scope: str, period: str) -> None:
     """Write the mail of one hotel (its code) and day (YYYY-MM-DD).
 
-    The Message-ID follows from hotel and day, so a run that was cut off and comes again, or two
-    at once, end in one mail. Raises: PermanentError for a hotel or day that cannot be.
+    The mail and the note that it was made commit together, and its Message-ID follows from hotel
+    and day: a run that was cut off and comes again, or two at once, end in one mail. Nobody to
+    send it to is no failure. Raises: PermanentError for a hotel or day that cannot be.
     """
     figures = await read_report(ctx, scope, period)
-    to = recipients(figures.hotel.report_email, ctx.settings["alpinehub"].report_to)
-    if not to:
-        ctx.log.info("no daily report of %s for hotel %s: it has no recipients", period, scope)
-        return
-    report = write(figures)
+    hotel, day = figures.hotel, figures.day
+    to = recipients(hotel.report_email, ctx.settings["alpinehub"].report_to)
+    report = write(figures) if to else None
 
     async def unit(tx: Tx) -> None:
-        await tx.send_mail(
-            to=to,
-            subject=report.subject,
-            text=report.text,
-            html=report.html,
-            message_id=message_id(figures.hotel, figures.day),
+        if report is not None:
+            await tx.send_mail(
+                to=to,
+                subject=report.subject,
+                text=report.text,
+                html=report.html,
+                message_id=message_id(hotel, day),
+            )
+        await tx.execute(
+            "note_report",
+            day=day.isoformat(),
+            hotel_id=hotel.id,
+            recipients=len(to),
+            now_us=tx.now_us,
         )
 
     await ctx.store.run(unit)
+    if not to:
+        ctx.log.info("no daily report of %s for hotel %s: it has no recipients", period, scope)
 
 
 async def read_report(ctx: Context, code: str, day: str) -> Figures:

@@ -13,6 +13,8 @@ from tests.integration.alpinebits.hub import CREATED_AT, Hub, open_hub
 
 from alpinehub.report.job import due_reports, read_report, send_report
 from cordata import PermanentError
+from cordata.app import JobTask
+from cordata.services.job import run_job
 
 H1, U1 = 1, 1
 DAY = "2024-01-02"
@@ -104,6 +106,27 @@ async def test_report_is_mailed_once_however_often_it_runs(tmp_path: Path) -> No
         assert first["message_id"] != second["message_id"]
 
 
+async def test_missed_reports_are_caught_up_by_the_job_and_each_comes_once(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        with_settings(hub, "agency@example.com")
+        hub.add_hotel("H2")
+        task = JobTask(name="daily-report", run=send_report, due=due_reports, claim_timeout_s=60)
+        first = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=NOW)
+        assert [(run.scope, run.period) for run in first.ran] == [("H1", DAY), ("H2", DAY)]
+        later = datetime.fromisoformat("2024-01-06T12:00:00+01:00")  # two days of silence
+        second = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=later)
+        assert [run.period for run in second.ran] == [
+            f"2024-01-{day:02d}" for day in (3, 4, 5) for _ in ("H1", "H2")
+        ]
+        assert list(await due_reports(hub.ctx, later)) == []
+        assert len(mails(hub)) == 8
+        again = await run_job(
+            hub.ctx, task, runtime_dir=tmp_path, scope="H1", period=DAY, force=True, now=later
+        )
+        assert len(again.ran) == 1
+        assert len(mails(hub)) == 8
+
+
 async def test_report_is_skipped_when_nobody_wants_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,6 +136,7 @@ async def test_report_is_skipped_when_nobody_wants_it(
             await send_report(hub.ctx, "H1", DAY)
         assert mails(hub) == []
         assert "no recipients" in caplog.text
+        assert list(await due_reports(hub.ctx, NOW)) == []
 
 
 async def test_report_fails_for_good_when_hotel_or_day_cannot_be(tmp_path: Path) -> None:

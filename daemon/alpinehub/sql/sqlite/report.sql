@@ -34,3 +34,12 @@ LEFT JOIN delivery d ON d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id AND 
 LEFT JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
 WHERE uh.hotel_id = :hotel_id
 GROUP BY u.id, u.name ORDER BY u.name
+
+-- name: reports_made
+-- Of the days that can still be due.
+SELECT hotel_id, day FROM daily_report WHERE day >= :first_day
+
+-- name: note_report
+INSERT INTO daily_report (day, hotel_id, recipients, made_at)
+VALUES (:day, :hotel_id, :recipients, :now_us)
+ON CONFLICT (day, hotel_id) DO NOTHING

@@ -154,3 +154,12 @@ CREATE TABLE count_position (
     position INTEGER NOT NULL           -- reservation_version.id
 ) STRICT, WITHOUT ROWID;
 INSERT INTO count_position (name, position) VALUES ('hotel_hour', 0);
+
+-- Reports made, so that due ones are found without asking about every day again.
+CREATE TABLE daily_report (
+    day TEXT NOT NULL,                  -- the hotel's local day, YYYY-MM-DD
+    hotel_id INTEGER NOT NULL REFERENCES hotel (id),
+    recipients INTEGER NOT NULL,        -- 0: nobody was to get it
+    made_at INTEGER NOT NULL,
+    PRIMARY KEY (day, hotel_id)
+) STRICT, WITHOUT ROWID;
