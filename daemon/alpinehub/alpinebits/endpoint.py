@@ -15,6 +15,7 @@ import base64
 import binascii
 import logging
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -128,10 +129,11 @@ def _version_name(request: Request) -> str:
 
 async def _read_form(request: Request) -> form.Form:
     received = bytearray()
-    async for chunk in request.stream():
-        received += chunk
-        if len(received) > form.MAX_BODY_BYTES:
-            raise Refusal(413, "the body is too large")
+    async with aclosing(request.stream()) as chunks:
+        async for chunk in chunks:
+            received += chunk
+            if len(received) > form.MAX_BODY_BYTES:
+                raise Refusal(413, "the body is too large")
     headers = request.headers
     body = form.unpack(bytes(received), headers.get("content-encoding", ""))
     return await _parse(body, lambda: form.parse_form(headers.get("content-type", ""), body))
