@@ -15,12 +15,15 @@ async def find_or_create(tx: Tx, hotel_id: int, data: ReservationData) -> int:
     """
     email = data.email.lower() or None
     phone = data.phone or None
-    if email is not None or phone is not None:
+    row = None
+    if email is not None:
         row = await tx.fetch_one("find_customer", hotel_id=hotel_id, email=email, phone=phone)
-        if row is not None:
-            if (email and row["email"] is None) or (phone and row["phone"] is None):
-                await tx.execute("complete_customer", id=row["id"], email=email, phone=phone)
-            return int(row["id"])
+    elif phone is not None:
+        row = await tx.fetch_one("find_customer_by_phone", hotel_id=hotel_id, phone=phone)
+    if row is not None:
+        if (email and row["email"] is None) or (phone and row["phone"] is None):
+            await tx.execute("complete_customer", id=row["id"], email=email, phone=phone)
+        return int(row["id"])
     created = await tx.fetch_one(
         "create_customer", hotel_id=hotel_id, email=email, phone=phone, created_at=tx.now_us
     )

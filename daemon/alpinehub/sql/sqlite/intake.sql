@@ -15,16 +15,19 @@ JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.source_id = :source_id AND r.external_id = :external_id
 
 -- name: find_customer
--- By e-mail, else by telephone, unless both sides give an address and they differ: a telephone is
--- shared more often than a mailbox, and two that are one can be merged, but not the other way.
+-- By e-mail, else one of that telephone whose e-mail is not known: a telephone is shared more often
+-- than a mailbox, and two customers that are one can be merged, but not the other way.
 SELECT id, email, phone FROM customer WHERE hotel_id = :hotel_id AND email = :email
 UNION ALL
 SELECT * FROM (
     SELECT id, email, phone FROM customer
-    WHERE hotel_id = :hotel_id AND phone = :phone AND (email IS NULL OR :email IS NULL)
-    ORDER BY id LIMIT 1
+    WHERE hotel_id = :hotel_id AND phone = :phone AND email IS NULL LIMIT 1
 )
 LIMIT 1
+
+-- name: find_customer_by_phone
+SELECT id, email, phone FROM customer WHERE hotel_id = :hotel_id AND phone = :phone
+ORDER BY email LIMIT 1
 
 -- name: create_customer
 INSERT INTO customer (hotel_id, email, phone, created_at)

@@ -62,7 +62,8 @@ CREATE TABLE customer (
     created_at INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX customer_email ON customer (hotel_id, email) WHERE email IS NOT NULL;
-CREATE INDEX customer_phone ON customer (hotel_id, phone) WHERE phone IS NOT NULL;
+-- With the address: found at once, however many share the number.
+CREATE INDEX customer_phone ON customer (hotel_id, phone, email) WHERE phone IS NOT NULL;
 
 -- The id is the AlpineBits UniqueID: 32 hex digits, in the order of time, so rows are appended.
 CREATE TABLE reservation (
