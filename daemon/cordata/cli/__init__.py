@@ -65,7 +65,8 @@ def report(error: CordataError, *, debug: bool = False) -> int:
     if _has_log():
         _log(error)
     else:
-        print(f"error: {error}", file=sys.stderr)
+        for problem in _problems(error):
+            print(f"error: {problem}", file=sys.stderr)
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
     return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED
@@ -101,6 +102,10 @@ def _has_log() -> bool:
     return bool(logging.getLogger().handlers)
 
 
+def _problems(error: CordataError) -> tuple[str, ...]:
+    return error.problems if isinstance(error, ConfigError) and error.problems else (str(error),)
+
+
 def _log(error: CordataError) -> None:
     from cordata import events
     from cordata.log import fields, logger
@@ -108,9 +113,7 @@ def _log(error: CordataError) -> None:
     config = isinstance(error, ConfigError)
     extra = fields(events.CONFIG_INVALID if config else "", code=error.code, hint=error.hint or "")
     hint = f" ({error.hint})" if error.hint else ""
-    problems = (
-        error.problems if isinstance(error, ConfigError) and error.problems else (str(error),)
-    )
+    problems = _problems(error)
     for problem in problems:
         logger("cordata").error(
             "%s%s", problem, hint if problem == problems[-1] else "", extra=extra

@@ -1,0 +1,125 @@
+"""Commands: help, exit codes, one sentence per error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.integration.cli.command import cordata, write_config
+
+
+def test_help_lists_every_command_and_the_exit_codes() -> None:
+    result = cordata("--help")
+    assert result.returncode == 0
+    for name in ("server", "worker", "primary", "job", "alert", "config", "credentials"):
+        assert f"  {name} " in result.stdout
+    assert "78 the configuration cannot be used" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "server",
+        "worker",
+        "primary",
+        "job",
+        "alert",
+        "config check",
+        "config show",
+        "credentials init",
+        "credentials list",
+    ],
+)
+def test_help_of_each_command_has_an_example(command: str) -> None:
+    result = cordata(*command.split(), "--help")
+    assert result.returncode == 0
+    assert "Example" in result.stdout
+
+
+def test_version_is_the_packages() -> None:
+    assert cordata("--version").stdout.startswith("cordata 0.")
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["server", "--workers", "none"], ["job"]])
+def test_wrong_usage_is_exit_2_without_traceback(arguments: list[str]) -> None:
+    result = cordata(*arguments)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    assert "Usage: cordata" in result.stderr
+
+
+def test_completion_offers_commands() -> None:
+    result = cordata(_CORDATA_COMPLETE="bash_complete", COMP_WORDS="cordata con", COMP_CWORD="1")
+    assert "plain,config" in result.stdout
+
+
+def test_config_check_says_ok(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    result = cordata("config", "check", "--config", str(path))
+    assert (result.returncode, result.stdout) == (0, f"{path}: ok\n")
+
+
+def test_config_check_names_every_problem_with_exit_78(tmp_path: Path) -> None:
+    path = write_config(tmp_path, "[http]\ndrain = 1\n[shop]\nower = 'x'\n[mail]\nport = 0\n")
+    result = cordata("config", "check", CORDATA_CONFIG=str(path))
+    assert result.returncode == 78
+    assert result.stderr.splitlines() == [
+        f"error: {path}: [http] drain: unknown key; the nearest known is drain_s",
+        f"error: {path}: [mail] port: must be from 1 to 65535, not 0",
+        f"error: {path}: [shop] ower: unknown key; the nearest known is owner",
+        "hint: `cordata config show` prints every known key",
+    ]
+
+
+def test_config_check_finds_missing_sql(tmp_path: Path) -> None:
+    (tmp_path / "lost.py").write_text(
+        "from cordata import App\napp = App('lost')\napp.queries('lost_sql')\n"
+    )
+    path = tmp_path / "cordata.toml"
+    path.write_text('[app]\nimport = "lost:app"\npath = ["."]\n')
+    result = cordata("config", "check", "--config", str(path))
+    assert result.returncode == 78
+    assert "'lost_sql'" in result.stderr
+
+
+def test_config_show_marks_defaults_and_masks_secrets(tmp_path: Path) -> None:
+    path = write_config(tmp_path, "[shop]\napi_token = 'hush'\n[http]\naccess_log = true\n")
+    result = cordata("config", "show", "--config", str(path))
+    assert result.returncode == 0
+    assert "hush" not in result.stdout
+    assert "access_log = true\n" in result.stdout
+    assert "max_connections = 1000  # default\n" in result.stdout
+
+
+def test_credentials_init_makes_the_master_key_once(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    first = cordata("credentials", "init", "--config", str(path))
+    assert first.returncode == 0
+    key = (tmp_path / "credentials/master-key").read_text()
+    assert len(key.strip()) == 64
+    again = cordata("credentials", "init", "--config", str(path))
+    assert again.returncode == 0
+    assert "left as it is" in again.stdout
+    assert (tmp_path / "credentials/master-key").read_text() == key
+    assert cordata("credentials", "list", "--config", str(path)).stdout == "master-key\n"
+
+
+def test_worker_ends_with_78_and_is_never_ready_when_no_socket_was_passed(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    result = cordata("worker", "0", "--config", str(path))
+    assert result.returncode == 78
+    assert "no listening socket named http was passed" in result.stderr
+    assert "is ready" not in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_job_ends_with_78_when_there_is_no_such_job(tmp_path: Path) -> None:
+    result = cordata("job", "cuont", "--config", str(write_config(tmp_path)))
+    assert result.returncode == 78
+    assert "no job 'cuont' (it has: count, fail)" in result.stderr
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.toml")
+    assert "Traceback" not in cordata("config", "check", "--config", missing).stderr
+    assert "Traceback" in cordata("config", "check", "--debug", "--config", missing).stderr
