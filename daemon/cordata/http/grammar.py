@@ -58,9 +58,11 @@ def _examine_fields(data: bytes, begin: int, config: HttpConfig) -> None:
     end, fields = begin, 0
     while end < len(data):
         line_end = data.find(b"\n", end) + 1
-        if data[end:line_end] == b"\r\n":
+        if data[end] == 13:  # "\r": the empty line
+            if data[end : end + 2] not in (b"\r\n", b"\r"):
+                raise bad_request("a header line is malformed")
             return
-        if (line_end - 2 if line_end else len(data) - 1) - begin > config.max_header_bytes:
+        if (line_end or len(data)) - begin > config.max_header_bytes:
             raise header_too_large("the header is too large")
         if not line_end:
             return

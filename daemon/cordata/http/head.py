@@ -69,7 +69,8 @@ class HeadReader:
         self.chunked = False
         self.keep_alive = True
         self.expect_continue = False
-        self._host = b""
+        #: The last Host found valid.
+        self._host: bytes | None = None
         #: Bytes of an incomplete head that were examined; 0 before its first line is complete.
         self._seen = 0
         self._parser: httptools.HttpRequestParser | None = None
@@ -102,7 +103,8 @@ class HeadReader:
 
     def _only_part_of_a_line(self, data: bytes) -> bool:
         """Whether examining can wait: else a client that sends single bytes costs us the square."""
-        if data.find(b"\n", self._seen) >= 0 or len(data) > self.config.max_header_bytes:
+        new = data[self._seen :]
+        if b"\n" in new or b"\r" in new or len(data) > self.config.max_header_bytes:
             return False
         self._seen = len(data)
         return True
@@ -125,24 +127,22 @@ class HeadReader:
         parser = self._parser
         if parser is None:
             parser = self._parser = httptools.HttpRequestParser(self)
-        refused = False
         try:
             parser.feed_data(head)
         except httptools.HttpParserUpgrade:
             self._parser = None  # websockets and h2c are not offered: served as plain HTTP/1.1
         except httptools.HttpParserError:
-            self._parser, refused = None, True
+            self._parser = None
             self._split_again(head)
         self._judge(minor == b"1")
-        if refused:
-            raise bad_request("the header makes no sense")
         if self.length or self.chunked:
             self._parser = None  # it would wait for a body that goes another way
 
     def _split_again(self, head: bytes) -> None:
-        """The parser refused what the grammar allows; collect the fields so that `_judge` says why.
+        """Collect the fields of a head that the parser refused though the grammar allows it.
 
-        The two versions stop at different fields for the same fault, so theirs are not used.
+        The two versions refuse different things and stop at different fields, so neither has the
+        last word: `_judge` has.
         """
         self.headers, self.special = [], {}
         for line in head.split(b"\r\n")[1:-2]:

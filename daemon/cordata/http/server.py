@@ -18,7 +18,7 @@ from cordata.http.asgi import AsgiApp
 from cordata.http.connection import Connection
 from cordata.http.exchange import Exchange
 from cordata.http.lifespan import Lifespan
-from cordata.http.peer import TrustedProxies, peer_of
+from cordata.http.peer import Peer, TrustedProxies, peer_of
 from cordata.http.response import date_line
 from cordata.http.spread import Spread
 from cordata.log import logger
@@ -71,7 +71,7 @@ class HttpServer:
         self.served = 0
         self.refused = 0
         self._in_flight = 0
-        self._connections: set[Connection] = set()
+        self.connections: set[Connection] = set()
         #: Exchanges whose client is gone, and when the application is cancelled.
         self._lost: dict[Exchange, float] = {}
         self._idle = asyncio.Event()
@@ -131,7 +131,7 @@ class HttpServer:
                 sweeper.cancel()
         finally:
             self._acceptor.close()
-            for connection in tuple(self._connections):
+            for connection in tuple(self.connections):
                 connection.abort()
 
     async def _drain(self) -> None:
@@ -139,11 +139,11 @@ class HttpServer:
         self.draining = True
         if self._spread is not None:
             self._spread.leave()
-        if self._connections:
+        if self.connections:
             await asyncio.sleep(self.config.drain_s)
-        for connection in tuple(self._connections):
+        for connection in tuple(self.connections):
             connection.close_idle()
-        while self._in_flight or self._connections:
+        while self._in_flight or self.connections:
             self._idle.clear()
             await self._idle.wait()
 
@@ -151,7 +151,7 @@ class HttpServer:
         """Apply new limits; no connection is dropped. Raises: ConfigError, and nothing changes."""
         self.trusted = TrustedProxies(config.trusted_proxies)
         self.config = config
-        for connection in self._connections:
+        for connection in self.connections:
             connection.reload(config)
         self._acceptor.resume()
 
@@ -165,24 +165,29 @@ class HttpServer:
             refused=self.refused,
             requests_per_s=(done - before) / span_s if span_s > 0 else 0.0,
             in_flight=self._in_flight,
-            connections=len(self._connections),
+            connections=len(self.connections),
         )
 
     # Connections
 
     def _is_full(self) -> bool:
-        return len(self._connections) >= self.config.max_connections
+        return len(self.connections) >= self.config.max_connections
 
     def _take(self, sock: socket.socket) -> None:
         try:
-            connection = Connection(self, peer_of(sock, self.trusted))
+            peer = peer_of(sock, self.trusted)
         except OSError:
             sock.close()  # gone already
             return
-        self._connections.add(connection)
+        self._tasks.create_task(self._connect(self.new_connection(peer), sock))
+
+    def new_connection(self, peer: Peer) -> Connection:
+        """The protocol of one more connection; it counts from now until `connection_ended`."""
+        connection = Connection(self, peer)
+        self.connections.add(connection)
         if self._spread is not None:
-            self._spread.publish(len(self._connections))
-        self._tasks.create_task(self._connect(connection, sock))
+            self._spread.publish(len(self.connections))
+        return connection
 
     async def _connect(self, connection: Connection, sock: socket.socket) -> None:
         try:
@@ -194,9 +199,9 @@ class HttpServer:
 
     def connection_ended(self, connection: Connection) -> None:
         """Called by the connection."""
-        self._connections.discard(connection)
+        self.connections.discard(connection)
         if self._spread is not None:
-            self._spread.publish(len(self._connections))
+            self._spread.publish(len(self.connections))
         if self.draining:
             self._idle.set()
         else:
@@ -233,7 +238,7 @@ class HttpServer:
         """One pass: the Date line, the rate, and everything that is overdue."""
         now = self.loop.time()
         self.date_line = date_line(time.time())
-        for connection in tuple(self._connections):
+        for connection in tuple(self.connections):
             connection.check(now)
         for exchange in [exchange for exchange, due in self._lost.items() if now >= due]:
             del self._lost[exchange]
