@@ -1,0 +1,134 @@
+"""`make run`: the hub with a demo hotel, in the foreground: `run.py PORT STATE`.
+
+Says one line `ready URL` once four workers, the primary and the demo hotel are there. INT, TERM and
+HUP stop all in order; the exit code is that of `cordata server`, 0 after an ordered stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+#: A unix socket's path has 107 bytes; this is what the names below the runtime directory may take.
+_SOCKET_NAME_BYTES = 60
+
+_TO_TRY = """\
+A booking form posts a request; it is on disk before the answer:
+  curl -sS {url}/api/webhook/generic -H 'X-Webhook-Secret: demo' -H 'Content-Type: application/json' \\
+    -d '{{"hotel_code": "DEMO", "status": "request", "external_id": "form-1", "arrival": "2027-02-01", "departure": "2027-02-08", "adults": 2, "first_name": "Eva", "last_name": "Muster", "email": "eva@example.com"}}'
+The hotel's software fetches it, until it acknowledges it:
+  curl -sS {url}/api/alpinebits -u demo:demo -H 'X-AlpineBits-ClientProtocolVersion: 2024-10' -F action=OTA_Read:GuestRequests \\
+    --form-string 'request=<OTA_ReadRQ xmlns="http://www.opentravel.org/OTA/2003/05" Version="1.001"><ReadRequests><HotelReadRequest HotelCode="DEMO"/></ReadRequests></OTA_ReadRQ>'
+Is it well?
+  curl -sS {url}/api/ready
+Data is in {state}; Ctrl-C stops it in order.
+"""  # noqa: E501 - lines to copy
+
+
+def prepare(state: Path) -> Path:
+    """Make the state directory and the configuration in it; returns the file."""
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    runtime = state / "run"
+    if len(os.fsencode(runtime)) > 107 - _SOCKET_NAME_BYTES:
+        runtime = Path(tempfile.gettempdir()) / f"cordata-{os.getuid()}-{state.stat().st_ino}"
+    runtime.mkdir(mode=0o700, exist_ok=True)
+    config = state / "cordata.toml"
+    # Written at every start: the directory may have been moved.
+    config.write_text(
+        "# Made by `make run`.\n[paths]\n"
+        f'state = "{state}"\nruntime = "{runtime}"\ncredentials = "{state / "credentials"}"\n'
+    )
+    return config
+
+
+@contextlib.contextmanager
+def own_foreground_group() -> Iterator[None]:
+    """At a terminal, Ctrl-C is for us alone: make, whose group we leave, would say it failed.
+
+    Elsewhere nothing changes: whoever signals the whole group means us, too.
+    """
+    tty = sys.stdin.fileno() if sys.stdin and sys.stdin.isatty() else -1
+    group = os.getpgrp()
+    if tty < 0 or group == os.getpid() or os.tcgetpgrp(tty) != group:
+        yield
+        return
+    # Handing the terminal over stops whoever does it from the background, so not us.
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    # Ctrl-Z would stop us, and nobody would wake us: make does not watch for that.
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    os.setpgid(0, 0)
+    os.tcsetpgrp(tty, os.getpgrp())
+    try:
+        yield
+    finally:
+        os.tcsetpgrp(tty, group)
+
+
+def start_server(port: str, config: Path) -> subprocess.Popen[str]:
+    """`cordata server`; its log goes to our stderr, its one line comes through the pipe."""
+    libc = ctypes.CDLL(None)
+    command = [sys.executable, "-m", "cordata", "server", "--workers", "4"]
+    command += ["--listen", f"127.0.0.1:{port}", "--config", str(config)]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        # When we are killed -9, the hub is told to stop.
+        preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
+    )
+
+
+def run_once(*words: str, config: Path) -> bool:
+    """A command that ends; what it says goes to stderr. Returns whether it succeeded."""
+    environment = {**os.environ, "CORDATA_CONFIG": str(config)}
+    code = f"from {words[0]}.cli import main; main()"
+    command = [sys.executable, "-c", code, *words[1:]]
+    done = subprocess.run(command, env=environment, stdout=sys.stderr, stdin=subprocess.DEVNULL)
+    return done.returncode == 0
+
+
+def serve(port: str, state: Path) -> int:
+    """Run until stopped. Returns the exit code."""
+    config = prepare(state)
+    if not run_once("cordata", "credentials", "init", config=config):
+        return 1
+    server = start_server(port, config)
+    stopping = failed = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal stopping
+        stopping = True
+        server.send_signal(signal.SIGTERM)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    assert server.stdout
+    for line in server.stdout:
+        word, _, url = line.strip().partition(" ")
+        if word == "ready" and not stopping:
+            if run_once("alpinehub", "demo", config=config):
+                print(f"ready {url}\n{_TO_TRY.format(url=url, state=state)}", flush=True)
+            elif not stopping:
+                server.terminate()
+                failed = True
+    return server.wait() or failed
+
+
+def main() -> int:
+    """Arguments: port, state directory."""
+    port, state = sys.argv[1], Path(sys.argv[2]).absolute()
+    with own_foreground_group():
+        return serve(port, state)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
