@@ -71,6 +71,8 @@ class StoreConfig:
     write_timeout_s: float = 10.0
     #: Longest time `ctx.transaction()` may hold the write lock.
     transaction_timeout_s: float = 5.0
+    #: Longest time a read may take: while it runs, the WAL cannot start over.
+    read_timeout_s: float = 30.0
     #: Threads for reads of one process.
     readers: int = 2
     #: Units that share one commit at most.

@@ -1,7 +1,8 @@
 """The durable store: units of work, group commit, migrations, wake-ups."""
 
-from cordata.store.lease import Fence, PrimaryLease
-from cordata.store.migrate import Applied, Chain
+from cordata.store.fence import Fence
+from cordata.store.lease import PrimaryLease
+from cordata.store.migrate import Applied, Chain, SchemaError
 from cordata.store.queries import Queries
 from cordata.store.sqlite import SqliteStore as Store
 from cordata.store.sqlite import StoreStats
@@ -14,6 +15,7 @@ __all__ = [
     "PrimaryLease",
     "Queries",
     "Row",
+    "SchemaError",
     "Store",
     "StoreStats",
     "Tx",

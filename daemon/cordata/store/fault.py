@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
+from pathlib import Path
 
 from cordata.errors import Conflict, CordataError, PermanentError, StoreFull, StoreUnavailable
 
@@ -19,6 +21,17 @@ _STORAGE = {
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_NOLFS,
+}
+#: Less than this free: the disk counts as full.
+_ROOM_BYTES = 65_536
+_HINT_FULL = "free some space; nothing was written"
+_HINT_CORRUPT = "stop the service, then restore a backup or try `sqlite3 FILE .recover`"
+_HINTS = {
+    sqlite3.SQLITE_CORRUPT: _HINT_CORRUPT,
+    sqlite3.SQLITE_NOTADB: _HINT_CORRUPT,
+    sqlite3.SQLITE_READONLY: "the file or its file system is read-only; see `findmnt -T FILE`",
+    sqlite3.SQLITE_CANTOPEN: "see that the file exists and belongs to the service's user",
+    sqlite3.SQLITE_IOERR: "see the kernel's messages about the disk: `journalctl -k`",
 }
 
 
@@ -39,14 +52,18 @@ def is_busy(error: BaseException) -> bool:
     return result_code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def translate(error: sqlite3.Error, what: str) -> CordataError:
-    """The error a caller gets for a driver error in `what` (a query's name, or a step)."""
+def translate(error: sqlite3.Error, what: str, *, folder: Path | None = None) -> CordataError:
+    """The error a caller gets for a driver error in `what` (a query's name, or a step).
+
+    `folder`: where the file is; with no room there, an I/O error means a full disk (SQLite tells
+    so only for some of its files).
+    """
     primary = result_code(error) & 0xFF
     name = getattr(error, "sqlite_errorname", None) or type(error).__name__
-    if primary == sqlite3.SQLITE_FULL:
-        return StoreFull(f"{what}: the disk is full", hint="free some space; nothing was written")
+    if primary == sqlite3.SQLITE_FULL or (primary in _STORAGE and _no_room(folder)):
+        return StoreFull(f"{what}: the disk is full", hint=_HINT_FULL)
     if primary in _STORAGE:
-        return StoreUnavailable(f"{what}: {error} ({name})")
+        return StoreUnavailable(f"{what}: {error} ({name})", hint=_HINTS.get(primary))
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreUnavailable(
             f"{what}: {error} ({name})",
@@ -57,3 +74,13 @@ def translate(error: sqlite3.Error, what: str) -> CordataError:
         match = _CONSTRAINT.search(str(error))
         return Conflict(f"{what}: {error}", constraint=match["name"] if match else "")
     return PermanentError(f"{what}: {error} ({name})")
+
+
+def _no_room(folder: Path | None) -> bool:
+    if folder is None:
+        return False
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return False
+    return status.f_bavail * status.f_frsize < _ROOM_BYTES

@@ -4,75 +4,114 @@ from __future__ import annotations
 
 import fcntl
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cordata.errors import LeaseLost, StoreUnavailable
+from cordata.store.fence import Fence, check_fence
 from cordata.store.tx import Tx
 
 if TYPE_CHECKING:
     from cordata.store.sqlite import SqliteStore
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
-    """The term under which its holder writes; `run(unit, fence=)` refuses it once it is stale."""
-
-    name: str
-    term: int
-
-
 class PrimaryLease:
     """At most one process holds it: `<state>/primary.lock` locked, and the row's term its own.
 
-    Use: `fence = await lease.try_acquire()`; None means another holds it, so try again later.
-    Pass the fence to every write of the primary's. `await lease.release()` on the way out; a
-    killed process releases by dying.
+        lease = PrimaryLease(store, state_dir=..., holder="primary on host")
+        fence = await lease.try_acquire()      # None: another holds it; try again later
+        await store.run(unit, fence=fence)     # LeaseLost once somebody took it over
+        await lease.release()                  # a killed process releases by dying
+
+    Works before the first migration, since the primary takes the lease to migrate.
     """
 
-    def __init__(self, store: SqliteStore, *, state_dir: Path, holder: str) -> None:
+    def __init__(
+        self, store: SqliteStore, *, state_dir: Path, holder: str, name: str = "primary"
+    ) -> None:
         self._store = store
-        self._path = state_dir / "primary.lock"
+        self._path = state_dir / f"{name}.lock"
         self._holder = holder
+        self._name = name
         self._lock: int | None = None
         self._fence: Fence | None = None
 
     @property
     def held(self) -> bool:
-        """Whether this process holds the lease."""
-        return self._fence is not None
+        """Whether this process holds the lease (a deleted lock file ends it)."""
+        return self._lock is not None and os.fstat(self._lock).st_nlink > 0
+
+    @property
+    def fence(self) -> Fence | None:
+        """The fence of the term that `try_acquire` began."""
+        return self._fence
 
     async def try_acquire(self) -> Fence | None:
-        """Take the lease if it is free. Returns at once; None: another process holds it."""
-        if self._fence is not None:
+        """Take the lease if it is free, with a new term. Returns at once; None: another holds it.
+
+        Raises: StoreUnavailable when the term cannot be stored; then the lease stays free.
+        """
+        if self.held:
             return self._fence
-        lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._close()
+        lock = self._try_lock()
+        if lock is None:
+            return None
+        try:
+            await self._store.bootstrap()
+            term = await self._store.run(self._take)
+        except BaseException:
+            os.close(lock)
+            raise
+        self._lock = lock
+        self._fence = Fence(self._name, term)
+        return self._fence
+
+    async def check(self) -> None:
+        """See that the lease is still this process' own. Raises: LeaseLost."""
+        fence = self._fence
+        if fence is None or not self.held:
+            raise LeaseLost(f"the lease {self._name!r} is not held")
+        await self._store.read(lambda tx: check_fence(tx, fence))
+
+    async def release(self) -> None:
+        """Give the lease back, so that a standby takes over at its next try."""
+        fence, self._fence = self._fence, None
+        try:
+            if fence is not None and self._lock is not None:
+                await self._store.run(lambda tx: self._give_back(tx, fence))
+        except StoreUnavailable:
+            pass  # the row is for people to read; the lock is what counts
+        finally:
+            self._close()
+
+    def _try_lock(self) -> int | None:
+        try:
+            lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{self._path} cannot be opened: {error.strerror}",
+                hint="the state directory must exist and belong to the service's user",
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
             return None
+        return lock
 
-        async def take(tx: Tx) -> int:
-            row = await tx.fetch_one(
-                "lease.take", name="primary", holder=self._holder, acquired_at=tx.now_us
-            )
-            assert row is not None
-            term: int = row["term"]
-            return term
-
-        try:
-            await self._store.migrate(())
-            term = await self._store.run(take)
-        except BaseException:
+    def _close(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
             os.close(lock)
-            raise
-        self._lock = lock
-        self._fence = Fence("primary", term)
-        return self._fence
 
-    async def release(self) -> None:
-        """Give the lease back, so that a standby takes over at its next try."""
-        if self._lock is not None:
-            os.close(self._lock)
-        self._lock = self._fence = None
+    async def _take(self, tx: Tx) -> int:
+        row = await tx.fetch_one(
+            "lease.take", name=self._name, holder=self._holder, acquired_at=tx.now_us
+        )
+        assert row is not None
+        term: int = row["term"]
+        return term
+
+    async def _give_back(self, tx: Tx, fence: Fence) -> None:
+        await tx.execute("lease.release", name=fence.name, term=fence.term, released_at=tx.now_us)

@@ -20,6 +20,9 @@ _TOKEN = re.compile(
       | :(?P<name>[A-Za-z_][A-Za-z0-9_]*)""",
     re.VERBOSE | re.DOTALL,
 )
+_READS = re.compile(
+    r"\s*(SELECT|VALUES|EXPLAIN|WITH(?!.*\b(INSERT|UPDATE|DELETE|REPLACE)\b))\b", re.I | re.DOTALL
+)
 _COMMENT = re.compile(r"^\s*--[^\n]*$\n?", re.MULTILINE)
 
 Bind = Callable[[Mapping[str, Any]], Sequence[object]]
@@ -28,7 +31,7 @@ Bind = Callable[[Mapping[str, Any]], Sequence[object]]
 class Query:
     """One named statement: `sql` with numbered parameters, `params` their names in that order."""
 
-    __slots__ = ("bind", "name", "params", "source", "sql", "width")
+    __slots__ = ("bind", "name", "params", "reads", "source", "sql", "width")
 
     def __init__(self, name: str, sql: str, source: str) -> None:
         names: list[str] = []
@@ -46,6 +49,8 @@ class Query:
         self.sql = _TOKEN.sub(number, sql)
         self.params = tuple(names)
         self.width = len(names)
+        #: Whether it only reads. When in doubt it writes.
+        self.reads = _READS.match(_TOKEN.sub(" ", sql)) is not None
         #: Positional and by itemgetter: half the cost of the driver's binding by name.
         self.bind: Bind = _binder(self.params)
 
@@ -68,17 +73,27 @@ def _binder(params: tuple[str, ...]) -> Bind:
     return itemgetter(*params)
 
 
+class _ByName(dict[str, Query]):
+    """A dict, so that a hit costs no Python call; a miss says which name is near."""
+
+    def __missing__(self, name: str) -> Query:
+        near = difflib.get_close_matches(name, self, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else "see the SQL folders of the packages"
+        raise ConfigError(f"there is no query {name!r}", hint=hint)
+
+
 class Queries:
     """All named statements of one process, by name."""
 
     def __init__(self, queries: Iterable[Query]) -> None:
         """Raises: ConfigError naming both files when a name occurs twice."""
-        self._by_name: dict[str, Query] = {}
+        #: Raises ConfigError with the nearest known name for one that is in no file.
+        self.by_name: dict[str, Query] = _ByName()
         problems = []
         for query in queries:
-            if (other := self._by_name.get(query.name)) is not None:
+            if (other := self.by_name.get(query.name)) is not None:
                 problems.append(f"query {query.name!r} is in {query.source} and in {other.source}")
-            self._by_name[query.name] = query
+            self.by_name[query.name] = query
         if problems:
             raise ConfigError(*problems, hint="give one of the two another name")
 
@@ -100,25 +115,12 @@ class Queries:
             raise ConfigError(*problems)
         return cls(found)
 
-    def __getitem__(self, name: str) -> Query:
-        """The query. Raises: ConfigError naming the nearest known one."""
-        query = self._by_name.get(name)
-        if query is None:
-            raise self.unknown(name)
-        return query
-
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self.by_name)
 
     def names(self) -> list[str]:
         """All names, sorted."""
-        return sorted(self._by_name)
-
-    def unknown(self, name: str) -> ConfigError:
-        """The error for a name that is in no file."""
-        near = difflib.get_close_matches(name, self._by_name, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else "see the SQL folders of the packages"
-        return ConfigError(f"there is no query {name!r}", hint=hint)
+        return sorted(self.by_name)
 
 
 def parse(text: str, source: str, problems: list[str]) -> list[Query]:

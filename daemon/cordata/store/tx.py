@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from cordata import log
-from cordata.errors import CordataError
+from cordata.errors import CordataError, PermanentError
 from cordata.store.fault import translate
 from cordata.store.queries import Queries, Query
 
@@ -32,32 +32,38 @@ class Tx:
     whether a row exists already, write `ON CONFLICT DO NOTHING` and look at the rows changed.)
     """
 
-    __slots__ = ("_cursor", "_failed", "_queries", "_topics", "now_us")
+    __slots__ = ("_cursor", "_queries", "failed", "now_us", "topics", "wrote")
 
-    def __init__(
-        self, cursor: sqlite3.Cursor, queries: Queries, topics: set[str], now_us: int
-    ) -> None:
+    def __init__(self, cursor: sqlite3.Cursor, queries: Queries, now_us: int) -> None:
         self._cursor = cursor
-        self._queries = queries
-        self._topics = topics
-        self._failed: BaseException | None = None
+        self._queries = queries.by_name
+        #: Whom to wake after the commit.
+        self.topics: set[str] = set()
+        #: The error of the statement that ended the unit.
+        self.failed: CordataError | None = None
+        #: Whether a statement ran that is not known to only read.
+        self.wrote = False
         #: One wall time for the whole unit, in microseconds since the epoch.
         self.now_us = now_us
 
     def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
-        if self._failed is not None:
-            raise self._failed
+        if self.failed is not None:
+            raise self.failed
         try:
             args = query.bind(params)
         except KeyError:
             raise query.wrong(params) from None
         if len(params) != query.width:
             raise query.wrong(params)
+        if not query.reads:
+            self.wrote = True
         try:
             return self._cursor.execute(query.sql, args)
         except sqlite3.Error as error:
-            self._failed = translate(error, query.name)
-            raise self._failed from error
+            self.failed = translate(error, query.name)
+            raise self.failed from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise PermanentError(f"{query.name}: {error}") from error
 
     async def execute(self, name: str, /, **params: object) -> int:
         """Run a statement; the number of rows changed. Raises: Conflict, StoreUnavailable."""
@@ -66,24 +72,24 @@ class Tx:
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
         """Run a statement once per mapping of parameters; the number of rows changed."""
         query = self._queries[name]
-        return sum(self._run(query, row).rowcount for row in rows)
+        return sum([self._run(query, row).rowcount for row in rows])
 
     async def fetch_one(self, name: str, /, **params: object) -> Row | None:
-        """The first row of a query, or None. `… RETURNING` counts as a query."""
-        cursor = self._run(self._queries[name], params)
-        rows = self._fetch(cursor)
+        """The first row of a query, or None. A statement with RETURNING counts as a query."""
+        rows = self._fetch(self._queries[name], params)
         return rows[0] if rows else None
 
     async def fetch_all(self, name: str, /, **params: object) -> list[Row]:
         """All rows of a query."""
-        return self._fetch(self._run(self._queries[name], params))
+        return self._fetch(self._queries[name], params)
 
-    def _fetch(self, cursor: sqlite3.Cursor) -> list[Row]:
+    def _fetch(self, query: Query, params: Mapping[str, Any]) -> list[Row]:
+        cursor = self._run(query, params)
         try:
             return cursor.fetchall()
         except sqlite3.Error as error:
-            self._failed = translate(error, "fetch")
-            raise self._failed from error
+            self.failed = translate(error, query.name)
+            raise self.failed from error
 
     async def publish(
         self,
@@ -119,7 +125,7 @@ class Tx:
             next_at=self.now_us + int(delay_s * 1_000_000),
             created_at=self.now_us,
         )
-        self._topics.add("outbox")
+        self.topics.add("outbox")
         return event_id
 
     async def send_mail(
@@ -149,12 +155,32 @@ class Tx:
             created_at=self.now_us,
         )
         if written:
-            self._topics.add("mail")
+            self.topics.add("mail")
         return message_id
 
     def notify(self, topic: str) -> None:
         """Wake whoever waits for a topic, in every process, after the commit."""
-        self._topics.add(topic)
+        self.topics.add(topic)
+
+
+class UnitMisuse(CordataError):
+    """A unit of work awaited something other than its tx."""
+
+    code = "unit_misuse"
+
+
+class ReadTx(Tx):
+    """The Tx of `Store.read()`."""
+
+    __slots__ = ()
+
+    def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
+        if not query.reads:
+            raise UnitMisuse(
+                f"query {query.name!r} writes, but a read cannot",
+                hint="pass the unit to run() instead of read()",
+            )
+        return super()._run(query, params)
 
 
 def drive(awaitable: Awaitable[T], tx: Tx) -> T:
@@ -163,8 +189,8 @@ def drive(awaitable: Awaitable[T], tx: Tx) -> T:
     try:
         waits_for = coroutine.send(None)
     except StopIteration as end:
-        if tx._failed is not None:
-            raise tx._failed from None
+        if tx.failed is not None:
+            raise tx.failed from None
         result: T = end.value
         return result
     coroutine.close()
@@ -172,12 +198,6 @@ def drive(awaitable: Awaitable[T], tx: Tx) -> T:
         f"unit {getattr(coroutine, '__qualname__', coroutine)!r} awaited {waits_for!r}",
         hint="a unit awaits nothing but its tx; use transaction() around other awaits",
     )
-
-
-class UnitMisuse(CordataError):
-    """A unit of work awaited something other than its tx."""
-
-    code = "unit_misuse"
 
 
 def new_id(now_us: int) -> str:

@@ -32,3 +32,13 @@ SELECT term FROM lease WHERE name = :name;
 
 -- name: lease.get
 SELECT name, holder, term, acquired_at, released_at FROM lease WHERE name = :name;
+
+-- name: migration.table
+SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration';
+
+-- name: migration.all
+SELECT component, number, name FROM migration ORDER BY component, number;
+
+-- name: store.probe
+-- Changes nothing, but writes a page to the log as any write does.
+PRAGMA user_version = 0;

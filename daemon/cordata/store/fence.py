@@ -1,0 +1,23 @@
+"""Fence: the term under which a primary writes, checked inside its transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cordata.errors import LeaseLost
+from cordata.store.tx import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The term of a lease; a write with an older term than the newest is refused."""
+
+    name: str
+    term: int
+
+
+async def check_fence(tx: Tx, fence: Fence) -> None:
+    """Raises: LeaseLost when the term is not the newest one."""
+    row = await tx.fetch_one("lease.term", name=fence.name)
+    if row is None or row["term"] != fence.term:
+        raise LeaseLost(f"term {fence.term} of the lease {fence.name!r} is over")

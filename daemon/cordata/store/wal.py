@@ -1,0 +1,105 @@
+"""The write-ahead log: how much of it is alive, and folding it back into the database file.
+
+The file keeps its size after a checkpoint (RESTART) and is written over from its start: a commit
+then syncs blocks that exist already, which takes half the time of growing a file. So its size says
+little; how far the current round has come is read from the salts in its frame headers.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+#: https://www.sqlite.org/fileformat2.html#walformat: header of 32 bytes, frame headers of 24.
+_HEADER = struct.Struct(">IIIIIIII")
+_FRAME_HEADER_BYTES = 24
+_SALTS_AT = 8
+#: How long a checkpoint waits, with the lock, for readers that still use the log.
+_READERS_MS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What a checkpoint did."""
+
+    #: Frames are all in the database file and the log starts over; False: a reader was in the way.
+    complete: bool
+    #: Size of the live part before.
+    wal_bytes: int
+
+
+class Wal:
+    """The log beside one database file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        #: Salts of the round that a checkpoint of ours finished; the next write starts a new one.
+        self._finished: bytes | None = None
+
+    def file_bytes(self) -> int:
+        """Size of the file, whatever of it is alive."""
+        try:
+            return self._path.stat().st_size
+        except OSError:
+            return 0
+
+    def live_bytes(self) -> int:
+        """Bytes written since the last restart of the log; 0 when it cannot be read."""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return 0
+        try:
+            header = os.pread(fd, _HEADER.size, 0)
+            if len(header) < _HEADER.size:
+                return 0
+            salts = header[16:24]
+            if salts == self._finished:
+                return 0
+            frame: int = _FRAME_HEADER_BYTES + _HEADER.unpack(header)[2]
+            frames = (os.fstat(fd).st_size - _HEADER.size) // frame
+            return _live_frames(fd, salts, frame, frames) * frame
+        except OSError:
+            return 0
+        finally:
+            os.close(fd)
+
+    def checkpoint(self, connection: sqlite3.Connection, *, truncate: bool) -> Checkpoint:
+        """Fold the log into the database file; blocking, under the write lock, in a thread.
+
+        Waits a moment for readers, since the log starts over only when none uses it; what could be
+        moved is moved in any case. Raises: sqlite3.Error.
+        """
+        before = self.live_bytes()
+        salts = self._salts()
+        mode = "TRUNCATE" if truncate else "RESTART"
+        connection.execute(f"PRAGMA busy_timeout = {_READERS_MS}")
+        try:
+            busy, _, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        finally:
+            connection.execute("PRAGMA busy_timeout = 0")
+        if not busy:
+            self._finished = salts
+        return Checkpoint(complete=not busy, wal_bytes=before)
+
+    def _salts(self) -> bytes | None:
+        try:
+            with self._path.open("rb") as file:
+                return file.read(_HEADER.size)[16:24] or None
+        except OSError:
+            return None
+
+
+def _live_frames(fd: int, salts: bytes, frame: int, frames: int) -> int:
+    """The frames of this round come first; the first one of an older round ends them."""
+    low, high = 0, frames
+    while low < high:
+        middle = (low + high) // 2
+        if os.pread(fd, 8, _HEADER.size + middle * frame + _SALTS_AT) == salts:
+            low = middle + 1
+        else:
+            high = middle
+    return low
