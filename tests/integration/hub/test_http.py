@@ -1,0 +1,94 @@
+"""The whole application behind the real connection layer, on a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+from tests.integration.hub.material import BOOKING, SECRET, Hub, open_hub
+
+from alpinehub.app import app
+from cordata.config.sections import HttpConfig
+from cordata.http import HttpServer, compose
+
+HEADERS = {"x-webhook-secret": SECRET, "content-type": "application/json"}
+
+
+@asynccontextmanager
+async def serve(hub: Hub) -> AsyncIterator[httpx.AsyncClient]:
+    """The hub on a port of its own, and a client for it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        host, port = listening.getsockname()
+        state = {"cordata": hub.ctx}
+        server = HttpServer(compose(app.mounts), [listening], HttpConfig(drain_s=0.0), state)
+        stop, ready = asyncio.Event(), asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(server.run(stop, ready=ready))
+            await ready.wait()
+            try:
+                async with httpx.AsyncClient(base_url=f"http://{host}:{port}") as client:
+                    yield client
+            finally:
+                stop.set()
+
+
+async def test_webhook_answers_over_http_when_all_is_real(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub, serve(hub) as client:
+        sent = {**HEADERS, "x-request-id": "web-42"}
+        answer = await client.post("/api/webhook/generic", json=BOOKING, headers=sent)
+        assert answer.status_code == 200 and answer.headers["x-request-id"] == "web-42"
+        assert await hub.one("SELECT id FROM reservation") == answer.json()["id"]
+        for table in ("reservation_version", "inbox"):
+            assert await hub.one(f"SELECT request_id FROM {table}") == "web-42"
+        assert json.loads(await hub.one("SELECT headers FROM outbox"))["request_id"] == "web-42"
+
+        bad = await client.post("/api/webhook/generic", content=b"{", headers=sent)
+        assert bad.status_code == 400 and bad.json()["request_id"] == "web-42"
+        nobody = await client.post("/api/webhook/generic", json=BOOKING)
+        assert nobody.status_code == 401
+        large = await client.post("/api/webhook/generic", content=b" " * 300_000, headers=HEADERS)
+        assert large.status_code == 413
+        other = await client.post("/api/webhook/generic", content="x=1", headers={
+            **HEADERS, "content-type": "application/x-www-form-urlencoded",
+        })  # fmt: skip
+        assert other.status_code == 415
+        assert (await client.get("/api/webhook/generic")).status_code == 405
+        assert (await client.get("/api/webhook/nothing")).status_code == 404
+        assert (await client.get("/api/health")).json() == {"status": "alive"}
+        assert (await client.get("/api/ready")).json() == {"status": "ready"}
+
+
+async def test_webhook_takes_a_chunked_body(tmp_path: Path) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        for byte in json.dumps(BOOKING).encode():
+            yield bytes((byte,))
+
+    async with open_hub(tmp_path) as hub, serve(hub) as client:
+        answer = await client.post("/api/webhook/generic", content=body(), headers=HEADERS)
+        assert answer.status_code == 200
+
+
+async def test_webhook_takes_many_at_once(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub, serve(hub) as client:
+
+        async def post(number: int) -> str:
+            payload = {
+                **BOOKING,
+                "external_id": f"n-{number % 50}",
+                "email": f"e{number % 50}@x.it",
+            }
+            answer = await client.post("/api/webhook/generic", json=payload, headers=HEADERS)
+            assert answer.status_code == 200
+            found: str = answer.json()["id"]
+            return found
+
+        ids = await asyncio.gather(*map(post, range(100)))
+        assert ids[:50] == ids[50:] and len(set(ids)) == 50
+        for table in ("reservation", "customer", "outbox", "delivery", "inbox"):
+            assert await hub.one(f"SELECT count(*) FROM {table}") == 50
