@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import Hub, error_of, open_hub, read_rq
-from tests.unit.alpinebits import material
 
 from alpinehub.alpinebits import delivery
 from alpinehub.alpinebits.version import VERSIONS

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import notif_report_rq, read_rq
 from tests.integration.hub.material import BOOKING, PRICE, Answer, Hub, open_hub
-from tests.unit.alpinebits import material
 
 from alpinehub.alpinebits.version import VERSIONS
 from alpinehub.users import add_user, grant, revoke, set_password, set_user_disabled

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import PASSWORD, Hub, error_of, open_hub, read_rq
-from tests.unit.alpinebits import material
 
 from alpinehub.alpinebits.form import MAX_BODY_BYTES
 from alpinehub.alpinebits.version import VERSIONS

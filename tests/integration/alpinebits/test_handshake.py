@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.alpinebits import material
+from tests.integration.alpinebits import material
 
 from alpinehub.alpinebits import answer
 from alpinehub.alpinebits.handshake import NoCapabilities, intersect

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
-from tests.unit.alpinebits import material
+from tests.integration.alpinebits import material
 
 from alpinehub.alpinebits.render import Held, Record, render, response, split_name
 from alpinehub.alpinebits.version import VERSIONS
