@@ -1,0 +1,91 @@
+"""One role under a manager that is this test: it reads $NOTIFY_SOCKET itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from tests.integration.server.running import PATIENCE_S, ROOT
+
+from cordata.supervisor.notify import NotifySocket
+
+
+class Managed:
+    """A role process and what it notified."""
+
+    def __init__(self, argv: Sequence[str], environment: dict[str, str]) -> None:
+        self._notify = NotifySocket()
+        #: Every datagram, in order.
+        self.messages: list[dict[str, str]] = []
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "cordata", *argv],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}",
+                "NOTIFY_SOCKET": self._notify.address,
+                **environment,
+            },
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def until(self, true: Callable[[dict[str, str]], object], *, after: int = 0) -> dict[str, str]:
+        """The first datagram, old or new but for the first `after`, of which it is true."""
+        deadline = time.monotonic() + PATIENCE_S
+        seen = after
+        while True:
+            for message in self.messages[seen:]:
+                if true(message):
+                    return message
+            seen = len(self.messages)
+            left = deadline - time.monotonic()
+            assert left > 0, f"not notified; {self.messages}"
+            if self.process.poll() is not None:
+                raise AssertionError(f"ended with {self.process.returncode}; {self.messages}")
+            select.select([self._notify], [], [], min(left, 0.2))
+            self.messages.extend(message for _, message in self._notify.receive())
+
+    def until_status(self, text: str) -> dict[str, str]:
+        return self.until(lambda message: text in message.get("STATUS", ""))
+
+    def until_ready(self, *, after: int = 0) -> dict[str, str]:
+        return self.until(lambda message: message.get("READY") == "1", after=after)
+
+    def is_ready(self) -> bool:
+        self.messages.extend(message for _, message in self._notify.receive())
+        return any(message.get("READY") == "1" for message in self.messages)
+
+    def stop(self) -> tuple[int, str]:
+        """TERM; exit code and log."""
+        self.process.terminate()
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        """Exit code and log."""
+        log = self.process.communicate(timeout=PATIENCE_S)[1]
+        self.messages.extend(message for _, message in self._notify.receive())
+        return self.process.returncode, log
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        self._notify.close()
+
+
+@contextlib.contextmanager
+def managed(config: Path, *argv: str, **environment: str) -> Iterator[Managed]:
+    """A role with a configuration file."""
+    role = Managed([*argv, "--config", str(config)], environment)
+    try:
+        yield role
+    finally:
+        role.close()

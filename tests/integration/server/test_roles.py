@@ -1,0 +1,105 @@
+"""Roles as a service manager sees them: when they are ready, what they wait for, reloads."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from tests.integration.cli.command import cordata, write_config
+from tests.integration.server.managed import managed
+
+ENGINE_ONLY = '[worker]\nservices = ["engine"]\n'
+
+
+def test_worker_waits_for_the_schema_and_says_so(tmp_path: Path) -> None:
+    config = write_config(tmp_path, ENGINE_ONLY)
+    with managed(config, "worker", "0") as worker:
+        waiting = worker.until_status("waiting for the schema")
+        assert int(waiting["EXTEND_TIMEOUT_USEC"]) >= 10_000_000
+        assert not worker.is_ready()
+        with managed(config, "primary") as primary:
+            primary.until_ready()
+            worker.until_ready()
+            assert worker.stop()[0] == 0
+            assert worker.messages[-1] == {"STOPPING": "1", "STATUS": "stopping"}
+            assert primary.stop()[0] == 0
+
+
+def test_worker_stops_at_once_when_told_to_while_it_waits(tmp_path: Path) -> None:
+    with managed(write_config(tmp_path, ENGINE_ONLY), "worker", "0") as worker:
+        worker.until_status("waiting for the schema")
+        code, log = worker.stop()
+        assert code == 0
+        assert "is ready" not in log
+
+
+def test_second_primary_stands_by_and_takes_over(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    with managed(config, "primary") as first:
+        assert "primary, term 1" in first.until_ready()["STATUS"]
+        with managed(config, "primary") as second:
+            assert second.until_ready()["STATUS"] == "ready; standby"
+            first.process.kill()
+            killed_at = time.monotonic()
+            second.until_status("ready; primary, term 2")
+            assert time.monotonic() - killed_at < 5.0  # STATUS is refreshed every 2 s
+            assert second.stop()[0] == 0
+
+
+def test_reload_takes_over_the_log_level_and_says_when_it_cannot(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    good = config.read_text()
+    with managed(config, "primary") as primary:
+        primary.until_ready()
+        config.write_text(good + '[log]\nlevel = "error"\n')
+        primary.process.send_signal(signal.SIGHUP)
+        reloading = primary.until(lambda message: message.get("RELOADING") == "1")
+        assert reloading["MONOTONIC_USEC"].isdecimal()
+        primary.until_ready(after=1 + primary.messages.index(reloading))
+        config.write_text(good + "[log]\nlevle = 3\n")
+        count = len(primary.messages)
+        primary.process.send_signal(signal.SIGHUP)
+        assert "reload refused" in primary.until_ready(after=count)["STATUS"]
+        code, log = primary.stop()
+        assert code == 0
+        assert "[log] levle: unknown key; the nearest known is level" in log
+        assert "primary stops" not in log  # an INFO line, and the level is error now
+
+
+def test_watchdog_is_fed_at_half_its_time(tmp_path: Path) -> None:
+    with managed(write_config(tmp_path), "primary", WATCHDOG_USEC="400000") as primary:
+        primary.until_ready()
+        started = time.monotonic()
+        for _ in range(3):
+            count = len(primary.messages)
+            primary.until(
+                lambda message, n=count: (
+                    message in primary.messages[n:]  # type: ignore[misc]
+                    and "WATCHDOG" in message
+                )
+            )
+        assert time.monotonic() - started < 2.0
+        assert primary.stop()[0] == 0
+
+
+def test_jobs_run_each_due_period_once(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    with managed(config, "primary") as primary:
+        primary.until_ready()
+        first = cordata("job", "count", "--config", str(config))
+        assert first.returncode == 0, first.stderr
+        assert "counted north p1" in first.stderr
+        assert "counted south p1" in first.stderr
+        again = cordata("job", "count", "--config", str(config))
+        assert again.returncode == 0
+        assert "counted" not in again.stderr
+        forced = cordata(
+            *("job", "count", "--scope", "north", "--period", "p1", "--force"),
+            *("--config", str(config)),
+        )
+        assert forced.returncode == 0
+        assert "counted north p1" in forced.stderr
+        failed = cordata("job", "fail", "--config", str(config))
+        assert failed.returncode == 1
+        assert primary.stop()[0] == 0
