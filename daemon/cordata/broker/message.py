@@ -68,8 +68,10 @@ class Relayed:
 class Depth:
     """What is left to do."""
 
-    #: Outbox entries or messages of the groups asked for that are due.
-    due: bool
+    #: Outbox entries are due.
+    outbox: bool
+    #: Messages of the groups asked for wait, now or for their next attempt.
+    ready: bool
     #: Messages in the hands of some process.
     claimed: bool
     #: Messages in the dead letter.

@@ -5,6 +5,9 @@ for its type at that moment, in the transaction that marks it published, so exac
 registered later gets what is published from then on. An event whose type has no group is published
 to nobody; it stays in the outbox until retention, and can be replayed until then.
 
+A group is known from when the first worker with it starts until retention has passed since the
+last one did; then it is forgotten, with what it never handled.
+
 A claim is owned by one process (see owner.py) and renewed while that lives.
 """
 
@@ -171,9 +174,13 @@ class StoreBroker:
         async def unit(tx: Tx) -> Depth:
             row = await tx.fetch_one("stream.depth")
             assert row is not None
-            nexts = [await _next_at(tx, "outbox.levels"), *(await _next_of(tx, names)).values()]
-            due = any(at is not None and at <= tx.now_us for at in nexts)
-            return Depth(due=due, claimed=bool(row["claimed"]), dead=row["dead"])
+            outbox_at = await _next_at(tx, "outbox.levels")
+            return Depth(
+                outbox=outbox_at is not None and outbox_at <= tx.now_us,
+                ready=bool(await _next_of(tx, names)),
+                claimed=bool(row["claimed"]),
+                dead=row["dead"],
+            )
 
         return await self._store.read(unit)
 

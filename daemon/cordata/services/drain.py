@@ -54,7 +54,7 @@ class DrainService:
             except StoreUnavailable as error:
                 log.debug("cannot look: %s", error)
             else:
-                if not depth.due and not depth.claimed:
+                if not (depth.outbox or depth.ready or depth.claimed):
                     break
             await asyncio.sleep(_LOOK_S)
         if self._service.dead_count:

@@ -41,7 +41,7 @@ class ReclaimService:
         subscriptions: Sequence[Subscription],
         config: EngineConfig,
     ) -> None:
-        self.beat = Beat()
+        self.beat = Beat(max_age_s=30.0 + config.poll_s)
         self._store = store
         self._broker = broker
         self._owner = owner

@@ -37,7 +37,7 @@ class RelayService:
         config: EngineConfig,
     ) -> None:
         """`subscriptions`: registered before the first entry is relayed, so that none is missed."""
-        self.beat = Beat()
+        self.beat = Beat(max_age_s=30.0 + config.poll_s)
         #: Set when the groups are registered.
         self.ready = asyncio.Event()
         self.published_count = 0

@@ -77,7 +77,7 @@ class SubscriptionService:
         hurried: bool = False,
     ) -> None:
         """`hurried`: test mode, in which a failed message is due again at once."""
-        self.beat = Beat()
+        self.beat = Beat(max_age_s=30.0 + config.poll_s)
         self.handled_count = 0
         self.dead_count = 0
         self._store = ctx.store

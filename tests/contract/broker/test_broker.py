@@ -79,7 +79,7 @@ async def test_message_is_gone_and_seen_when_done(broker: Open) -> None:
         assert await rows(parts.store, "messages") == []
         assert (await rows(parts.store, "seen_count"))[0]["count"] == 5
         depth = await parts.broker.depth(["a"])
-        assert (depth.due, depth.claimed, depth.dead) == (False, False, 0)
+        assert not (depth.outbox or depth.ready or depth.claimed or depth.dead)
 
 
 async def test_message_is_marked_seen_when_its_mark_exists_already(broker: Open) -> None:
@@ -188,3 +188,19 @@ async def test_owner_is_listed_with_its_messages_while_it_holds_some(broker: Ope
         assert len(await parts.broker.held("one", limit=10)) == 2
         await parts.broker.renew("one")
         assert not any(h.expired for h in await parts.broker.held("one", limit=10))
+
+
+async def test_depth_tells_what_is_left_when_work_is_in_each_stage(broker: Open) -> None:
+    async with broker() as parts:
+        await parts.broker.register({"a": "thing.done"})
+        await publish(parts.store, 1, delay_s=3600.0)
+        assert not (await parts.broker.depth(["a"])).outbox
+        await publish(parts.store, 1)
+        assert (await parts.broker.depth(["a"])).outbox
+        await parts.relay_all()
+        depth = await parts.broker.depth(["a"])
+        assert (depth.outbox, depth.ready, depth.claimed) == (False, True, False)
+        assert not (await parts.broker.depth(["other"])).ready
+        await parts.claim("a")
+        depth = await parts.broker.depth(["a"])
+        assert (depth.ready, depth.claimed) == (False, True)

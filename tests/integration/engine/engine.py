@@ -85,14 +85,14 @@ async def record(event: Event, ctx: EventContext) -> None:
         await asyncio.sleep(3600)
     if event.payload.get("slow_s"):
         await asyncio.sleep(event.payload["slow_s"])
+    if event.payload.get("kill"):
+        os.kill(os.getpid(), signal.SIGKILL)
 
     async def unit(tx: Tx) -> None:
         await tx.execute("add_effect", event_id=event.id, owner=str(os.getpid()), at=tx.now_us)
 
     await ctx.run(unit)
     if event.payload.get("die") and event.attempt == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if event.payload.get("die_always"):
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -29,3 +29,7 @@ SELECT id, state, attempts, last_error, message_id FROM mail ORDER BY id;
 
 -- name: steal_jobs
 UPDATE job_run SET owner = 'thief';
+
+-- name: messages_left
+SELECT (SELECT count(*) FROM outbox WHERE state = 'pending')
+    + (SELECT count(*) FROM message WHERE state <> 'dead') AS count;
