@@ -30,12 +30,6 @@ def test_moment_is_told_in_microseconds(value: str, expected: int) -> None:
     assert moment_us(value, "Europe/Rome") == expected
 
 
-@given(value=st.from_regex(r"\A-?[0-9]{4,12}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]{1,9})?Z?\Z"))
-def test_moment_exists_for_every_valid_value(value: str) -> None:
-    if date_time(value):
-        assert moment_us(value, "Europe/Rome") >= 0
-
-
 @given(
     year=st.integers(1, 10**9),
     month=st.integers(1, 12),
