@@ -104,7 +104,10 @@ class ResponseHead:
             self.bodyless = True
         if self.status == 204:
             self.length = None
-        elif self.length is None and not self.bodyless:
+        elif self.bodyless:
+            if method == "HEAD" and whole and self.length is None:
+                self.length = whole  # what GET would send
+        elif self.length is None:
             if whole is not None:
                 self.length = whole
             elif version == "1.1":

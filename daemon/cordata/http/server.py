@@ -234,9 +234,10 @@ class HttpServer:
 
     # Time
 
-    def sweep(self) -> None:
-        """One pass: the Date line, the rate, and everything that is overdue."""
-        now = self.loop.time()
+    def sweep(self, now: float | None = None) -> None:
+        """One pass: the Date line, the rate, and everything overdue at `now` (loop time)."""
+        if now is None:
+            now = self.loop.time()
         self.date_line = date_line(time.time())
         for connection in tuple(self.connections):
             connection.check(now)

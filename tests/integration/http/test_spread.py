@@ -1,0 +1,65 @@
+"""Workers see each other's number of connections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cordata.http.spread import Spread
+
+
+def test_worker_waits_when_another_has_clearly_fewer(tmp_path: Path) -> None:
+    with Spread(tmp_path / "s", 7) as one, Spread(tmp_path / "s", 7) as two:
+        one.beat()
+        two.beat()
+        one.publish(2)
+        two.publish(0)
+        assert not one.is_our_turn()
+        assert two.is_our_turn()
+        two.publish(1)
+        assert one.is_our_turn()
+
+
+def test_worker_does_not_wait_for_another_socket(tmp_path: Path) -> None:
+    with Spread(tmp_path / "s", 7) as one, Spread(tmp_path / "s", 8) as other:
+        one.beat()
+        other.beat()
+        one.publish(9)
+        assert one.is_our_turn()
+
+
+def test_worker_does_not_wait_when_the_other_has_left(tmp_path: Path) -> None:
+    with Spread(tmp_path / "s", 7) as one:
+        one.beat()
+        one.publish(9)
+        with Spread(tmp_path / "s", 7) as two:
+            two.beat()
+            assert not one.is_our_turn()
+        assert one.is_our_turn()
+
+
+def test_worker_does_not_wait_when_the_other_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = 1_000_000
+    monkeypatch.setattr("cordata.http.spread._now_ms", lambda: now_ms)
+    with Spread(tmp_path / "s", 7) as one, Spread(tmp_path / "s", 7) as two:
+        two.beat()
+        now_ms += 3001
+        one.beat()  # takes the silent one's slot
+        one.publish(9)
+        assert one.is_our_turn()
+        two.beat()  # it lives after all, and takes another
+        assert not one.is_our_turn()
+
+
+def test_worker_is_not_seen_when_the_table_is_full(tmp_path: Path) -> None:
+    many = [Spread(tmp_path / "s", 7) for _ in range(66)]
+    for number, one in enumerate(many):
+        one.beat()
+        one.publish(number)
+    assert not many[60].is_our_turn()
+    assert not many[65].is_our_turn()
+    for one in many:
+        one.close()

@@ -1,0 +1,209 @@
+"""Limits in time and size; the sweep gets the moment passed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from tests.unit.http.test_exchange import GET, POST, answers_of, body, http_only, sending, start
+from tests.unit.http.wire import Recorder, Wire, wired
+
+from cordata.config.sections import HttpConfig
+from cordata.http.asgi import Receive, Scope, Send
+
+CONFIG = HttpConfig(
+    first_byte_timeout_s=1, header_timeout_s=2, body_timeout_s=3, response_timeout_s=4
+)
+
+
+def later(wire: Wire, seconds: float) -> None:
+    """The sweep at a moment in the future."""
+    wire.server.sweep(wire.server.loop.time() + seconds)
+
+
+async def expire(wire: Wire, seconds: float) -> list[int]:
+    """Nothing happens just before `seconds`, then the deadline bites. Returns the statuses."""
+    later(wire, seconds - 0.2)
+    await wire.settle()
+    assert not wire.transport.ended
+    later(wire, seconds + 0.2)
+    await wire.settle()
+    assert wire.transport.ended
+    return [answer.status for answer in answers_of(wire)]
+
+
+async def test_silent_connection_is_closed_without_a_word() -> None:
+    async with wired(Recorder(), CONFIG) as wire:
+        assert await expire(wire, 1) == []
+
+
+async def test_idle_connection_is_closed_without_a_word() -> None:
+    async with wired(Recorder(), CONFIG) as wire:
+        await wire.feed(GET)
+        assert await expire(wire, 1) == [200]
+
+
+async def test_slow_header_is_408_however_steadily_it_comes() -> None:
+    async with wired(Recorder(), CONFIG) as wire:
+        await wire.feed(*(GET[i : i + 1] for i in range(len(GET) - 1)))
+        assert await expire(wire, 2) == [408]
+
+
+async def test_silence_within_a_body_is_408() -> None:
+    async with wired(Recorder(), CONFIG) as wire:
+        await wire.feed(POST % 4, b"ab")
+        assert await expire(wire, 3) == [408]
+
+
+async def test_missing_response_is_504_and_the_application_is_cancelled() -> None:
+    cancelled = asyncio.Event()
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async with wired(http_only(handle), CONFIG) as wire:
+        await wire.feed(GET)
+        assert await expire(wire, 4) == [504]
+        assert cancelled.is_set() and wire.server.stats().in_flight == 0
+
+
+async def test_body_that_the_application_does_not_take_is_504_not_408() -> None:
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.Event().wait()
+
+    async with wired(http_only(handle), CONFIG) as wire:
+        await wire.feed(POST % 200_000, b"x" * 100_000)
+        assert await expire(wire, 4) == [504]
+
+
+async def test_started_stream_may_be_silent_as_long_as_it_likes() -> None:
+    end = asyncio.Event()
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(start())
+        await send(body(b"a", more=True))
+        await end.wait()
+        await send(body(b"b"))
+
+    async with wired(http_only(handle), CONFIG) as wire:
+        await wire.feed(GET)
+        later(wire, 1000)
+        end.set()
+        await wire.settle()
+        assert answers_of(wire)[0].body == b"ab"
+
+
+async def test_client_that_does_not_read_is_cut_off() -> None:
+    async with wired(sending(start(), body(b"x" * 100)), CONFIG) as wire:
+        await wire.feed(GET)
+        wire.transport.unsent = 100
+        later(wire, 0.0)
+        later(wire, 0.9)
+        assert not wire.transport.closing
+    async with wired(sending(start(), body(b"x" * 100, more=True), body()), CONFIG) as wire:
+        wire.connection.pause_writing()
+        await wire.feed(GET)
+        for unsent, seconds in ((100, 1), (90, 4), (90, 7)):
+            wire.transport.unsent = unsent
+            later(wire, seconds)
+            assert not wire.transport.closing  # it read some
+        later(wire, 8.5)
+        assert wire.transport.closing
+
+
+async def test_application_is_cancelled_when_it_does_not_notice_that_its_client_left() -> None:
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.Event().wait()
+
+    async with wired(http_only(handle), CONFIG) as wire:
+        await wire.feed(GET)
+        wire.transport.close()
+        await wire.settle()
+        later(wire, 3.8)
+        await wire.settle()
+        assert wire.server.stats().in_flight == 1
+        later(wire, 4.2)
+        await wire.settle()
+        assert wire.server.stats().in_flight == 0
+
+
+async def test_lingering_connection_is_closed_in_the_end() -> None:
+    async with wired(Recorder(), CONFIG) as wire:
+        await wire.feed(b"GET / HTTP/1.1\r\n\r\n")
+        assert wire.transport.eof_written and not wire.transport.closing
+        await wire.feed(b"more and more")  # dropped
+        later(wire, 2.5)
+        assert wire.transport.closing
+
+
+async def test_body_above_the_limit_is_413_when_streamed() -> None:
+    app = Recorder()
+    async with wired(app, HttpConfig(max_body_bytes=10)) as wire:
+        head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await wire.feed(head, b"8\r\n12345678\r\n", b"8\r\n")
+        assert [answer.status for answer in answers_of(wire)] == [413]
+        assert wire.transport.ended and app.seen == []
+
+
+async def test_refused_body_cuts_a_response_that_has_begun() -> None:
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(start())
+        await send(body(b"a", more=True))
+        while (await receive())["type"] == "http.request":
+            pass
+
+    async with wired(http_only(handle), HttpConfig(max_body_bytes=10)) as wire:
+        head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await wire.feed(head, b"8\r\n12345678\r\n", b"8\r\n")
+        assert wire.transport.closing and wire.output.endswith(b"a\r\n")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "statuses"),
+    [
+        ((), []),
+        ((b"GET / HT",), [400]),
+        ((POST % 4 + b"ab",), [400]),
+        ((GET,), [200]),
+    ],
+)
+async def test_end_of_the_clients_side_ends_the_connection(
+    pieces: tuple[bytes, ...], statuses: list[int]
+) -> None:
+    async with wired(Recorder(), CONFIG) as wire:
+        await wire.feed(*pieces)
+        if not wire.connection.eof_received():
+            wire.transport.close()
+        await wire.settle()
+        assert [answer.status for answer in answers_of(wire)] == statuses
+        assert wire.transport.closing
+
+
+async def test_new_limits_hold_for_open_connections_when_reloaded() -> None:
+    async with wired(Recorder(), HttpConfig()) as wire:
+        await wire.feed(POST % 5 + b"hello")
+        wire.server.reload(HttpConfig(max_body_bytes=4))
+        await wire.feed(POST % 5)
+        assert [answer.status for answer in answers_of(wire)] == [200, 413]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\0", b"GET / HTTP/1.1\r\n\r\n", POST % 99_999_999, b"FROB / HTTP/1.1\r\nHost: a\r\n\r\n"],
+)
+async def test_refused_request_has_exactly_one_line(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "cordata.http"):
+        async with wired(Recorder(), CONFIG) as wire:
+            await wire.feed(data, data)
+            later(wire, 100)
+    (record,) = caplog.records
+    fields: dict[str, Any] = record.__dict__
+    assert fields["PEER"] == "192.0.2.1" and fields["STATUS"] >= 400 and fields["REASON"]
+    assert len(fields["REQUEST_ID"]) == 32
