@@ -112,7 +112,7 @@ class Turn:
         ticket = Ticket(ready, failed)
         self._queue.append(ticket)
         self._next()
-        if self._current is not ticket:
+        if ticket in self._queue:  # not granted, and not over already: `ready` may release at once
             ticket.timer = self._loop.call_later(self._timeout_s, self._expire, ticket)
         return ticket
 
