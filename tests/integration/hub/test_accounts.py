@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from alpinehub.hotels import NewHotel, Unusable, add_hotel, set_hotel_disabled
 from alpinehub.passwords import verify_password
 from alpinehub.sources import add_source, set_secret, set_source_disabled
 from alpinehub.users import add_user, grant, revoke, set_password, set_user_disabled
+from cordata import Tx
 
 #: What is promised: a change counts in every worker within two seconds.
 PROMISED_S = 2.0
@@ -115,10 +117,10 @@ async def test_grant_delivers_what_nobody_acknowledged_when_user_is_new(tmp_path
         first = (await hub.post(BOOKING)).id
         second = (await hub.post({**BOOKING, "external_id": "n-2"})).id
 
-        async def acknowledge(tx: object) -> None:
-            tx._cursor.execute(  # type: ignore[attr-defined]
-                "UPDATE delivery SET acked_at = 1, waiting = 0 WHERE reservation_id = ?", (first,)
-            )
+        async def acknowledge(tx: Tx) -> None:
+            sent, accepted = json.dumps([[first, 1, 14]]), json.dumps([[14, first]])
+            await tx.execute("mark_sent", user_id=1, sent=sent, now_us=tx.now_us)
+            await tx.fetch_all("acknowledge", user_id=1, accepted=accepted, now_us=tx.now_us)
 
         await store.run(acknowledge)
         await add_user(store, "late", "late", ["DEMO"])
