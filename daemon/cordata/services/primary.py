@@ -24,7 +24,7 @@ from cordata.log import fields, logger
 from cordata.services.alarm import Alarm, waking
 from cordata.services.alongside import alongside
 from cordata.services.fenced import fenced
-from cordata.store import Chain, Fence, PrimaryLease, Tx
+from cordata.store import Chain, Fence, PrimaryLease
 from cordata.systemd import Notifier
 
 log = logger("cordata.primary")
@@ -182,21 +182,11 @@ class PrimaryService:
             await asyncio.sleep(_TICK_S)
 
     async def _check(self, fence: Fence) -> None:
-        """Raises: LeaseLost when a newer term exists."""
-
-        async def unit(tx: Tx) -> int:
-            row = await tx.fetch_one("lease.term", name=fence.name)
-            return 0 if row is None else int(row["term"])
-
+        """Raises: LeaseLost when a newer term exists, or the lock's file is gone."""
         try:
-            term = await self._ctx.store.read(unit)
+            await self._lease.check()
         except StoreUnavailable:
             return  # no write gets through either
-        if term != fence.term:
-            log.error(
-                "term %d is over, term %d has begun",
-                fence.term,
-                term,
-                extra=fields(events.PRIMARY_LOST, term=fence.term),
-            )
-            raise LeaseLost(f"term {fence.term} is over, term {term} has begun")
+        except LeaseLost as error:
+            log.error("%s", error, extra=fields(events.PRIMARY_LOST, term=fence.term))
+            raise

@@ -80,6 +80,8 @@ class ReclaimService:
                 self._owners.forget(owner_id)
         if count:
             self._alarm.ring()
+            # Also for those whose next attempt is due later: somebody has to know when.
+            self._store.notify(self._broker.stream_topic)
         return count
 
     async def _take_back(self, owner_id: str) -> int:
