@@ -12,12 +12,18 @@ class Flow(asyncio.Protocol):
     _transport: asyncio.Transport
 
     def __init__(self) -> None:
+        self._transport = None  # type: ignore[assignment] # until connection_made
         #: Reading is paused: the application is behind, or too much was pipelined.
         self._paused = False
         #: Set while the client keeps up with what is written; None: it always has.
         self._writable: asyncio.Event | None = None
         self._unsent_bytes = 0
         self._unsent_since = 0.0
+
+    @property
+    def connected(self) -> bool:
+        """Whether the transport has come: the event loop takes a turn or two to set it up."""
+        return self._transport is not None
 
     def write(self, data: bytes) -> None:
         """Send bytes, unless the connection is going."""

@@ -132,7 +132,8 @@ class HttpServer:
         finally:
             self._acceptor.close()
             for connection in tuple(self.connections):
-                connection.abort()
+                if connection.connected:
+                    connection.abort()
 
     async def _drain(self) -> None:
         self._acceptor.close()
@@ -142,7 +143,8 @@ class HttpServer:
         if self.connections:
             await asyncio.sleep(self.config.drain_s)
         for connection in tuple(self.connections):
-            connection.close_idle()
+            if connection.connected:
+                connection.close_idle()
         while self._in_flight or self.connections:
             self._idle.clear()
             await self._idle.wait()
@@ -240,7 +242,8 @@ class HttpServer:
             now = self.loop.time()
         self.date_line = date_line(time.time())
         for connection in tuple(self.connections):
-            connection.check(now)
+            if connection.connected:
+                connection.check(now)
         for exchange in [exchange for exchange, due in self._lost.items() if now >= due]:
             del self._lost[exchange]
             if exchange.task is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.http.test_exchange import GET, POST, answers_of, body, http_only, sending, start
-from tests.unit.http.wire import Recorder, Wire, wired
+from tests.unit.http.wire import PEER, Recorder, Wire, wired
 
 from cordata.config.sections import HttpConfig
 from cordata.http.asgi import Receive, Scope, Send
@@ -207,3 +207,10 @@ async def test_refused_request_has_exactly_one_line(
     fields: dict[str, Any] = record.__dict__
     assert fields["PEER"] == "192.0.2.1" and fields["STATUS"] >= 400 and fields["REASON"]
     assert len(fields["REQUEST_ID"]) == 32
+
+
+async def test_sweep_passes_by_when_a_connection_has_no_transport_yet() -> None:
+    async with wired(Recorder(), CONFIG) as wire:
+        connection = wire.server.new_connection(PEER)
+        later(wire, 0)
+        wire.server.connection_ended(connection)
