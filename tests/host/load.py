@@ -1,0 +1,92 @@
+"""Load on a host, from inside it: `with Load(host, path="/api/health") as load: ...`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from types import TracebackType
+from typing import Any
+
+from tests.host.machine import Host, HostError
+
+BOOKING = json.dumps(
+    {
+        "hotel_code": "DEMO",
+        "status": "request",
+        "external_id": "load-{n}",
+        "arrival": "2027-02-01",
+        "departure": "2027-02-08",
+        "adults": 2,
+        "first_name": "Eva",
+        "last_name": "Muster",
+        "email": "eva{n}@example.com",
+    }
+)
+
+
+class Load:
+    """Requests that keep coming while the block runs; what became of them is there after it."""
+
+    def __init__(self, host: Host, **settings: Any) -> None:
+        """`settings` are those of load_client.Settings."""
+        self.host = host
+        self.settings = settings
+        self.counts: dict[str, int] = {}
+        self.result: dict[str, Any] = {}
+        self._client: subprocess.Popen[str] | None = None
+
+    def start(self) -> Load:
+        """Returns after the first answer."""
+        self._client = self.host.popen(
+            "python3", "/src/tests/host/load_client.py", json.dumps(self.settings)
+        )
+        assert self._client.stdout
+        if self._client.stdout.readline() != "started\n":
+            raise HostError(f"no request was answered: {self._client.communicate()[1]}")
+        return self
+
+    def stop(self) -> dict[str, int]:
+        """No further request; waits for those under way. Returns the counts."""
+        assert self._client
+        return self._finish(self._client.communicate(timeout=60))
+
+    def wait(self, *, timeout_s: float) -> dict[str, int]:
+        """Until `count` requests are done. Returns the counts."""
+        assert self._client and self._client.stdout
+        self._client.wait(timeout_s)
+        return self._finish(self._client.communicate(timeout=10))
+
+    def _finish(self, output: tuple[str, str]) -> dict[str, int]:
+        if not output[0]:
+            raise HostError(f"the load client failed: {output[1]}")
+        self.result = json.loads(output[0])
+        self.counts = self.result["counts"]
+        return self.counts
+
+    @property
+    def failed(self) -> dict[str, int]:
+        """Every outcome but ok."""
+        return {name: count for name, count in self.counts.items() if name != "ok" and count}
+
+    def __enter__(self) -> Load:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._client and self._client.poll() is None:
+            self.stop()
+
+
+def booking_load(host: Host, **settings: Any) -> Load:
+    """Bookings for the demo hotel, each with a number of its own."""
+    return Load(
+        host,
+        path="/api/webhook/generic",
+        headers={"X-Webhook-Secret": "demo"},
+        body=BOOKING,
+        **settings,
+    )
