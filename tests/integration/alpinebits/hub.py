@@ -211,6 +211,14 @@ def error_of(response: httpx.Response) -> tuple[str, str]:
 @asynccontextmanager
 async def open_hub(folder: Path) -> AsyncIterator[Hub]:
     """A hub with the hotel H1 and its user u1."""
+    async with open_worker(folder) as hub:
+        hub.add_user("u1", hub.add_hotel("H1"))
+        yield hub
+
+
+@asynccontextmanager
+async def open_worker(folder: Path) -> AsyncIterator[Hub]:
+    """One worker on the store in a folder; several may share one."""
     queries = Queries.load(["alpinehub.sql"], "sqlite")
     chains = [Chain("cordata", "cordata.store.sql"), Chain("alpinehub", "alpinehub.sql")]
     async with await Store.open(
@@ -228,8 +236,6 @@ async def open_hub(folder: Path) -> AsyncIterator[Hub]:
         transport = httpx.ASGITransport(app=with_state)
         try:
             async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
-                hub = Hub(ctx, client, db)
-                hub.add_user("u1", hub.add_hotel("H1"))
-                yield hub
+                yield Hub(ctx, client, db)
         finally:
             db.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.alpinebits import material
-from tests.integration.alpinebits.hub import Hub, error_of, open_hub, read_rq
+from tests.integration.alpinebits.hub import Hub, error_of, open_hub, open_worker, read_rq
 
 from alpinehub.alpinebits import delivery
 from alpinehub.alpinebits.version import VERSIONS
@@ -321,6 +321,24 @@ async def test_concurrent_polls_and_acknowledgements_lose_nothing(tmp_path: Path
                 group.create_task(poll_and_acknowledge())
                 group.create_task(change(name))
         await _check_and_drain(hub, names)
+
+
+async def test_acknowledgements_race_over_two_workers_and_one_wins(tmp_path: Path) -> None:
+    """The hotel's software repeats itself on another connection: one acknowledgement stands."""
+    async with open_hub(tmp_path) as hub, open_worker(tmp_path) as other:
+        names = [f"a{number:02d}" for number in range(20)]
+        for name in names:
+            hub.add(H1, name)
+        ids = [(14, name) for name in names]
+        assert await hub.read("u1", "H1") == await other.read("u1", "H1") == names
+        answers = await asyncio.gather(
+            *(worker.acknowledge("u1", *ids) for worker in (hub, other, hub, other)),
+            other.acknowledge("u1", refused={names[0]: "too late, or first"}),
+        )
+        assert answers == [[], [], [], [], []]
+        rows = hub.deliveries(U1)
+        assert len({row["acked_at"] for row in rows.values()} - {None}) <= 2
+        assert await hub.read("u1", "H1") == await other.read("u1", "H1") == []
 
 
 async def _check_and_drain(hub: Hub, names: list[str]) -> None:
