@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from cordata import Event, EventContext
+from cordata import Event, EventContext, Tx
 
 
 async def note(event: Event, ctx: EventContext) -> None:
     """Append the event to the trail; the row and the event's seen-mark commit together."""
-    async with ctx.transaction() as tx:
+
+    async def unit(tx: Tx) -> None:
         await tx.execute(
             "note_event",
             reservation_id=event.payload["reservation_id"],
@@ -16,3 +17,5 @@ async def note(event: Event, ctx: EventContext) -> None:
             at=tx.now_us,
             request_id=event.headers.get("request_id", ""),
         )
+
+    await ctx.run(unit)
