@@ -17,8 +17,8 @@ from cordata.config import Config, build, open_document
 from cordata.context import Context
 from cordata.errors import ConfigError
 from cordata.log import logger
-from cordata.opening import open_context
 from cordata.runner import Layer, Runner, Service
+from cordata.services.patience import patient_context
 from cordata.services.schema import SchemaGate
 from cordata.systemd import Credentials, Notifier, listen_fds, set_level
 
@@ -54,7 +54,7 @@ async def run_worker(role: Role) -> int:
     settings = role.config.worker_of(role.instance)
     sockets = _http_sockets("http" in settings.services and not role.test_mode)
     with Notifier() as notifier, _alerting(role.config):
-        async with open_context(role.config, role.app) as ctx:
+        async with patient_context(role.config, role.app, notifier, sockets) as ctx:
             intake: list[Service] = []
             delivery: list[Service] = []
             with ExitStack() as stack:
@@ -119,6 +119,7 @@ async def run_primary(role: Role) -> int:
     """primary: the lease first; what only one may do waits for it."""
     from cordata.broker import StoreBroker
     from cordata.services.backfill import BackfillService
+    from cordata.services.checkpoint import CheckpointService
     from cordata.services.mail import MailService
     from cordata.services.periodic import PeriodicService
     from cordata.services.primary import Leadership, PrimaryService
@@ -127,7 +128,7 @@ async def run_primary(role: Role) -> int:
 
     config, app = role.config, role.app
     with Notifier() as notifier, _alerting(config):
-        async with open_context(config, app) as ctx:
+        async with patient_context(config, app, notifier) as ctx:
             leadership = Leadership()
             broker = StoreBroker(ctx.store, claim_timeout_s=config.engine.claim_timeout_s)
             holder = f"{socket.gethostname()}/{os.getpid()}"
@@ -146,6 +147,7 @@ async def run_primary(role: Role) -> int:
                     Layer("intake", intake),
                     Layer("delivery", [mail]),
                     Layer("lease", [primary]),
+                    Layer("stores", [CheckpointService(ctx.store, leadership)]),
                 ],
                 role="primary",
                 notifier=notifier,

@@ -14,8 +14,9 @@ from cordata.systemd import Notifier
 
 log = logger("cordata.schema")
 
-#: Looked at this often; a migration also wakes the topic.
-_POLL_S = 0.2
+#: Looked at this often: at first, when a start of everything has the schema ready in a moment, and
+#: later, when a long migration runs.
+_POLL_FIRST_S, _POLL_S, _FIRST_S = 0.02, 0.2, 2.0
 _EXTEND_S = 30.0
 #: Said again this often at most: each EXTEND_TIMEOUT_USEC costs a wake-up of the manager.
 _TELL_S = 5.0
@@ -36,6 +37,7 @@ class SchemaGate:
         """Wait for the schema, then for the stop."""
         told_at = float("-inf")
         loop = asyncio.get_running_loop()
+        begun_at = loop.time()
         while not stop.is_set():
             waiting_for = await self.run_once()
             if not waiting_for:
@@ -46,16 +48,19 @@ class SchemaGate:
                     log.info("%s", waiting_for, extra=fields(events.WORKER_WAITING))
                 told_at = loop.time()
                 self._notifier.extend_timeout(_EXTEND_S, waiting_for)
+            early = loop.time() - begun_at < _FIRST_S
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_S):
+                async with asyncio.timeout(_POLL_FIRST_S if early else _POLL_S):
                     await stop.wait()
         await stop.wait()
 
     async def run_once(self) -> str:
         """What is waited for, "" when nothing is."""
         try:
-            if await self._store.schema_current(self._chains):
-                return ""
+            pending = await self._store.pending(self._chains)
         except StoreUnavailable as error:
             return f"waiting for the store ({error})"
-        return "waiting for the schema"
+        if not pending:
+            return ""
+        count = f"{len(pending)} migration{'s' if len(pending) > 1 else ''}"
+        return f"waiting for the schema ({count} pending)"

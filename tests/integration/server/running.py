@@ -169,3 +169,9 @@ def refused(url: str) -> bool:
     except ConnectionRefusedError:
         return True
     return False
+
+
+def free_address() -> str:
+    """For a test that has to talk before the server says where it listens."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return f"127.0.0.1:{sock.getsockname()[1]}"

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.integration.server.running import is_alive, refused, server, wait_gone
+from tests.integration.server.running import free_address, is_alive, refused, server, wait_gone
 
 
 def test_server_prints_one_ready_line_when_all_are_ready(tmp_path: Path) -> None:
@@ -212,3 +212,23 @@ def test_server_in_test_mode_handles_what_is_there_and_exits(tmp_path: Path) -> 
         assert running.wait() == 0
         assert running.out == []
         assert "Traceback" not in running.log
+
+
+def test_server_answers_503_while_the_store_cannot_be_opened_and_heals(tmp_path: Path) -> None:
+    (tmp_path / "cordata.db").write_bytes(b"no database" * 1000)
+    address = free_address()
+    with server(tmp_path, "--listen", address, workers=1) as running:
+        running.until_logged("worker@0 store: the store cannot be opened")
+        connection = http.client.HTTPConnection(address, timeout=20)
+        connection.request("GET", "/facts")
+        response = connection.getresponse()
+        assert (response.status, response.read()) == (503, b'{"error": "store_unavailable"}\n')
+        assert int(response.headers["Retry-After"]) >= 1
+        connection.close()
+        assert running.out == []
+        (tmp_path / "cordata.db").unlink()
+        running.until_logged("worker@0 store: the store is open")
+        running.ready()
+        assert running.get("/facts")["pid"] == running.pid_of("worker@0")
+        running.signal(signal.SIGINT)
+        assert running.wait() == 0

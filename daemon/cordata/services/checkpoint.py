@@ -1,0 +1,50 @@
+"""Folds the embedded store's write-ahead log back, on the primary, away from the requests."""
+
+from __future__ import annotations
+
+import asyncio
+
+from cordata.beat import Beat
+from cordata.errors import StoreUnavailable
+from cordata.log import logger
+from cordata.services.alarm import Alarm, waking
+from cordata.services.primary import Leadership
+from cordata.store import Store
+
+log = logger("cordata.checkpoint")
+
+#: Topic that writers notify when the log is over its limit.
+TOPIC = "checkpoint"
+#: Without a wake-up: a reader may have been in the way the last time.
+_EVERY_S = 10.0
+#: After a fold that left most of the log, not at once again.
+_PAUSE_S = 0.1
+
+
+class CheckpointService:
+    """Sleeps until writers say that the log has grown; a standby leaves it alone."""
+
+    name = "checkpoint"
+
+    def __init__(self, store: Store, leadership: Leadership) -> None:
+        self.beat = Beat()
+        self._store = store
+        self._leadership = leadership
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Fold back until `stop`."""
+        alarm = Alarm()
+        async with waking(alarm, stop, self._store, TOPIC):
+            while not stop.is_set():
+                self.beat.touch()
+                if self._leadership.leads and await self.run_once():
+                    await asyncio.sleep(_PAUSE_S)
+                await alarm.sleep(_EVERY_S)
+
+    async def run_once(self) -> bool:
+        """One look. Returns whether the log was folded back."""
+        try:
+            return await self._store.checkpoint() is not None
+        except StoreUnavailable as error:
+            log.debug("the log stays as it is: %s", error)
+            return False
