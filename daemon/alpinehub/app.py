@@ -15,6 +15,9 @@ from alpinehub.webhooks.endpoint import Webhooks
 from alpinehub.webhooks.generic import generic
 from cordata import App, Context, Event, EventContext
 
+#: Handlers of one worker at once: their notes share a commit.
+TRAIL_AT_ONCE = 64
+
 app = App("alpinehub")
 app.migrations("alpinehub.sql")
 app.queries("alpinehub.sql")
@@ -51,19 +54,19 @@ async def make_demo(ctx: Context) -> None:
         ctx.log.info("demo hotel made: code %s, user %s, secret %s", "DEMO", "demo", "demo")
 
 
-@app.on("reservation.received")
+@app.on("reservation.received", concurrency=TRAIL_AT_ONCE)
 async def note_received(event: Event, ctx: EventContext) -> None:
     """A new request is on the trail."""
     await trail.note(event, ctx)
 
 
-@app.on("reservation.modified")
+@app.on("reservation.modified", concurrency=TRAIL_AT_ONCE)
 async def note_modified(event: Event, ctx: EventContext) -> None:
     """A change is on the trail."""
     await trail.note(event, ctx)
 
 
-@app.on("reservation.cancelled")
+@app.on("reservation.cancelled", concurrency=TRAIL_AT_ONCE)
 async def note_cancelled(event: Event, ctx: EventContext) -> None:
     """A cancellation is on the trail."""
     await trail.note(event, ctx)
