@@ -6,7 +6,6 @@ import http.client
 import os
 import signal
 import socket
-import threading
 from pathlib import Path
 
 import pytest
@@ -198,20 +197,36 @@ def test_server_works_as_pid_1_and_reaps_foreign_zombies(tmp_path: Path) -> None
         assert running.wait() == 0
 
 
-def test_server_in_test_mode_handles_what_is_there_and_exits(tmp_path: Path) -> None:
-    with server(tmp_path, workers=1) as running:
-        threads = [threading.Thread(target=running.get, args=("/publish",)) for _ in range(4)]
-        running.ready()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+def left_behind(directory: Path, path: str, count: int) -> Path:
+    """A state directory with events that no engine has seen."""
+    config = directory / "http-only.toml"
+    config.write_text('[worker]\nservices = ["http"]\n')
+    state = directory / "state"
+    with server(state, "--config", str(config), workers=1) as running:
+        for _ in range(count):
+            running.get(path)
         running.signal(signal.SIGINT)
         assert running.wait() == 0
-    with server(tmp_path, "--test-mode", workers=2) as running:
+        assert "handled" not in running.log
+    return state
+
+
+def test_server_in_test_mode_handles_what_is_there_and_exits(tmp_path: Path) -> None:
+    state = left_behind(tmp_path, "/publish", 7)
+    with server(state, "--test-mode", workers=2) as running:
         assert running.wait() == 0
         assert running.out == []
+        assert running.log.count("handled thing.done") == 7
         assert "Traceback" not in running.log
+
+
+def test_server_in_test_mode_ends_with_1_when_something_went_to_the_dead_letter(
+    tmp_path: Path,
+) -> None:
+    state = left_behind(tmp_path, "/publish-bad", 1)
+    with server(state, "--test-mode", workers=1) as running:
+        assert running.wait() == 1
+        assert "1 messages went to the dead letter" in running.log
 
 
 def test_server_answers_503_while_the_store_cannot_be_opened_and_heals(tmp_path: Path) -> None:
