@@ -32,6 +32,13 @@ def read_vault(config: Config) -> Vault:
     return Vault(Credentials(config.paths.credentials).read(MASTER_KEY))
 
 
+def smtp_login(config: Config) -> tuple[str, str] | None:
+    """User and password of the mail server; None when there are none. Raises: ConfigError."""
+    credentials = Credentials(config.paths.credentials)
+    user, password = credentials.text("smtp-user"), credentials.text("smtp-password")
+    return (user, password) if user and password else None
+
+
 @asynccontextmanager
 async def open_context(
     config: Config, app: App, *, vault: Vault | None = None

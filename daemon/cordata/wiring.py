@@ -17,10 +17,11 @@ from cordata.config import Config, build, open_document
 from cordata.context import Context
 from cordata.errors import ConfigError
 from cordata.log import logger
+from cordata.opening import smtp_login
 from cordata.runner import Layer, Runner, Service
 from cordata.services.patience import patient_context
 from cordata.services.schema import SchemaGate
-from cordata.systemd import Credentials, Notifier, listen_fds, set_level
+from cordata.systemd import Notifier, listen_fds, set_level
 
 if TYPE_CHECKING:
     from cordata.loading import Loaded
@@ -138,7 +139,7 @@ async def run_primary(role: Role) -> int:
                 BackfillService(leadership, app.backfills),
                 RetentionService(leadership, broker, app.subscriptions, config.engine, config.mail),
             ]
-            mail = MailService(leadership, config.mail, login=_smtp_login(config))
+            mail = MailService(leadership, config.mail, login=smtp_login(config))
             primary = PrimaryService(
                 ctx, app, lease, leadership, broker, ctx.chains, notifier, config.primary
             )
@@ -157,19 +158,13 @@ async def run_primary(role: Role) -> int:
             return await runner.run()
 
 
-def _smtp_login(config: Config) -> tuple[str, str] | None:
-    credentials = Credentials(config.paths.credentials)
-    user, password = credentials.text("smtp-user"), credentials.text("smtp-password")
-    return (user, password) if user and password else None
-
-
 @contextmanager
 def _alerting(config: Config) -> Iterator[None]:
     """While inside, some of this process's log events are mailed too."""
     alerter = Alerter(
         config.alert,
         config.mail,
-        credentials=Credentials(config.paths.credentials),
+        login=smtp_login(config),
         directories=[config.paths.state, config.paths.runtime],
     )
     handler = AlertHandler(alerter)

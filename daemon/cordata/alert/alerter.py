@@ -11,9 +11,8 @@ from pathlib import Path
 from cordata import clock
 from cordata.alert.cooldown import Cooldown
 from cordata.config.sections import AlertConfig, MailConfig
-from cordata.errors import ConfigError, TransientError
+from cordata.errors import TransientError
 from cordata.log import fields, logger
-from cordata.systemd import Credentials
 
 log = logger("cordata.alert")
 
@@ -28,13 +27,16 @@ class Alerter:
         config: AlertConfig,
         mail: MailConfig,
         *,
-        credentials: Credentials,
+        login: tuple[str, str] | None,
         directories: Sequence[Path],
     ) -> None:
-        """`directories` hold the cool-down's state, the first writable one (see Cooldown)."""
+        """`login`: user and password, when the server wants them.
+
+        `directories` hold the cool-down's state, the first writable one (see Cooldown).
+        """
         self._config = config
         self._mail = mail
-        self._credentials = credentials
+        self._login = login
         self._cooldown = Cooldown(directories, cooldown_s=config.cooldown_s)
         self._guard = threading.Lock()
         #: By cause: the latest text, and how often.
@@ -68,7 +70,7 @@ class Alerter:
             return True
         try:
             self._send(cause, text, counted)
-        except (ConfigError, TransientError) as error:
+        except TransientError as error:
             log.error("the mail about %s was not sent: %s", cause, error)
             try:
                 self._cooldown.give_back(cause, counted=counted, now=now)
@@ -103,12 +105,10 @@ class Alerter:
             time.sleep(_PAUSE_S)
 
     def _send(self, cause: str, text: str, counted: int) -> None:
-        """Raises: ConfigError, TransientError."""
+        """Raises: TransientError."""
         import smtplib  # 15 ms and 4 MB, not before an alert is due
 
         message = compose(cause, text, counted, self._config, self._mail, socket.gethostname())
-        user = self._credentials.text("smtp-user")
-        password = self._credentials.text("smtp-password")
         tls = self._mail.security == "tls"
         try:
             kind = smtplib.SMTP_SSL if tls else smtplib.SMTP
@@ -117,8 +117,8 @@ class Alerter:
                     import ssl
 
                     smtp.starttls(context=ssl.create_default_context())
-                if user and password:
-                    smtp.login(user, password)
+                if self._login is not None:
+                    smtp.login(*self._login)
                 smtp.send_message(message)  # type: ignore[arg-type]
         except (OSError, smtplib.SMTPException) as error:
             raise TransientError(f"{self._mail.host}:{self._mail.port}: {error}") from error

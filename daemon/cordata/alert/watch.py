@@ -20,7 +20,7 @@ class AlertHandler(logging.Handler):
     """Beside the handler that writes the log: mails about the events in CAUSES."""
 
     def __init__(self, alerter: Alerter) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.ERROR)
         self._alerter = alerter
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -32,15 +32,25 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
     """
     from cordata import events
     from cordata.alert import Alerter
+    from cordata.connection import become_owner
+    from cordata.errors import ConfigError
     from cordata.loading import salvage
-    from cordata.systemd import Credentials, install_logging
+    from cordata.log import logger
+    from cordata.opening import smtp_login
+    from cordata.systemd import install_logging
 
     install_logging("debug" if debug else "info", role="alert")
     settings = salvage(config)
+    try:
+        login = smtp_login(settings)
+    except ConfigError as error:
+        logger("cordata.alert").error("%s", error)
+        login = None
+    become_owner(settings.paths.state)
     alerter = Alerter(
         settings.alert,
         settings.mail,
-        credentials=Credentials(settings.paths.credentials),
+        login=login,
         directories=[settings.paths.state, settings.paths.runtime],
     )
     sent = alerter.alert(unit, describe(unit, os.environ), message_id=events.UNIT_FAILED)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.server.managed import managed
+from tests.integration.server.running import ROOT
 
 ENGINE_ONLY = '[worker]\nservices = ["engine"]\n'
 
@@ -103,3 +107,32 @@ def test_jobs_run_each_due_period_once(tmp_path: Path) -> None:
         failed = cordata("job", "fail", "--config", str(config))
         assert failed.returncode == 1
         assert primary.stop()[0] == 0
+
+
+def test_server_tells_its_own_manager_when_all_are_ready(tmp_path: Path) -> None:
+    config = write_config(tmp_path, app="tests.integration.server.tiny:app")
+    options = ("--workers", "1", "--listen", "127.0.0.1:0", "--state", str(tmp_path / "state"))
+    with managed(config, "server", *options) as running:
+        assert running.until_ready()["STATUS"] == "1 workers ready"
+        assert running.stop()[0] == 0
+        assert running.messages[-1]["STOPPING"] == "1"
+
+
+def test_supervisor_runs_from_a_program_of_ones_own(tmp_path: Path) -> None:
+    script = (
+        "from cordata import Supervisor\n"
+        "s = Supervisor(app='tests.integration.server.tiny:app', workers=2, test_mode=True,\n"
+        f"               state={str(tmp_path)!r})\n"
+        "assert s.run() == s.exit_code == 0\n"
+        "print('done')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr

@@ -1,0 +1,69 @@
+"""`cordata.connect`: an application's own command, run by root, leaves no file of root's behind."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.integration.cli.command import ROOT, cordata, write_config
+from tests.integration.server.managed import managed
+
+SCRIPT = """
+import asyncio, os, sys
+from cordata import connect
+from tests.integration.cli.shop import app
+
+async def main():
+    async with connect(app, sys.argv[1]) as ctx:
+        ctx.vault.seal(b"x", context="test")
+        await ctx.run(lambda tx: tx.publish("thing.done", {"n": 1}))
+        print(os.geteuid(), os.getegid(), ctx.settings["shop"].owner)
+
+asyncio.run(main())
+"""
+
+
+def run_script(config: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(config)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_connect_says_what_to_start_when_the_schema_is_missing(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    cordata("credentials", "init", "--config", str(config))
+    result = run_script(config)
+    assert result.returncode == 1
+    assert "the store's schema is not current" in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_connect_becomes_the_owner_of_the_state_directory(tmp_path: Path) -> None:
+    config = write_config(tmp_path, "[shop]\nowner = 'Eva'\n")
+    cordata("credentials", "init", "--config", str(config))  # readable by root only
+    with managed(config, "primary") as primary:
+        primary.until_ready()
+        assert primary.stop()[0] == 0
+    nobody = pwd.getpwnam("nobody")
+    for directory in (tmp_path / "state", tmp_path / "run"):
+        for path in (directory, *directory.rglob("*")):
+            os.chown(path, nobody.pw_uid, nobody.pw_gid)
+    for parent in tmp_path.parents:
+        if parent != Path("/tmp") and parent.is_relative_to("/tmp"):
+            parent.chmod(0o755)
+    tmp_path.chmod(0o755)
+    result = run_script(config)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == [str(nobody.pw_uid), str(nobody.pw_gid), "Eva"]
+    owners = {path.stat().st_uid for path in (tmp_path / "state").rglob("*")}
+    assert owners == {nobody.pw_uid}

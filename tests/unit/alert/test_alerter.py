@@ -1,0 +1,64 @@
+"""What a mail says, and which log events become one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from email.message import EmailMessage
+from pathlib import Path
+
+from cordata import events
+from cordata.alert import Alerter, AlertHandler
+from cordata.alert.alerter import compose
+from cordata.config.sections import AlertConfig, MailConfig
+from cordata.log import fields
+
+
+class Heard(Alerter):
+    """Keeps what would be mailed."""
+
+    def __init__(self, to: tuple[str, ...] = ("ops@example.org",)) -> None:
+        super().__init__(
+            AlertConfig(to=to), MailConfig(host="mx"), login=None, directories=[Path("/nowhere")]
+        )
+        self.heard: list[tuple[str, str, int]] = []
+        self.told = threading.Event()
+
+    def mail(self, cause: str, text: str, *, count: int = 1) -> bool:
+        self.heard.append((cause, text, count))
+        self.told.set()
+        return True
+
+
+def logger_with(alerter: Alerter) -> logging.Logger:
+    log = logging.Logger("test")
+    log.addHandler(AlertHandler(alerter))
+    return log
+
+
+def test_handler_mails_errors_of_the_watched_events_only() -> None:
+    alerter = Heard()
+    log = logger_with(alerter)
+    log.error("nothing", extra=fields(events.REQUEST_FAILED))
+    log.error("no id")
+    log.warning("not grave", extra=fields(events.STORE_FAILED))
+    log.error("the disk is %s", "full", extra=fields(events.DISK_FULL))
+    assert alerter.told.wait(10)
+    assert alerter.heard == [("store-full", "the disk is full", 1)]
+
+
+def test_handler_starts_nothing_when_there_is_nobody_to_write_to() -> None:
+    alerter = Heard(to=())
+    logger_with(alerter).error("full", extra=fields(events.DISK_FULL))
+    assert alerter.heard == []
+    assert not alerter.told.is_set()
+
+
+def test_compose_keeps_header_lines_single_when_the_text_has_line_breaks() -> None:
+    message = compose(
+        "x", "one\r\nBcc: evil@example.org", 3, AlertConfig(to=("a@b",)), MailConfig(), "host"
+    )
+    assert isinstance(message, EmailMessage)
+    assert message["Subject"] == "[host] one"
+    assert message["Bcc"] is None
+    assert "It happened 3 times more" in message.get_content()
