@@ -50,11 +50,10 @@ class Load:
         assert self._client
         return self._finish(self._client.communicate(timeout=60))
 
-    def wait(self, *, timeout_s: float) -> dict[str, int]:
-        """Until `count` requests are done. Returns the counts."""
-        assert self._client and self._client.stdout
-        self._client.wait(timeout_s)
-        return self._finish(self._client.communicate(timeout=10))
+    @property
+    def running(self) -> bool:
+        """Whether requests are still to come: with `count`, not for ever."""
+        return self._client is not None and self._client.poll() is None
 
     def _finish(self, output: tuple[str, str]) -> dict[str, int]:
         if not output[0]:

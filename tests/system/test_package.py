@@ -70,8 +70,8 @@ def test_data_stays_when_the_package_is_removed_and_nothing_when_it_is_purged(ho
     host.run("alpinehub", "demo")
     with booking_load(host, connections=4) as load:
         host.run("apt-get", "-qq", "-y", "remove", "cordata")
-    # Refused at once, not taken and dropped: the socket went first.
-    assert set(load.failed) <= {"refused"}
+    # The socket goes with the last worker; what was in its queue then is lost, the rest refused.
+    assert set(load.failed) <= {"refused", "lost"} and load.counts.get("lost", 0) <= 4
     assert host.systemctl("list-units", "--all", "--no-legend", "worker@*", "http.socket") == ""
     stored = host.sh("sqlite3 /var/lib/cordata/cordata.db 'select count(*) from reservation'")
     assert int(stored) == load.counts["ok"]
