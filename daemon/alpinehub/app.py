@@ -11,6 +11,7 @@ from alpinehub import counts, demo, trail
 from alpinehub.alpinebits.endpoint import alpinebits
 from alpinehub.health import health, ready
 from alpinehub.report.job import due_reports, send_report
+from alpinehub.sources import sealed_elsewhere
 from alpinehub.webhooks.endpoint import Webhooks
 from alpinehub.webhooks.generic import generic
 from cordata import App, Context, Event, EventContext
@@ -52,6 +53,18 @@ async def make_demo(ctx: Context) -> None:
     """The demo hotel, where the configuration asks for it."""
     if ctx.settings["alpinehub"].demo and await demo.set_up(ctx):
         ctx.log.info("demo hotel made: code %s, user %s, secret %s", "DEMO", "demo", "demo")
+
+
+@app.startup
+async def check_secrets(ctx: Context) -> None:
+    """Say at start, not at the first request, that a source's secret cannot be read."""
+    if closed := await sealed_elsewhere(ctx):
+        ctx.log.error(
+            "%d sources cannot be served, their secrets do not open: %s; "
+            "restore the credential master-key or run `alpinehub source rotate`",
+            len(closed),
+            ", ".join(closed[:10]),
+        )
 
 
 @app.on("reservation.received", concurrency=TRAIL_AT_ONCE)

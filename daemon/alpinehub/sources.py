@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from alpinehub.hotels import Unusable, nearest, require_hotel
-from cordata import Context, Store, Tx
+from cordata import Context, CordataError, Store, Tx
 
 #: The vault's context of source secrets.
 SOURCE_SECRET = "alpinehub source"
@@ -50,6 +50,20 @@ async def list_sources(store: Store) -> list[dict[str, object]]:
     """All sources, without their secrets."""
     rows = await store.read(lambda tx: tx.fetch_all("list_sources"))
     return [dict(row) for row in rows]
+
+
+async def sealed_elsewhere(ctx: Context) -> list[str]:
+    """The sources (`hotel/name`) whose secret this process cannot open: another master key sealed
+    it, or there is none.
+    """
+    rows = await ctx.store.read(lambda tx: tx.fetch_all("sealed_secrets"))
+    closed = []
+    for row in rows:
+        try:
+            ctx.vault.open(row["secret"], context=SOURCE_SECRET)
+        except CordataError:
+            closed.append(f"{row['hotel']}/{row['name']}")
+    return closed
 
 
 async def set_secret(ctx: Context, hotel: str, name: str, secret: str) -> None:

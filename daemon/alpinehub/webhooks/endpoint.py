@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from alpinehub.webhooks.problem import Refused, error_body
-from cordata import Context, StoreUnavailable, fields, request_id
+from cordata import ConfigError, Context, StoreUnavailable, fields, request_id
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -21,6 +21,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 MAX_BODY_BYTES = 262_144
 
 _log = logging.getLogger("alpinehub.webhook")
+
+
+_UNCONFIGURED = Refused(
+    503,
+    "not_configured",
+    "The server cannot check secrets at the moment; send it again later.",
+    headers=((b"retry-after", b"60"),),
+)
 
 
 class Call:
@@ -75,6 +83,9 @@ class Webhooks:
             await _refuse(send, error)
         except StoreUnavailable as error:
             await _refuse(send, _unavailable(error))
+        except ConfigError as error:  # no master key: nobody's secret can be checked
+            _log.error("webhooks cannot be taken: %s; %s", error, error.hint, extra=fields())
+            await _refuse(send, _UNCONFIGURED)
         else:
             await _respond(send, 200, body)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.hub.material import BOOKING, PRICE, SECRET, Hub, open_hub
+
+from alpinehub.app import check_secrets
+from cordata.vault import Vault
 
 RESERVATION: dict[str, Any] = {**BOOKING, **PRICE}
 CANCEL = {"hotel_code": "DEMO", "status": "cancelled", "external_id": "n-1"}
@@ -237,6 +241,23 @@ async def test_customer_is_found_again_by_address_or_number(tmp_path: Path) -> N
         assert await customer_of("8", email="anna@example.com", phone="+39 1234567") != eva
         assert await customer_of("5", email="eva@example.com", phone="+39 7654321") == eva
         assert await customer_of("6", last_name="X") != await customer_of("7", last_name="X")
+
+
+async def test_missing_master_key_is_a_503_and_said_at_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        keyless = Hub(replace(hub.ctx, vault=Vault(None)))
+        answer = await keyless.post(BOOKING)
+        assert (answer.status, answer.json["error"]) == (503, "not_configured")
+        assert b"retry-after" in answer.headers and "master-key" in caplog.text
+        caplog.clear()
+        await check_secrets(hub.ctx)
+        assert not caplog.text
+        for vault in (Vault(None), Vault(b"ab" * 32)):
+            await check_secrets(replace(hub.ctx, vault=vault))
+            assert "DEMO/website" in caplog.text
+            caplog.clear()
 
 
 async def test_store_that_cannot_write_is_a_503_with_retry_after(tmp_path: Path) -> None:

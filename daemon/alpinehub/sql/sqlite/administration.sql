@@ -64,6 +64,10 @@ ON CONFLICT (reservation_id, user_id, version) DO NOTHING
 SELECT s.id, h.code AS hotel, s.kind, s.name, s.created_at, s.changed_at, s.disabled_at
 FROM source s JOIN hotel h ON h.id = s.hotel_id ORDER BY h.code, s.name
 
+-- name: sealed_secrets
+SELECT h.code AS hotel, s.name, s.secret FROM source s JOIN hotel h ON h.id = s.hotel_id
+WHERE s.disabled_at IS NULL ORDER BY s.id
+
 -- name: get_source
 SELECT s.id, s.kind, s.name, s.fingerprint FROM source s JOIN hotel h ON h.id = s.hotel_id
 WHERE h.code = :hotel AND s.name = :name
