@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 import uvloop
+
+#: What a service manager (or a container's) may have put into our environment.
+_MANAGERS = ("NOTIFY_", "WATCHDOG_", "LISTEN_", "MONITOR_", "CORDATA_", "JOURNAL_STREAM")
+_DIRECTORIES = ("STATE_DIRECTORY", "CREDENTIALS_DIRECTORY")
+
+
+@pytest.fixture(autouse=True)
+def nobodys_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests, and the processes they start, are managed by nobody but the test."""
+    for name in list(os.environ):
+        if name.startswith((*_MANAGERS, *_DIRECTORIES)) and name != "CORDATA_CACHE":
+            monkeypatch.delenv(name)
 
 
 @pytest.hookimpl(tryfirst=True)
