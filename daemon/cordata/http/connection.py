@@ -93,6 +93,9 @@ class Connection(Flow):
     def eof_received(self) -> bool:
         """The client closed its side. Returns True while it is still owed a response."""
         self._eof = True
+        return self._go_on_without_input()
+
+    def _go_on_without_input(self) -> bool:
         if self._phase == HEAD:
             self._refuse_head(bad_request("the connection ended within the header"), self._buffer)
         elif self._phase == BODY:
@@ -100,7 +103,7 @@ class Connection(Flow):
         elif self._phase == REPLY and self._exchange is not None:
             self._exchange.close_peer()
             return True
-        return False
+        return self._phase == IDLE and bool(self._buffer)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
@@ -136,8 +139,10 @@ class Connection(Flow):
 
     def _read_buffer(self) -> None:
         """Go on with what was pipelined."""
-        if self._phase == IDLE and self._buffer:
+        if self._phase == IDLE and self._buffer and self.is_writable:
             self._read_head(self._buffer)
+            if self._eof:
+                self._go_on_without_input()
 
     def _begin(self, rest: bytes) -> None:
         """A head is complete; `rest` follows it. Raises: Refused."""
@@ -210,8 +215,7 @@ class Connection(Flow):
         self._deadline = self.server.loop.time() + self.server.config.first_byte_timeout_s
         self.resume_reading()
         if self._buffer:
-            if self.is_writable:
-                self.server.loop.call_soon(self._read_buffer)  # not deeper into the stack
+            self.server.loop.call_soon(self._read_buffer)  # not deeper into the stack
         elif self._eof:
             self._transport.close()
 

@@ -103,7 +103,7 @@ class HeadReader:
 
     def _only_part_of_a_line(self, data: bytes) -> bool:
         """Whether examining can wait: else a client that sends single bytes costs us the square."""
-        new = data[self._seen :]
+        new = data[self._seen - 1 :]  # with the byte before: it may have been half a line end
         if b"\n" in new or b"\r" in new or len(data) > self.config.max_header_bytes:
             return False
         self._seen = len(data)
@@ -114,6 +114,7 @@ class HeadReader:
         rest = data[2:]
         if data[:2] != b"\r\n"[: len(data)] or rest[:1] == b"\r":
             raise bad_request("this is not HTTP")
+        self._seen = 0
         end = self.read(rest) if rest else 0
         return end and end + 2
 

@@ -17,7 +17,7 @@ from cordata.http.acceptor import Acceptor
 from cordata.http.asgi import AsgiApp
 from cordata.http.connection import Connection
 from cordata.http.exchange import Exchange
-from cordata.http.lifespan import Lifespan
+from cordata.http.lifespan import Lifespan, LifespanFailed
 from cordata.http.peer import Peer, TrustedProxies, peer_of
 from cordata.http.response import date_line
 from cordata.http.spread import Spread
@@ -102,16 +102,21 @@ class HttpServer:
         """
         self.loop = asyncio.get_running_loop()
         lifespan = Lifespan(self.app, self.state)
+        failure: LifespanFailed | None = None
         async with asyncio.TaskGroup() as group:
             life = group.create_task(lifespan.run())
             try:
                 await lifespan.startup()
                 await self._serve(stop, ready, tick)
                 await lifespan.shutdown()
+            except LifespanFailed as error:
+                failure = error  # raised below: not as one of a group
             finally:
                 life.cancel()
                 if self._spread is not None:
                     self._spread.close()
+        if failure is not None:
+            raise failure
 
     async def _serve(
         self,

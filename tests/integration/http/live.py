@@ -1,0 +1,105 @@
+"""A server on real sockets, and a raw client."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.unit.http.wire import Answer, parse_answers
+
+from cordata.config.sections import HttpConfig
+from cordata.http import AsgiApp
+from cordata.services.http import HttpService
+
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Live:
+    """A running service."""
+
+    def __init__(self, service: HttpService, sockets: list[socket.socket]) -> None:
+        self.service = service
+        self.sockets = sockets
+        self.stop = asyncio.Event()
+
+    @property
+    def port(self) -> int:
+        for sock in self.sockets:
+            if sock.family == socket.AF_INET:
+                port: int = sock.getsockname()[1]
+                return port
+        raise LookupError
+
+    async def connect(self) -> Stream:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def talk(self, *pieces: bytes, methods: tuple[str, ...] = ()) -> list[Answer]:
+        """Send pieces on a new connection, read to its end, return the answers."""
+        reader, writer = await self.connect()
+        try:
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+            async with asyncio.timeout(10):
+                output = await reader.read()
+        finally:
+            writer.close()
+        return parse_answers(output, methods, ended=True)
+
+    async def quiet(self) -> None:
+        """Until no connection and no request is left."""
+        async with asyncio.timeout(10):
+            while self.service.stats().connections or self.service.stats().in_flight:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+@contextmanager
+def listening(unix: Path | None = None) -> Iterator[list[socket.socket]]:
+    """A TCP socket on a free port of 127.0.0.1, and a unix socket when a path is given."""
+    sockets = [socket.create_server(("127.0.0.1", 0), backlog=256)]
+    if unix is not None:
+        sockets.append(socket.socket(socket.AF_UNIX))
+        sockets[1].bind(str(unix))
+        sockets[1].listen(256)
+    try:
+        yield sockets
+    finally:
+        for sock in sockets:
+            sock.close()
+
+
+@asynccontextmanager
+async def live(
+    app: AsgiApp,
+    config: HttpConfig | None = None,
+    *,
+    unix: Path | None = None,
+    state: dict[str, Any] | None = None,
+) -> AsyncIterator[Live]:
+    """A service that runs until the block ends; its drain leaves nothing behind."""
+    errors: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    with listening(unix) as sockets:
+        service = HttpService(app, sockets, config or HttpConfig(drain_s=0), state)
+        server = Live(service, sockets)
+        async with asyncio.TaskGroup() as group:
+            run = group.create_task(service.run(server.stop))
+            await service.ready.wait()
+            try:
+                yield server
+            finally:
+                server.stop.set()
+                async with asyncio.timeout(20):
+                    await run
+    assert not errors, errors
+    assert service.stats().connections == 0 and service.stats().in_flight == 0
+
+
+async def read_head(reader: asyncio.StreamReader) -> bytes:
+    """The head of the next response."""
+    async with asyncio.timeout(10):
+        return await reader.readuntil(b"\r\n\r\n")

@@ -1,0 +1,373 @@
+"""The server on real sockets: accepting, limits, draining, clients that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from tests.integration.http.live import Live, listening, live, read_head
+from tests.unit.http.corpus import load
+from tests.unit.http.test_exchange import GET, POST, body, http_only, sending, start
+from tests.unit.http.wire import CORPUS_CONFIG, Recorder, parse_answers
+
+from cordata.config.sections import HttpConfig
+from cordata.http import HttpServer
+from cordata.http.acceptor import Acceptor
+from cordata.http.asgi import Receive, Scope, Send
+from cordata.http.connection import Connection
+from cordata.http.exchange import Exchange
+
+CLOSE = b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+QUICK = HttpConfig(
+    first_byte_timeout_s=0.3,
+    header_timeout_s=0.3,
+    body_timeout_s=0.3,
+    response_timeout_s=0.3,
+    drain_s=0,
+)
+
+
+async def test_corpus_is_answered_the_same_over_sockets() -> None:
+    app = Recorder()
+    async with live(app, CORPUS_CONFIG) as server:
+        for case in load("valid") + load("invalid"):
+            app.seen.clear()
+            reader, writer = await server.connect()
+            writer.write(case.data)
+            if case.is_valid and not case.expected["closes"]:
+                writer.write(CLOSE)
+            async with asyncio.timeout(10):
+                output = await reader.read()
+            writer.close()
+            methods = [one.scope["method"] for one in app.seen]
+            statuses = [a.status for a in parse_answers(output, methods, ended=True)]
+            expected = [200] * len(case.expected["requests"])
+            if not case.is_valid:
+                expected.append(case.expected["status"])
+            elif not case.expected["closes"]:
+                expected.append(200)
+            assert statuses == expected, case.name
+
+
+async def test_several_sockets_are_served_at_once(tmp_path: Path) -> None:
+    app = Recorder()
+    async with live(app, unix=tmp_path / "s") as server:
+        assert (await server.talk(CLOSE))[0].status == 200
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "s"))
+        writer.write(CLOSE)
+        assert parse_answers(await reader.read(), [], ended=True)[0].status == 200
+        writer.close()
+        own = ("127.0.0.1", server.port)
+    tcp, unix = (one.scope for one in app.seen)
+    assert tcp["client"][0] == "127.0.0.1" and tcp["server"] == own
+    assert unix["client"] is None and unix["server"] == (str(tmp_path / "s"), None)
+
+
+async def test_forwarded_headers_are_believed_from_the_unix_socket_only(tmp_path: Path) -> None:
+    app = Recorder()
+    request = CLOSE.replace(
+        b"Connection",
+        b"X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: https\r\n"
+        b"X-Forwarded-Host: hub.example\r\nConnection",
+    )
+    async with live(app, unix=tmp_path / "s") as server:
+        await server.talk(request)
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "s"))
+        writer.write(request)
+        await reader.read()
+        writer.close()
+    tcp, unix = (one.scope for one in app.seen)
+    assert (tcp["client"][0], tcp["scheme"]) == ("127.0.0.1", "http")
+    assert (b"host", b"a") in tcp["headers"]
+    assert (unix["client"], unix["scheme"]) == (("203.0.113.7", 0), "https")
+    assert (b"host", b"hub.example") in unix["headers"]
+
+
+async def test_connections_above_the_limit_wait_in_the_kernels_queue() -> None:
+    async with live(Recorder(), HttpConfig(max_connections=2, drain_s=0)) as server:
+        streams = [await server.connect() for _ in range(3)]
+        for _, writer in streams:
+            writer.write(GET)
+        for reader, _ in streams[:2]:
+            await read_head(reader)
+        third, _ = streams[2]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await third.readexactly(1)
+        assert server.service.stats().connections == 2
+        streams[0][1].close()
+        assert b"200 OK" in await read_head(third)
+        for _, writer in streams:
+            writer.close()
+
+
+async def test_listen_queue_is_never_shrunk() -> None:
+    async with live(Recorder()) as server:
+        await server.talk(CLOSE)
+        tcp_info = struct.unpack("8B24I", server.sockets[0].getsockopt(6, 11, 104))
+        assert tcp_info[8 + 5] == 256  # tcpi_sacked of a listening socket is its backlog
+
+
+class Failing(socket.socket):
+    """A listening socket whose first accepts fail."""
+
+    errors: ClassVar[list[int]] = []
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.errors:
+            raise OSError(self.errors.pop(0), "on purpose")
+        return super().accept()
+
+
+async def test_accepting_goes_on_after_errors(caplog: pytest.LogCaptureFixture) -> None:
+    with listening() as sockets:
+        failing = Failing(fileno=os.dup(sockets[0].fileno()))
+        Failing.errors = [errno.ECONNABORTED, errno.EPROTO, errno.EMFILE, errno.ENFILE]
+        taken: asyncio.Queue[socket.socket] = asyncio.Queue()
+        acceptor = Acceptor([failing], take=taken.put_nowait, full=lambda: False)
+        acceptor.open()
+        began = asyncio.get_running_loop().time()
+        with socket.create_connection(sockets[0].getsockname()):
+            async with asyncio.timeout(5):
+                (await taken.get()).close()
+        # Twice out of descriptors: twice a pause, not a busy loop; each is told.
+        assert asyncio.get_running_loop().time() - began > 0.9
+        assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
+        acceptor.close()
+        failing.close()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "statuses"),
+    [
+        ((), []),
+        ((b"GET / HTTP/1.1\r\nHo",), [408]),
+        ((b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc",), [408]),
+        ((b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",), [200]),
+    ],
+)
+async def test_silent_client_is_ended_in_time(
+    pieces: tuple[bytes, ...], statuses: list[int]
+) -> None:
+    async with live(Recorder(), QUICK) as server, asyncio.timeout(3):
+        assert [answer.status for answer in await server.talk(*pieces)] == statuses
+        await server.quiet()
+
+
+async def test_slow_loris_is_408_though_it_never_stops_sending() -> None:
+    async def drip(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n")
+        while True:
+            writer.write(b"X: y\r\n")
+            await asyncio.sleep(0.02)
+
+    async with live(Recorder(), QUICK) as server, asyncio.timeout(5):
+        streams = [await server.connect() for _ in range(20)]
+        tasks = [asyncio.ensure_future(drip(writer)) for _, writer in streams]
+        assert (await server.talk(CLOSE))[0].status == 200  # nobody else waits
+        for reader, _ in streams:
+            assert b" 408 " in await reader.readuntil(b"\r\n\r\n")
+        for task in tasks:
+            task.cancel()
+        for _, writer in streams:
+            writer.close()
+        await asyncio.wait(tasks)
+        await server.quiet()
+
+
+async def test_client_that_does_not_read_is_cut_off_and_the_stream_told() -> None:
+    told = asyncio.Event()
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(start())
+        try:
+            while True:
+                await send(body(b"x" * 65_536, more=True))
+        except ConnectionError:
+            told.set()
+            raise
+
+    async with live(http_only(endless), QUICK) as server, asyncio.timeout(10):
+        client = socket.create_connection(("127.0.0.1", server.port))
+        client.sendall(GET)
+        await told.wait()
+        await server.quiet()
+        client.close()
+
+
+async def test_slow_reader_gets_everything_when_it_keeps_reading() -> None:
+    big = bytes(range(256)) * 16_384  # 4 MB
+
+    async with live(sending(start(), body(big)), QUICK) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=65_536)
+        writer.write(CLOSE)
+        got = bytearray()
+        while piece := await reader.read(200_000):
+            got += piece
+            await asyncio.sleep(0.05)  # about a second in all: longer than every deadline
+        assert bytes(got).partition(b"\r\n\r\n")[2] == big
+        writer.close()
+
+
+async def test_half_closed_client_gets_its_answers() -> None:
+    async with live(Recorder()) as server:
+        reader, writer = await server.connect()
+        writer.write(GET + GET)
+        writer.write_eof()
+        async with asyncio.timeout(5):
+            output = await reader.read()
+        assert len(parse_answers(output, [], ended=True)) == 2
+        writer.close()
+
+
+async def test_refused_client_gets_its_answer_though_it_keeps_sending() -> None:
+    """Without lingering, the unread rest of the body would reset the connection first."""
+    async with live(Recorder(), HttpConfig(max_body_bytes=1000, drain_s=0)) as server:
+        for _ in range(10):
+            reader, writer = await server.connect()
+            writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n")
+            writer.write(b"x" * 1_000_000)
+            async with asyncio.timeout(5):
+                assert b" 413 " in await read_head(reader)
+            writer.close()
+
+
+async def test_reset_connections_leave_nothing_behind() -> None:
+    async with live(Recorder()) as server:
+        for data in (
+            b"",
+            b"GET / HT",
+            GET,
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n",
+        ):
+            for _ in range(5):
+                client = socket.create_connection(("127.0.0.1", server.port))
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.sendall(data)
+                client.close()
+        await server.quiet()
+        assert (await server.talk(CLOSE))[0].status == 200
+
+
+async def test_connections_and_exchanges_are_freed_without_the_cycle_collector() -> None:
+    def alive() -> int:
+        return sum(isinstance(one, Connection | Exchange) for one in gc.get_objects())
+
+    async with live(Recorder()) as server:
+        await server.talk(CLOSE)
+        await server.quiet()
+        gc.collect()
+        before = alive()
+        gc.disable()
+        try:
+            for request in (GET, POST % 3 + b"abc", b"GET / HTTP/1.1\r\n\r\n"):
+                await server.talk(request + CLOSE)
+            await server.quiet()
+            await asyncio.sleep(0.05)
+            assert alive() == before
+        finally:
+            gc.enable()
+
+
+# Draining
+
+
+async def stopping(server: Live) -> None:
+    server.stop.set()
+    async with asyncio.timeout(5):
+        while not server.service.server.draining:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_answers_say_close_while_draining_and_idle_connections_end() -> None:
+    async with live(Recorder(), HttpConfig(drain_s=0.4)) as server:
+        busy_reader, busy = await server.connect()
+        idle_reader, idle = await server.connect()
+        for reader, writer in ((busy_reader, busy), (idle_reader, idle)):
+            writer.write(GET)
+            assert b"connection" not in (await read_head(reader)).lower()
+        await stopping(server)
+        busy.write(GET)
+        assert b"connection: close" in await read_head(busy_reader)
+        async with asyncio.timeout(3):
+            await busy_reader.read()
+            assert await idle_reader.read() == b""
+        busy.close()
+        idle.close()
+
+
+async def test_requests_in_hand_are_answered_after_the_stop() -> None:
+    release = asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        await release.wait()
+        await send(start())
+        await send(body(b"done"))
+
+    async with live(http_only(slow), HttpConfig(drain_s=0)) as server:
+        reader, writer = await server.connect()
+        writer.write(GET)
+        while not server.service.stats().in_flight:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        await stopping(server)
+        await asyncio.sleep(0.1)
+        release.set()
+        async with asyncio.timeout(5):
+            assert (await reader.read()).endswith(b"done")
+        writer.close()
+
+
+async def test_new_connections_are_left_to_others_while_draining() -> None:
+    async with live(Recorder(), HttpConfig(drain_s=0.3)) as server:
+        _, before = await server.connect()
+        await stopping(server)
+        reader, writer = await server.connect()  # the kernel takes it: for another worker
+        writer.write(GET)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await reader.readexactly(1)
+        writer.close()
+        before.close()
+
+
+async def test_cancelling_cuts_requests_in_hand_off() -> None:
+    async def hang(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.Event().wait()
+
+    with listening() as sockets:
+        server = HttpServer(http_only(hang), sockets, HttpConfig(drain_s=0))
+        stop, ready = asyncio.Event(), asyncio.Event()
+        run = asyncio.ensure_future(server.run(stop, ready=ready))
+        await ready.wait()
+        reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
+        writer.write(GET)
+        while not server.stats().in_flight:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        stop.set()
+        await asyncio.sleep(0.05)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert server.stats().in_flight == 0
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_stats_count_requests_and_tell_a_rate() -> None:
+    async with live(Recorder()) as server:
+        for _ in range(20):
+            await server.talk(CLOSE)
+        await server.talk(b"rubbish\r\n\r\n")
+        stats = server.service.stats()
+        assert (stats.requests, stats.refused) == (20, 1)
+        assert stats.requests_per_s > 0
+        assert server.service.status().endswith("0 in flight")
+        assert server.service.beat.fresh()
