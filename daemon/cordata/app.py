@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
+from cordata.config.sections import Config
 from cordata.context import Context, EventContext
 from cordata.core.event import Event
 from cordata.errors import ConfigError
@@ -82,6 +85,11 @@ async def once_a_day(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
     return [("", now.date().isoformat())]
 
 
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
+#: TOML sections that the runtime has for itself.
+_RUNTIME_SECTIONS = frozenset(section.name for section in fields(Config))
+
+
 class App:
     """One application: what its workers serve and handle, what its primary does.
 
@@ -89,7 +97,15 @@ class App:
     """
 
     def __init__(self, name: str) -> None:
-        """`name` is the component name of its migrations and the prefix of its consumer groups."""
+        """`name` is the component name of its migrations and the prefix of its consumer groups.
+
+        Raises: ConfigError when it cannot be one.
+        """
+        if not _NAME.match(name) or name == "cordata":
+            raise ConfigError(
+                f"App({name!r}): not a name for an application",
+                hint="lower-case letters, digits, - and _; not cordata, the runtime's own",
+            )
         self.name = name
         self.migration_packages: list[str] = []
         self.query_packages: list[str] = []
@@ -110,6 +126,10 @@ class App:
         def register(cls: type[S]) -> type[S]:
             if section in self.settings_classes:
                 raise ConfigError(f"section [{section}] is declared twice")
+            if section in _RUNTIME_SECTIONS:
+                raise ConfigError(f"section [{section}] is the runtime's own")
+            if not is_dataclass(cls):
+                raise ConfigError(f"section [{section}]: {cls.__name__} is not a dataclass")
             self.settings_classes[section] = cls
             return cls
 
@@ -140,6 +160,12 @@ class App:
 
         def register(handler: Handler) -> Handler:
             name = group or f"{self.name}.{handler.__name__}"
+            _check_async(handler, f"on({type!r})")
+            if retries < 0 or timeout_s <= 0 or (concurrency is not None and concurrency < 1):
+                raise ConfigError(
+                    f"on({type!r}): retries must be 0 or more, timeout_s more than 0, "
+                    "concurrency 1 or more"
+                )
             if any(s.group == name for s in self.subscriptions):
                 raise ConfigError(f"consumer group {name!r} is declared twice", hint="pass group=")
             self.subscriptions.append(
@@ -158,6 +184,7 @@ class App:
 
     def startup(self, function: Startup) -> Startup:
         """Run on the primary after the migrations and before READY; an error stops the start."""
+        _check_async(function, "startup")
         self.startups.append(function)
         return function
 
@@ -170,6 +197,7 @@ class App:
         def register(run: Backfill) -> Backfill:
             if name in self.backfills:
                 raise ConfigError(f"backfill {name!r} is declared twice")
+            _check_async(run, f"backfill({name!r})")
             self.backfills[name] = BackfillTask(name=name, run=run)
             return run
 
@@ -183,6 +211,12 @@ class App:
         def register(run: Job) -> Job:
             if name in self.jobs:
                 raise ConfigError(f"job {name!r} is declared twice")
+            if not _NAME.match(name):
+                raise ConfigError(f"job({name!r}): lower-case letters, digits, - and _ only")
+            if claim_timeout_s <= 0:
+                raise ConfigError(f"job({name!r}): claim_timeout_s must be more than 0")
+            _check_async(run, f"job({name!r})")
+            _check_async(due, f"job({name!r}, due=)")
             self.jobs[name] = JobTask(name=name, run=run, due=due, claim_timeout_s=claim_timeout_s)
             return run
 
@@ -194,6 +228,7 @@ class App:
             raise ConfigError(f"every(seconds={seconds}) must be more than 0")
 
         def register(run: Periodic) -> Periodic:
+            _check_async(run, "every")
             self.periodics.append(PeriodicTask(name=run.__name__, run=run, seconds=seconds))
             return run
 
@@ -205,6 +240,8 @@ class App:
         The longest prefix wins. The application finds the runtime's Context in
         `scope["state"]["cordata"]` (Starlette: `request.state.cordata`).
         """
+        if not callable(app):
+            raise ConfigError(f"mount {prefix!r}: {type(app).__name__} is not an ASGI application")
         if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
             raise ConfigError(f"mount prefix {prefix!r} must start with / and not end with it")
         if any(m.prefix == prefix for m in self.mounts):
@@ -216,4 +253,8 @@ class App:
         return [s.group for s in self.subscriptions if s.type == type]
 
 
-Headers = Mapping[str, str]
+def _check_async(function: Callable[..., Any], where: str) -> None:
+    """A plain function would block the loop, and its result would never be awaited."""
+    if not inspect.iscoroutinefunction(function):
+        name = getattr(function, "__name__", repr(function))
+        raise ConfigError(f"@app.{where}: {name} must be an async function")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from cordata.app import App
@@ -10,8 +11,8 @@ from cordata.config import Config
 from cordata.context import Context
 from cordata.errors import ConfigError
 from cordata.store import Chain, Queries, Store
-from cordata.store.migrate import RUNTIME
-from cordata.store.queries import sql_folder
+from cordata.store.migrate import RUNTIME, SchemaError
+from cordata.store.migrate import load as load_migrations
 from cordata.systemd import Credentials
 from cordata.vault import MASTER_KEY, Vault
 
@@ -58,20 +59,29 @@ async def open_context(
         yield Context(store=store, vault=vault, settings=config.settings, chains=chains_of(app))
 
 
-def check_app(app: App) -> None:
-    """What a start would stumble over, without a store: SQL files and their names.
+def check_start(config: Config, app: App) -> None:
+    """What a start would stumble over, without a store: SQL files, addresses, secrets.
 
-    Raises: ConfigError with every problem.
+    Secrets are looked at if this user may. Raises: ConfigError with every problem.
     """
-    problems: list[str] = []
-    for chain in chains_of(app):
+    from cordata.http.peer import TrustedProxies
+    from cordata.store.connection import database_path
+
+    checks: list[Callable[[], object]] = [
+        lambda: load_migrations(chains_of(app), DIALECT),
+        lambda: Queries.load(app.query_packages, DIALECT),
+        lambda: database_path(config.store.url, config.paths.state),
+        lambda: TrustedProxies(config.http.trusted_proxies),
+    ]
+    if os.access(config.paths.credentials, os.R_OK | os.X_OK):
+        checks += [lambda: read_vault(config), lambda: smtp_login(config)]
+    problems: dict[str, None] = {}
+    for check in checks:
         try:
-            sql_folder(chain.package, DIALECT)
+            check()
         except ConfigError as error:
-            problems.extend(error.problems)
-    try:
-        Queries.load(app.query_packages, DIALECT)
-    except ConfigError as error:
-        problems.extend(problem for problem in error.problems if problem not in problems)
+            problems.update(dict.fromkeys(error.problems))
+        except SchemaError as error:
+            problems.update(dict.fromkeys(str(error).split("\n")))
     if problems:
         raise ConfigError(*problems)

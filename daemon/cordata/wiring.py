@@ -215,13 +215,13 @@ def _reload(role: Role, services: Sequence[Service]) -> Callable[[], Coroutine[A
         try:
             path = role.loaded.document.path
             config = build(open_document(path), role.app.settings_classes)
+            for service in services:
+                if service.name == "http":
+                    service.reload(config.http)  # type: ignore[attr-defined]
         except ConfigError as error:
             log.error("not reloaded, the old configuration stays: %s", error)
             return "reload refused: configuration invalid"
         set_level(config.log.level)
-        for service in services:
-            if service.name == "http":
-                service.reload(config.http)  # type: ignore[attr-defined]
         log.info("reloaded")
         return ""
 

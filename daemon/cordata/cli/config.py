@@ -23,10 +23,10 @@ def config() -> None:
 def check(config: str | None, app: str | None, debug: bool) -> int:
     """Check the file, the application and what it registers. Exit 78 names every problem."""
     from cordata.loading import load
-    from cordata.opening import check_app
+    from cordata.opening import check_start
 
     loaded = load(config, app)
-    check_app(loaded.app)
+    check_start(loaded.config, loaded.app)
     click.echo(f"{loaded.document.path or 'defaults (no file)'}: ok")
     return 0
 

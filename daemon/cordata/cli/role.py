@@ -7,8 +7,15 @@ import click
 from cordata.cli.options import shared
 
 
+def _instance(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    # It becomes part of file names, and `[worker.N]` is looked up by it.
+    if not value.isascii() or not value.isdecimal():
+        raise click.BadParameter("must be a number, as in worker@0")
+    return value
+
+
 @click.command(epilog="Example: cordata server --workers 1, or systemctl start worker@0")
-@click.argument("instance", metavar="N")
+@click.argument("instance", metavar="N", callback=_instance)
 @click.option("--test-mode", is_flag=True, help="Process what is there, then exit.")
 @shared
 def worker(instance: str, test_mode: bool, config: str | None, app: str | None, debug: bool) -> int:

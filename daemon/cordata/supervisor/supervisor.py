@@ -9,6 +9,7 @@ zombie is reaped, whoever's child it was.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import signal
@@ -144,7 +145,8 @@ class Supervisor:
         deadlines = [child.deadline for child in self._children if child.deadline is not None]
         if self._kill_deadline is not None:
             deadlines.append(self._kill_deadline)
-        return max(0.0, min(deadlines) - clock.monotonic()) if deadlines else None
+        first = min(deadlines, default=math.inf)
+        return None if first == math.inf else max(0.0, first - clock.monotonic())
 
     def _take_signals(self, wakeups: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -206,7 +208,7 @@ class Supervisor:
             elif child.state == "waiting" and child.deadline is not None and now >= child.deadline:
                 self._start(child)
         if self._kill_deadline is not None and now >= self._kill_deadline:
-            self._kill_deadline = float("inf")
+            self._kill_deadline = math.inf
             for child in self._children:
                 if child.alive:
                     log.error("%s did not stop in %g s: KILL", child.name, self._stop_timeout_s)

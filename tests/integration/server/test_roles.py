@@ -118,15 +118,8 @@ def test_server_tells_its_own_manager_when_all_are_ready(tmp_path: Path) -> None
         assert running.messages[-1]["STOPPING"] == "1"
 
 
-def test_supervisor_runs_from_a_program_of_ones_own(tmp_path: Path) -> None:
-    script = (
-        "from cordata import Supervisor\n"
-        "s = Supervisor(app='tests.integration.server.tiny:app', workers=2, test_mode=True,\n"
-        f"               state={str(tmp_path)!r})\n"
-        "assert s.run() == s.exit_code == 0\n"
-        "print('done')\n"
-    )
-    result = subprocess.run(
+def run_script(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-c", script],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
@@ -135,4 +128,35 @@ def test_supervisor_runs_from_a_program_of_ones_own(tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
+
+
+def test_supervisor_runs_from_a_program_of_ones_own(tmp_path: Path) -> None:
+    script = (
+        "from cordata import Supervisor\n"
+        "s = Supervisor(app='tests.integration.server.tiny:app', workers=2, test_mode=True,\n"
+        f"               state={str(tmp_path)!r})\n"
+        "assert s.run() == s.exit_code == 0\n"
+        "print('done')\n"
+    )
+    result = run_script(script)
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+
+
+def test_supervisor_kills_what_does_not_stop_in_time(tmp_path: Path) -> None:
+    script = f"""
+import os, signal, socket, threading
+from cordata import Supervisor
+
+def ready(urls):
+    host, port = urls[0].removeprefix("http://").split(":")
+    sock = socket.create_connection((host, int(port)))
+    sock.sendall(b"GET /hang HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+
+s = Supervisor(app="tests.integration.server.tiny:app", workers=1, listen=["127.0.0.1:0"],
+               state={str(tmp_path)!r}, stop_timeout_s=0.5, watchdog_s=0, on_ready=ready)
+assert s.run() == s.exit_code == 1
+print("done")
+"""
+    result = run_script(script)
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr

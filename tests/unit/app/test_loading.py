@@ -72,7 +72,7 @@ def test_import_app_passes_a_wrong_registration_on(code: Path) -> None:
     write(
         code,
         "shop_e",
-        "from cordata import App\napp = App('x')\napp.mount('api', None)\n",
+        "from cordata import App\napp = App('x')\napp.mount('api', print)\n",
     )
     assert "mount prefix 'api' must start with /" in str(failure("shop_e:app", code))
 

@@ -1,0 +1,100 @@
+"""Every registration is checked when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from cordata.app import App
+from cordata.errors import ConfigError
+
+
+async def handler(*_: Any) -> None:
+    """Any async function."""
+
+
+def plain(*_: Any) -> None:
+    """Not an async function."""
+
+
+def named(name: str) -> Callable[..., Any]:
+    async def function(*_: Any) -> None:
+        """One more."""
+
+    function.__name__ = name
+    return function
+
+
+@dataclass(frozen=True)
+class Section:
+    x: int = 1
+
+
+def test_app_keeps_what_is_registered() -> None:
+    app = App("shop")
+    app.on("a.b", retries=1)(handler)
+    app.job("report")(named("report"))
+    app.backfill("hashes")(handler)
+    app.every(seconds=1)(handler)
+    app.startup(handler)
+    app.mount("/api", handler)
+    app.settings("shop")(Section)
+    assert [(s.type, s.group, s.retries) for s in app.subscriptions] == [("a.b", "shop.handler", 1)]
+    assert app.groups_of("a.b") == ["shop.handler"]
+    assert app.groups_of("a.c") == []
+    assert (list(app.jobs), list(app.backfills)) == (["report"], ["hashes"])
+    assert [m.prefix for m in app.mounts] == ["/api"]
+    assert app.settings_classes == {"shop": Section}
+
+
+@pytest.mark.parametrize("name", ["", "Shop", "1shop", "a b", "cordata", "x" * 64, "shop\n"])
+def test_app_refuses_a_name_that_cannot_be_a_component(name: str) -> None:
+    with pytest.raises(ConfigError, match="not a name"):
+        App(name)
+
+
+@pytest.mark.parametrize(
+    ("register", "problem"),
+    [
+        (lambda app: app.on("a")(plain), r"on\('a'\): plain must be an async function"),
+        (lambda app: app.on("a", retries=-1)(handler), "retries must be 0 or more"),
+        (lambda app: app.on("a", timeout_s=0)(handler), "timeout_s more than 0"),
+        (lambda app: app.on("a", concurrency=0)(handler), "concurrency 1 or more"),
+        (lambda app: app.startup(plain), "startup: plain must be an async function"),
+        (lambda app: app.backfill("x")(plain), "must be an async function"),
+        (lambda app: app.every(seconds=1)(plain), "must be an async function"),
+        (lambda app: app.every(seconds=0), "must be more than 0"),
+        (lambda app: app.job("x")(plain), "must be an async function"),
+        (lambda app: app.job("x", due=plain)(handler), "must be an async function"),
+        (lambda app: app.job("x/../y")(handler), "lower-case letters"),
+        (lambda app: app.job("x", claim_timeout_s=0)(handler), "claim_timeout_s must be"),
+        (lambda app: app.mount("api", handler), "must start with /"),
+        (lambda app: app.mount("/api/", handler), "not end with it"),
+        (lambda app: app.mount("/api", "x"), "str is not an ASGI application"),
+        (lambda app: app.settings("http")(Section), r"\[http\] is the runtime's own"),
+        (lambda app: app.settings("shop")(dict), "dict is not a dataclass"),
+    ],
+)
+def test_app_refuses_a_wrong_registration(register: Callable[[App], Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        register(App("shop"))
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda app: app.on("a")(handler),
+        lambda app: app.backfill("x")(handler),
+        lambda app: app.job("x")(handler),
+        lambda app: app.mount("/x", handler),
+        lambda app: app.settings("x")(Section),
+    ],
+)
+def test_app_refuses_the_same_name_twice(register: Callable[[App], Any]) -> None:
+    app = App("shop")
+    register(app)
+    with pytest.raises(ConfigError, match="twice"):
+        register(app)
