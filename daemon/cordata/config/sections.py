@@ -90,7 +90,7 @@ class EngineConfig:
     #: Outbox entries published at once, messages claimed at once.
     batch: int = 100
     #: Handlers running at once per subscription, unless the subscription says otherwise.
-    concurrency: int = 8
+    concurrency: int = 16
     #: A claim of a worker that is gone expires after this long.
     claim_timeout_s: float = 60.0
     #: Without a wake-up the tables are looked at this often.
