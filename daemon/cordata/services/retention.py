@@ -20,7 +20,7 @@ from cordata.store import Row, Tx
 log = logger("cordata.retention")
 
 _EVERY_S = 900.0
-_BATCH = 500
+_BATCH = 200
 #: Seen-marks outlive the outbox entries that could bring their message again.
 _SEEN_MARGIN_S = 86_400.0
 
