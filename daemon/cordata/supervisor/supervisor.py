@@ -133,9 +133,10 @@ class Supervisor:
     def _directories(self) -> Mapping[str, str]:
         if self._state is None:
             return {}
-        # The directory itself is made here: the store makes files, not its home.
+        # Made here, for nobody else to read: the store makes files, not their home.
         runtime, credentials = self._state / "run", self._state / "credentials"
-        runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (self._state, runtime):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = {"STATE_DIRECTORY": str(self._state), "CORDATA_RUNTIME": str(runtime)}
         if credentials.is_dir() and "CREDENTIALS_DIRECTORY" not in os.environ:
             found["CREDENTIALS_DIRECTORY"] = str(credentials)
