@@ -1,0 +1,163 @@
+"""The nginx sample in front of the unix socket: TLS, and what the application learns."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.integration.http.live import Live, live
+from tests.unit.http.wire import Recorder
+
+from cordata.config.sections import HttpConfig
+
+SAMPLE = Path(__file__).resolve().parents[3] / "packaging/examples/nginx.conf"
+NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin")
+pytestmark = pytest.mark.skipif(
+    NGINX is None or shutil.which("openssl") is None, reason="nginx and openssl are not installed"
+)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def write_config(where: Path, unix: Path) -> tuple[int, int]:
+    """The sample with our socket, ports and certificate. Returns the ports of HTTP and HTTPS."""
+    subject = "/CN=hub.example.com"
+    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    argv += ["-subj", subject, "-addext", "subjectAltName=DNS:hub.example.com"]
+    argv += ["-keyout", str(where / "key.pem"), "-out", str(where / "cert.pem")]
+    subprocess.run(argv, check=True, capture_output=True)
+    plain, tls = free_port(), free_port()
+    site = SAMPLE.read_text()
+    for old, new in (
+        ("/run/cordata-http.sock max", f"{unix} max"),
+        ("    listen [::]:80;\n", ""),
+        ("    listen [::]:443 ssl;\n", ""),
+        ("listen 80;", f"listen 127.0.0.1:{plain};"),
+        ("listen 443 ssl;", f"listen 127.0.0.1:{tls} ssl;"),
+        ("/etc/ssl/hub.example.com/fullchain.pem", str(where / "cert.pem")),
+        ("/etc/ssl/hub.example.com/privkey.pem", str(where / "key.pem")),
+    ):
+        assert old in site, old
+        site = site.replace(old, new)
+    (where / "nginx.conf").write_text(
+        "daemon off; master_process off; worker_processes 1;\n"
+        f"pid {where}/pid; error_log {where}/error.log;\nevents {{ worker_connections 64; }}\n"
+        f"http {{ access_log off; client_body_temp_path {where}/body; proxy_temp_path {where}/p;\n"
+        f"fastcgi_temp_path {where}/f; uwsgi_temp_path {where}/u; scgi_temp_path {where}/s;\n"
+        f"{site}\n}}\n"
+    )
+    return plain, tls
+
+
+@asynccontextmanager
+async def nginx(where: Path, unix: Path) -> AsyncIterator[tuple[int, int]]:
+    """A throw-away nginx with its own prefix."""
+    plain, tls = write_config(where, unix)
+    process = await asyncio.create_subprocess_exec(
+        str(NGINX), "-p", str(where), "-c", str(where / "nginx.conf"), stderr=subprocess.DEVNULL
+    )
+    try:
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", tls)
+                except OSError:
+                    assert process.returncode is None, (where / "error.log").read_text()
+                    await asyncio.sleep(0.02)
+                else:
+                    writer.close()
+                    break
+        yield plain, tls
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@asynccontextmanager
+async def site(where: Path, app: Recorder) -> AsyncIterator[tuple[Live, httpx.AsyncClient, int]]:
+    unix = where / "http.sock"
+    config = HttpConfig(drain_s=0, max_body_bytes=2_000_000)
+    async with live(app, config, unix=unix) as server, nginx(where, unix) as (plain, tls):
+        context = ssl.create_default_context(cafile=str(where / "cert.pem"))
+        transport = httpx.AsyncHTTPTransport(verify=context)
+        async with httpx.AsyncClient(
+            base_url=f"https://127.0.0.1:{tls}",
+            headers={"host": "hub.example.com"},
+            transport=transport,
+        ) as client:
+            yield server, client, plain
+
+
+async def ask(client: httpx.AsyncClient, method: str, url: str, **more: object) -> httpx.Response:
+    extensions = {"sni_hostname": "hub.example.com"}
+    return await client.request(method, url, extensions=extensions, **more)  # type: ignore[arg-type]
+
+
+async def test_requests_pass_tls_and_the_unix_socket(tmp_path: Path) -> None:
+    app = Recorder()
+    async with site(tmp_path, app) as (server, client, _):
+        big = bytes(range(256)) * 4000
+        for body in (b"", b"hello", big):
+            answer = await ask(client, "POST", "/x?y=1", content=body)
+            assert (answer.status_code, answer.content) == (200, body)
+        for _ in range(20):
+            assert (await ask(client, "GET", "/")).status_code == 200
+        assert server.service.stats().connections == 1  # kept alive
+        assert (await ask(client, "POST", "/", content=b"x" * 3_000_000)).status_code == 413
+    scope = app.seen[0].scope
+    assert scope["scheme"] == "https" and scope["client"] == ("127.0.0.1", 0)
+    assert (b"host", b"hub.example.com") in scope["headers"]
+
+
+async def test_client_cannot_forge_what_the_proxy_says(tmp_path: Path) -> None:
+    app = Recorder()
+    async with site(tmp_path, app) as (_, client, _):
+        forged = {
+            "x-forwarded-for": "203.0.113.9",
+            "x-forwarded-proto": "http",
+            "x-forwarded-host": "evil.example",
+            "x-request-id": "forged",
+        }
+        answer = await ask(client, "GET", "/", headers=forged)
+    scope = app.seen[0].scope
+    assert (scope["scheme"], scope["client"][0]) == ("https", "127.0.0.1")
+    assert (b"host", b"hub.example.com") in scope["headers"]
+    assert len(answer.headers["x-request-id"]) == 32
+
+
+async def test_plain_http_is_sent_to_https(tmp_path: Path) -> None:
+    async with site(tmp_path, Recorder()) as (_, client, plain):
+        answer = await client.get(f"http://127.0.0.1:{plain}/a")
+        assert answer.headers["location"] == "https://hub.example.com/a"
+
+
+async def test_requests_meet_no_error_while_workers_are_replaced(tmp_path: Path) -> None:
+    """One listening socket, two services after each other on it: what a rolling restart is."""
+    app = Recorder()
+    async with site(tmp_path, app) as (server, client, _):
+        assert (await ask(client, "GET", "/1")).status_code == 200
+        server.stop.set()
+        async with asyncio.timeout(5):
+            while server.service.stats().connections:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(ask(client, "GET", "/2"))
+            await asyncio.sleep(0.1)
+            successor = type(server.service)(app, server.sockets, HttpConfig(drain_s=0))
+            stop = asyncio.Event()
+            run = group.create_task(successor.run(stop))
+            assert (await waiting).status_code == 200
+            stop.set()
+            await run
