@@ -41,7 +41,7 @@ def write_config(where: Path, unix: Path) -> tuple[int, int]:
     plain, tls = free_port(), free_port()
     site = SAMPLE.read_text()
     for old, new in (
-        ("/run/cordata-http.sock max", f"{unix} max"),
+        ("/run/cordata/http.sock max", f"{unix} max"),
         ("    listen [::]:80;\n", ""),
         ("    listen [::]:443 ssl;\n", ""),
         ("listen 80;", f"listen 127.0.0.1:{plain};"),
