@@ -5,6 +5,9 @@ for its type at that moment, in the transaction that marks it published, so exac
 registered later gets what is published from then on. An event whose type has no group is published
 to nobody; it stays in the outbox until retention, and can be replayed until then.
 
+In the outbox an entry goes from pending to published and through no other state: those (processing,
+failed, dead; owner, claimed_until) are for a broker that is not the store.
+
 A group is known from when the first worker with it starts until retention has passed since the
 last one did; then it is forgotten, with what it never handled.
 

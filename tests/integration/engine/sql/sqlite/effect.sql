@@ -33,3 +33,6 @@ UPDATE job_run SET owner = 'thief';
 -- name: messages_left
 SELECT (SELECT count(*) FROM outbox WHERE state = 'pending')
     + (SELECT count(*) FROM message WHERE state <> 'dead') AS count;
+
+-- name: age_group
+UPDATE consumer_group SET refreshed_at = :at WHERE "group" = :group;

@@ -1,0 +1,167 @@
+"""The engine when the store is away, a process hangs, or a group is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import pytest
+from tests.integration.engine.engine import QUICK, build, running
+from tests.integration.engine.parts import opened, publish, rows, runtime_of, until
+from tests.integration.primary.primary import build as build_primary
+from tests.integration.primary.primary import running as leading
+
+from cordata import clock
+from cordata.app import App
+from cordata.broker import Owner, Owners, StoreBroker, mark_of
+from cordata.config.sections import EngineConfig
+from cordata.context import EventContext
+from cordata.core.event import Event
+from cordata.errors import StoreFull
+from cordata.services.reclaim import ReclaimService
+from cordata.store import Fence, Store, Tx, Unit
+
+T = TypeVar("T")
+
+
+class FullStore:
+    """A store whose disk is full while `full` is set."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.full = False
+        self.refused = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def run(self, unit: Unit[T], *, fence: Fence | None = None) -> T:
+        if self.full:
+            self.refused += 1
+            raise StoreFull()
+        return await self._store.run(unit, fence=fence)
+
+
+async def test_engine_goes_on_where_it_was_when_the_disk_has_room_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, handled = App("t"), list[str]()
+
+    @app.on("thing.done", retries=0)
+    async def take(event: Event, ctx: EventContext) -> None:
+        handled.append(event.id)
+
+    async with opened(tmp_path) as store:
+        away = FullStore(store)
+        async with running(build(cast(Store, away), tmp_path, app)):
+            away.full = True
+            ids = await publish(store, 10)
+            await until(lambda: _is(away.refused >= 3))
+            assert handled == []
+            away.full = False
+            await until(lambda: _empty(store))
+    assert sorted(handled) == sorted(ids)
+    warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert len(warnings) == 1  # once, not at every try
+
+
+async def test_finished_messages_are_settled_when_the_disk_has_room_again(tmp_path: Path) -> None:
+    app = App("t")
+    calls = list[str]()
+
+    async with opened(tmp_path) as store:
+        away = FullStore(store)
+
+        @app.on("thing.done", retries=0)
+        async def take(event: Event, ctx: EventContext) -> None:
+            calls.append(event.id)
+            away.full = True
+
+        async with running(build(cast(Store, away), tmp_path, app)):
+            await publish(store, 1)
+            await until(lambda: _is(away.refused >= 2))
+            away.full = False
+            await until(lambda: _empty(store))
+    assert len(calls) == 1
+
+
+async def test_claims_of_a_hanging_process_are_taken_back_when_they_expire(tmp_path: Path) -> None:
+    """Alive, but it renews nothing: what it was running has used up an attempt, the rest not."""
+    app = App("t")
+
+    @app.on("thing.done", retries=5)
+    async def take(event: Event, ctx: EventContext) -> None:
+        raise AssertionError("nobody handles here")
+
+    async with opened(tmp_path) as store:
+        runtime = runtime_of(tmp_path)
+        hanging, mine = (Owner.register(runtime, name=name) for name in ("hanging", "mine"))
+        broker = StoreBroker(store, claim_timeout_s=0.1)
+        await broker.register({"t.take": "thing.done"})
+        await publish(store, 2)
+        await broker.relay(100)
+        claimed = await broker.exchange(hanging.id, [], {"t.take": 10})
+        hanging.begin(mark_of("t.take", claimed.messages[0].id))
+        reclaim = ReclaimService(store, broker, mine, Owners(runtime), app.subscriptions, QUICK)
+        assert await reclaim.run_once() == 0
+        await asyncio.sleep(0.15)
+        assert await reclaim.run_once() == 2
+        states = [(row["state"], row["attempts"]) for row in await rows(store, "messages")]
+        assert states == [("ready", 1), ("ready", 0)]
+        assert hanging.id in Owners(runtime).ids()
+        hanging.close()
+        mine.close()
+
+
+async def test_claims_are_renewed_while_a_handler_takes_longer_than_they_last(
+    tmp_path: Path,
+) -> None:
+    app, calls = App("t"), list[str]()
+
+    @app.on("thing.done")
+    async def slow(event: Event, ctx: EventContext) -> None:
+        calls.append(event.id)
+        await asyncio.sleep(0.8)
+
+    config = EngineConfig(claim_timeout_s=0.2, poll_s=0.05)
+    async with opened(tmp_path) as store:
+        one, two = build(store, tmp_path, app, config), build(store, tmp_path, app, config)
+        async with running(one), running(two):
+            await publish(store, 1)
+            await until(lambda: _empty(store))
+    assert len(calls) == 1
+
+
+async def test_messages_of_a_group_nobody_knows_are_deleted_after_retention(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as store:
+        broker = StoreBroker(store, claim_timeout_s=60.0)
+        await broker.register({"gone": "thing.done", "kept": "thing.done"})
+        await publish(store, 300)
+        while (await broker.relay(100)).published:
+            pass
+
+        async def age(tx: Tx) -> None:
+            await tx.execute("age_group", group="gone", at=clock.now_us() - 7_200_000_000)
+
+        await store.run(age)
+        primary = build_primary(store, tmp_path, App("p"), engine=EngineConfig(retention_s=3600.0))
+        async with leading(primary):
+            await until(lambda: _messages(store, 300))
+        assert {row["group"] for row in await rows(store, "messages")} == {"kept"}
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+async def _messages(store: Store, count: int) -> bool:
+    return len(await rows(store, "messages")) == count
+
+
+async def _empty(store: Store) -> bool:
+    states = {row["state"] for row in await rows(store, "outbox_states")}
+    return states == {"published"} and not await rows(store, "messages")
