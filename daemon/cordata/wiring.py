@@ -18,7 +18,7 @@ from cordata.context import Context
 from cordata.errors import ConfigError
 from cordata.log import logger
 from cordata.opening import smtp_login
-from cordata.runner import Layer, Runner, Service
+from cordata.runner import EXIT_OK, Layer, Runner, Service
 from cordata.services.patience import patient_context
 from cordata.services.schema import SchemaGate
 from cordata.systemd import Notifier, listen_fds, set_level
@@ -53,6 +53,8 @@ class Role:
 async def run_worker(role: Role) -> int:
     """worker@N: HTTP and engine; waits for the schema. In test mode the engine only, to its end."""
     settings = role.config.worker_of(role.instance)
+    if role.test_mode and "engine" not in settings.services:
+        return EXIT_OK  # nothing that could come to an end
     sockets = _http_sockets("http" in settings.services and not role.test_mode)
     with Notifier() as notifier, _alerting(role.config):
         async with patient_context(role.config, role.app, notifier, sockets) as ctx:

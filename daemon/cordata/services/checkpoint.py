@@ -31,6 +31,11 @@ class CheckpointService:
         self._store = store
         self._leadership = leadership
 
+    def status(self) -> str:
+        """For STATUS=: what is wrong with the store, while something is."""
+        state = self._store.stats().state
+        return "" if state == "ok" else f"store {state}"
+
     async def run(self, stop: asyncio.Event) -> None:
         """Fold back until `stop`."""
         alarm = Alarm()

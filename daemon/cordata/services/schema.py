@@ -33,6 +33,11 @@ class SchemaGate:
         self._chains = chains
         self._notifier = notifier
 
+    def status(self) -> str:
+        """For STATUS=: what is wrong with the store, while something is."""
+        state = self._store.stats().state
+        return "" if state == "ok" else f"store {state}"
+
     async def run(self, stop: asyncio.Event) -> None:
         """Wait for the schema, then for the stop."""
         told_at = float("-inf")

@@ -1,0 +1,61 @@
+"""The checkpoint service folds a grown log back, and only where the primary leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.integration.engine.parts import context_of, publish, runtime_of, until
+
+from cordata.config.sections import StoreConfig
+from cordata.services.checkpoint import CheckpointService
+from cordata.services.primary import Leadership
+from cordata.store import Queries, Store
+from cordata.store.migrate import RUNTIME
+
+LIMIT_BYTES = 65_536
+
+
+@asynccontextmanager
+async def grown(state: Path) -> AsyncIterator[Store]:
+    """A store whose log is over its limit."""
+    store = await Store.open(
+        # One writer alone would fold it back at four times the limit.
+        StoreConfig(wal_limit_bytes=LIMIT_BYTES),
+        state_dir=state,
+        runtime_dir=runtime_of(state),
+        queries=Queries.load([], "sqlite"),
+    )
+    async with store:
+        await store.migrate((RUNTIME,))
+        while store.stats().wal_bytes <= LIMIT_BYTES:
+            await publish(store, 20)
+        yield store
+
+
+async def test_log_is_folded_back_when_this_process_leads(tmp_path: Path) -> None:
+    async with grown(tmp_path) as store:
+        leadership = Leadership()
+        leadership.begin(context_of(store))
+        service, stop = CheckpointService(store, leadership), asyncio.Event()
+
+        async def folded() -> bool:
+            return store.stats().wal_bytes <= LIMIT_BYTES
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(service.run(stop))
+            await until(folded)
+            stop.set()
+        assert service.status() == ""
+
+
+async def test_log_is_left_alone_when_another_process_leads(tmp_path: Path) -> None:
+    async with grown(tmp_path) as store:
+        service, stop = CheckpointService(store, Leadership()), asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(service.run(stop))
+            await asyncio.sleep(0)
+            stop.set()
+        assert store.stats().wal_bytes > LIMIT_BYTES
