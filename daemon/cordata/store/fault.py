@@ -24,6 +24,8 @@ _STORAGE = {
 }
 #: Less than this free: the disk counts as full.
 _ROOM_BYTES = 65_536
+#: SQLite quotes a whole column in some of its errors.
+_TEXT_CHARS = 300
 _HINT_FULL = "free some space; nothing was written"
 _HINT_CORRUPT = "stop the service, then restore a backup or try `sqlite3 FILE .recover`"
 _HINTS = {
@@ -60,20 +62,21 @@ def translate(error: sqlite3.Error, what: str, *, folder: Path | None = None) ->
     """
     primary = result_code(error) & 0xFF
     name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+    text = str(error)[:_TEXT_CHARS]
     if primary == sqlite3.SQLITE_FULL or (primary in _STORAGE and _no_room(folder)):
         return StoreFull(f"{what}: the disk is full", hint=_HINT_FULL)
     if primary in _STORAGE:
-        return StoreUnavailable(f"{what}: {error} ({name})", hint=_HINTS.get(primary))
+        return StoreUnavailable(f"{what}: {text} ({name})", hint=_HINTS.get(primary))
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreUnavailable(
-            f"{what}: {error} ({name})",
+            f"{what}: {text} ({name})",
             retry_after_s=1.0,
             hint="another program holds a transaction on the database file open",
         )
     if primary == sqlite3.SQLITE_CONSTRAINT:
         match = _CONSTRAINT.search(str(error))
-        return Conflict(f"{what}: {error}", constraint=match["name"] if match else "")
-    return PermanentError(f"{what}: {error} ({name})")
+        return Conflict(f"{what}: {text}", constraint=match["name"] if match else "")
+    return PermanentError(f"{what}: {text} ({name})")
 
 
 def _no_room(folder: Path | None) -> bool:

@@ -18,11 +18,15 @@ from cordata.errors import CordataError, StoreUnavailable
 from cordata.store.crew import Hand, Job
 
 
+class LockUnusable(StoreUnavailable):
+    """The file of the write lock cannot be opened."""
+
+
 class WriteLock:
     """flock on one file; the kernel gives it back when its process dies."""
 
     def __init__(self, path: Path) -> None:
-        """Raises: StoreUnavailable when the file cannot be opened or made."""
+        """Raises: LockUnusable when the file cannot be opened or made."""
         self._path = path
         self._fd = self._open()
 
@@ -30,13 +34,13 @@ class WriteLock:
         try:
             return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoreUnavailable(
+            raise LockUnusable(
                 f"{self._path} cannot be opened: {error.strerror}",
                 hint="the state directory must exist and belong to the service's user",
             ) from error
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free."""
+        """Take the lock if it is free. Raises: LockUnusable."""
         while True:
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -46,7 +50,7 @@ class WriteLock:
                 return True
 
     def acquire(self) -> None:
-        """Wait for the lock; only in a thread."""
+        """Wait for the lock; only in a thread. Raises: LockUnusable."""
         while True:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             if self._is_the_file():
@@ -56,8 +60,13 @@ class WriteLock:
         """A lock on a deleted file excludes nobody: open the new one."""
         if os.fstat(self._fd).st_nlink:
             return True
+        try:
+            new = self._open()
+        except LockUnusable:
+            self.release()
+            raise
         os.close(self._fd)
-        self._fd = self._open()
+        self._fd = new
         return False
 
     def release(self) -> None:
@@ -156,7 +165,7 @@ class Turn:
             return
         try:
             free = self.lock.try_acquire()
-        except StoreUnavailable as error:
+        except LockUnusable as error:
             self._fail_all(error)
             return
         if free:
@@ -179,7 +188,14 @@ class Turn:
     def _grant(self) -> None:
         ticket = self._current = self._queue.popleft()
         self._settle(ticket)
-        ticket.ready()
+        try:
+            ticket.ready()
+        except BaseException:
+            # A mistake of ours must neither keep the lock of the whole fleet nor leave callers.
+            if self._current is ticket:
+                self.release()
+                ticket.failed(StoreUnavailable("the store failed inside; see the log"))
+            raise
 
     def _fail_all(self, error: CordataError) -> None:
         while self._queue:

@@ -68,10 +68,9 @@ class SoloTx(Tx):
         #: What was read before the first write, to be read again then.
         self._reads: list[tuple[str, dict[str, Any], list[Row]]] = []
 
-    @property
-    def holds_lock(self) -> bool:
-        """Whether it is past its first write."""
-        return self._writing is not None
+    def holds_lock_of(self, hold: Hold) -> bool:
+        """Whether it is past its first write, in that store."""
+        return self._writing is not None and self._hold is hold
 
     async def execute(self, name: str, /, **params: object) -> int:
         """As in Tx."""

@@ -159,7 +159,7 @@ class SqliteStore:
         """
         self._check_open()
         solo = holding.get()
-        if solo is not None and solo.holds_lock:
+        if solo is not None and solo.holds_lock_of(self._hold):
             raise UnitMisuse(
                 "run() inside a transaction() would wait for it for ever",
                 hint="use the transaction's own tx",
@@ -204,8 +204,8 @@ class SqliteStore:
     async def wait(self, topic: str, timeout_s: float) -> bool:
         """Wait to be woken: True, or False after the timeout. Costs nothing meanwhile.
 
-        A wake-up that came while nobody waited counts for the next call, so look at the tables
-        first and wait then. One consumer per topic and process: give each its own topic.
+        A wake-up between two waits of a task counts for the second one, so: look at the tables,
+        then wait, again and again, in one task. Several tasks may wait for one topic.
         """
         return await self._wake.topic(topic).wait(timeout_s)
 
@@ -233,7 +233,8 @@ class SqliteStore:
 
     async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
         """The migrations that `migrate` would apply. Raises: SchemaError."""
-        return list(await self._schema.pending(chains))
+        todo = await self._schema.pending(chains)
+        return [Applied(m.component, m.number, m.name) for m in todo]
 
     async def checkpoint(self, *, force: bool = False) -> Checkpoint | None:
         """Fold the log back into the database file when it is over its limit; None: it is not.

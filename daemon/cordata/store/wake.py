@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Iterable
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from cordata import log
 
@@ -26,48 +27,53 @@ _SEPARATOR = b"\0"
 
 
 class Topic:
-    """Who waits for one topic in this process. One wake-up is kept for who comes late."""
+    """Who waits for one topic in this process; no wake-up is lost between two waits of a task."""
 
-    __slots__ = ("_waiting", "pending")
+    __slots__ = ("_count", "_seen", "_taken", "_waiting")
 
     def __init__(self) -> None:
-        self.pending = False
-        self._waiting: set[asyncio.Future[bool]] = set()
+        #: Wake-ups so far, and how many of them each task that waits again and again has seen.
+        self._count = 0
+        self._seen: WeakKeyDictionary[asyncio.Task[object], int] = WeakKeyDictionary()
+        #: How many of them tasks have seen that waited for the first time.
+        self._taken = 0
+        self._waiting: set[asyncio.Future[None]] = set()
 
     def wake(self) -> None:
-        """Wake all who wait; with none there, the next one to wait."""
-        waiting = [future for future in self._waiting if not future.done()]
-        self.pending = not waiting
-        for future in waiting:
-            future.set_result(True)
+        """Wake all who wait; who does not wait now finds out at its next wait."""
+        self._count += 1
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
 
     async def wait(self, timeout_s: float) -> bool:
         """True when woken, False after the timeout."""
-        if self.pending:
-            self.pending = False
+        task = asyncio.current_task()
+        assert task is not None
+        if self._seen.get(task, self._taken) < self._count:
+            self._see(task)
             return True
+        before = self._count
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[bool] = loop.create_future()
+        future: asyncio.Future[None] = loop.create_future()
         self._waiting.add(future)
         timer = loop.call_later(timeout_s, _time_out, future)
         try:
-            return await future
+            await future
         finally:
             timer.cancel()
             self._waiting.discard(future)
-            if future.done() and not future.cancelled() and future.result() and _cancelled():
-                self.wake()
+        self._see(task)
+        return self._count > before
+
+    def _see(self, task: asyncio.Task[object]) -> None:
+        self._seen[task] = self._count
+        self._taken = self._count
 
 
-def _time_out(future: asyncio.Future[bool]) -> None:
+def _time_out(future: asyncio.Future[None]) -> None:
     if not future.done():
-        future.set_result(False)
-
-
-def _cancelled() -> bool:
-    """Whether the waiter was cancelled after it had been woken, so the wake-up is still unused."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+        future.set_result(None)
 
 
 class WakeUps:

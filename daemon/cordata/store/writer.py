@@ -24,7 +24,7 @@ from cordata.store.entry import Broken, Entry, again, probe, run_unit
 from cordata.store.fault import is_busy
 from cordata.store.fence import Fence
 from cordata.store.health import Health
-from cordata.store.lock import Turn
+from cordata.store.lock import LockUnusable, Turn
 from cordata.store.tx import Unit
 
 #: The loop waits this long for a commit before it goes on with other things.
@@ -111,10 +111,13 @@ class Writer:
     def _refused(self, error: CordataError) -> None:
         """The lock was not to be had."""
         self._asked = False
-        while self._queue:
-            future = self._queue.popleft().future
-            if not future.done():
-                future.set_exception(again(error))
+        if isinstance(error, LockUnusable):
+            self._health.failed(error)
+        refused, self._batch = [*self._batch, *self._queue], []
+        self._queue.clear()
+        for entry in refused:
+            if not entry.future.done():
+                entry.future.set_exception(again(error))
         self._ask()
 
     def _granted(self) -> None:

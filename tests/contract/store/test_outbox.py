@@ -1,0 +1,114 @@
+"""Events and mails are rows of the caller's transaction."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from tests.contract.store.conftest import Opener
+
+from cordata.errors import Conflict
+from cordata.store import Row, Store, Tx
+
+
+async def events(store: Store) -> list[Row]:
+    return await store.read(lambda tx: tx.fetch_all("outbox.events"))
+
+
+async def mails(store: Store) -> list[Row]:
+    return await store.read(lambda tx: tx.fetch_all("mail.mails"))
+
+
+async def test_event_is_a_row_when_its_unit_commits(opened: Opener) -> None:
+    async with opened() as store:
+
+        async def unit(tx: Tx) -> str:
+            return await tx.publish(
+                "booking.made",
+                {"at": datetime(2026, 1, 2, tzinfo=UTC), "name": "Über"},
+                key="k",
+                headers={"lang": "de"},
+                priority=3,
+                lane="slow",
+                delay_s=1.5,
+            )
+
+        event_id = await store.run(unit)
+        (row,) = await events(store)
+        assert len(event_id) == 32 and row["event_id"] == event_id
+        assert row["payload"] == '{"at":"2026-01-02T00:00:00Z","name":"Über"}'
+        assert (row["type"], row["key"], row["lane"]) == ("booking.made", "k", "slow")
+        assert (row["priority"], row["headers"]) == (3, '{"lang":"de"}')
+        assert row["next_at"] - row["created_at"] == 1_500_000
+
+
+async def test_event_is_not_there_when_its_unit_fails(opened: Opener) -> None:
+    async with opened() as store:
+
+        async def unit(tx: Tx) -> None:
+            await tx.publish("booking.made", {})
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            await store.run(unit)
+        assert await events(store) == []
+        assert await store.wait("outbox", 0.01) is False
+
+
+async def test_publish_conflicts_when_the_event_id_exists(opened: Opener) -> None:
+    async with opened() as store:
+
+        async def unit(tx: Tx) -> str:
+            return await tx.publish("booking.made", {}, event_id="e1")
+
+        assert await store.run(unit) == "e1"
+        with pytest.raises(Conflict):
+            await store.run(unit)
+
+
+async def test_event_ids_grow_when_time_does(opened: Opener) -> None:
+    async with opened() as store:
+        ids = [await store.run(lambda tx: tx.publish("t", {})) for _ in range(5)]
+        times = [int(event_id[:12], 16) for event_id in ids]
+        assert times == sorted(times) and len(set(ids)) == 5
+
+
+async def test_relay_is_woken_when_an_event_is_committed(opened: Opener) -> None:
+    async with opened() as one, opened() as two:
+        await one.run(lambda tx: tx.publish("t", {}))
+        assert await two.wait("outbox", 5.0) is True
+        assert await one.wait("outbox", 5.0) is True
+        async with one.transaction() as tx:
+            await tx.publish("t", {})
+        assert await two.wait("outbox", 5.0) is True
+
+
+async def test_mail_is_written_once_when_its_message_id_repeats(opened: Opener) -> None:
+    async with opened() as store:
+
+        async def unit(tx: Tx) -> str:
+            return await tx.send_mail(
+                to=["a@example.org", "b@example.org"],
+                subject="Report",
+                text="7",
+                html="<b>7</b>",
+                message_id="<report-1@cordata>",
+            )
+
+        assert [await store.run(unit) for _ in range(2)] == ["<report-1@cordata>"] * 2
+        (row,) = await mails(store)
+        assert row["to"] == '["a@example.org","b@example.org"]'
+        assert (row["subject"], row["text"], row["html"]) == ("Report", "7", "<b>7</b>")
+        assert row["state"] == "pending"
+        assert await store.wait("mail", 5.0) is True
+
+
+async def test_mail_gets_a_message_id_when_none_is_given(opened: Opener) -> None:
+    async with opened() as store:
+
+        async def unit(tx: Tx) -> str:
+            return await tx.send_mail(to=["a@example.org"], subject="s", text="t")
+
+        first, second = await store.run(unit), await store.run(unit)
+        assert first != second
+        assert first.startswith("<") and "@" in first and first.endswith(">")

@@ -1,0 +1,271 @@
+"""Units of work in shared commits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.contract.store.conftest import Opener
+from tests.contract.store.stores import add_account, balance, notes
+
+from cordata.errors import ConfigError, Conflict, StoreUnavailable
+from cordata.log import request_id
+from cordata.store import Tx, UnitMisuse
+
+
+async def test_run_returns_the_unit_result_when_it_is_committed(opened: Opener) -> None:
+    async with opened() as store, opened() as other:
+
+        async def unit(tx: Tx) -> str:
+            assert await tx.execute("account.add", id="a", balance=1) == 1
+            return "done"
+
+        assert await store.run(unit) == "done"
+        assert await balance(other, "a") == 1
+
+
+async def test_units_share_commits_when_they_run_at_once(opened: Opener) -> None:
+    async with opened() as store:
+        await add_account(store, "a")
+        before = store.stats()
+
+        async def deposit(number: int) -> int:
+            async def unit(tx: Tx) -> int:
+                await tx.execute("account.change", id="a", amount=1)
+                await tx.execute("entry.add", account_id="a", amount=1, note=f"{number:03d}")
+                return number
+
+            return await store.run(unit)
+
+        assert await asyncio.gather(*map(deposit, range(200))) == list(range(200))
+        after = store.stats()
+        assert await balance(store, "a") == 200
+        assert len(await notes(store)) == 200
+        assert after.units - before.units == 200
+        assert after.commits - before.commits <= 20
+        assert after.waiting == 0
+
+
+async def test_unit_leaves_nothing_when_it_raises(opened: Opener) -> None:
+    async with opened() as store:
+
+        async def unit(tx: Tx) -> None:
+            await tx.execute("account.add", id="a", balance=1)
+            raise LookupError("changed its mind")
+
+        with pytest.raises(LookupError, match="changed its mind"):
+            await store.run(unit)
+        assert await balance(store, "a") is None
+
+
+async def test_neighbours_are_committed_when_one_unit_fails(opened: Opener) -> None:
+    async with opened() as store:
+        await add_account(store, "a")
+
+        async def deposit(number: int) -> None:
+            async def unit(tx: Tx) -> None:
+                await tx.execute("entry.add", account_id="a", amount=1, note=f"{number:03d}")
+                if number % 3 == 0:
+                    raise LookupError(str(number))
+                if number % 3 == 1:
+                    await tx.execute("entry.add", account_id="?", amount=1, note=f"x{number}")
+
+            await store.run(unit)
+
+        results = await asyncio.gather(*map(deposit, range(30)), return_exceptions=True)
+        kinds = [type(result) for result in results]
+        assert kinds == [LookupError, Conflict, type(None)] * 10
+        assert await notes(store) == [f"{n:03d}" for n in range(30) if n % 3 == 2]
+
+
+async def test_conflict_names_the_constraint_when_a_key_exists(opened: Opener) -> None:
+    async with opened() as store:
+        await add_account(store, "a")
+        with pytest.raises(Conflict) as caught:
+            await add_account(store, "a")
+        assert "account" in caught.value.constraint
+        assert await balance(store, "a") == 0
+
+
+async def test_unit_fails_with_its_statement_when_it_swallows_the_error(opened: Opener) -> None:
+    async with opened() as store:
+        await add_account(store, "a")
+
+        async def unit(tx: Tx) -> str:
+            await tx.execute("account.add", id="b", balance=1)
+            try:
+                await tx.execute("account.add", id="a", balance=1)
+            except Conflict:
+                pass
+            with pytest.raises(Conflict):
+                await tx.fetch_one("account.get", id="a")
+            return "all is well"
+
+        with pytest.raises(Conflict):
+            await store.run(unit)
+        assert await balance(store, "b") is None
+
+
+async def test_insert_once_counts_zero_when_the_row_exists(opened: Opener) -> None:
+    async with opened() as store:
+
+        async def unit(tx: Tx) -> tuple[int, int]:
+            first = await tx.execute("account.add_once", id="a", balance=1)
+            return first, await tx.execute("account.add_once", id="a", balance=2)
+
+        assert await store.run(unit) == (1, 0)
+
+
+async def test_returning_gives_rows_when_the_statement_writes(opened: Opener) -> None:
+    async with opened() as store:
+        await add_account(store, "a", 10)
+
+        async def unit(tx: Tx) -> int:
+            row = await tx.fetch_one("account.take", id="a", amount=4)
+            assert row is not None and row.keys() == ["balance"]
+            return int(row["balance"])
+
+        assert await store.run(unit) == 6
+        assert await balance(store, "a") == 6
+
+
+async def test_execute_many_counts_all_rows_when_given_several(opened: Opener) -> None:
+    async with opened() as store:
+        rows = [{"id": str(n), "balance": n} for n in range(5)]
+
+        async def unit(tx: Tx) -> int:
+            return await tx.execute_many("account.add", rows)
+
+        assert await store.run(unit) == 5
+        assert await balance(store, "4") == 4
+
+
+async def test_unit_is_refused_with_its_mistake_when_it_awaits_something_else(
+    opened: Opener,
+) -> None:
+    async with opened() as store:
+
+        async def sleeps(tx: Tx) -> None:
+            await tx.execute("account.add", id="a", balance=1)
+            await asyncio.sleep(0)
+
+        async def waits(tx: Tx) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        for unit in (sleeps, waits):
+            with pytest.raises(UnitMisuse, match=unit.__name__) as caught:
+                await store.run(unit)
+            assert "nothing but" in (caught.value.hint or "")
+        assert await balance(store, "a") is None
+
+
+async def test_query_call_names_what_is_wrong_when_parameters_do_not_fit(opened: Opener) -> None:
+    async with opened() as store:
+
+        async def lacks(tx: Tx) -> None:
+            await tx.execute("account.add", id="a")
+
+        async def exceeds(tx: Tx) -> None:
+            await tx.execute("account.add", id="a", balance=1, colour="red")
+
+        async def unknown(tx: Tx) -> None:
+            await tx.execute("acount.add", id="a", balance=1)
+
+        for unit, text in ((lacks, "balance"), (exceeds, "colour"), (unknown, "acount.add")):
+            with pytest.raises(ConfigError, match=text):
+                await store.run(unit)
+        assert await notes(store) == []
+
+
+async def test_unit_runs_wholly_or_not_at_all_when_its_caller_is_cancelled(
+    opened: Opener,
+) -> None:
+    async with opened() as store:
+        await add_account(store, "a")
+
+        async def deposit(number: int) -> None:
+            async def unit(tx: Tx) -> None:
+                await tx.execute("entry.add", account_id="a", amount=1, note=f"{number:03d}-1")
+                await tx.execute("entry.add", account_id="a", amount=1, note=f"{number:03d}-2")
+
+            await store.run(unit)
+
+        for round_ in range(20):
+            tasks = [asyncio.ensure_future(deposit(round_ * 10 + n)) for n in range(10)]
+            for _ in range(round_ % 5):
+                await asyncio.sleep(0)
+            for task in tasks[::2]:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        found = await notes(store)
+        firsts = {note[:3] for note in found if note.endswith("-1")}
+        seconds = {note[:3] for note in found if note.endswith("-2")}
+        assert firsts == seconds
+        assert {f"{n:03d}" for n in range(200) if n % 2} <= firsts
+        assert store.stats().waiting == 0
+
+
+async def test_unit_sees_the_context_of_its_caller_when_batches_are_shared(
+    opened: Opener,
+) -> None:
+    async with opened() as store:
+
+        async def one(number: int) -> str:
+            request_id.set(f"r{number}")
+
+            async def unit(tx: Tx) -> str:
+                await tx.publish("t", {"n": number})
+                return request_id.get()
+
+            return await store.run(unit)
+
+        ids = await asyncio.gather(*map(one, range(8)))
+        assert list(ids) == [f"r{n}" for n in range(8)]
+
+        async def headers(tx: Tx) -> list[str]:
+            return [row["headers"] for row in await tx.fetch_all("outbox.events")]
+
+        assert await store.read(headers) == [f'{{"request_id":"r{n}"}}' for n in range(8)]
+
+
+async def test_run_is_refused_at_once_when_too_many_wait(opened: Opener) -> None:
+    async with opened(max_waiting=10) as store:
+        await add_account(store, "a")
+
+        async def unit(tx: Tx) -> None:
+            await tx.execute("account.change", id="a", amount=1)
+
+        results = await asyncio.gather(
+            *(store.run(unit) for _ in range(25)), return_exceptions=True
+        )
+        refused = [r for r in results if isinstance(r, StoreUnavailable)]
+        assert len(refused) == 15
+        assert await balance(store, "a") == 10
+
+
+async def test_two_stores_take_turns_when_both_write(opened: Opener) -> None:
+    async with opened() as one, opened() as two:
+        await add_account(one, "a")
+
+        async def deposit(number: int) -> None:
+            async def unit(tx: Tx) -> None:
+                row = await tx.fetch_one("account.get", id="a")
+                assert row is not None
+                await tx.execute("account.change", id="a", amount=1)
+                note = f"{row['balance']:04d}"  # unique: two units never read the same balance
+                await tx.execute("entry.add", account_id="a", amount=1, note=note)
+
+            await (one if number % 2 else two).run(unit)
+
+        await asyncio.gather(*map(deposit, range(300)))
+        assert await balance(one, "a") == 300
+
+
+async def test_store_refuses_calls_when_it_is_closed(opened: Opener) -> None:
+    async with opened() as store:
+        pass
+    with pytest.raises(StoreUnavailable):
+        await add_account(store, "a")
+    with pytest.raises(StoreUnavailable):
+        await notes(store)
+    await store.close()

@@ -1,0 +1,121 @@
+"""Real parts for the store's tests: a file to open, a small disk, an honest witness."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.contract.store.stores import CHAINS, SQL
+
+from cordata.clock import monotonic
+from cordata.config.sections import StoreConfig
+from cordata.errors import StoreUnavailable
+from cordata.store import Queries, Store, Tx
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+
+
+@asynccontextmanager
+async def opened(state: Path, *, migrate: bool = True, **changes: object) -> AsyncIterator[Store]:
+    """A store in a directory; its wake-up sockets are there too."""
+    store = await Store.open(
+        StoreConfig(**changes),  # type: ignore[arg-type]
+        state_dir=state,
+        runtime_dir=state,
+        queries=Queries.load([SQL], "sqlite"),
+    )
+    async with store:
+        if migrate:
+            await store.migrate(CHAINS)
+        yield store
+
+
+async def deposit(store: Store, note: str, size: int = 0) -> None:
+    """One durable entry, `size` characters larger than its note."""
+
+    async def unit(tx: Tx) -> None:
+        await tx.execute("account.add_once", id="a", balance=0)
+        await tx.execute("entry.add", account_id="a", amount=1, note=note + "." * size)
+
+    await store.run(unit)
+
+
+async def refused(store: Store, note: str) -> StoreUnavailable | None:
+    """Try to deposit; the error, or None when it was taken."""
+    try:
+        await deposit(store, note)
+    except StoreUnavailable as error:
+        return error
+    return None
+
+
+async def until(check: Callable[[], Awaitable[bool]], timeout_s: float = 20.0) -> None:
+    """Wait for a condition of another process."""
+    deadline = monotonic() + timeout_s
+    while not await check():
+        assert monotonic() < deadline, "it did not happen"
+        await asyncio.sleep(0.02)
+
+
+def notes_on_disk(state: Path) -> list[str]:
+    """What a program that knows nothing of us finds; checks the whole file."""
+    with closing(sqlite3.connect(state / "cordata.db")) as witness:
+        assert witness.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert witness.execute("PRAGMA foreign_key_check").fetchall() == []
+        return [row[0] for row in witness.execute("SELECT note FROM entry ORDER BY note")]
+
+
+@contextmanager
+def small_disk(path: Path, size: str = "4m") -> Iterator[Path]:
+    """A tmpfs of its own, to be filled and remounted."""
+    path.mkdir()
+    options = f"size={size},mode=0700"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", path], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
+
+
+@contextmanager
+def real_disk(folder: Path) -> Iterator[Path]:
+    """An ext4 file system in a file, as the kernel would find it on a disk."""
+    image, path = folder / "image", folder / "disk"
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    made = subprocess.run(["mkfs.ext4", "-q", image], check=False)
+    if made.returncode:
+        pytest.skip("no mkfs.ext4 here")
+    path.mkdir()
+    mount(folder)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
+
+
+def mount(folder: Path) -> None:
+    """Mount the image of `real_disk` again."""
+    subprocess.run(["mount", "-o", "loop", folder / "image", folder / "disk"], check=True)
+
+
+def abort(path: Path) -> None:
+    """What ext4 does to itself after an I/O error in its journal: read-only, whoever writes."""
+    subprocess.run(["mount", "-o", "remount,abort", path], check=True)
+
+
+def fill(filler: Path) -> None:
+    """Let a file take every byte that is free."""
+    with filler.open("ab", buffering=0) as file:
+        for size in (1 << 16, 4096):
+            try:
+                while True:
+                    file.write(b"\0" * size)
+            except OSError:
+                pass

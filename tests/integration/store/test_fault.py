@@ -1,0 +1,208 @@
+"""The real faults: a full disk, a read-only one, a damaged and a missing file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.integration.store.parts import (
+    abort,
+    deposit,
+    fill,
+    mount,
+    needs_root,
+    notes_on_disk,
+    opened,
+    real_disk,
+    refused,
+    small_disk,
+    until,
+)
+
+from cordata import events
+from cordata.clock import monotonic
+from cordata.errors import StoreFull, StoreUnavailable
+from cordata.store import Store
+
+
+def message_ids(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.__dict__.get("MESSAGE_ID", "") for record in caplog.records]
+
+
+async def heals(store: Store) -> None:
+    """Without any traffic."""
+
+    async def ok() -> bool:
+        return store.stats().state == "ok"
+
+    await until(ok)
+
+
+async def overflow(store: Store) -> list[str]:
+    """Write until the disk is full; the notes that were acknowledged."""
+    taken: list[str] = []
+    for number in range(10_000):
+        try:
+            await deposit(store, f"{number:05d}", size=4000)
+        except StoreFull:
+            return taken
+        taken.append(f"{number:05d}")
+    raise AssertionError("it never got full")
+
+
+@needs_root
+async def test_writes_fail_promptly_and_heal_when_the_disk_is_full_and_has_room_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    changes: list[str] = []
+    with small_disk(tmp_path / "disk", size="8m") as disk:
+        async with opened(disk) as store:
+            store.on_state = lambda state, reason: changes.append(state)
+            filler = disk / "filler"
+            filler.write_bytes(bytes(3 << 20))
+            taken = await overflow(store)
+            fill(filler)
+            begun = monotonic()
+            results = await asyncio.gather(*(refused(store, f"x{n}") for n in range(500)))
+            assert monotonic() - begun < 2.0
+            assert all(isinstance(result, StoreFull) for result in results)
+            assert store.stats().state == "full" and "full" in store.stats().reason
+            assert await asyncio.gather(*(refused(store, f"y{n}") for n in range(5))) != [None] * 5
+            # Reads go on.
+            assert len(await store.read(lambda tx: tx.fetch_all("entry.notes"))) == len(taken)
+            assert changes == ["full"]
+            assert message_ids(caplog).count(events.DISK_FULL) == 1
+            filler.unlink()
+            await store.checkpoint(force=True)
+            await heals(store)
+            await deposit(store, "after")
+            assert changes == ["full", "ok"]
+            assert message_ids(caplog).count(events.STORE_HEALED) == 1
+        found = [note.rstrip(".") for note in notes_on_disk(disk)]
+        assert found == [*taken, "after"]
+
+
+@needs_root
+async def test_neighbours_are_stored_when_one_unit_is_too_large_for_the_disk(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        async with opened(disk) as store:
+            sizes = [0, 0, 8_000_000, 0, 0]
+            results = await asyncio.gather(
+                *(deposit(store, str(n), size) for n, size in enumerate(sizes)),
+                return_exceptions=True,
+            )
+            assert [type(r).__name__ for r in results] == [
+                "NoneType",
+                "NoneType",
+                "StoreFull",
+                "NoneType",
+                "NoneType",
+            ]
+        assert notes_on_disk(disk) == ["0", "1", "3", "4"]
+
+
+@needs_root
+async def test_nothing_is_acknowledged_when_the_disk_turns_read_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with real_disk(tmp_path) as disk:
+        async with opened(disk) as store:
+            await deposit(store, "before")
+            abort(disk)
+            begun = monotonic()
+            errors = await asyncio.gather(*(refused(store, f"x{n}") for n in range(200)))
+            assert monotonic() - begun < 2.0
+            assert all(isinstance(error, StoreUnavailable) for error in errors)
+            assert not any(isinstance(error, StoreFull) for error in errors)
+            assert store.stats().state == "unavailable"
+            with pytest.raises(StoreUnavailable):
+                async with store.transaction() as tx:
+                    await tx.execute("account.change", id="a", amount=1)
+            assert message_ids(caplog).count(events.STORE_FAILED) == 1
+        subprocess.run(["umount", disk], check=True)  # closed: nothing holds it any more
+        mount(tmp_path)
+        async with opened(disk) as store:
+            await deposit(store, "after")
+        assert notes_on_disk(disk) == ["after", "before"]
+
+
+async def test_file_is_taken_up_again_when_it_was_gone_for_a_while(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await deposit(store, "before")
+        await store.checkpoint(force=True)
+        (tmp_path / "cordata.db").rename(tmp_path / "elsewhere")
+        error = await refused(store, "x")
+        assert isinstance(error, StoreUnavailable)
+        assert "put the file back" in (error.hint or "")
+        assert store.stats().state == "unavailable"
+        (tmp_path / "elsewhere").rename(tmp_path / "cordata.db")
+        await heals(store)
+        await deposit(store, "after")
+    assert notes_on_disk(tmp_path) == ["after", "before"]
+
+
+async def test_open_names_the_next_step_when_the_file_is_gone(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await deposit(store, "before")
+    (tmp_path / "cordata.db").unlink()
+    with pytest.raises(StoreUnavailable, match="is gone") as caught:
+        async with opened(tmp_path):
+            pass
+    assert "write.lock" in (caught.value.hint or "")
+    assert not (tmp_path / "cordata.db").exists()
+    (tmp_path / "write.lock").unlink()
+    async with opened(tmp_path) as store:
+        await deposit(store, "anew")
+
+
+async def test_open_names_the_next_step_when_the_file_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "cordata.db").write_bytes(b"not a database at all" * 500)
+    with pytest.raises(StoreUnavailable, match="not a database") as caught:
+        async with opened(tmp_path):
+            pass
+    assert "restore a backup" in (caught.value.hint or "")
+
+
+async def test_reads_and_writes_say_so_when_pages_are_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(tmp_path) as store:
+        for number in range(200):
+            await deposit(store, str(number), size=700)
+    pages = (tmp_path / "cordata.db").stat().st_size // 4096
+    with (tmp_path / "cordata.db").open("r+b") as file:
+        file.seek(pages // 2 * 4096)  # the entries came last
+        file.write(os.urandom((pages - pages // 2) * 4096))
+    async with opened(tmp_path, migrate=False) as store:
+        with pytest.raises(StoreUnavailable):
+            await store.read(lambda tx: tx.fetch_all("entry.notes"))
+        errors = [await refused(store, f"x{n}") for n in range(20)]
+        assert all(isinstance(error, StoreUnavailable) for error in errors)
+        assert store.stats().state == "unavailable"
+        assert message_ids(caplog).count(events.STORE_FAILED) == 1
+        assert errors[0] is not None and "recover" in (errors[0].hint or "")
+
+
+async def test_open_names_the_directory_when_it_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="nowhere") as caught:
+        async with opened(tmp_path / "nowhere"):
+            pass
+    assert "state directory" in (caught.value.hint or "")
+
+
+async def test_files_belong_to_their_owner_only_when_the_umask_is_open(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        async with opened(tmp_path) as store:
+            await deposit(store, "a")
+            for name in ("cordata.db", "cordata.db-wal", "cordata.db-shm", "write.lock"):
+                assert (tmp_path / name).stat().st_mode & 0o777 == 0o600, name
+            for path in (tmp_path / "wake").iterdir():
+                assert path.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
