@@ -76,7 +76,7 @@ class Connection(Flow):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The sockets are set up."""
         self._transport = transport  # type: ignore[assignment]
-        self._deadline = self.server.loop.time() + self.server.config.first_byte_timeout_s
+        self._deadline = self.server.loop.time() + self._patience_s()
 
     def data_received(self, data: bytes) -> None:
         """Bytes came: what they are depends on the phase."""
@@ -212,12 +212,17 @@ class Connection(Flow):
         """Ready for the next request."""
         self._exchange = None
         self._phase = IDLE
-        self._deadline = self.server.loop.time() + self.server.config.first_byte_timeout_s
+        self._deadline = self.server.loop.time() + self._patience_s()
         self.resume_reading()
         if self._buffer:
             self.server.loop.call_soon(self._read_buffer)  # not deeper into the stack
         elif self._eof:
             self._transport.close()
+
+    def _patience_s(self) -> float:
+        """How long an idle connection may stay."""
+        config = self.server.config
+        return config.drain_s if self.server.draining else config.first_byte_timeout_s
 
     # Flow control
 
@@ -253,8 +258,8 @@ class Connection(Flow):
             self._transport.abort()
 
     def close_idle(self) -> None:
-        """Close unless a request is in hand, or bytes of one."""
-        if self._phase in (IDLE, LINGER) and not self._buffer:
+        """Close unless a request is in hand, or bytes of one, even in the kernel's buffer."""
+        if self._phase == IDLE and not self._buffer and not self.has_input():
             self._transport.close()
 
     def end_with(self, response: bytes) -> None:

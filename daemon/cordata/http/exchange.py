@@ -8,7 +8,7 @@ open --first body message--> started --last body message--> complete
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cordata.errors import StoreUnavailable
 from cordata.http import journal
@@ -31,8 +31,13 @@ class Exchange(Intake):
     __slots__ = (
         "_head",
         "_held",
+        "_method",
+        "_peer",
         "_reported",
         "_sent_bytes",
+        "_state",
+        "_target",
+        "_version",
         "begun",
         "keep_alive",
         "request_id",
@@ -59,6 +64,12 @@ class Exchange(Intake):
         self._held: bytes | None = None
         self._sent_bytes = 0
         self._reported = False
+        # Kept apart: the scope is the application's to change.
+        self._method: str = scope["method"]
+        self._version: str = scope["http_version"]
+        self._target: bytes = scope["raw_path"]
+        self._peer: tuple[str, int] | None = scope["client"]
+        self._state: dict[str, Any] = scope["state"]
 
     async def run(self, app: AsgiApp) -> None:
         """Call the application and see to the end of the request."""
@@ -92,7 +103,9 @@ class Exchange(Intake):
         if self.lost:
             if more:
                 raise ClientGone("the client has gone")
-            return  # swallowed, so that what the application does after its response still happens
+            # Swallowed: what the application does after its response still happens, uncancelled.
+            self.connection.server.exchange_settled(self)
+            return
         if head is None or self.complete or self._held is not None:
             raise RuntimeError("http.response.body was sent before the start or after the end")
         body = message.get("body", b"")
@@ -111,8 +124,8 @@ class Exchange(Intake):
         server = self.connection.server
         self.started = True
         return head.encode(
-            method=self.scope["method"],
-            version=self.scope["http_version"],
+            method=self._method,
+            version=self._version,
             # A client still waiting for 100 Continue may or may not send its body now.
             keep_alive=self.keep_alive and not server.draining and not self.expect_continue,
             whole=whole,
@@ -121,9 +134,8 @@ class Exchange(Intake):
 
     def _write_whole(self, head: ResponseHead, body: bytes) -> None:
         size = len(body)
-        if head.length is not None and head.length != size:
-            if not head.bodyless and self.scope["method"] != "HEAD":
-                raise RuntimeError(f"Content-Length is {head.length}, the body has {size} bytes")
+        if head.length is not None and head.length != size and not self._is_bodyless(head):
+            raise RuntimeError(f"Content-Length is {head.length}, the body has {size} bytes")
         encoded = self._encode(head, size)
         if head.bodyless or not size:
             self.connection.write(encoded)
@@ -135,11 +147,12 @@ class Exchange(Intake):
         self._complete(head)
 
     def _write_piece(self, head: ResponseHead, body: bytes, more: bool) -> None:
+        sent_bytes = self._sent_bytes + len(body)
+        if head.length is not None and sent_bytes > head.length and not self._is_bodyless(head):
+            raise RuntimeError(f"the body is longer than its Content-Length, {head.length}")
         pieces = [] if self.started else [self._encode(head, None)]
+        self._sent_bytes = sent_bytes
         if not head.bodyless:
-            self._sent_bytes += len(body)
-            if head.length is not None and self._sent_bytes > head.length:
-                raise RuntimeError(f"the body is longer than its Content-Length, {head.length}")
             if body:
                 pieces += (b"%x\r\n" % len(body), body, b"\r\n") if head.chunked else (body,)
             if not more and head.chunked:
@@ -147,9 +160,12 @@ class Exchange(Intake):
         if pieces:
             self.connection.write(b"".join(pieces))
         if not more:
-            if not head.bodyless and head.length is not None and self._sent_bytes < head.length:
+            if head.length is not None and sent_bytes < head.length and not head.bodyless:
                 raise RuntimeError(f"the body is shorter than its Content-Length, {head.length}")
             self._complete(head)
+
+    def _is_bodyless(self, head: ResponseHead) -> bool:
+        return head.bodyless or self._method == "HEAD"
 
     def _complete(self, head: ResponseHead) -> None:
         self.complete = True
@@ -162,7 +178,9 @@ class Exchange(Intake):
         """The application has returned."""
         if self._held is not None and not self.lost:
             self._release()
-        if self.complete:
+        if self.lost:
+            self.report(journal.CLIENT_GONE, self.lost, None)
+        elif self.complete:
             self._report_answer(None)
         elif self.peer_closed:
             self._abort(journal.CLIENT_GONE, "the client left", None)
@@ -196,7 +214,7 @@ class Exchange(Intake):
         head, body = self._head, self._held
         self._held = None
         if head is not None and body is not None:
-            if head.length is not None and self.scope["method"] != "HEAD":
+            if head.length is not None and self._method != "HEAD":
                 head.length = len(body)
             self._write_whole(head, body)
 
@@ -229,7 +247,7 @@ class Exchange(Intake):
         if begun:
             return b""
         date_line = self.connection.server.date_line
-        return error_response(refused, self.request_id, self.scope["method"], date_line)
+        return error_response(refused, self.request_id, self._method, date_line)
 
     def expire(self) -> None:
         """No response has begun in time: 504, and the application is cancelled."""
@@ -247,19 +265,18 @@ class Exchange(Intake):
         if error is not None:
             self.report(status, f"{_name(error)} after the response", error)
         elif status >= 400 or self.connection.server.config.access_log:
-            self.report(status, str(self.scope["state"].get("reason", "")), None)
+            self.report(status, str(self._state.get("reason", "")), None)
 
     def report(self, status: int, reason: str, error: Exception | None) -> None:
         """Write the one line of this request; further calls do nothing."""
         if self._reported:
             return
         self._reported = True
-        client = self.scope["client"]
         journal.report(
             status=status,
-            method=self.scope["method"],
-            target=self.scope["raw_path"],
-            peer=client[0] if client else "unix",
+            method=self._method,
+            target=self._target,
+            peer=self._peer[0] if self._peer else "unix",
             reason=reason,
             request_id=self.request_id,
             error=error,

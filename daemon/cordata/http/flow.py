@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 
 
 class Flow(asyncio.Protocol):
@@ -71,6 +72,12 @@ class Flow(asyncio.Protocol):
             self._unsent_bytes, self._unsent_since = unsent, now
             return False
         return unsent > 0 and now - self._unsent_since > limit_s
+
+    def has_input(self) -> bool:
+        """Whether something has arrived that the loop has not read yet."""
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket"), select.POLLIN)
+        return bool(poll.poll(0))
 
     def abort(self) -> None:
         """Cut the connection off: the client sees that its response is not whole."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import socket
 from collections.abc import Mapping, Sequence
@@ -105,11 +106,16 @@ class TrustedProxies:
 def peer_of(connection: socket.socket, trusted: TrustedProxies) -> Peer:
     """The peer of an accepted socket. Raises: OSError when it is gone already."""
     if connection.family == socket.AF_UNIX:
-        path = connection.getsockname()
-        return Peer(client=None, server=(str(path), None), trusted=None in trusted)
-    address, port = connection.getpeername()[:2]
-    own = connection.getsockname()[:2]
+        path = os.fsdecode(connection.getsockname())
+        return Peer(client=None, server=(path, None), trusted=None in trusted)
+    address, port = _without_mapping(*connection.getpeername()[:2])
+    own = _without_mapping(*connection.getsockname()[:2])
     return Peer(client=(address, port), server=own, trusted=address in trusted)
+
+
+def _without_mapping(address: str, port: int) -> tuple[str, int]:
+    """An IPv4 client of a socket that listens on both is known by its IPv4 address."""
+    return (address[7:] if address.startswith("::ffff:") and "." in address else address), port
 
 
 def _last(value: bytes) -> bytes:

@@ -124,21 +124,21 @@ class HttpServer:
         ready: asyncio.Event | None,
         tick: Callable[[], None] | None,
     ) -> None:
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
-                sweeper = tasks.create_task(self._sweep_always(tick))
-                self._acceptor.open()
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            sweeper = tasks.create_task(self._sweep_always(tick))
+            self._acceptor.open()
+            try:
                 if ready is not None:
                     ready.set()
                 await stop.wait()
                 await self._drain()
+            finally:  # before the group ends: nothing may ask it for another task
                 sweeper.cancel()
-        finally:
-            self._acceptor.close()
-            for connection in tuple(self.connections):
-                if connection.connected:
-                    connection.abort()
+                self._acceptor.close()
+                for connection in tuple(self.connections):
+                    if connection.connected:
+                        connection.abort()
 
     async def _drain(self) -> None:
         self._acceptor.close()
@@ -233,6 +233,10 @@ class HttpServer:
         """Nobody waits for this one; it has `response_timeout_s` to notice."""
         if exchange.task is not None and not exchange.task.done():
             self._lost[exchange] = self.loop.time() + self.config.response_timeout_s
+
+    def exchange_settled(self, exchange: Exchange) -> None:
+        """The application has noticed: it may finish in its own time."""
+        self._lost.pop(exchange, None)
 
     def make_request_id(self) -> str:
         """32 hex digits: random per process, then counted."""

@@ -324,6 +324,41 @@ async def test_requests_in_hand_are_answered_after_the_stop() -> None:
         writer.close()
 
 
+async def test_connection_ends_soon_when_its_response_outlasts_the_drain() -> None:
+    """Its head promised keep-alive before the stop; the connection must not hold the stop up."""
+    release = asyncio.Event()
+
+    async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(start())
+        await send(body(b"a", more=True))
+        await release.wait()
+        await send(body(b"b"))
+
+    async with live(http_only(stream), HttpConfig(drain_s=0)) as server, asyncio.timeout(5):
+        reader, writer = await server.connect()
+        writer.write(GET)
+        assert b"connection" not in (await read_head(reader)).lower()
+        await stopping(server)
+        await asyncio.sleep(0.1)
+        release.set()
+        assert (await reader.read()).endswith(b"0\r\n\r\n")
+        writer.close()
+
+
+async def test_request_that_arrived_with_the_stop_is_answered() -> None:
+    async with live(Recorder(), HttpConfig(drain_s=0)) as server, asyncio.timeout(5):
+        reader, writer = await server.connect()
+        writer.write(GET)
+        await read_head(reader)
+        sock = writer.get_extra_info("socket")
+        os.write(sock.fileno(), GET)  # not read yet when the idle connections are closed
+        server.service.server.draining = True
+        for connection in server.service.server.connections:
+            connection.close_idle()
+        assert b"connection: close" in await read_head(reader)
+        writer.close()
+
+
 async def test_new_connections_are_left_to_others_while_draining() -> None:
     async with live(Recorder(), HttpConfig(drain_s=0.3)) as server:
         _, before = await server.connect()

@@ -397,3 +397,44 @@ async def test_failed_request_has_exactly_one_line(
         async with wired(app, CONFIG) as wire:
             await wire.feed(GET)
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("failing", [True, False])
+async def test_application_may_change_its_scope(
+    failing: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        scope.clear()
+        if failing:
+            raise ValueError
+        await send(start(404))
+        await send(body(b"x"))
+
+    answer, _ = await ask(http_only(handle))
+    assert answer.status == (500 if failing else 404)
+    (record,) = caplog.records
+    assert record.__dict__["PATH"] == "/x" and record.__dict__["PEER"] == "192.0.2.1"
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_request_has_one_line_when_its_client_left(
+    answers: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = asyncio.Event()
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        await gone.wait()
+        if not answers:
+            raise ValueError
+        await send(start())
+        await send(body(b"x"))
+
+    with caplog.at_level(logging.INFO, "cordata.http"):
+        async with wired(http_only(handle), CONFIG) as wire:
+            await wire.feed(GET)
+            wire.transport.close()
+            await wire.settle()
+            gone.set()
+            await wire.settle()
+    (record,) = caplog.records
+    assert record.__dict__["STATUS"] == 499 and record.levelno == logging.INFO
