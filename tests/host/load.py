@@ -37,9 +37,8 @@ class Load:
 
     def start(self) -> Load:
         """Returns after the first answer."""
-        self._client = self.host.popen(
-            "python3", "/src/tests/host/load_client.py", json.dumps(self.settings)
-        )
+        command = self.host.python("load_client.py", json.dumps(self.settings))
+        self._client = self.host.popen(*command)
         assert self._client.stdout
         if self._client.stdout.readline() != "started\n":
             raise HostError(f"no request was answered: {self._client.communicate()[1]}")

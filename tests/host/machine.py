@@ -109,8 +109,10 @@ class Host:
         if not self._pid:
             self._pid = self._find_pid()
             return False
-        done = self.run("systemctl", "is-system-running", check=False)
-        return done.stdout.strip() in ("running", "degraded")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            done = self.run("systemctl", "is-system-running", check=False, timeout_s=5)
+            return done.stdout.strip() in ("running", "degraded")
+        return False
 
     def _find_pid(self) -> int:
         assert self._nspawn is not None
@@ -161,6 +163,11 @@ class Host:
             self.argv(*command), text=True, stdin=pipe, stdout=pipe, stderr=pipe
         )
 
+    def python(self, script: str, *words: object) -> list[object]:
+        """Command that runs a file of tests/host by its text: a reboot takes /src away."""
+        text = (CHECKOUT / "tests/host" / script).read_text()
+        return ["python3", "-c", text, *words]
+
     def systemctl(self, *words: str, check: bool = True, timeout_s: float = 90.0) -> str:
         """Run systemctl; returns its output without the last line end."""
         return self.run("systemctl", *words, check=check, timeout_s=timeout_s).stdout.rstrip("\n")
@@ -192,6 +199,23 @@ class Host:
     def path(self, path: str) -> Path:
         """A path of the host, as the machine sees it (do not follow absolute links through it)."""
         return Path(f"/proc/{self._pid}/root") / path.lstrip("/")
+
+    def reboot(self, *, timeout_s: float = 60.0) -> None:
+        """Stop everything in order and boot anew; files stay (systemd-soft-reboot.service(8))."""
+        count = int(self._soft_reboots()) + 1
+        self.systemctl("soft-reboot")
+        wait_for(
+            lambda: self._soft_reboots() == str(count) and self._booted(),
+            timeout_s=timeout_s,
+            what="the boot",
+        )
+
+    def _soft_reboots(self) -> str:
+        # A manager that is just executing itself anew may never answer: asked again, then.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            shown = self.systemctl("show", "-pSoftRebootsCount", check=False, timeout_s=2)
+            return shown.removeprefix("SoftRebootsCount=")
+        return ""
 
     def stop(self) -> None:
         """Kill the whole host; nothing of it stays. Legal at any time and twice."""

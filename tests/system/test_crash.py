@@ -52,7 +52,7 @@ def test_every_acknowledged_request_counts_once_when_workers_are_killed(hub: Hos
     assert query(hub, handled) == [[str(COUNT)] * 2]
 
     # The hotel's software gets each, again and again until acknowledged, and then no more.
-    reads = json.loads(hub.run("python3", "/src/tests/host/hotel_software.py").stdout)
+    reads = json.loads(hub.run(*hub.python("hotel_software.py")).stdout)
     ids = [unique_id for read in reads for unique_id in read]
     assert len(ids) == COUNT and sorted(ids) == [
         r[0] for r in query(hub, "SELECT id FROM reservation ORDER BY id")
