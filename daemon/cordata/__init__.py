@@ -12,6 +12,7 @@ _PLACES = {
     "Event": "cordata.core.event",
     "Context": "cordata.context",
     "EventContext": "cordata.context",
+    "BackfillContext": "cordata.context",
     "Store": "cordata.store",
     "Tx": "cordata.store",
     "Row": "cordata.store",
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from cordata.app import App as App
     from cordata.config import Config as Config
     from cordata.connection import connect as connect
+    from cordata.context import BackfillContext as BackfillContext
     from cordata.context import Context as Context
     from cordata.context import EventContext as EventContext
     from cordata.core.event import Event as Event

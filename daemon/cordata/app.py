@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from cordata.config.sections import Config
-from cordata.context import Context, EventContext
+from cordata.context import BackfillContext, Context, EventContext
 from cordata.core.event import Event
 from cordata.errors import ConfigError
 
 Handler = Callable[[Event, EventContext], Awaitable[None]]
 Startup = Callable[[Context], Awaitable[None]]
-Backfill = Callable[[Context, str | None], Awaitable[str | None]]
+Backfill = Callable[[BackfillContext, str | None], Awaitable[str | None]]
 Job = Callable[[Context, str, str], Awaitable[None]]
 #: Tells which (scope, period) are due at a moment, oldest first; missed ones included.
 Due = Callable[[Context, datetime], Awaitable[Iterable[tuple[str, str]]]]
@@ -49,6 +49,8 @@ class BackfillTask:
 
     name: str
     run: Backfill
+    #: Rows of one step.
+    batch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,17 +190,20 @@ class App:
         self.startups.append(function)
         return function
 
-    def backfill(self, name: str) -> Callable[[Backfill], Backfill]:
+    def backfill(self, name: str, *, batch: int = 500) -> Callable[[Backfill], Backfill]:
         """Run on the primary after READY: called with the stored cursor (None at first) until it
-        returns None. Each call is one small step; the cursor it returns is stored, so a restart
-        resumes there. Finished once, it never runs again under this name.
+        returns None. Each call is one small step of `batch` rows (`ctx.batch`); the cursor it
+        returns is stored, so a restart resumes there. Finished once, it never runs again under
+        this name.
         """
+        if batch < 1:
+            raise ConfigError(f"backfill({name!r}): batch must be 1 or more")
 
         def register(run: Backfill) -> Backfill:
             if name in self.backfills:
                 raise ConfigError(f"backfill {name!r} is declared twice")
             _check_async(run, f"backfill({name!r})")
-            self.backfills[name] = BackfillTask(name=name, run=run)
+            self.backfills[name] = BackfillTask(name=name, run=run, batch=batch)
             return run
 
         return register

@@ -93,3 +93,11 @@ class EventContext(Context):
                 f"{self.group} commits twice for one message",
                 hint="put all effects of a message into one ctx.run() or ctx.transaction()",
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillContext(Context):
+    """The Context of one step of a backfill."""
+
+    #: Rows that one step should take, as its declaration says.
+    batch: int

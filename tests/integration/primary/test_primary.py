@@ -16,7 +16,7 @@ from tests.integration.primary.primary import Primary, build, running
 from cordata import clock
 from cordata.app import App
 from cordata.config.sections import EngineConfig
-from cordata.context import Context
+from cordata.context import BackfillContext, Context
 from cordata.errors import LeaseLost
 from cordata.store import Store, Tx
 
@@ -166,9 +166,10 @@ async def test_failing_periodic_task_neither_stops_nor_delays_the_others(tmp_pat
 async def test_backfill_runs_to_its_end_once_and_never_again(tmp_path: Path) -> None:
     app, cursors = App("p"), list[str | None]()
 
-    @app.backfill("hashes")
-    async def hashes(ctx: Context, cursor: str | None) -> str | None:
+    @app.backfill("hashes", batch=7)
+    async def hashes(ctx: BackfillContext, cursor: str | None) -> str | None:
         cursors.append(cursor)
+        assert ctx.batch == 7
         if len(cursors) == 2:
             raise ValueError("once")
         return str(int(cursor or 0) + 1) if int(cursor or 0) < 3 else None

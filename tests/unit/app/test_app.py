@@ -65,6 +65,7 @@ def test_app_refuses_a_name_that_cannot_be_a_component(name: str) -> None:
         (lambda app: app.on("a", concurrency=0)(handler), "concurrency 1 or more"),
         (lambda app: app.startup(plain), "startup: plain must be an async function"),
         (lambda app: app.backfill("x")(plain), "must be an async function"),
+        (lambda app: app.backfill("x", batch=0), "batch must be 1 or more"),
         (lambda app: app.every(seconds=1)(plain), "must be an async function"),
         (lambda app: app.every(seconds=0), "must be more than 0"),
         (lambda app: app.job("x")(plain), "must be an async function"),
