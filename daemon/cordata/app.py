@@ -59,7 +59,8 @@ class JobTask:
 
     name: str
     run: Job
-    due: Due
+    #: None: each UTC day, scope "".
+    due: Due | None
     #: Seconds after which a claim whose process does not renew it may be taken over.
     claim_timeout_s: float
 
@@ -80,11 +81,6 @@ class Mount:
 
     prefix: str
     app: AsgiApp
-
-
-async def once_a_day(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
-    """The default `due`: one run per UTC day, scope ""."""
-    return [("", now.date().isoformat())]
 
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
@@ -209,9 +205,13 @@ class App:
         return register
 
     def job(
-        self, name: str, *, due: Due = once_a_day, claim_timeout_s: float = 300.0
+        self, name: str, *, due: Due | None = None, claim_timeout_s: float = 300.0
     ) -> Callable[[Job], Job]:
-        """Run by `cordata job NAME`, once per (job, scope, period) in the whole fleet."""
+        """Run by `cordata job NAME`, once per (job, scope, period) in the whole fleet.
+
+        `due` tells which are due. Without it: each day in UTC as YYYY-MM-DD, scope "", and the
+        days missed since it last ran before it.
+        """
 
         def register(run: Job) -> Job:
             if name in self.jobs:
@@ -221,7 +221,8 @@ class App:
             if claim_timeout_s <= 0:
                 raise ConfigError(f"job({name!r}): claim_timeout_s must be more than 0")
             _check_async(run, f"job({name!r})")
-            _check_async(due, f"job({name!r}, due=)")
+            if due is not None:
+                _check_async(due, f"job({name!r}, due=)")
             self.jobs[name] = JobTask(name=name, run=run, due=due, claim_timeout_s=claim_timeout_s)
             return run
 

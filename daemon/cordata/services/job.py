@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cordata import clock, events
@@ -18,6 +18,7 @@ from cordata.app import JobTask
 from cordata.broker import Owner, Owners
 from cordata.context import Context
 from cordata.core.delivery import error_text
+from cordata.core.period import days_owed
 from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.log import fields, logger, request_id
 from cordata.services.alongside import alongside
@@ -91,13 +92,27 @@ async def _runs(
 ) -> list[Run]:
     if scope is not None and period is not None:
         return [Run(task.name, scope, period)]
-    due: Iterable[tuple[str, str]] = await task.due(ctx, now)
+    if task.due is None:
+        due: Iterable[tuple[str, str]] = await _days(ctx, task, now)
+    else:
+        due = await task.due(ctx, now)
     runs = dict.fromkeys(Run(task.name, s, p) for s, p in due)
     return [
         run
         for run in runs
         if (scope is None or run.scope == scope) and (period is None or run.period == period)
     ]
+
+
+async def _days(ctx: Context, task: JobTask, now: datetime) -> list[tuple[str, str]]:
+    """What a job without a `due` of its own owes: a failed day, too, is tried until it is done."""
+
+    async def unit(tx: Tx) -> list[tuple[str, bool]]:
+        rows = await tx.fetch_all("job.days", job=task.name)
+        return [(row["period"], bool(row["done"])) for row in rows]
+
+    known = await ctx.store.read(unit)
+    return [("", day) for day in days_owed(known, now.astimezone(UTC).date())]
 
 
 class _JobRunner:

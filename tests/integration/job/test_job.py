@@ -7,6 +7,7 @@ import logging
 import signal
 from collections import Counter
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,31 @@ async def test_every_missed_period_of_every_scope_runs_once_when_called_twice(
     assert await effects(tmp_path) == Counter(ALL)
     ran = [r for r in caplog.records if getattr(r, "MESSAGE_ID", "") == events.JOB_RAN]
     assert len(ran) == 6
+
+
+async def test_missed_and_failed_days_are_caught_up_when_a_job_says_nothing_of_what_is_due(
+    tmp_path: Path,
+) -> None:
+    app, ran, failing = App("j"), list[str](), {"2026-02-03"}
+
+    @app.job("daily")
+    async def daily(ctx: Context, scope: str, period: str) -> None:
+        if period in failing:
+            raise ValueError("cannot")
+        ran.append(period)
+
+    async with opened(tmp_path) as store:
+        for day in (1, 1, 4, 5):
+            await run_job(
+                context_of(store),
+                app.jobs["daily"],
+                runtime_dir=runtime_of(tmp_path),
+                now=datetime(2026, 2, day, 8, tzinfo=UTC),
+            )
+            if day == 4:
+                assert ran == ["2026-02-01", "2026-02-02", "2026-02-04"]
+                failing.clear()
+    assert ran[3:] == ["2026-02-03", "2026-02-05"]
 
 
 async def test_scope_and_period_narrow_what_runs(tmp_path: Path) -> None:

@@ -4,6 +4,10 @@
 SELECT state, owner, claimed_until FROM job_run
 WHERE job = :job AND scope = :scope AND period = :period;
 
+-- name: job.days
+-- Runs of a job that has no scopes: a few hundred rows a year, all in one range of the key.
+SELECT period, state = 'done' AS done FROM job_run WHERE job = :job AND scope = '';
+
 -- name: job.claim
 -- One row changed: it is ours. Else somebody runs it, or has run it.
 INSERT INTO job_run (job, scope, period, state, owner, claimed_until, started_at)
