@@ -123,3 +123,13 @@ class ChunkedBody:
             raise bad_request("a trailer line is malformed")
         self._trailer += length
         return end
+
+
+Body = LengthBody | ChunkedBody
+
+
+def expected_body(length: int, chunked: bool, max_bytes: int) -> Body | None:
+    """The body that a head announces; None: there is none."""
+    if chunked:
+        return ChunkedBody(max_bytes)
+    return LengthBody(length) if length else None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cordata.config.sections import HttpConfig
 from cordata.http import journal
-from cordata.http.body import ChunkedBody, LengthBody
+from cordata.http.body import Body, expected_body
 from cordata.http.exchange import Exchange
 from cordata.http.flow import Flow
 from cordata.http.head import HeadReader
@@ -31,8 +31,8 @@ IDLE, HEAD, BODY, REPLY, LINGER = range(5)
 _NEVER = float("inf")
 #: Pipelined bytes kept while a response is due, before reading stops.
 _MAX_AHEAD_BYTES = 65_536
-#: After the last response the client gets this long to stop sending and read it: closing with
-#: unread bytes would reset the connection and could destroy the response on its way.
+#: The client gets this long to stop sending and to read the last response: closing with unread
+#: bytes would reset the connection and could destroy the response on its way.
 _LINGER_S = 2.0
 
 
@@ -60,7 +60,7 @@ class Connection(Flow):
         self._deadline = _NEVER
         #: Bytes of the head that is coming, or of pipelined requests.
         self._buffer = b""
-        self._body: LengthBody | ChunkedBody | None = None
+        self._body: Body | None = None
         self._exchange: Exchange | None = None
         self._eof = False
 
@@ -150,15 +150,9 @@ class Connection(Flow):
         scope = scope_of(reader, self._peer, server.trusted, server.state)
         request_id = given_request_id(reader) or server.make_request_id()
         exchange = Exchange(self, scope, request_id, keep_alive=reader.keep_alive)
-        if reader.chunked or reader.length:
-            self._body = (
-                ChunkedBody(server.config.max_body_bytes)
-                if reader.chunked
-                else LengthBody(reader.length)
-            )
-            exchange.expect_continue = reader.expect_continue and not rest
         self._exchange = exchange
         exchange.begun = now = server.loop.time()
+        self._body = expected_body(reader.length, reader.chunked, server.config.max_body_bytes)
         if self._body is None:
             self._phase = REPLY
             self._deadline = now + server.config.response_timeout_s
@@ -167,6 +161,7 @@ class Connection(Flow):
         else:
             self._phase = BODY
             self._deadline = now + server.config.body_timeout_s
+            exchange.expect_continue = reader.expect_continue and not rest
             if rest:
                 self._read_body(rest)
             if exchange.complete:
@@ -273,9 +268,8 @@ class Connection(Flow):
 
     def _refuse(self, refused: Refused) -> None:
         """Refuse the request whose body is being read."""
-        exchange = self._exchange
-        if exchange is not None:
-            self.end_with(exchange.refuse(refused))
+        if self._exchange is not None:
+            self.end_with(self._exchange.refuse(refused))
 
     def _refuse_head(self, refused: Refused, data: bytes) -> None:
         """Refuse what never became an exchange."""

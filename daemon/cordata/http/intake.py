@@ -51,7 +51,10 @@ class Intake:
     def feed(self, piece: bytes, *, last: bool) -> bool:
         """Take a piece of the body. Returns False when no more should be read for now."""
         self._more_body = not last
-        if piece and not self.complete:
+        if self.complete:
+            self._body.clear()  # nobody will take it
+            self._buffered_bytes = 0
+        elif piece:
             self._body.append(piece)
             self._buffered_bytes += len(piece)
         self.wake()

@@ -267,6 +267,25 @@ async def test_rest_of_a_body_is_dropped_when_the_answer_came_first() -> None:
         assert [a.status for a in answers_of(wire)] == [200, 200]
 
 
+async def test_rest_of_a_body_is_dropped_when_much_of_it_waited() -> None:
+    answer = asyncio.Event()
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer.wait()
+        await send(start())
+        await send(body(b"early"))
+
+    async with wired(http_only(handle), HttpConfig(max_body_bytes=1_000_000)) as wire:
+        await wire.feed(POST % 300_000, b"x" * 100_000)
+        assert not wire.transport.reading
+        answer.set()
+        await wire.settle()
+        assert wire.transport.reading
+        await wire.feed(b"x" * 100_000, b"x" * 100_000, GET)
+        assert wire.transport.reading
+        assert [one.status for one in answers_of(wire)] == [200, 200]
+
+
 async def test_reading_stops_while_the_application_does_not_take_the_body() -> None:
     take = asyncio.Event()
     taken = 0
