@@ -123,3 +123,22 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     missing = str(tmp_path / "none.toml")
     assert "Traceback" not in cordata("config", "check", "--config", missing).stderr
     assert "Traceback" in cordata("config", "check", "--debug", "--config", missing).stderr
+
+
+def test_config_check_looks_at_what_a_start_would(tmp_path: Path) -> None:
+    path = write_config(
+        tmp_path, "[http]\ntrusted_proxies = ['nonsense']\n[store]\nurl = 'mysql:'\n"
+    )
+    (tmp_path / "credentials").mkdir()
+    (tmp_path / "credentials/master-key").write_text("too short\n")
+    result = cordata("config", "check", "--config", str(path))
+    assert result.returncode == 78
+    assert "nonsense" in result.stderr
+    assert "[store] url 'mysql:' is no store" in result.stderr
+    assert "master-key must be 64 hex digits" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("instance", ["x", "../1", "-1", "1a", ""])
+def test_worker_takes_only_a_number(instance: str) -> None:
+    assert cordata("worker", "--", instance).returncode == 2
