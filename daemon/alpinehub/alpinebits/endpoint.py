@@ -176,16 +176,21 @@ async def _handshake(data: bytes) -> bytes:
     try:
         return answer.ping(intersect(echo), echo)
     except NoCapabilities:
-        return answer.error(
-            "OTA_PingRS", answer.INVALID_VALUE, "EchoData is not the JSON of a handshake"
-        )
+        text = "EchoData is not the JSON of a handshake"
+        return _error("OTA_PingRS", answer.INVALID_VALUE, text)
+
+
+def _error(root: str, code: int, text: str) -> bytes:
+    """An OTA error. Its status is 200, so that the connection layer has no line for it."""
+    _log.warning("answered with error %d: %s", code, text, extra=fields(ota_code=code))
+    return answer.error(root, code, text)
 
 
 async def _read(ctx: Context, account: Account, data: bytes, version: Version) -> bytes:
     wanted = await _parse(data, lambda: read_read_request(data, version))
     hotel = _hotel(account, wanted.hotel_code, wanted.hotel_name)
     if hotel is None:
-        return answer.error("OTA_ResRetrieveRS", answer.INVALID_HOTEL_CODE, "Invalid hotel code")
+        return _error("OTA_ResRetrieveRS", answer.INVALID_HOTEL_CODE, "Invalid hotel code")
     since_us = moment_us(wanted.start, hotel.time_zone) if wanted.start is not None else None
     return render.response(await delivery.fetch(ctx, account.id, hotel, version, since_us=since_us))
 

@@ -10,6 +10,7 @@ from tests.integration.alpinebits.hub import PASSWORD, Hub, error_of, open_hub, 
 
 from alpinehub.alpinebits.form import MAX_BODY_BYTES
 from alpinehub.alpinebits.version import VERSIONS
+from cordata import request_id
 
 URL = "/api/alpinebits"
 VERSION_HEADER = "X-AlpineBits-ClientProtocolVersion"
@@ -179,7 +180,9 @@ async def test_handshake_answers_a_sample_whatever_version_the_header_names(
         assert_error(response, 400)
 
 
-async def test_handshake_is_an_error_when_echo_data_is_not_its_json(tmp_path: Path) -> None:
+async def test_handshake_is_an_error_when_echo_data_is_not_its_json(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with open_hub(tmp_path) as hub:
         document = material.message("2024-10", "Handshake-OTA_PingRQ.xml")
         start, end = document.index(b"<EchoData>") + 10, document.index(b"</EchoData>")
@@ -188,6 +191,24 @@ async def test_handshake_is_an_error_when_echo_data_is_not_its_json(tmp_path: Pa
         )
         assert error_of(response) == ("13", "320")
         assert material.problems(response.content, "2024-10") == []
+    assert told(caplog) == [(320, "")]
+
+
+async def test_error_with_status_200_has_a_line_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        with_id = request_id.set("r-1")
+        response = await hub.post("u1", READ, read_rq("NOPE"))
+        request_id.reset(with_id)
+        assert (response.status_code, error_of(response)) == (200, ("13", "392"))
+    assert told(caplog) == [(392, "r-1")]
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
+    """The OTA codes in the log, each with its request id."""
+    lines = [record.__dict__ for record in caplog.records if hasattr(record, "OTA_CODE")]
+    return [(line["OTA_CODE"], line.get("REQUEST_ID", "")) for line in lines]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
