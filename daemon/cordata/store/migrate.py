@@ -163,9 +163,10 @@ def bootstrap(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def apply_one(connection: sqlite3.Connection, migration: Migration, fence: Fence | None) -> None:
+def apply_one(connection: sqlite3.Connection, migration: Migration, fence: Fence | None) -> bool:
     """Apply one migration and note it, in one transaction. In a thread, under the write lock.
 
+    False: another process was faster.
     Raises: SchemaError naming file and statement; LeaseLost; sqlite3.Error when the disk fails.
     The caller rolls back.
     """
@@ -176,6 +177,9 @@ def apply_one(connection: sqlite3.Connection, migration: Migration, fence: Fence
         connection.execute("BEGIN IMMEDIATE")
         if fence is not None:
             _check_fence(connection, fence)
+        done = "SELECT 1 FROM migration WHERE component = ? AND number = ?"
+        if connection.execute(done, (migration.component, migration.number)).fetchone():
+            return False
         _run_script(connection, migration)
         if loose:
             _check_foreign_keys(connection, migration)
@@ -184,6 +188,7 @@ def apply_one(connection: sqlite3.Connection, migration: Migration, fence: Fence
             (migration.component, migration.number, migration.name, clock.now_us()),
         )
         connection.execute("COMMIT")
+        return True
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")

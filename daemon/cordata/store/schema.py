@@ -54,7 +54,8 @@ class Schema:
             if progress is not None:
                 progress(f"applying {migration}")
             call = partial(migrate.apply_one, migration=migration, fence=fence)
-            await self._exclusive.call(call)
+            if not await self._exclusive.call(call):
+                continue
             done.append(Applied(migration.component, migration.number, migration.name))
             _log.info("applied %s", migration, extra=log.fields(events.MIGRATION_APPLIED))
         return done

@@ -15,10 +15,10 @@ from cordata.store.writer import Writer
 _log = log.logger("cordata.store")
 
 #: Commits between looks at the size of the log: 10 us each.
-_LOOK_EVERY = 32
+_LOOK_EVERY = 8
 #: A writer folds the log back itself when it is so many times over its limit.
 _FAR_OVER = 4
-#: After that a writer leaves the log alone for a while: a reader may be in the way.
+#: A writer that found a reader in the way leaves the log alone for a while.
 _PAUSE_S = 1.0
 #: Topic of the primary's checkpoint service.
 CHECKPOINT = "checkpoint"
@@ -34,6 +34,7 @@ class LogKeeper:
         self._limit_bytes = limit_bytes
         self._loop = asyncio.get_running_loop()
         self._commits = 0
+        self._folding = False
         self._next_deadline = 0.0
 
     async def checkpoint(self, *, force: bool) -> Checkpoint | None:
@@ -51,20 +52,24 @@ class LogKeeper:
         if live <= self._limit_bytes:
             return
         self._wake.notify((CHECKPOINT,))
-        now = self._loop.time()
-        if live > _FAR_OVER * self._limit_bytes and now >= self._next_deadline:
-            self._next_deadline = now + _PAUSE_S
-            self._start().add_done_callback(_log_failure)
+        if live > _FAR_OVER * self._limit_bytes and not self._folding:
+            if self._loop.time() >= self._next_deadline:
+                self._folding = True
+                self._start().add_done_callback(self._folded)
+
+    def _folded(self, call: asyncio.Future[Checkpoint]) -> None:
+        self._folding = False
+        if call.cancelled():
+            return
+        if (error := call.exception()) is not None:
+            _log.warning("the log could not be folded back: %s", error)
+        if error is not None or not call.result().complete:
+            self._next_deadline = self._loop.time() + _PAUSE_S
 
     def _start(self) -> asyncio.Future[Checkpoint]:
         # Only a file that grew far beyond its limit is cut: written over, it is quicker.
         truncate = self.wal.file_bytes() > _FAR_OVER * self._limit_bytes
         return self._exclusive.call(lambda c: self.wal.checkpoint(c, truncate=truncate))
-
-
-def _log_failure(call: asyncio.Future[Checkpoint]) -> None:
-    if not call.cancelled() and (error := call.exception()) is not None:
-        _log.warning("the log could not be folded back: %s", error)
 
 
 class Prober:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import sqlite3
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -119,3 +122,52 @@ def fill(filler: Path) -> None:
                     file.write(b"\0" * size)
             except OSError:
                 pass
+
+
+class Child:
+    """One `child.py` process; killed at the end if it still lives."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.pid = process.pid
+
+    async def line(self, timeout_s: float = 20.0) -> str:
+        """What it says next; "" after its end."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(timeout_s):
+            return (await self.process.stdout.readline()).decode().rstrip("\n")
+
+    async def kill(self) -> list[str]:
+        """kill -9; the whole lines that it had said and nobody read."""
+        if self.process.returncode is None:
+            self.process.kill()
+        rest = b""
+        if self.process.stdout is not None:
+            rest = await self.process.stdout.read()
+        await self.process.wait()
+        return [line.decode() for line in rest.split(b"\n")[:-1]]
+
+
+@asynccontextmanager
+async def child(mode: str, state: Path, name: str = "a") -> AsyncIterator[Child]:
+    """Start a process that uses the store in `state`."""
+    root = Path(__file__).parents[3]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.integration.store.child",
+        mode,
+        str(state),
+        name,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": f"{root / 'daemon'}:{root}"},
+    )
+    started = Child(process)
+    try:
+        yield started
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGCONT)
+            await started.kill()

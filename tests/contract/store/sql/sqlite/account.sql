@@ -39,3 +39,11 @@ WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*)
 -- Some ten million steps: far over what a read may take on the loop.
 WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 1000000)
 SELECT count(*) AS count FROM n;
+
+-- name: pause
+-- A few milliseconds: over what a read may take on the loop.
+WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 50000)
+SELECT count(*) AS count FROM n;
+
+-- name: rude.rollback
+ROLLBACK;

@@ -1,0 +1,83 @@
+"""A process of its own that uses the store: `python -m …child MODE STATE NAME`."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from pathlib import Path
+
+import uvloop
+from tests.integration.store.parts import deposit, opened
+
+from cordata.store import PrimaryLease, Store
+
+
+def say(line: str) -> None:
+    """One line to the parent; in one write, so that a kill leaves no half acknowledgement."""
+    sys.stdout.buffer.write(f"{line}\n".encode())
+    sys.stdout.buffer.flush()
+
+
+async def write(store: Store, name: str) -> None:
+    """Eight at a time, for ever; each is said after it was acknowledged."""
+    numbers = itertools.count()
+
+    async def one() -> None:
+        for number in numbers:
+            note = f"{name}-{number:06d}"
+            if number % 7 == 3:
+                async with store.transaction() as tx:
+                    await tx.execute("account.add_once", id="a", balance=0)
+                    await tx.execute("entry.add", account_id="a", amount=1, note=note)
+            else:
+                await deposit(store, note)
+            say(note)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(8):
+            group.create_task(one())
+
+
+async def hold(store: Store, name: str) -> None:
+    """Take the write lock and keep it."""
+    async with store.transaction() as tx:
+        await tx.execute("account.add", id=name, balance=0)
+        say("holding")
+        await asyncio.sleep(60)
+
+
+async def watch(store: Store, name: str) -> None:
+    """Say each wake-up of a topic."""
+    say("ready")
+    while True:
+        if await store.wait(name, 60.0):
+            say("woken")
+
+
+async def lead(store: Store, name: str, state: Path) -> None:
+    """Take the lease as soon as it is free, and say the term."""
+    lease = PrimaryLease(store, state_dir=state, holder=name)
+    say("ready")
+    while (fence := await lease.try_acquire()) is None:  # noqa: ASYNC110 - as the primary does
+        await asyncio.sleep(0.05)
+    say(str(fence.term))
+    await asyncio.sleep(60)
+
+
+async def main(mode: str, state: Path, name: str) -> None:
+    """Do one thing until killed."""
+    async with opened(state, migrate=False, transaction_timeout_s=60.0) as store:
+        if mode == "write":
+            await write(store, name)
+        elif mode == "hold":
+            await hold(store, name)
+        elif mode == "watch":
+            await watch(store, name)
+        elif mode == "lead":
+            await lead(store, name, state)
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))

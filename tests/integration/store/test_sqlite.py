@@ -1,0 +1,187 @@
+"""What is particular to the embedded store: its file, its threads, its neighbours in a shell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.integration.store.parts import deposit, notes_on_disk, opened
+
+from cordata.clock import monotonic
+from cordata.errors import ConfigError, StoreUnavailable
+from cordata.store import Tx
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def test_settings_are_those_of_the_design_when_opened(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await deposit(store, "a")
+        connection = store._connection.ready()
+
+        def pragma(name: str) -> object:
+            return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+        assert pragma("journal_mode") == "wal"
+        assert pragma("synchronous") == 2
+        assert pragma("wal_autocheckpoint") == 0
+        assert pragma("foreign_keys") == 1
+        assert pragma("mmap_size") == 0
+        assert pragma("page_size") == 4096
+
+
+async def test_units_wait_for_a_shell_when_it_holds_a_write_transaction(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await deposit(store, "before")
+        with closing(sqlite3.connect(tmp_path / "cordata.db", isolation_level=None)) as shell:
+            shell.execute("BEGIN IMMEDIATE")
+            shell.execute("INSERT INTO account VALUES ('shell', 1)")
+            waiting = asyncio.ensure_future(deposit(store, "after"))
+
+            async def solo() -> None:
+                async with store.transaction() as tx:
+                    await tx.execute("account.add", id="solo", balance=0)
+
+            also = asyncio.ensure_future(solo())
+            begun = monotonic()
+            while monotonic() < begun + 0.3:  # noqa: ASYNC110 - the loop stays alive meanwhile
+                await asyncio.sleep(0.01)
+            assert not waiting.done() and not also.done()
+            shell.execute("COMMIT")
+            await asyncio.gather(waiting, also)
+        assert store.stats().state == "ok"
+    assert notes_on_disk(tmp_path) == ["after", "before"]
+
+
+async def test_shell_can_write_when_the_store_is_busy(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await deposit(store, "first")
+        stop = threading.Event()
+        written = []
+
+        def shell() -> None:
+            path = tmp_path / "cordata.db"
+            with closing(sqlite3.connect(path, timeout=5.0, isolation_level=None)) as connection:
+                for number in range(20):
+                    connection.execute("INSERT INTO account VALUES (?, 1)", (f"s{number}",))
+                    written.append(number)
+            stop.set()
+
+        thread = threading.Thread(target=shell)
+        thread.start()
+        number = 0
+        while not stop.is_set():
+            number += 1
+            await asyncio.gather(*(deposit(store, f"{number}-{n}") for n in range(5)))
+        thread.join()
+        assert len(written) == 20
+
+
+async def test_loop_stays_responsive_when_a_read_is_slow(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        slow = asyncio.ensure_future(store.read(lambda tx: tx.fetch_one("slow")))
+        longest, last = 0.0, monotonic()
+        while not slow.done():
+            await asyncio.sleep(0.001)
+            longest, last = max(longest, monotonic() - last), monotonic()
+        row = slow.result()
+        assert row is not None and row["count"] == 1_000_000
+        assert longest < 0.1
+
+
+async def test_reads_run_side_by_side_when_some_are_slow(tmp_path: Path) -> None:
+    async with opened(tmp_path, readers=2) as store:
+        slow = [
+            asyncio.ensure_future(store.read(lambda tx: tx.fetch_one("slow"))) for _ in range(4)
+        ]
+        await asyncio.sleep(0.01)
+        async with asyncio.timeout(1.0):
+            assert await store.read(lambda tx: tx.fetch_all("entry.notes")) == []
+        slow[3].cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+        assert [task.cancelled() for task in slow] == [False, False, False, True]
+
+
+async def test_nothing_leaks_when_stores_are_opened_and_closed(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with opened(tmp_path) as store:
+            await asyncio.gather(*(deposit(store, f"{os.urandom(8).hex()}") for _ in range(5)))
+            await store.read(lambda tx: tx.fetch_one("pause"))
+            async with store.transaction() as tx:
+                await tx.execute("account.add", id=os.urandom(4).hex(), balance=0)
+
+    await use()
+    await asyncio.sleep(0.05)
+    files, threads = open_files(), threading.active_count()
+    for _ in range(20):
+        await use()
+    await asyncio.sleep(0.05)
+    assert open_files() == files
+    assert threading.active_count() == threads
+
+
+async def test_idle_store_uses_no_processor_when_someone_waits(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await deposit(store, "a")
+        await store.read(lambda tx: tx.fetch_one("pause"))
+        waiting = asyncio.ensure_future(store.wait("t", 60.0))
+        await asyncio.sleep(0.1)
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        await asyncio.sleep(1.0)
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        switches = after.ru_nvcsw - before.ru_nvcsw
+        waiting.cancel()
+        assert used < 0.01
+        assert switches < 20
+
+
+async def test_closing_waits_for_units_when_some_are_queued(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        tasks = [asyncio.ensure_future(deposit(store, str(n))) for n in range(50)]
+        await asyncio.sleep(0)
+        await store.close()
+        await asyncio.gather(*tasks)
+        with pytest.raises(StoreUnavailable):
+            await deposit(store, "late")
+    assert len(notes_on_disk(tmp_path)) == 50
+
+
+async def test_first_starts_agree_when_many_open_at_once(tmp_path: Path) -> None:
+    async def start(number: int) -> None:
+        async with opened(tmp_path) as store:
+            await deposit(store, str(number))
+
+    await asyncio.gather(*map(start, range(6)))
+    assert len(notes_on_disk(tmp_path)) == 6
+
+
+async def test_unit_runs_alone_when_a_statement_ends_the_transaction(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+
+        async def rude(tx: Tx) -> None:
+            await tx.execute("rude.rollback")
+
+        results = await asyncio.gather(
+            deposit(store, "a"), store.run(rude), deposit(store, "b"), return_exceptions=True
+        )
+        assert results[0] is None and results[2] is None
+    assert notes_on_disk(tmp_path) == ["a", "b"]
+
+
+async def test_url_names_another_file_when_it_has_a_path(tmp_path: Path) -> None:
+    async with opened(tmp_path, url=f"sqlite://{tmp_path}/else where.db") as store:
+        await deposit(store, "a")
+    assert (tmp_path / "else where.db").exists() and (tmp_path / "else where.db.lock").exists()
+    for url in ("postgresql://x", "sqlite:///", "sqlite:x"):
+        with pytest.raises(ConfigError, match="url"):
+            async with opened(tmp_path, url=url):
+                pass
