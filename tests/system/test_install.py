@@ -134,6 +134,19 @@ def test_exposure_is_low_when_systemd_judges_it(host: Host, unit: str, most: flo
     host.run(*words, f"{unit}.service")
 
 
+def test_loopback_drop_in_serves_and_lowers_the_exposure_when_installed(host: Host) -> None:
+    # The command from the file's own head.
+    text = host.path("/usr/share/cordata/loopback-only.conf").read_text()
+    command = "\n".join(
+        line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#   ")
+    )
+    host.sh(command)
+    assert "ready" in host.run("curl", "-fsS", "http://127.0.0.1:8080/api/ready").stdout
+    host.run("systemd-analyze", "security", "--no-pager", "--threshold=9", "worker@0.service")
+    host.sh("rm -r /etc/systemd/system/*.service.d && systemctl daemon-reload")
+    host.systemctl("restart", "cordata.target")
+
+
 def test_manual_and_completion_are_there_when_installed(host: Host) -> None:
     for page, word in [("cordata", "worker"), ("alpinehub", "hotel"), ("cordata.toml", "[http]")]:
         assert word in host.sh(f"man {page} | cat")

@@ -86,12 +86,30 @@ def test_nothing_fails_when_the_whole_target_is_restarted(hub: Host) -> None:
 
 
 def test_workers_serve_on_when_the_primary_is_killed(hub: Host) -> None:
-    before = main_pids(hub, "primary")
     with booking_load(hub, connections=CONNECTIONS) as load:
-        hub.kill("KILL", before[0])
-        took_s = wait_for(lambda: back(hub, ["primary"], before), what="the next primary")
-    assert took_s <= 2 * 2.0
+        for _ in range(3):
+            before = main_pids(hub, "primary")
+            hub.kill("KILL", before[0])
+            took_s = wait_for(lambda was=before: back(hub, ["primary"], was), what="a primary")
+            assert took_s <= 2 * 2.0
     assert load.failed == {} and load.counts["ok"] > 100
+    # Each with a term of its own, and nothing done twice: what the primary counts adds up, and
+    # each event was handled once.
+    elected = hub.journal("MESSAGE_ID=43bd3d77241b42a28289efd0bba0b974")
+    terms = [int(entry["TERM"]) for entry in elected]
+    assert terms == sorted(set(terms)) and len(terms) >= 4
+    hub.systemctl("restart", "primary")  # counts at its start
+    sql = (
+        "SELECT (SELECT count(*) FROM reservation_version), (SELECT sum(received) FROM hotel_hour)"
+    )
+    sql += ", (SELECT count(*) FROM reservation_event), (SELECT count(*) FROM message)"
+    query = ["sqlite3", "-readonly", "/var/lib/cordata/cordata.db", sql]
+
+    def settled() -> bool:
+        versions, counted, handled, waiting = hub.run(*query).stdout.strip().split("|")
+        return versions == counted == handled and waiting == "0"
+
+    wait_for(settled, timeout_s=30, what="counts that add up")
 
 
 def test_requests_wait_when_no_worker_can_start_for_a_while(hub: Host) -> None:

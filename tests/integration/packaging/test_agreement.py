@@ -1,0 +1,101 @@
+"""What is said in several places is said the same: versions, ids, dependencies, hardening."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import cordata
+from cordata import events
+
+ROOT = Path(__file__).resolve().parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SERVICES = sorted((ROOT / "units").glob("*.service"))
+#: Python distributions by the module that they give, where it is not the distribution's own name.
+DISTRIBUTIONS = {
+    "systemd": "systemd-python",
+    "nacl": "PyNaCl",
+    "python_multipart": "python-multipart",
+}
+
+
+def test_version_is_the_same_in_every_place() -> None:
+    version = PROJECT["version"]
+    assert cordata.__version__ == version
+    changelog = (ROOT / "packaging/debian/changelog").read_text()
+    assert re.match(r"cordata \((.+?)\)", changelog)[1] == version  # type: ignore[index]
+    assert re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)[1] == version  # type: ignore[index]
+
+
+def test_catalog_explains_each_message_id_once() -> None:
+    explained = re.findall(
+        r"^-- (\w+)$", (ROOT / "units/catalog/cordata.catalog").read_text(), re.M
+    )
+    known = [value for name, value in vars(events).items() if name.isupper()]
+    assert sorted(explained) == sorted(known)
+
+
+def test_imports_are_declared_as_dependencies() -> None:
+    declared = {re.split(r"[<>=\[ ]", line)[0].lower() for line in PROJECT["dependencies"]}
+    own = {"cordata", "alpinehub"} | set(sys.stdlib_module_names)
+    for path in sorted((ROOT / "daemon").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module or ""]
+            for module in {name.split(".")[0] for name in names} - own:
+                assert DISTRIBUTIONS.get(module, module).lower() in declared, f"{path}: {module}"
+
+
+def test_build_and_host_trees_have_every_dependency_of_the_package() -> None:
+    control = (ROOT / "packaging/debian/control").read_text()
+    tree = (ROOT / "packaging/build/packages-tree").read_text().split()
+    for line in PROJECT["dependencies"]:
+        name = re.split(r"[<>=\[ ]", line)[0].lower()
+        debian = {
+            "systemd-python": "python3-systemd",
+            "pynacl": "python3-nacl",
+            "python-multipart": "python3-python-multipart",
+        }.get(name, f"python3-{name}")
+        assert f" {debian},\n" in control and debian in tree
+
+
+def settings(path: Path) -> dict[str, list[str]]:
+    """Values of each setting in a unit's [Service] section."""
+    found: dict[str, list[str]] = {}
+    for line in path.read_text().partition("[Service]")[2].partition("\n[")[0].splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def test_services_are_hardened_alike() -> None:
+    blocks = {
+        path.name: path.read_text().partition("# What a taken-over process")[2].partition("\n[")[0]
+        for path in SERVICES
+    }
+    assert len(blocks) == 4 and len({block.strip() for block in blocks.values()}) == 1
+    lines = next(iter(blocks.values())).strip().splitlines()[1:]
+    # Each setting has its reason in the line above; the filter's second line goes with its first.
+    for above, line in zip(["#", *lines], lines, strict=False):
+        assert (
+            line.startswith("#") or above.startswith("#") or line.startswith("SystemCallFilter=~")
+        )
+
+
+def test_services_keep_the_contract_of_the_units() -> None:
+    for path in SERVICES:
+        service, text = settings(path), path.read_text()
+        assert service["User"] == service["Group"] == ["cordata"], path.name
+        assert service["Slice"] == ["cordata.slice"], path.name
+        assert "RuntimeDirectory" not in service, path.name
+        assert ("\nOnFailure=alert@%n.service" in text) == (path.name != "alert@.service"), (
+            path.name
+        )
+        lasting = service["Type"] != ["oneshot"]
+        assert (service.get("Restart") == ["always"]) == lasting, path.name
+        assert (service.get("RestartPreventExitStatus") == ["78"]) == lasting, path.name
