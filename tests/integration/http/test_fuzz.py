@@ -131,7 +131,11 @@ def as_h11_has(name: str, value: str) -> bytes:
 
 
 @settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=400,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+    database=None,
 )
 @given(mutated(), st.lists(st.integers(0, 2000), min_size=1, max_size=6))
 def test_mutated_requests_have_one_meaning(data: bytes, cuts: list[int]) -> None:
@@ -152,7 +156,7 @@ def test_mutated_requests_have_one_meaning(data: bytes, cuts: list[int]) -> None
             assert [(n.encode(), as_h11_has(n, v)) for n, v in ours["headers"]] == headers
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), min_size=1, max_size=4))
 def test_random_bytes_have_one_meaning(data: bytes, cuts: list[int]) -> None:
     assert run(data, cuts) == run(data, [])
