@@ -75,7 +75,7 @@ class Load:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._client and self._client.poll() is None:
+        if self._client and not self.result:
             self.stop()
 
 
