@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from cordata import clock
 from cordata.errors import AlreadySeen, PermanentError
+from cordata.log import fields
 from cordata.store import Chain, Store, Tx, Unit
 from cordata.vault import Vault
 
@@ -36,6 +37,15 @@ class Context:
     async def schema_current(self) -> bool:
         """Whether every migration that this code needs is applied. Raises: StoreUnavailable."""
         return await self.store.schema_current(self.chains)
+
+    def alert(self, cause: str, text: str) -> None:
+        """Tell the operator: a line in the journal and, from a worker or the primary, a mail at
+        most once per cause and cool-down (`[alert]`), which tells how often it happened.
+
+        Neither is a place for personal data. Returns at once. A job that cannot do its work
+        raises instead: the failure of its unit is an alert.
+        """
+        self.log.error("%s", text, extra=fields(alert=cause))
 
     def transaction(self) -> AbstractAsyncContextManager[Tx]:
         """A transaction of its own for code that awaits other things between its writes.

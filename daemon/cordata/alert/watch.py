@@ -17,7 +17,9 @@ CAUSES = {
 
 
 class AlertHandler(logging.Handler):
-    """Beside the handler that writes the log: mails about the events in CAUSES."""
+    """Beside the handler that writes the log: mails about the events in CAUSES, and about what the
+    application raises by `Context.alert`.
+    """
 
     def __init__(self, alerter: Alerter) -> None:
         super().__init__(logging.ERROR)
@@ -25,6 +27,7 @@ class AlertHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Start the mail, if its cool-down allows; never blocks."""
-        cause = CAUSES.get(getattr(record, "MESSAGE_ID", ""))
+        own = getattr(record, "ALERT", None)
+        cause = CAUSES.get(getattr(record, "MESSAGE_ID", "")) if own is None else f"app-{own}"
         if cause is not None and self._alerter.mails:
             self._alerter.mail_soon(cause, record.getMessage())

@@ -6,12 +6,16 @@ import logging
 import threading
 from email.message import EmailMessage
 from pathlib import Path
+from typing import cast
 
 from cordata import events
 from cordata.alert import Alerter, AlertHandler
 from cordata.alert.alerter import compose
 from cordata.config.sections import AlertConfig, MailConfig
+from cordata.context import Context
 from cordata.log import fields
+from cordata.store import Store
+from cordata.vault import Vault
 
 
 class Heard(Alerter):
@@ -45,6 +49,14 @@ def test_handler_mails_errors_of_the_watched_events_only() -> None:
     log.error("the disk is %s", "full", extra=fields(events.DISK_FULL))
     assert alerter.told.wait(10)
     assert alerter.heard == [("store-full", "the disk is full", 1)]
+
+
+def test_handler_mails_what_the_application_raises_under_a_cause_of_its_own() -> None:
+    alerter = Heard()
+    ctx = Context(store=cast(Store, None), vault=Vault(None), log=logger_with(alerter))
+    ctx.alert("store-full", "a hotel is full 100%")
+    assert alerter.told.wait(10)
+    assert alerter.heard == [("app-store-full", "a hotel is full 100%", 1)]
 
 
 def test_handler_starts_nothing_when_there_is_nobody_to_write_to() -> None:
