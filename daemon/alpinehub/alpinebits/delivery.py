@@ -181,10 +181,9 @@ async def acknowledge(ctx: Context, user_id: int, told: Acknowledgement) -> Sequ
 
     taken, declined = await ctx.store.run(unit)
     if new := [unique_id for unique_id, is_new in declined.items() if is_new]:
-        _log.warning(
-            "hotel software of user %d refused %d guest requests: %s",
-            *(user_id, len(new), ", ".join(new[:20])),
-        )
+        ids = ", ".join(new[:20]) + (", ..." if len(new) > 20 else "")
+        text = f"hotel software of user {user_id} refused {len(new)} guest requests: {ids}"
+        ctx.alert("refused-by-hotel", text)
     unknown = [unique_id for kind, unique_id in told.accepted if (kind, unique_id) not in taken]
     unknown += [unique_id for unique_id in told.refused if unique_id not in declined]
     return list(dict.fromkeys(unknown))

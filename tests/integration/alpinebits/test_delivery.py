@@ -151,7 +151,9 @@ async def test_unknown_id_is_success_with_a_warning_where_the_version_has_them(
         assert unknown == ([] if version == "2020-10" else ["no-such", "nor-this"])
 
 
-async def test_refusal_ends_delivery_and_keeps_the_hotels_words(tmp_path: Path) -> None:
+async def test_refusal_ends_delivery_keeps_the_hotels_words_and_is_an_alert(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add_user("u2", H1)
         hub.add(H1, "a1")
@@ -166,6 +168,8 @@ async def test_refusal_ends_delivery_and_keeps_the_hotels_words(tmp_path: Path) 
         assert row["acked_at"] is not None
         assert await hub.read("u1", "H1") == []
         assert await hub.read("u2", "H1") == ["a1", "a2"]
+    alerts = [r.getMessage() for r in caplog.records if hasattr(r, "ALERT")]
+    assert alerts == ["hotel software of user 1 refused 1 guest requests: a1"]
 
 
 async def test_refused_request_is_delivered_again_when_it_changes(tmp_path: Path) -> None:
