@@ -21,7 +21,7 @@ from cordata.http.flow import Flow
 from cordata.http.head import HeadReader
 from cordata.http.peer import Peer
 from cordata.http.refused import Refused, bad_request, too_slow
-from cordata.http.request import given_request_id, report_unread, scope_of
+from cordata.http.request import given_request_id, report_unread, request_id_in, scope_of
 from cordata.http.response import error_response
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class Connection(Flow):
 
     def _refuse_head(self, refused: Refused, data: bytes) -> None:
         """Refuse what never became an exchange."""
-        request_id = self.server.make_request_id()
+        request_id = request_id_in(data) or self.server.make_request_id()
         method = report_unread(data, refused, self._peer.text, request_id)
         self.server.refused += 1
         self.end_with(error_response(refused, request_id, method, self.server.date_line))

@@ -13,6 +13,9 @@ from cordata.http.peer import Peer, TrustedProxies
 from cordata.http.refused import Refused, bad_request
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:@+=/-]{1,64}")
+_REQUEST_ID_LINE = re.compile(
+    rb"\r\nx-request-id:[ \t]*([A-Za-z0-9._:@+=/-]{1,64})[ \t]*(?=\r\n)", re.IGNORECASE
+)
 _FIRST_LINE = re.compile(rb"(?:\r\n)?([A-Za-z]{1,32}) ([!-~]+)")
 _MAX_LOGGED = 8192
 
@@ -55,6 +58,12 @@ def given_request_id(reader: HeadReader) -> str | None:
     if given is None or _REQUEST_ID.fullmatch(given) is None:
         return None
     return given.decode("ascii")
+
+
+def request_id_in(data: bytes) -> str | None:
+    """The X-Request-ID in a head that was refused, so that its sender finds the line."""
+    found = _REQUEST_ID_LINE.findall(data.partition(b"\r\n\r\n")[0] + b"\r\n")
+    return found[0].decode("ascii") if len(found) == 1 else None
 
 
 def report_unread(data: bytes, refused: Refused, peer: str, request_id: str) -> str:

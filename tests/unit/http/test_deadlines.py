@@ -214,3 +214,20 @@ async def test_sweep_passes_by_when_a_connection_has_no_transport_yet() -> None:
         connection = wire.server.new_connection(PEER)
         later(wire, 0)
         wire.server.connection_ended(connection)
+
+
+@pytest.mark.parametrize(
+    ("fields", "request_id"),
+    [
+        (b"X-Request-ID: r.1\r\n", "r.1"),
+        (b"Bad Line\r\nx-request-id:r.1\r\n", "r.1"),
+        (b"X-Request-ID: r 1\r\n", None),
+        (b"X-Request-ID: r1\r\nX-Request-ID: r2\r\n", None),
+        (b"\r\nX-Request-ID: r1\r\n", None),
+    ],
+)
+async def test_refused_request_keeps_its_id(fields: bytes, request_id: str | None) -> None:
+    async with wired(Recorder(), CONFIG) as wire:
+        await wire.feed(b"POST / HTTP/1.1\r\nContent-Length: 9\r\n" + fields + b"\r\n")
+        found = answers_of(wire)[0].headers["x-request-id"]
+        assert found == request_id if request_id is not None else len(found) == 32
