@@ -1,0 +1,115 @@
+"""Named SQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from cordata.errors import ConfigError
+from cordata.store.queries import Queries, Query, parse
+
+
+def one(text: str) -> Query:
+    problems: list[str] = []
+    (query,) = parse(text, "x.sql", problems)
+    assert problems == []
+    return query
+
+
+def test_parameters_are_numbered_in_order_when_they_repeat() -> None:
+    query = one("-- name: q\nSELECT :b, :a, :b;")
+    assert query.sql == "SELECT ?1, ?2, ?1"
+    assert query.params == ("b", "a")
+    assert query.bind({"a": 1, "b": 2}) == (2, 1)
+
+
+def test_binding_is_a_sequence_when_there_are_none_or_one() -> None:
+    assert one("-- name: q\nSELECT 1").bind({}) == ()
+    assert one("-- name: q\nSELECT :a").bind({"a": 5}) == (5,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "':a'",
+        "'it''s :a'",
+        '":a"',
+        "`:a`",
+        "[:a]",
+        "/* :a */ 1",
+        "1 -- :a",
+        "1::a",
+    ],
+)
+def test_colon_is_no_parameter_when_it_is_quoted(text: str) -> None:
+    query = one(f"-- name: q\nSELECT {text}")
+    assert query.params == ()
+
+
+def test_description_is_dropped_when_it_follows_the_name() -> None:
+    query = one("-- head\n\n-- name: a.b\n-- Says: what it is for; at length.\nSELECT 1 ;\n")
+    assert (query.name, query.sql) == ("a.b", "SELECT 1")
+    assert query.source == "x.sql:3"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("SELECT 1;\n-- name: q\nSELECT 2;", "before the first"),
+        ("-- name: q\n-- nothing\n", "'q' is empty"),
+        ("-- name: q\nSELECT 1; SELECT 2;", "more than one statement"),
+        ("-- name: 1q\nSELECT 1;", "'1q' is no name"),
+        ("-- name:\nSELECT 1;", "'' is no name"),
+    ],
+)
+def test_file_is_refused_with_its_line_when_it_is_wrong(text: str, problem: str) -> None:
+    problems: list[str] = []
+    parse(text, "x.sql", problems)
+    assert len(problems) == 1 and problem in problems[0] and problems[0].startswith("x.sql")
+
+
+def test_semicolon_is_no_end_when_it_is_quoted() -> None:
+    assert one("-- name: q\nSELECT ';' /* ; */;").sql == "SELECT ';' /* ; */"
+
+
+@pytest.mark.parametrize(
+    ("sql", "reads"),
+    [
+        ("SELECT 1", True),
+        ("  select 1", True),
+        ("-- why\n/* and */ SELECT 1", True),
+        ("WITH a AS (SELECT 1) SELECT * FROM a", True),
+        ("WITH a AS (SELECT 1) DELETE FROM b", False),
+        ("WITH a AS (SELECT 'delete') SELECT * FROM a", True),
+        ("VALUES (1)", True),
+        ("EXPLAIN QUERY PLAN SELECT 1", True),
+        ("INSERT INTO a VALUES (1) RETURNING x", False),
+        ("UPDATE a SET b = 1", False),
+        ("PRAGMA user_version = 0", False),
+        ("REPLACE INTO a VALUES (1)", False),
+    ],
+)
+def test_statement_counts_as_reading_only_when_it_does(sql: str, reads: bool) -> None:
+    assert Query("q", sql, "x.sql").reads is reads
+
+
+def test_duplicate_is_refused_with_both_files_when_names_clash() -> None:
+    queries = [Query("q", "SELECT 1", "a.sql:1"), Query("q", "SELECT 2", "b.sql:7")]
+    with pytest.raises(ConfigError, match=r"'q' is in b\.sql:7 and in a\.sql:1"):
+        Queries(queries)
+
+
+def test_unknown_name_is_refused_with_the_nearest_when_there_is_one() -> None:
+    queries = Queries([Query("reservation.add", "SELECT 1", "a.sql")])
+    with pytest.raises(ConfigError, match=r"'reservation\.ad'") as caught:
+        queries.by_name["reservation.ad"]
+    assert caught.value.hint == "did you mean 'reservation.add'?"
+    with pytest.raises(ConfigError) as caught:
+        queries.by_name["zzz"]
+    assert "SQL folders" in (caught.value.hint or "")
+    assert (queries.names(), len(queries)) == (["reservation.add"], 1)
+
+
+def test_wrong_call_names_every_parameter_when_some_do_not_fit() -> None:
+    error = one("-- name: q\nSELECT :a, :b, :c").wrong({"a": 1, "x": 2})
+    assert error.problems == ("query 'q' lacks parameter b, c", "query 'q' has no parameter x")
+    assert error.hint == "it takes a, b, c"
