@@ -15,6 +15,8 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help run test test-unit test-system lint deb bench boot clean clean-cache
 
 build := packaging/build
+# One environment for whoever develops; `make run` has one of its own, without them.
+extras := test lint bench
 # Hosts, the Debian 13 tree and its name spaces take root; the cache stays the caller's own.
 ifeq ($(shell id -u),0)
 root :=
@@ -32,15 +34,15 @@ run: ## The hub with a demo hotel on 127.0.0.1 (PORT=8080 STATE=.run); Ctrl-C st
 test: lint test-unit test-system ## Everything: lint, all tests in a venv, all tests in Debian 13 on systemd
 
 test-unit: ## Unit, contract and integration tests in a virtual environment
-	@$(build)/need venv test && venv=$$($(build)/venv test lint) && \
+	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		"$$venv/bin/python" -m pytest -q -p no:cacheprovider tests/unit tests/contract tests/integration $(PYTEST)
 
 test-system: ## The package in booted Debian 13 hosts, and the other tests on Debian's libraries
-	@$(build)/need venv tree && venv=$$($(build)/venv test lint) && \
+	@$(build)/need venv tree && venv=$$($(build)/venv $(extras)) && \
 		$(root) "$$venv/bin/python" -B -m pytest -q -p no:cacheprovider --durations=10 tests/system $(PYTEST)
 
 lint: ## ruff, mypy, import-linter, shellcheck; systemd-analyze and lintian in Debian 13
-	@$(build)/need venv tree lint && venv=$$($(build)/venv test lint) && $(build)/lint "$$venv/bin" && \
+	@$(build)/need venv tree lint && venv=$$($(build)/venv $(extras)) && $(build)/lint "$$venv/bin" && \
 		$(root) $(build)/deb dist >/dev/null && \
 		OUT=$$PWD/dist $(root) --preserve-env=OUT $(build)/in-tree sh /src/packaging/build/lint-inside
 
@@ -48,7 +50,7 @@ deb: ## The Debian package, into dist/
 	@$(build)/need tree && $(root) $(build)/deb dist
 
 bench: ## Requests per second, latency and memory beside other servers
-	@$(build)/need bench && venv=$$($(build)/venv test bench) && $(build)/bench "$$venv/bin/python"
+	@$(build)/need bench && venv=$$($(build)/venv $(extras)) && $(build)/bench "$$venv/bin/python"
 
 boot: ## The package in a throw-away Debian 13 host, with a shell
 	@$(build)/need tree && deb=$$($(root) $(build)/deb dist) && $(root) $(PYTHON) -B -m tests.host.boot "$$deb"
