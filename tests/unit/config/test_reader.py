@@ -112,7 +112,10 @@ def test_build_names_all_problems_when_several_are_wrong(tmp_path: Path) -> None
         ("[paths]\nstate = ''", "[paths] state: must be a path, not ''"),
         ("[log]\nlevel = 'loud'", "[log] level: must be one of 'debug', 'info', 'warning',"),
         ("[http.limits]\nx = 1", "[http] limits: unknown key; the nearest known is"),
-        ('[http]\ntrusted_proxies = ["10.0.0.0/40"]', "[http] trusted_proxies: names '10.0.0.0/40'"),
+        (
+            '[http]\ntrusted_proxies = ["10.0.0.0/40"]',
+            "[http] trusted_proxies: names '10.0.0.0/40'",
+        ),
     ],
 )
 def test_build_names_section_key_and_reason_when_one_value_is_bad(
