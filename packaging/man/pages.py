@@ -1,6 +1,7 @@
-"""Writes the man pages: what the commands and the sample configuration say of themselves, framed.
+"""Writes what the commands and the sample configuration say of themselves: man pages, completion.
 
-`pages.py DIRECTORY` makes cordata.1, alpinehub.1 and cordata.toml.5 there.
+`pages.py DIRECTORY` makes cordata.1, alpinehub.1, cordata.toml.5 and a bash completion for each
+command there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from click.shell_completion import BashComplete
 
 HERE = Path(__file__).resolve().parent
 #: The click command behind each program, as module:attribute.
@@ -99,12 +101,20 @@ def _told(comment: list[str]) -> list[str]:
     return [escape(line) for line in comment if line]
 
 
+def completion(name: str) -> str:
+    """Click's own script for bash, which asks the installed command at each completion."""
+    script = BashComplete(load(COMMANDS[name]), {}, name, f"_{name.upper()}_COMPLETE")
+    # Not script.source(): that wants to run the bash of the machine it is made on.
+    return script.source_template % script.source_vars()
+
+
 def main() -> None:
-    """Write the three pages into the directory named on the command line."""
+    """Write all into the directory named on the command line."""
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)
     for name in COMMANDS:
         (target / f"{name}.1").write_text(command_page(name))
+        (target / f"{name}.bash").write_text(completion(name))
     (target / "cordata.toml.5").write_text(sample_page())
 
 
