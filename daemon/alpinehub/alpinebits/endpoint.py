@@ -21,7 +21,7 @@ from typing import TypeVar
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from alpinehub.accounts import Account, authenticate
+from alpinehub.accounts import Account, TooManyLogins, authenticate
 from alpinehub.alpinebits import answer, delivery, form, refusal, render
 from alpinehub.alpinebits.handshake import NoCapabilities, intersect
 from alpinehub.alpinebits.message import (
@@ -59,6 +59,8 @@ async def alpinebits(request: Request) -> Response:
         xml = await _answer(ctx, request)
     except Refusal as problem:
         return _refuse(problem)
+    except TooManyLogins:  # 429 instead of the 401 while somebody tries passwords
+        return _text(429, "too many passwords wait to be checked; try again", {"Retry-After": "5"})
     except StoreUnavailable as error:
         again = {"Retry-After": str(max(1, round(error.retry_after_s)))}
         return _text(503, "the server cannot take requests at the moment; try again", again)

@@ -8,6 +8,7 @@ import pytest
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import PASSWORD, Hub, error_of, open_hub, read_rq
 
+from alpinehub import accounts
 from alpinehub.alpinebits.form import MAX_BODY_BYTES
 from alpinehub.alpinebits.version import VERSIONS
 from cordata import request_id
@@ -264,4 +265,17 @@ async def test_store_that_is_away_is_told_with_a_time_to_try_again(tmp_path: Pat
         store.run = run  # type: ignore[method-assign]
         assert_error(response, 503)
         assert response.headers["retry-after"] == "7"
+        assert await hub.read("u1", "H1") == ["a1"]
+
+
+async def test_login_is_told_to_come_again_when_too_many_passwords_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(1, "a1")
+        monkeypatch.setattr(accounts, "MAX_WAITING", 0)
+        response = await hub.post("u1", READ, read_rq("H1"))
+        assert_error(response, 429)
+        assert int(response.headers["retry-after"]) > 0
+        monkeypatch.undo()
         assert await hub.read("u1", "H1") == ["a1"]

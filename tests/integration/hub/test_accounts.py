@@ -63,8 +63,60 @@ async def test_memory_of_passwords_stays_bounded(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(accounts, "verify_password", lambda password, stored: True)
     memory = accounts.Memory()
     for number in range(accounts.REMEMBER_MAX + 10):
-        assert await memory.verify("user", str(number), "stored")
-    assert len(memory._answers) == accounts.REMEMBER_MAX and not memory._asking
+        assert await memory.verify("user", str(number), "stored", lane="user")
+    assert len(memory._answers[True]) == accounts.REMEMBER_MAX
+    assert not memory._asking and not memory._lanes
+
+
+async def test_right_password_stays_remembered_when_many_wrong_ones_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    computed: list[str] = []
+
+    def verify(password: str, stored: str) -> bool:
+        computed.append(password)
+        return password == "right"
+
+    monkeypatch.setattr(accounts, "verify_password", verify)
+    memory = accounts.Memory()
+    assert await memory.verify("user", "right", "stored", lane="user")
+    for number in range(accounts.REMEMBER_MAX + 10):
+        assert not await memory.verify("user", str(number), "stored", lane="user")
+    assert await memory.verify("user", "right", "stored", lane="user")
+    assert computed.count("right") == 1
+
+
+async def test_user_gets_in_soon_when_others_guess_passwords(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[str] = []
+
+    def verify(password: str, stored: str) -> bool:
+        order.append(password)
+        return password == "right"
+
+    monkeypatch.setattr(accounts, "verify_password", verify)
+    memory = accounts.Memory()
+    async with asyncio.TaskGroup() as group:
+        guesses = [
+            group.create_task(guess(memory, str(number), lane))
+            for number in range(100)
+            for lane in ("", "other")
+        ]
+        await asyncio.sleep(0)  # all of them have asked
+        assert await memory.verify("user", "right", "stored", lane="user")
+        assert order.index("right") <= 4
+    # What can be computed soon is, and the others are told to come again.
+    refused = [task.result() for task in guesses].count(None)
+    assert refused == 2 * (100 - accounts.MAX_WAITING)
+    assert not memory._asking and not memory._lanes
+
+
+async def guess(memory: accounts.Memory, password: str, lane: str) -> bool | None:
+    try:
+        return await memory.verify(lane, password, "stored", lane=lane)
+    except accounts.TooManyLogins:
+        return None
 
 
 async def test_change_of_a_user_counts_in_another_process_within_promise(tmp_path: Path) -> None:
