@@ -35,6 +35,12 @@ def escape(text: str) -> str:
     return re.sub(r"^([.'])", r"\\&\1", text, flags=re.MULTILINE)
 
 
+def tag(text: str) -> str:
+    """The bold line that a description hangs on."""
+    # A quote would group words for the macro, not be printed.
+    return ".TP\n.B " + escape(text).replace('"', "\\(dq")
+
+
 def paragraphs(text: str) -> Iterator[str]:
     """Click's help text: paragraphs are filled, those after a line `\\b` are kept as they are."""
     for block in re.split(r"\n\s*\n", textwrap.dedent(text).strip()):
@@ -60,7 +66,7 @@ def describe(command: click.Command, path: str, parent: click.Context | None) ->
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
         if record and not ("--help" in record[0] and parent):
-            yield ".TP\n.B " + escape(record[0]) + "\n" + escape(record[1])
+            yield tag(record[0]) + "\n" + escape(record[1])
     if command.epilog:
         yield from paragraphs(command.epilog)
     if isinstance(command, click.Group):
@@ -87,12 +93,11 @@ def sample_page() -> str:
             out += [f".SS [{escape(section[1])}]", *_told(comment)]
             comment = []
         elif key:
-            out += [".TP", ".B " + escape(key[1]), *(_told(comment) or ["\\&"])]
+            out += [tag(key[1]), *(_told(comment) or ["\\&"])]
             comment = []
         elif line.startswith("#"):
             comment.append(line.lstrip("# ").rstrip())
-        else:
-            out += [".PP", *_told(comment)] if comment else []
+        else:  # the head of the file, of which the page has its own
             comment = []
     return (HERE / "cordata.toml.5.in").read_text().replace("@KEYS@", "\n".join(out))
 
