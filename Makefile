@@ -44,7 +44,7 @@ test-system: ## The package in booted Debian 13 hosts, and the other tests on De
 lint: ## ruff, mypy, import-linter, shellcheck; systemd-analyze and lintian in Debian 13
 	@$(build)/need venv tree lint && venv=$$($(build)/venv $(extras)) && $(build)/lint "$$venv/bin" && \
 		$(root) $(build)/deb dist >/dev/null && \
-		OUT=$$PWD/dist $(root) --preserve-env=OUT $(build)/in-tree sh /src/packaging/build/lint-inside
+		$(root) env OUT="$$PWD/dist" $(build)/in-tree sh /src/packaging/build/lint-inside
 
 deb: ## The Debian package, into dist/
 	@$(build)/need tree && $(root) $(build)/deb dist
