@@ -34,15 +34,15 @@ def load(config: str | Path | None = None, app: str | None = None) -> Loaded:
     Raises: ConfigError with every problem.
     """
     document = open_document(find_file(config))
-    section = read_app(document)
-    if app is not None:
-        section = replace(section, import_=app, path=(Path.cwd(), *section.path))
     try:
+        section = read_app(document)
+        if app is not None:
+            section = replace(section, import_=app, path=(Path.cwd(), *section.path))
         loaded = import_app(section.import_, section.path)
     except ConfigError as error:
         # Whatever else is wrong with the file is worth knowing in the same run.
-        build_problems = _problems(document)
-        raise ConfigError(*error.problems, *build_problems, hint=error.hint) from error
+        problems = dict.fromkeys((*error.problems, *_problems(document)))
+        raise ConfigError(*problems, hint=error.hint) from error
     complete = build(document, loaded.settings_classes)
     return Loaded(config=replace(complete, app=section), app=loaded, document=document)
 
@@ -64,7 +64,8 @@ def salvage(config: str | Path | None = None) -> Config:
         try:
             build(Document(path=document.path, tables={name: table}), None)
         except ConfigError as error:
-            log.error("%s", error)
+            for problem in error.problems:
+                log.error("%s", problem)
         else:
             usable.tables[name] = table
     return build(usable, None)

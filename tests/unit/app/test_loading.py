@@ -86,6 +86,17 @@ def test_load_names_wrong_file_and_missing_app_together(code: Path) -> None:
     assert "[http] drain: unknown key; the nearest known is drain_s" in caught.value.problems[1]
 
 
+def test_load_names_every_problem_when_the_section_of_the_app_has_one(code: Path) -> None:
+    file = code / "cordata.toml"
+    file.write_text('[app]\npth = ["."]\n[http]\ndrain = 3\n')
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert [problem.split(": ")[1] for problem in caught.value.problems] == [
+        "[app] pth",
+        "[http] drain",
+    ]
+
+
 def test_load_checks_sections_of_the_app(code: Path) -> None:
     write(
         code,
@@ -110,11 +121,16 @@ def test_load_runtime_needs_no_application(code: Path) -> None:
     assert load_runtime(file).http.drain_s == 3.0
 
 
-def test_salvage_keeps_the_good_sections_of_a_broken_file(code: Path) -> None:
+def test_salvage_keeps_the_good_sections_of_a_broken_file(
+    code: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = code / "cordata.toml"
-    file.write_text('[http]\ndrain = 3\n[mail]\nhost = "mx"\n[alert]\nto = ["ops@example.org"]\n')
+    file.write_text(
+        '[http]\ndrain = 3\ndrian = 3\n[mail]\nhost = "mx"\n[alert]\nto = ["ops@example.org"]\n'
+    )
     config = salvage(file)
     assert (config.mail.host, config.alert.to) == ("mx", ("ops@example.org",))
+    assert len(caplog.records) == 2  # a line for each problem
 
 
 def test_salvage_gives_defaults_when_the_file_is_not_toml(code: Path) -> None:
