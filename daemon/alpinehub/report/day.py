@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 #: Local time of the report on the day before.
 REPORT_TIME = time(8, 0)
-#: After a longer silence older days are not reported any more.
-MAX_DAYS = 31
+#: No downtime is longer: a clock that is wrong by years must not become a thousand mails.
+MAX_DAYS = 366
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)

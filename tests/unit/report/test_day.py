@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -76,8 +77,13 @@ def test_eight_o_clock_is_the_hotels_in_summer_and_winter() -> None:
         assert due_days(CREATED_AT, just_before, "Europe/Rome")[-1] < date.fromisoformat(night)
 
 
-def test_only_the_last_days_are_caught_up_after_a_long_silence() -> None:
+def test_no_day_is_skipped_after_months_of_silence() -> None:
     days = due_days(CREATED_AT, at("2026-12-01T09:00:00+01:00"), "Europe/Rome")
-    assert len(days) == MAX_DAYS
-    assert days == sorted(days)
-    assert days[-1] == date(2026, 11, 30)
+    first = CREATED_AT.astimezone(ZoneInfo("Europe/Rome")).date()
+    assert days == [first + timedelta(days=n) for n in range((date(2026, 11, 30) - first).days + 1)]
+    assert len(days) > 100
+
+
+def test_days_are_bounded_when_the_clock_is_wrong_by_years() -> None:
+    days = due_days(CREATED_AT, at("2040-12-01T09:00:00+01:00"), "Europe/Rome")
+    assert (len(days), days[-1]) == (MAX_DAYS, date(2040, 11, 30))
