@@ -30,6 +30,8 @@ log = logger("cordata.engine")
 
 #: First and longest pause while the store cannot be written.
 _FIRST_S, _LONGEST_S = 0.25, 5.0
+#: At the stop a store that takes no writes gets this long to take the last results.
+_SETTLE_S = 3.0
 
 
 class _Group:
@@ -233,13 +235,26 @@ class SubscriptionService:
                 group.queue.put_nowait(None)
 
     async def _drain(self) -> None:
-        """Until every lane has ended and everything is settled; the role's deadline bounds it."""
+        """Until every lane has ended and everything is settled; the role's deadline bounds it.
+
+        Nobody waits for a full disk, though: what is not settled then is taken back by another
+        process, as from a dead one, and handled again; seen-marks keep its effects single.
+        """
+        deadline: float | None = None
         while self._lanes or self._finished:
             self.beat.touch()
             try:
                 await self._renew()
                 await self._exchange({})
             except StoreUnavailable as error:
-                await self._alarm.sleep(self._back_off(error))
+                pause_s, now = self._back_off(error), clock.monotonic()
+                if not self._lanes:
+                    deadline = now + _SETTLE_S if deadline is None else deadline
+                    if now >= deadline:
+                        count = len(self._finished)
+                        log.warning("the results of %d messages stay unsettled: %s", count, error)
+                        return
+                    pause_s = min(pause_s, deadline - now)
+                await self._alarm.sleep(pause_s)
             if self._lanes:
                 await self._alarm.sleep(1.0)

@@ -20,6 +20,7 @@ from cordata.config.sections import EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.errors import StoreFull
+from cordata.services import subscription
 from cordata.services.reclaim import ReclaimService
 from cordata.store import Fence, Store, Tx, Unit
 
@@ -85,6 +86,31 @@ async def test_finished_messages_are_settled_when_the_disk_has_room_again(tmp_pa
             away.full = False
             await until(lambda: _empty(store))
     assert len(calls) == 1
+
+
+async def test_engine_stops_and_another_goes_on_when_the_disk_stays_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscription, "_SETTLE_S", 0.3)
+    app = App("t")
+    calls = list[str]()
+
+    async with opened(tmp_path) as store:
+        away = FullStore(store)
+
+        @app.on("thing.done", retries=0)
+        async def take(event: Event, ctx: EventContext) -> None:
+            calls.append(event.id)
+            away.full = len(calls) == 1
+
+        async with asyncio.timeout(5.0):
+            async with running(build(cast(Store, away), tmp_path, app)):
+                ids = await publish(store, 1)
+                await until(lambda: _is(away.full))
+        away.full = False
+        async with running(build(cast(Store, away), tmp_path, app)):
+            await until(lambda: _empty(store))
+    assert calls == ids * 2
 
 
 async def test_claims_of_a_hanging_process_are_taken_back_when_they_expire(tmp_path: Path) -> None:
