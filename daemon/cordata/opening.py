@@ -60,18 +60,16 @@ async def open_context(
 
 
 def check_start(config: Config, app: App) -> None:
-    """What a start would stumble over, without a store: SQL files, addresses, secrets.
+    """What a start would stumble over though the file is in order: SQL files, store, secrets.
 
     Secrets are looked at if this user may. Raises: ConfigError with every problem.
     """
-    from cordata.http.peer import TrustedProxies
     from cordata.store.connection import database_path
 
     checks: list[Callable[[], object]] = [
         lambda: load_migrations(chains_of(app), DIALECT),
         lambda: Queries.load(app.query_packages, DIALECT),
         lambda: database_path(config.store.url, config.paths.state),
-        lambda: TrustedProxies(config.http.trusted_proxies),
     ]
     if os.access(config.paths.credentials, os.R_OK | os.X_OK):
         checks += [lambda: read_vault(config), lambda: smtp_login(config)]
