@@ -1,0 +1,61 @@
+"""The shape of the code, where no linter looks: sizes, file names, where tasks come from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+DAEMON = Path(__file__).resolve().parents[3] / "daemon"
+MODULE_LINES, FUNCTION_LINES = 300, 60
+#: Names that say nothing about what is inside.
+VAGUE = {"utils", "util", "common", "helpers", "helper", "base", "manager", "misc"}
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def modules() -> list[Path]:
+    found = sorted(
+        path for name in ("cordata", "alpinehub") for path in (DAEMON / name).rglob("*.py")
+    )
+    assert len(found) > 100
+    return found
+
+
+def nodes(path: Path) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(path.read_text()))
+
+
+def test_no_module_and_no_function_is_too_long() -> None:
+    long = [
+        f"{path.relative_to(DAEMON)}: {count} lines"
+        for path in modules()
+        if (count := len(path.read_text().splitlines())) > MODULE_LINES
+    ]
+    long += [
+        f"{path.relative_to(DAEMON)}:{node.lineno}: {node.name} has {count} lines"
+        for path in modules()
+        for node in nodes(path)
+        if isinstance(node, _FUNCTIONS)
+        and (count := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def test_no_name_of_a_module_is_vague() -> None:
+    assert [path for path in modules() if path.stem in VAGUE or path.parent.name in VAGUE] == []
+
+
+def test_tasks_come_from_task_groups_only() -> None:
+    """A task that no group owns can fail unseen, or outlive what it works for."""
+    loose = [
+        f"{path.relative_to(DAEMON)}:{node.lineno}"
+        for path in modules()
+        for node in nodes(path)
+        if isinstance(node, ast.Attribute)
+        and (
+            node.attr in ("ensure_future", "gather")
+            or (node.attr == "create_task" and ast.unparse(node.value) in ("asyncio", "loop"))
+            or (node.attr == "create_task" and ast.unparse(node.value).endswith("_loop"))
+        )
+    ]
+    assert loose == []
