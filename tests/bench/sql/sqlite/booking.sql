@@ -14,3 +14,8 @@ VALUES (:id, 1, :hash, :data, :at);
 -- name: bench.key
 INSERT INTO idempotency (scope, key, body_hash, response, created_at)
 VALUES ('bench', :key, '', :response, :at);
+
+-- name: bench.many
+-- Some rows after some work, as a report reads them.
+WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 50000)
+SELECT x, 'row ' || x AS text FROM n WHERE x % 25 = 0;
