@@ -34,10 +34,13 @@ class WriteLock:
         try:
             return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise LockUnusable(
-                f"{self._path} cannot be opened: {error.strerror}",
-                hint="the state directory must exist and belong to the service's user",
-            ) from error
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> LockUnusable:
+        return LockUnusable(
+            f"{self._path} cannot be locked: {error.strerror}",
+            hint="the state directory must exist and belong to the service's user",
+        )
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free. Raises: LockUnusable."""
@@ -46,13 +49,18 @@ class WriteLock:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
+            except OSError as error:
+                raise self._unusable(error) from error
             if self._is_the_file():
                 return True
 
     def acquire(self) -> None:
         """Wait for the lock; only in a thread. Raises: LockUnusable."""
         while True:
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX)
+            except OSError as error:
+                raise self._unusable(error) from error
             if self._is_the_file():
                 return
 

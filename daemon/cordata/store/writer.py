@@ -147,6 +147,7 @@ class Writer:
                 self._connection.discard()
             self._fail(self._connection.told(job.error, "BEGIN"), foreign=is_busy(job.error))
         else:
+            job.result()
             self._run_batch()
 
     def _take(self) -> list[Entry]:

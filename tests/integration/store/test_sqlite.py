@@ -185,3 +185,19 @@ async def test_url_names_another_file_when_it_has_a_path(tmp_path: Path) -> None
         with pytest.raises(ConfigError, match="url"):
             async with opened(tmp_path, url=url):
                 pass
+
+
+async def test_processes_still_take_turns_when_the_lock_file_was_deleted(tmp_path: Path) -> None:
+    async with opened(tmp_path) as one, opened(tmp_path) as two:
+        await asyncio.gather(deposit(one, "1"), deposit(two, "2"))
+        (tmp_path / "write.lock").unlink()
+        notes = [f"n{number:03d}" for number in range(100)]
+        await asyncio.gather(*(deposit((one, two)[n % 2], note) for n, note in enumerate(notes)))
+        async with one.transaction() as tx:
+            await tx.execute("account.add", id="held", balance=0)
+            waiting = asyncio.ensure_future(deposit(two, "z"))
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+        await waiting
+        assert (tmp_path / "write.lock").exists()
+    assert notes_on_disk(tmp_path) == ["1", "2", *notes, "z"]
