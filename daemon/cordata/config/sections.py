@@ -46,7 +46,7 @@ class HttpConfig:
     first_byte_timeout_s: float = 30.0
     #: From the first byte to the end of the headers; above it 408.
     header_timeout_s: float = 10.0
-    #: Longest silence within a body; above it 408.
+    #: Longest silence within a body; above it 408, as when it brings less than 512 bytes/s.
     body_timeout_s: float = 20.0
     #: From the end of the request, or the last the application took of its body, to the start of
     #: the response: above it 504. The longest time that a client reads nothing of its response, and

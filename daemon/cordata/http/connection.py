@@ -67,8 +67,7 @@ class Connection(Flow):
     def reload(self, config: HttpConfig) -> None:
         """New limits and trust, from the next head on."""
         self._reader.config = config
-        client = self._peer.client
-        trusted = (client[0] if client else None) in self.server.trusted
+        trusted = (client[0] if (client := self._peer.client) else None) in self.server.trusted
         self._peer = replace(self._peer, trusted=trusted)
 
     # What the transport tells
@@ -160,7 +159,7 @@ class Connection(Flow):
             exchange.feed(b"", last=True)
         else:
             self._phase = BODY
-            self._deadline = now + server.config.body_timeout_s
+            self._deadline = self.expect_body(now, server.config.body_timeout_s)
             exchange.expect_continue = reader.expect_continue and not rest
             if rest:
                 self._read_body(rest)
@@ -183,7 +182,7 @@ class Connection(Flow):
             self._phase = REPLY
             self._deadline = now + self.server.config.response_timeout_s
         else:
-            self._deadline = now + self.server.config.body_timeout_s
+            self._deadline = self.got_body(len(data), now, self.server.config.body_timeout_s)
         exchange.expect_continue = False
         room = exchange.feed(piece, last=body.done)
         if body.done:
@@ -225,7 +224,8 @@ class Connection(Flow):
         """The application has taken what was there."""
         if self._paused and self._phase == BODY:
             self.resume_reading()
-            self._deadline = self.server.loop.time() + self.server.config.body_timeout_s
+            now, limit_s = self.server.loop.time(), self.server.config.body_timeout_s
+            self._deadline = self.expect_body(now, limit_s)
 
     # Deadlines and the end
 

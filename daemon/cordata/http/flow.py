@@ -5,11 +5,22 @@ from __future__ import annotations
 import asyncio
 import select
 
+#: Bytes per second that a body must bring on the whole: a client that trickles (one byte before
+#: each deadline) would hold a connection for ever.
+_MIN_BODY_RATE = 512
+
 
 class Flow(asyncio.Protocol):
     """The transport side of a connection; base of `Connection`."""
 
-    __slots__ = ("_paused", "_transport", "_unsent_bytes", "_unsent_since", "_writable")
+    __slots__ = (
+        "_body_deadline",
+        "_paused",
+        "_transport",
+        "_unsent_bytes",
+        "_unsent_since",
+        "_writable",
+    )
     _transport: asyncio.Transport
 
     def __init__(self) -> None:
@@ -20,6 +31,8 @@ class Flow(asyncio.Protocol):
         self._writable: asyncio.Event | None = None
         self._unsent_bytes = 0
         self._unsent_since = 0.0
+        #: When the body is overdue, however steadily it comes.
+        self._body_deadline = 0.0
 
     @property
     def connected(self) -> bool:
@@ -64,6 +77,16 @@ class Flow(asyncio.Protocol):
             self._paused = False
             if not self._transport.is_closing():
                 self._transport.resume_reading()
+
+    def expect_body(self, now: float, limit_s: float) -> float:
+        """A body begins, or goes on after we paused it. Returns its deadline."""
+        self._body_deadline = now + limit_s
+        return self._body_deadline
+
+    def got_body(self, size: int, now: float, limit_s: float) -> float:
+        """`size` bytes of it came: each buys a little time. Returns its next deadline."""
+        self._body_deadline += size / _MIN_BODY_RATE
+        return min(now + limit_s, self._body_deadline)
 
     def has_stalled(self, now: float, limit_s: float) -> bool:
         """Whether the client has read nothing of what waits for it for `limit_s`."""

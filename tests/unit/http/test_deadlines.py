@@ -57,6 +57,38 @@ async def test_silence_within_a_body_is_408() -> None:
         assert await expire(wire, 3) == [408]
 
 
+class Ahead:
+    """A loop whose clock can be put forward."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.seconds = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def time(self) -> float:
+        return self._loop.time() + self.seconds
+
+
+async def test_slow_body_is_408_however_steadily_it_trickles() -> None:
+    async with wired(Recorder(), CONFIG) as wire:
+        loop = Ahead(wire.server.loop)
+        wire.server.loop = loop  # type: ignore[assignment]
+        await wire.feed(POST % 5000)
+        for _ in range(2):  # what comes fast buys time for what comes slowly
+            loop.seconds += 2
+            await wire.feed(b"a" * 1024)
+            wire.server.sweep(loop.time())
+            assert not wire.transport.ended
+        for _ in range(4):
+            loop.seconds += 1
+            await wire.feed(b"a")
+            wire.server.sweep(loop.time())
+        assert wire.transport.ended
+        assert [answer.status for answer in answers_of(wire)] == [408]
+
+
 async def test_missing_response_is_504_and_the_application_is_cancelled() -> None:
     cancelled = asyncio.Event()
 
