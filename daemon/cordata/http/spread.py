@@ -38,8 +38,8 @@ class Spread:
         self._owner = int.from_bytes(os.urandom(7), "big") + 1
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
         try:
-            if os.fstat(self._file).st_size < _SIZE:
-                os.ftruncate(self._file, _SIZE)
+            # Not ftruncate: on a full file system the first write to a hole is a SIGBUS.
+            os.posix_fallocate(self._file, 0, _SIZE)
             self._table = mmap.mmap(self._file, _SIZE)
         except BaseException:
             os.close(self._file)

@@ -21,6 +21,13 @@ def test_worker_waits_when_another_has_clearly_fewer(tmp_path: Path) -> None:
         assert one.is_our_turn()
 
 
+def test_table_has_its_disk_blocks_from_the_start(tmp_path: Path) -> None:
+    """A hole that cannot be filled when the disk is full would be a SIGBUS at the first write."""
+    with Spread(tmp_path / "s", 7):
+        status = (tmp_path / "s").stat()
+        assert status.st_blocks * 512 >= status.st_size > 0
+
+
 def test_worker_does_not_wait_for_another_socket(tmp_path: Path) -> None:
     with Spread(tmp_path / "s", 7) as one, Spread(tmp_path / "s", 8) as other:
         one.beat()
