@@ -58,10 +58,10 @@ class ReclaimService:
             async with waking(self._alarm, stop, self._store, OWNER_TOPIC):
                 while not stop.is_set():
                     self.beat.touch()
-                    self._watch()
                     try:
+                        self._watch()
                         await self.run_once()
-                    except StoreUnavailable as error:
+                    except (StoreUnavailable, OSError) as error:  # no descriptor left, say
                         log.debug("nothing can be taken back: %s", error)
                     await self._alarm.sleep(self._config.poll_s)
         finally:

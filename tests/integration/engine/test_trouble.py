@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -111,6 +112,27 @@ async def test_engine_stops_and_another_goes_on_when_the_disk_stays_full(
         async with running(build(cast(Store, away), tmp_path, app)):
             await until(lambda: _empty(store))
     assert calls == ids * 2
+
+
+async def test_reclaim_goes_on_when_the_process_has_no_descriptor_left(tmp_path: Path) -> None:
+    app, stop = App("t"), asyncio.Event()
+
+    class Exhausted(Owners):
+        asked = 0
+
+        def ids(self) -> list[str]:
+            self.asked += 1
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    async with opened(tmp_path) as store:
+        mine = Owner.register(runtime_of(tmp_path), name="mine")
+        owners = Exhausted(runtime_of(tmp_path))
+        broker = StoreBroker(store, claim_timeout_s=1.0)
+        reclaim = ReclaimService(store, broker, mine, owners, app.subscriptions, QUICK)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reclaim.run(stop))
+            await until(lambda: _is(owners.asked >= 2))
+            stop.set()
 
 
 async def test_claims_of_a_hanging_process_are_taken_back_when_they_expire(tmp_path: Path) -> None:
