@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,9 @@ from typing import NoReturn
 
 _FIRST_FD = 3  # SD_LISTEN_FDS_START
 _PR_SET_PDEATHSIG = 1
+#: Descriptors of a child, as LimitNOFILE= of its unit says: a shell gives 1024, less than what
+#: max_connections and the store together take.
+_DESCRIPTORS = 8192
 _OURS = ("LISTEN_", "WATCHDOG_", "NOTIFY_SOCKET")
 # Loaded before any fork: between fork and exec nothing should have to be imported.
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -36,8 +40,8 @@ def spawn(
     """Start a child in a session of its own and return its pid.
 
     `sockets` are (name, fd) pairs; the child gets them at 3.. with LISTEN_FDS, LISTEN_FDNAMES and
-    its own LISTEN_PID. Every other descriptor above 2 is closed, stdin is /dev/null. The child
-    is killed when this process dies, however it dies.
+    its own LISTEN_PID, and may open as many as its unit allows. Every other descriptor above 2 is
+    closed, stdin is /dev/null. The child is killed when this process dies, however it dies.
     """
     parent = os.getpid()
     pid = os.fork()
@@ -55,6 +59,7 @@ def _become(
     """In the child: never returns, never runs a line of the parent's clean-up."""
     try:
         signal.set_wakeup_fd(-1)
+        _raise_descriptor_limit()
         os.setsid()  # Ctrl-C reaches the supervisor alone, which keeps the order
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:  # it died before the line above
@@ -93,3 +98,10 @@ def _environment(
         inherited["LISTEN_FDS"] = str(len(sockets))
         inherited["LISTEN_FDNAMES"] = ":".join(name for name, _ in sockets)
     return inherited
+
+
+def _raise_descriptor_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -43,6 +43,11 @@ def test_server_speaks_systemds_contract_to_its_children(tmp_path: Path) -> None
         assert facts["descriptors"]["0"] == "/dev/null"
 
 
+def test_children_may_open_what_their_unit_allows_when_the_shell_says_less(tmp_path: Path) -> None:
+    with server(tmp_path, workers=1, prefix=("prlimit", "--nofile=256:16384")) as running:
+        assert running.get("/facts")["descriptor_limit"] == 8192
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_server_stops_workers_before_the_primary_when_signalled(
     tmp_path: Path, number: signal.Signals

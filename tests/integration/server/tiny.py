@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import time
 from typing import Any
 
@@ -21,6 +22,7 @@ def _facts() -> dict[str, Any]:
         "pid": os.getpid(),
         "parent": os.getppid(),
         "session": os.getsid(0),
+        "descriptor_limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         "environment": dict(os.environ),
         "descriptors": {
             fd: os.readlink(f"/proc/self/fd/{fd}")
