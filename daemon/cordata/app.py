@@ -51,6 +51,8 @@ class BackfillTask:
     run: Backfill
     #: Rows of one step.
     batch: int
+    #: For one step.
+    timeout_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,8 @@ class PeriodicTask:
     run: Periodic
     #: From the end of one run to the start of the next.
     seconds: float
+    #: For one run.
+    timeout_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,20 +190,24 @@ class App:
         self.startups.append(function)
         return function
 
-    def backfill(self, name: str, *, batch: int = 500) -> Callable[[Backfill], Backfill]:
+    def backfill(
+        self, name: str, *, batch: int = 500, timeout_s: float = 300.0
+    ) -> Callable[[Backfill], Backfill]:
         """Run on the primary after READY: called with the stored cursor (None at first) until it
         returns None. Each call is one small step of `batch` rows (`ctx.batch`); the cursor it
         returns is stored, so a restart resumes there. Finished once, it never runs again under
-        this name.
+        this name. A step that fails, or takes longer than `timeout_s`, is tried again later.
         """
-        if batch < 1:
-            raise ConfigError(f"backfill({name!r}): batch must be 1 or more")
+        if batch < 1 or timeout_s <= 0:
+            raise ConfigError(f"backfill({name!r}): batch must be 1 or more, timeout_s more than 0")
 
         def register(run: Backfill) -> Backfill:
             if name in self.backfills:
                 raise ConfigError(f"backfill {name!r} is declared twice")
             _check_async(run, f"backfill({name!r})")
-            self.backfills[name] = BackfillTask(name=name, run=run, batch=batch)
+            self.backfills[name] = BackfillTask(
+                name=name, run=run, batch=batch, timeout_s=timeout_s
+            )
             return run
 
         return register
@@ -228,14 +236,19 @@ class App:
 
         return register
 
-    def every(self, *, seconds: float) -> Callable[[Periodic], Periodic]:
-        """Run on the primary only, `seconds` after the end of the previous run."""
-        if seconds <= 0:
-            raise ConfigError(f"every(seconds={seconds}) must be more than 0")
+    def every(self, *, seconds: float, timeout_s: float = 300.0) -> Callable[[Periodic], Periodic]:
+        """Run on the primary only, `seconds` after the end of the previous run.
+
+        A run that takes longer than `timeout_s` is cancelled, logged and due again as any other.
+        """
+        if seconds <= 0 or timeout_s <= 0:
+            raise ConfigError(f"every({seconds=}, {timeout_s=}): both must be more than 0")
 
         def register(run: Periodic) -> Periodic:
             _check_async(run, "every")
-            self.periodics.append(PeriodicTask(name=run.__name__, run=run, seconds=seconds))
+            self.periodics.append(
+                PeriodicTask(name=run.__name__, run=run, seconds=seconds, timeout_s=timeout_s)
+            )
             return run
 
         return register

@@ -108,7 +108,8 @@ class BackfillService:
 
     async def run_once(self, ctx: Context, task: BackfillTask, cursor: str | None) -> str | None:
         """One step, then its cursor. Returns the cursor for the next one, None when done."""
-        following = await task.run(_of_step(ctx, task), cursor)
+        async with asyncio.timeout(task.timeout_s):
+            following = await task.run(_of_step(ctx, task), cursor)
 
         async def unit(tx: Tx) -> None:
             await tx.execute(

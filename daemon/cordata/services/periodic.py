@@ -19,7 +19,7 @@ log = logger("cordata.periodic")
 
 class PeriodicService:
     """Each task runs at once when this process begins to lead, then `seconds` after its end, so it
-    never overlaps itself. One that fails is logged and runs again at its next turn.
+    never overlaps itself. One that fails or takes too long is logged and runs again at its next turn.
     """
 
     name = "periodic"
@@ -56,7 +56,8 @@ class PeriodicService:
         """One run of one task. Returns whether it succeeded. Raises: LeaseLost."""
         token = request_id.set(new_id(ctx.now_us()))
         try:
-            await task.run(ctx)
+            async with asyncio.timeout(task.timeout_s):
+                await task.run(ctx)
         except LeaseLost:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of one task

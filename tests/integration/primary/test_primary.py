@@ -163,6 +163,36 @@ async def test_failing_periodic_task_neither_stops_nor_delays_the_others(tmp_pat
         await until(lambda: _is(runs["bad"] > 3 and runs["good"] > 3))
 
 
+async def test_hanging_periodic_task_is_cancelled_and_runs_again_when_its_time_is_up(
+    tmp_path: Path,
+) -> None:
+    app, runs = App("p"), Counter[str]()
+
+    @app.every(seconds=0.01, timeout_s=0.02)
+    async def hang(ctx: Context) -> None:
+        runs["begun"] += 1
+        await asyncio.Event().wait()
+
+    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        await until(lambda: _is(runs["begun"] > 2))
+
+
+async def test_hanging_backfill_step_is_tried_again_from_its_cursor_when_its_time_is_up(
+    tmp_path: Path,
+) -> None:
+    app, cursors = App("p"), list[str | None]()
+
+    @app.backfill("slow", timeout_s=0.05)
+    async def step(ctx: Context, cursor: str | None) -> str | None:
+        cursors.append(cursor)
+        if cursor == "1" and cursors.count("1") == 1:
+            await asyncio.Event().wait()
+        return "1" if cursor is None else None
+
+    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        await until(lambda: _is(cursors == [None, "1", "1"]))
+
+
 async def test_backfill_runs_to_its_end_once_and_never_again(tmp_path: Path) -> None:
     app, cursors = App("p"), list[str | None]()
 
