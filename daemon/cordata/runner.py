@@ -19,13 +19,13 @@ from typing import Any, Protocol
 
 from cordata import clock, events
 from cordata.beat import Beat as Beat
-from cordata.errors import CordataError
+from cordata.errors import ConfigError, CordataError
 from cordata.log import fields, logger
 from cordata.systemd import Notifier, watchdog_usec
 
 log = logger("cordata.runner")
 
-EXIT_OK, EXIT_FAILED = 0, 1
+EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 78
 _TICK_S = 2.0
 #: After the deadline cancelled everything, cleanup code gets this long.
 _CANCEL_GRACE_S = 2.0
@@ -142,7 +142,7 @@ class Runner:
             # An error raised on purpose says it all; a trace is for the others.
             trace = None if isinstance(error, CordataError) else error
             log.error("service %s failed: %s", service.name, error, exc_info=trace, extra=extra)
-            self._fail()
+            self._fail(EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED)
         else:
             if getattr(service, "finite", False):
                 self._finish_finite()
@@ -152,8 +152,8 @@ class Runner:
         finally:
             layer.running.discard(service.name)
 
-    def _fail(self) -> None:
-        self._exit_code = EXIT_FAILED
+    def _fail(self, code: int = EXIT_FAILED) -> None:
+        self._exit_code = code
         self._stopping.set()
 
     def _finish_finite(self) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cordata import clock
-from cordata.errors import CordataError, LeaseLost
+from cordata.errors import ConfigError, LeaseLost
 from cordata.store.fault import is_busy, is_storage
 from cordata.store.fence import Fence
 from cordata.store.queries import sql_folder
@@ -28,8 +28,11 @@ _NO_FOREIGN_KEYS = re.compile(r"^--[ \t]*foreign_keys:[ \t]*off[ \t]*$", re.MULT
 _MAJOR = 1000
 
 
-class SchemaError(CordataError):
-    """The migrations in the program and those in the database do not fit together."""
+class SchemaError(ConfigError):
+    """The migrations in the program and those in the database do not fit together.
+
+    A person has to act: a restart would find the same, so the process ends with 78.
+    """
 
     code = "schema"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -28,6 +30,22 @@ def test_worker_waits_for_the_schema_and_says_so(tmp_path: Path) -> None:
             assert worker.stop()[0] == 0
             assert worker.messages[-1] == {"STOPPING": "1", "STATUS": "stopping"}
             assert primary.stop()[0] == 0
+
+
+def test_roles_end_with_78_when_the_schema_is_of_a_newer_major(tmp_path: Path) -> None:
+    config = write_config(tmp_path, ENGINE_ONLY)
+    with managed(config, "primary") as primary:
+        primary.until_ready()
+        primary.stop()
+    database = next(tmp_path.rglob("cordata.db"))
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(
+            "INSERT INTO migration (component, number, name, applied_at)"
+            " VALUES ('cordata', 1001, 'of_tomorrow', 0)"
+        )
+    for role in (["worker", "0"], ["primary"]):
+        with managed(config, *role) as process:
+            assert process.process.wait(20) == 78
 
 
 def test_worker_stops_at_once_when_told_to_while_it_waits(tmp_path: Path) -> None:
