@@ -95,7 +95,7 @@ async def set_hotel_disabled(store: Store, code: str, disabled: bool) -> None:
     async def unit(tx: Tx) -> None:
         await require_hotel(tx, code)
         at = tx.now_us if disabled else None
-        await tx.execute("set_hotel_disabled", code=code, disabled_at=at)
+        await tx.execute("set_hotel_disabled", code=code, disabled_at=at, now=tx.now_us)
         await tx.execute("bump_directory")
 
     await store.run(unit)

@@ -28,12 +28,12 @@ def _start_us(day: date, zone: ZoneInfo) -> int:
     return (start.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
-def due_days(created_at: datetime, now: datetime, time_zone: str) -> list[date]:
-    """The days to be reported by now, oldest first: from the one the hotel was added on to the
+def due_days(since: datetime, now: datetime, time_zone: str) -> list[date]:
+    """The days to be reported by now, oldest first: from the one of `since` to the
     last whose morning after has come, MAX_DAYS at most.
     """
     zone = ZoneInfo(time_zone)
     local = now.astimezone(zone)
     last = local.date() - (_DAY if local.time() >= REPORT_TIME else 2 * _DAY)
-    first = max(created_at.astimezone(zone).date(), last - (MAX_DAYS - 1) * _DAY)
+    first = max(since.astimezone(zone).date(), last - (MAX_DAYS - 1) * _DAY)
     return [first + count * _DAY for count in range((last - first).days + 1)]

@@ -22,6 +22,8 @@ class Subject:
     #: Addresses with commas between, or None.
     report_email: str | None
     created_at: int
+    #: Reports are due from this moment's day on: added, or enabled again.
+    since_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

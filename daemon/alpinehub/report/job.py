@@ -29,9 +29,9 @@ async def due_reports(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
     hotels, made = await ctx.store.read(unit)
     due: list[tuple[str, str]] = []
     for hotel in hotels:
-        created_at = _EPOCH + timedelta(microseconds=hotel.created_at)
+        since = _EPOCH + timedelta(microseconds=hotel.since_at)
         try:
-            days = due_days(created_at, now, hotel.time_zone)
+            days = due_days(since, now, hotel.time_zone)
         except (ZoneInfoNotFoundError, ValueError):  # of one hotel: the others get theirs
             ctx.log.error("hotel %s: time zone %r is not known", hotel.code, hotel.time_zone)
             continue

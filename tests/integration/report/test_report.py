@@ -4,13 +4,14 @@ import json
 import logging
 import sqlite3
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 from tests.integration.alpinebits.hub import CREATED_AT, Hub, open_hub
 
+from alpinehub.hotels import set_hotel_disabled
 from alpinehub.report.job import due_reports, read_report, send_report
 from cordata import PermanentError
 from cordata.app import JobTask
@@ -87,6 +88,19 @@ async def test_reports_are_due_for_each_hotel_at_its_own_time(tmp_path: Path) ->
             ("NZ", "2024-01-03"),
             ("NZ", "2024-01-04"),
         ]
+
+
+async def test_reports_begin_anew_when_a_hotel_is_enabled_again(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert await due_reports(hub.ctx, NOW)
+        await set_hotel_disabled(hub.ctx.store, "H1", True)
+        assert "H1" not in {code for code, _ in await due_reports(hub.ctx, NOW)}
+        await set_hotel_disabled(hub.ctx.store, "H1", False)
+        now = datetime.now(ZoneInfo("Europe/Rome"))
+        assert "H1" not in {code for code, _ in await due_reports(hub.ctx, now)}
+        later = now + timedelta(days=2)
+        days = [day for code, day in await due_reports(hub.ctx, later) if code == "H1"]
+        assert days[0] == now.date().isoformat()
 
 
 async def test_report_is_mailed_once_however_often_it_runs(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ HOTEL = Subject(
     language="de",
     report_email=None,
     created_at=0x123,
+    since_at=0x123,
 )
 FIGURES = Figures(
     hotel=HOTEL,

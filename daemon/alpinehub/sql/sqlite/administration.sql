@@ -18,7 +18,12 @@ FROM hotel h ORDER BY h.code
 SELECT id, code, disabled_at FROM hotel WHERE code = :code
 
 -- name: set_hotel_disabled
-UPDATE hotel SET disabled_at = :disabled_at WHERE code = :code
+UPDATE hotel
+SET disabled_at = :disabled_at,
+    enabled_at = CASE
+        WHEN disabled_at IS NOT NULL AND :disabled_at IS NULL THEN :now ELSE enabled_at
+    END
+WHERE code = :code
 
 -- name: add_user
 INSERT INTO hotel_user (name, password, created_at, changed_at)

@@ -1,7 +1,8 @@
 -- The daily report of one hotel (report/). Bounds are the hotel's local day in microseconds.
 
 -- name: report_hotels
-SELECT id, code, name, time_zone, language, report_email, created_at
+SELECT id, code, name, time_zone, language, report_email, created_at,
+    coalesce(enabled_at, created_at) AS since_at
 FROM hotel WHERE disabled_at IS NULL ORDER BY code
 
 -- name: report_versions

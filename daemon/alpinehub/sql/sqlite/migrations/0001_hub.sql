@@ -17,6 +17,7 @@ CREATE TABLE hotel (
     region TEXT NOT NULL,               -- ISO 3166, upper case: country of national phone numbers
     report_email TEXT,                  -- who gets the daily report: addresses, commas between
     created_at INTEGER NOT NULL,
+    enabled_at INTEGER,                 -- again, after it was disabled: reports begin anew then
     disabled_at INTEGER
 ) STRICT;
 
