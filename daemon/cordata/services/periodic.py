@@ -19,7 +19,7 @@ log = logger("cordata.periodic")
 
 class PeriodicService:
     """Each task runs at once when this process begins to lead, then `seconds` after its end, so it
-    never overlaps itself. One that fails or takes too long is logged and runs again at its next turn.
+    never overlaps itself. One that fails or takes too long is logged and runs at its next turn.
     """
 
     name = "periodic"
