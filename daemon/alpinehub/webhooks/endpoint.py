@@ -7,6 +7,7 @@ objects cost more than all the validation.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
@@ -19,6 +20,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 #: A guest request is a page of text; what is larger is a mistake.
 MAX_BODY_BYTES = 262_144
+
+#: Our fields and headers, and what may be meant as one: no address, no telephone number.
+_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}(\[[0-9]+\])?")
 
 _log = logging.getLogger("alpinehub.webhook")
 
@@ -151,16 +155,20 @@ def _too_large() -> Refused:
 
 
 def _note(refused: Refused) -> None:
-    """What was wrong, for the operator whose integrator asks; field names only, no guest's data.
+    """What was wrong, for the operator whose integrator asks; never what a guest may have written.
 
     A wrong secret or path is anybody's: the connection layer's own line is enough for that.
     """
     if refused.status in (401, 404, 405):
         return
-    problems = "; ".join(f"{p.field}: {p.problem}" for p in refused.problems[:10])
+    problems = "; ".join(f"{_loggable(p.field)}: {p.problem}" for p in refused.problems[:10])
     _log.info(
-        "webhook refused: %s%s",
-        refused.message,
-        f" ({problems})" if problems else "",
+        "webhook refused: %s",
+        f"{refused.code} ({problems})" if problems else refused.message,
         extra=fields(status=refused.status),
     )
+
+
+def _loggable(field: str) -> str:
+    """The name of a field; one that we did not choose only if it looks like a name."""
+    return field if not field or _FIELD.fullmatch(field) else "(some field)"

@@ -273,3 +273,15 @@ async def test_store_that_cannot_write_is_a_503_with_retry_after(tmp_path: Path)
         )
         assert answer.status == 503 and answer.headers[b"retry-after"] == b"7"
         assert answer.json["error"] == "store_unavailable"
+
+
+async def test_log_names_fields_but_nothing_that_a_guest_wrote(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="alpinehub.webhook")
+    async with open_hub(tmp_path) as hub:
+        bad = {**BOOKING, "adults": 0, "ariva": 1, "eva@example.com": 1, "+39 333 1234567": 1}
+        assert (await hub.post(bad)).status == 422
+    [line] = [r.getMessage() for r in caplog.records if r.name == "alpinehub.webhook"]
+    assert "adults: expected int >= 1" in line and "ariva: unknown field" in line
+    assert "eva@" not in line and "333" not in line and line.count("(some field)") == 2
