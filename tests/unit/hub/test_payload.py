@@ -257,3 +257,11 @@ def test_text_is_kept_verbatim_or_refused_by_name(name: str, text: str) -> None:
             for character in results[-1][0]:
                 assert character >= " " and unicodedata.category(character) != "Cs"
     assert results[0] == results[1]
+
+
+def test_nearest_name_is_sought_for_so_many_unknown_fields_only() -> None:
+    """Each search costs 50 us of the loop that all clients share."""
+    body = json.dumps({f"adult{n}": 1 for n in range(MAX_PROBLEMS + 50)}).encode()
+    problems = [p.problem for p in parse(body).problems]
+    assert len(problems) == MAX_PROBLEMS + 50
+    assert sum("did you mean" in problem for problem in problems) == MAX_PROBLEMS
