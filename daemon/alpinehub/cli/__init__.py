@@ -74,8 +74,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output had enough; not to fail once more at exit.
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # then the reader of our output had enough
+            print(f"error: {error}", file=sys.stderr)
+        # Our output may be what failed; not to fail once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = EXIT_FAILED
     except CordataError as error:

@@ -94,3 +94,17 @@ async def test_command_says_what_to_do_when_it_fails(
         finished = await asyncio.to_thread(run, *words)
         assert finished.returncode == code and said in finished.stderr
         assert "Traceback" not in finished.stderr
+
+
+async def test_command_says_so_when_its_output_cannot_be_written(tmp_path: Path) -> None:
+    async with open_hub(tmp_path):
+        config = tmp_path / "cordata.toml"
+        config.write_text(f'[paths]\nstate = "{tmp_path}"\nruntime = "{tmp_path / "run"}"\n')
+        argv = [sys.executable, "-c", "from alpinehub.cli import main; main()", "hotel", "list"]
+        environment = {"PYTHONPATH": ":".join(sys.path), "CORDATA_CONFIG": str(config)}
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                argv, env=environment, stdout=full, stderr=subprocess.PIPE, text=True
+            )
+    assert done.returncode == 1
+    assert "No space left" in done.stderr and "Traceback" not in done.stderr
