@@ -12,6 +12,8 @@ log = logger("cordata.http")
 
 #: Status of a request whose client left before its response was whole (as nginx writes it).
 CLIENT_GONE = 499
+#: A method, a coding or a version that nobody promised: any scanner can have these.
+_NOT_OURS = (501, 505)
 _MAX_PATH = 200
 #: A segment that looks like a key (long, of one piece, with a digit) is cut to four characters.
 _SECRET = re.compile(r"(?<=/)(?=[^/]*[0-9])([A-Za-z0-9_=-]{4})[A-Za-z0-9_=-]{16,}(?=/|$)")
@@ -35,10 +37,12 @@ def report(
     error: BaseException | None = None,
     duration_ms: float | None = None,
 ) -> None:
-    """Write the line of one request: 4xx refused, 5xx and `CLIENT_GONE` failed, the rest served."""
+    """Write the line of one request: 4xx (and 501, 505) refused, other 5xx and `CLIENT_GONE`
+    failed, the rest served.
+    """
     if status == CLIENT_GONE:
         level, event, verb = logging.INFO, events.REQUEST_FAILED, "failed"
-    elif status >= 500:
+    elif status >= 500 and status not in _NOT_OURS:
         level, event, verb = logging.ERROR, events.REQUEST_FAILED, "failed"
     elif status >= 400:
         level, event, verb = logging.WARNING, events.REQUEST_REFUSED, "refused"

@@ -31,6 +31,8 @@ def test_path_is_cut_where_secrets_may_be(target: bytes, path: str) -> None:
     [
         (404, logging.WARNING, events.REQUEST_REFUSED),
         (503, logging.ERROR, events.REQUEST_FAILED),
+        (501, logging.WARNING, events.REQUEST_REFUSED),
+        (505, logging.WARNING, events.REQUEST_REFUSED),
         (499, logging.INFO, events.REQUEST_FAILED),
         (200, logging.INFO, events.REQUEST_SERVED),
     ],
