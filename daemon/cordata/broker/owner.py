@@ -42,15 +42,20 @@ class Owner:
     @classmethod
     def register(cls, runtime_dir: Path, *, name: str) -> Self:
         """Create and lock the file of this process; `name` is for people ("worker-0")."""
-        folder = _folder(runtime_dir)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = folder / f"{name}.{os.getpid()}.{os.urandom(4).hex()}"
-        # Locked under a name that nobody looks at: it is never seen unlocked while we live.
-        hidden = folder / f".{path.name}"
-        fd = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        hidden.rename(path)
-        return cls(path, fd)
+        path = _folder(runtime_dir) / f"{name}.{os.getpid()}.{os.urandom(4).hex()}"
+        return cls(path, _make(path, b""))
+
+    def restore(self) -> bool:
+        """Put the file back if somebody deleted it (the runtime directory was cleaned, say).
+
+        Returns whether it was gone: then others' files may be gone, too, though they live.
+        """
+        if os.fstat(self._fd).st_nlink:
+            return False
+        fd = _make(self._path, os.pread(self._fd, self._slots * MARK_BYTES, 0))
+        os.close(self._fd)
+        self._fd = fd
+        return True
 
     def begin(self, mark: bytes) -> int:
         """Write down that a handler begins. Returns the slot for `end`."""
@@ -124,6 +129,18 @@ def pid_of(owner_id: str) -> int:
     """The process id within an owner id; 0 when it has none."""
     parts = owner_id.rsplit(".", 2)
     return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else 0
+
+
+def _make(path: Path, content: bytes) -> int:
+    """A locked file, and its descriptor."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Locked under a name that nobody looks at: it is never seen unlocked while we live.
+    hidden = path.with_name(f".{path.name}")
+    fd = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    os.pwrite(fd, content, 0)
+    hidden.rename(path)
+    return fd
 
 
 def _folder(runtime_dir: Path) -> Path:

@@ -50,6 +50,8 @@ class ReclaimService:
         self._config = config
         self._alarm = Alarm()
         self._watched: dict[str, int] = {}
+        #: Until then missing files say nothing.
+        self._blind_deadline = 0.0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Take back until `stop`."""
@@ -60,13 +62,24 @@ class ReclaimService:
                     self.beat.touch()
                     try:
                         self._watch()
-                        await self.run_once()
+                        if self._files_tell():
+                            await self.run_once()
                     except (StoreUnavailable, OSError) as error:  # no descriptor left, say
                         log.debug("nothing can be taken back: %s", error)
                     await self._alarm.sleep(self._config.poll_s)
         finally:
             for owner_id in list(self._watched):
                 self._unwatch(owner_id)
+
+    def _files_tell(self) -> bool:
+        """Whether a missing file means that its process left: not when ours was missing, too,
+        until each of us had time to put his back.
+        """
+        now = clock.monotonic()
+        if self._owner.restore():
+            log.warning("the runtime directory was emptied while in use; it is made anew")
+            self._blind_deadline = now + 2 * self._config.poll_s
+        return now >= self._blind_deadline
 
     async def run_once(self) -> int:
         """One pass. Returns the number of messages that were taken back."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import shutil
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -133,6 +134,39 @@ async def test_reclaim_goes_on_when_the_process_has_no_descriptor_left(tmp_path:
             group.create_task(reclaim.run(stop))
             await until(lambda: _is(owners.asked >= 2))
             stop.set()
+
+
+async def test_nobody_counts_as_dead_when_the_runtime_directory_was_emptied(
+    tmp_path: Path,
+) -> None:
+    app, stop = App("t"), asyncio.Event()
+    config = EngineConfig(poll_s=0.05)
+
+    async with opened(tmp_path) as store:
+        runtime = runtime_of(tmp_path)
+        other, mine = (Owner.register(runtime, name=name) for name in ("other", "mine"))
+        broker = StoreBroker(store, claim_timeout_s=60.0)
+        await broker.register({"t.take": "thing.done"})
+        await publish(store, 1)
+        await broker.relay(100)
+        await broker.exchange(other.id, [], {"t.take": 10})
+        shutil.rmtree(runtime / "owner")
+        owners = Owners(runtime)
+        reclaim = ReclaimService(store, broker, mine, owners, app.subscriptions, config)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reclaim.run(stop))
+            await until(lambda: _is(mine.id in owners.ids()))
+            assert [row["owner"] for row in await rows(store, "messages")] == [other.id]
+            assert other.restore() and owners.is_alive(other.id) and not other.restore()
+            await asyncio.sleep(4 * config.poll_s)
+            assert [row["owner"] for row in await rows(store, "messages")] == [other.id]
+            other.close()
+            await until(lambda: _taken_from(store, other.id))
+            stop.set()
+
+
+async def _taken_from(store: Store, owner_id: str) -> bool:
+    return [row["owner"] for row in await rows(store, "messages")] != [owner_id]
 
 
 async def test_claims_of_a_hanging_process_are_taken_back_when_they_expire(tmp_path: Path) -> None:
