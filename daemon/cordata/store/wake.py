@@ -20,6 +20,8 @@ _log = log.logger("cordata.store")
 
 #: Further wake-ups of a topic within this time travel together; the first one goes at once.
 _GATHER_S = 0.005
+#: How often each process sees to it that its socket can still be found.
+_LOOK_S = 5.0
 _MAX_BYTES = 4096
 #: sun_path holds 108 bytes, see unix(7); a deeper directory is reached through /proc/self/fd.
 _MAX_PATH_BYTES = 100
@@ -89,6 +91,7 @@ class WakeUps:
         self._prefix = str(self._folder)
         self._folder_fd: int | None = None
         self._name = f"{os.getpid()}-{os.urandom(4).hex()}.sock"
+        self._timer: asyncio.TimerHandle | None = None
         try:
             self._socket = self._bind()
         except OSError as error:
@@ -97,10 +100,26 @@ class WakeUps:
             )
         else:
             loop.add_reader(self._socket.fileno(), self._receive)
+            self._timer = loop.call_later(_LOOK_S, self.look)
+
+    def look(self) -> None:
+        """Bind anew when somebody deleted the socket (the runtime directory was cleaned, say)."""
+        self._timer = self._loop.call_later(_LOOK_S, self.look)
+        if self._socket is None or (self._folder / self._name).exists():
+            return
+        with contextlib.suppress(OSError):  # once more at the next look
+            renewed = self._bind()
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = renewed
+            self._loop.add_reader(renewed.fileno(), self._receive)
 
     def _bind(self) -> socket.socket:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if len(os.fsencode(self._folder)) + len(self._name) > _MAX_PATH_BYTES:
+            if self._folder_fd is not None:
+                os.close(self._folder_fd)
+                self._folder_fd = None
             self._folder_fd = os.open(self._folder, os.O_PATH | os.O_CLOEXEC)
             self._prefix = f"/proc/self/fd/{self._folder_fd}"
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -175,6 +194,8 @@ class WakeUps:
 
     def close(self) -> None:
         """Unbind the socket."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._socket is not None:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()

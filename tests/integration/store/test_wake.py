@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.integration.store.parts import child, deposit, opened
 
 from cordata.clock import monotonic
 from cordata.store import Tx
+from cordata.store.wake import WakeUps
 
 
 async def test_other_process_is_woken_within_milliseconds_when_a_unit_commits(
@@ -39,6 +41,23 @@ async def test_socket_of_a_dead_process_is_removed_when_others_notify(tmp_path: 
             await other.kill()
         store.notify("t")
         assert len(os.listdir(tmp_path / "wake")) == 1
+    assert os.listdir(tmp_path / "wake") == []
+
+
+async def test_process_is_found_again_when_the_runtime_directory_was_emptied(
+    tmp_path: Path,
+) -> None:
+    loop = asyncio.get_running_loop()
+    one, two = WakeUps(tmp_path, loop), WakeUps(tmp_path, loop)
+    try:
+        shutil.rmtree(tmp_path / "wake")
+        for process in (one, two):
+            process.look()
+        one.notify(["t"])
+        assert await two.topic("t").wait(5.0)
+    finally:
+        for process in (one, two):
+            process.close()
     assert os.listdir(tmp_path / "wake") == []
 
 
