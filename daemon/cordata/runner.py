@@ -141,7 +141,9 @@ class Runner:
         except Exception as error:
             # An error raised on purpose says it all; a trace is for the others.
             trace = None if isinstance(error, CordataError) else error
-            log.error("service %s failed: %s", service.name, error, exc_info=trace, extra=extra)
+            hint = f" ({error.hint})" if isinstance(error, CordataError) and error.hint else ""
+            text = f"{error}{hint}"
+            log.error("service %s failed: %s", service.name, text, exc_info=trace, extra=extra)
             self._fail(EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED)
         else:
             if getattr(service, "finite", False):

@@ -206,9 +206,11 @@ def _run_script(connection: sqlite3.Connection, migration: Migration) -> None:
             if is_storage(error) or is_busy(error):
                 raise
             first = " ".join(_without_comments(statement).split())[:120]
-            raise SchemaError(f"{migration}: {error}", hint=f"the statement: {first}") from error
+            raise SchemaError(
+                f"migration {migration}: {error}", hint=f"the statement: {first}"
+            ) from error
         if not connection.in_transaction:
-            raise SchemaError(f"{migration}: a script must not commit or roll back")
+            raise SchemaError(f"migration {migration}: a script must not commit or roll back")
 
 
 def _check_fence(connection: sqlite3.Connection, fence: Fence) -> None:
@@ -220,7 +222,9 @@ def _check_fence(connection: sqlite3.Connection, fence: Fence) -> None:
 def _check_foreign_keys(connection: sqlite3.Connection, migration: Migration) -> None:
     broken = connection.execute("PRAGMA foreign_key_check").fetchone()
     if broken is not None:
-        raise SchemaError(f"{migration}: a row of {broken[0]} points to no row of {broken[2]}")
+        raise SchemaError(
+            f"migration {migration}: a row of {broken[0]} points to no row of {broken[2]}"
+        )
 
 
 def statements(script: str) -> Iterator[str]:

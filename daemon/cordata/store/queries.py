@@ -6,6 +6,7 @@ import difflib
 import importlib.util
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,7 @@ def parse(text: str, source: str, problems: list[str]) -> list[Query]:
     if _COMMENT.sub("", head).strip():
         problems.append(f"{source}: SQL before the first `-- name:` line")
     queries = []
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+    for mark, following in zip_longest(marks, marks[1:]):
         name = mark[1]
         line = text.count("\n", 0, mark.start()) + 1
         body = text[mark.end() : following.start() if following else len(text)]

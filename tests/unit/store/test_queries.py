@@ -55,6 +55,7 @@ def test_description_is_dropped_when_it_follows_the_name() -> None:
     ("text", "problem"),
     [
         ("SELECT 1;\n-- name: q\nSELECT 2;", "before the first"),
+        ("SELECT 1;", "before the first"),
         ("-- name: q\n-- nothing\n", "'q' is empty"),
         ("-- name: q\nSELECT 1; SELECT 2;", "more than one statement"),
         ("-- name: 1q\nSELECT 1;", "'1q' is no name"),
