@@ -67,5 +67,5 @@ def cordata() -> None:
     On a server the units call these commands; on a workstation start with
 
     \b
-      cordata server --workers 4 --app shop.app:app
+      cordata server --workers 4 --app shop.app:app --state ./data
     """

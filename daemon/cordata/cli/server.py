@@ -13,7 +13,7 @@ from cordata.cli.options import shared
     epilog="""Examples:
 
 \b
-  cordata server --workers 4 --app shop.app:app
+  cordata server --workers 4 --app shop.app:app --state ./data
   cordata server --workers 4 --listen 127.0.0.1:8080 --listen /run/shop.sock --state ./data
   cordata server --workers 4 --test-mode
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from cordata import clock
 from cordata.errors import ConfigError, StoreUnavailable
-from cordata.store.fault import is_busy, translate
+from cordata.store.fault import DIRECTORY_HINT, is_busy, translate
 from cordata.store.queries import Queries
 from cordata.store.tx import Tx
 
@@ -96,7 +96,7 @@ class Database:
             except OSError as error:
                 raise StoreUnavailable(
                     f"{self.path} cannot be made: {error.strerror}",
-                    hint="the state directory must exist and belong to the service's user",
+                    hint=DIRECTORY_HINT,
                 ) from error
         connection = self._connect()
         try:

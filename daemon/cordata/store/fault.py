@@ -9,6 +9,11 @@ from pathlib import Path
 
 from cordata.errors import Conflict, CordataError, PermanentError, StoreFull, StoreUnavailable
 
+#: The next step when a file of the store cannot be made or opened.
+DIRECTORY_HINT = (
+    "the state directory must exist and belong to the service's user; "
+    "`cordata server --state DIR` makes one"
+)
 _CONSTRAINT = re.compile(r"constraint failed: (?P<name>.+)\Z")
 #: Primary result codes that say the file or its disk is at fault, not the statement.
 _STORAGE = {

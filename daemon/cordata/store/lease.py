@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cordata.errors import LeaseLost, StoreUnavailable
+from cordata.store.fault import DIRECTORY_HINT
 from cordata.store.fence import Fence, check_fence
 from cordata.store.tx import Tx
 
@@ -91,7 +92,7 @@ class PrimaryLease:
         except OSError as error:
             raise StoreUnavailable(
                 f"{self._path} cannot be opened: {error.strerror}",
-                hint="the state directory must exist and belong to the service's user",
+                hint=DIRECTORY_HINT,
             ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.store.crew import Hand, Job
+from cordata.store.fault import DIRECTORY_HINT
 
 
 class LockUnusable(StoreUnavailable):
@@ -39,7 +40,7 @@ class WriteLock:
     def _unusable(self, error: OSError) -> LockUnusable:
         return LockUnusable(
             f"{self._path} cannot be locked: {error.strerror}",
-            hint="the state directory must exist and belong to the service's user",
+            hint=DIRECTORY_HINT,
         )
 
     def try_acquire(self) -> bool:

@@ -105,7 +105,8 @@ class Supervisor:
             return
         self._kill_deadline = clock.monotonic() + self._stop_timeout_s
         self._manager.stopping("stopping")
-        log.info("stopping: %s", ", ".join(c.name for c in self._children if c.alive))
+        in_order = sorted(self._children, key=lambda child: not child.is_worker)
+        log.info("stopping: %s", ", ".join(c.name for c in in_order if c.alive))
         for child in self._children:
             if child.state == "waiting":
                 child.state = "gone"
