@@ -64,6 +64,8 @@ def describe(unit: str, environ: Mapping[str, str]) -> str:
     status = environ.get("MONITOR_EXIT_STATUS", "")
     invocation = environ.get("MONITOR_INVOCATION_ID", "")
     what = f": {result}" if result else ""
+    if result == "success":  # the manager looked when it was on its next start
+        what, code = ", and was started again", ""
     if code:
         what += f" ({code}, status {status})" if status else f" ({code})"
     lines = [f"{unit} failed{what}", "", f"Look: systemctl status {unit}"]

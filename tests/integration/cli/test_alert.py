@@ -90,6 +90,13 @@ def test_alert_mails_once_per_unit_and_counts_the_rest(tmp_path: Path) -> None:
         assert "since the last mail" not in body
 
 
+def test_alert_claims_no_success_when_the_unit_runs_again_already(tmp_path: Path) -> None:
+    again = MONITOR | {"MONITOR_SERVICE_RESULT": "success", "MONITOR_EXIT_CODE": "exited"}
+    result = cordata("alert", "worker@0.service", "--config", write_config(tmp_path, ""), **again)
+    assert "worker@0.service failed, and was started again" in result.stderr
+    assert "success" not in result.stderr
+
+
 def test_alert_tells_how_many_were_counted_when_the_cooldown_is_over(tmp_path: Path) -> None:
     with mailbox() as box:
         path = str(config(tmp_path, box.port))
