@@ -90,9 +90,11 @@ def import_app(spec: str, path: Sequence[Path] = ()) -> App:
         raise
     except ModuleNotFoundError as error:
         looked = ", ".join(map(str, path)) or "Python's own path"
+        hint = f"looked in {looked}; [app] path adds directories"
+        if (error.name or "").partition(".")[0] != module_name.partition(".")[0]:
+            hint += f"; or install it, {spec} imports it"
         raise ConfigError(
-            f"[app] import: no module {error.name!r} (for {spec})",
-            hint=f"looked in {looked}; [app] path adds directories",
+            f"[app] import: no module {error.name!r} (for {spec})", hint=hint
         ) from error
     except AttributeError as error:
         if attribute not in str(error):

@@ -48,7 +48,14 @@ def test_import_app_refuses_when_the_name_has_no_two_parts(code: Path, spec: str
 def test_import_app_names_the_module_when_there_is_none(code: Path) -> None:
     error = failure("shop_none:app", code)
     assert "no module 'shop_none' (for shop_none:app)" in str(error)
-    assert str(code) in (error.hint or "")
+    assert str(code) in (error.hint or "") and "install" not in (error.hint or "")
+
+
+def test_import_app_says_install_when_what_the_module_imports_is_missing(code: Path) -> None:
+    write(code, "shop_imports", "import shop_library_none")
+    error = failure("shop_imports:app", code)
+    assert "no module 'shop_library_none' (for shop_imports:app)" in str(error)
+    assert "install it" in (error.hint or "")
 
 
 def test_import_app_names_the_attribute_when_there_is_none(code: Path) -> None:
