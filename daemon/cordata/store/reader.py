@@ -59,12 +59,14 @@ class Snapshots:
             finally:
                 self._end(cursor)
         except sqlite3.Error as error:
-            if is_storage(error):
+            if is_storage(error) or (self._connection and self._connection.in_transaction):
                 self.close()
+            if self.stopped:  # at its BEGIN
+                raise _over(budget_s) from None
             raise self._database.told(error, "reading") from error
         except BaseException:
             if self.stopped:
-                raise TransactionTimeout(f"a read took longer than {budget_s:g} s") from None
+                raise _over(budget_s) from None
             if isinstance(tx.failed, StoreUnavailable):
                 self.close()
             raise
@@ -81,10 +83,10 @@ class Snapshots:
         return self._cursor
 
     def _look(self) -> bool:
-        """Called by SQLite now and then; true stops the statement."""
-        if clock.monotonic() > self._deadline:
-            self.stopped = True
-        return self.stopped
+        """Called by SQLite now and then, in a ROLLBACK too; true stops the statement."""
+        overdue = clock.monotonic() > self._deadline
+        self.stopped = self.stopped or overdue
+        return overdue
 
     def _end(self, cursor: sqlite3.Cursor) -> None:
         self._deadline = float("inf")
@@ -97,6 +99,10 @@ class Snapshots:
         connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             connection.close()
+
+
+def _over(budget_s: float) -> TransactionTimeout:
+    return TransactionTimeout(f"a read took longer than {budget_s:g} s")
 
 
 class Reader:
