@@ -84,22 +84,40 @@ def test_first_request_is_received_read_and_acknowledged_when_typed(tmp_path: Pa
 
 
 def test_application_of_the_readme_handles_its_event_once_when_run(tmp_path: Path) -> None:
-    (tmp_path / "bookings.py").write_text(blocks("python")[0])
+    write_application(tmp_path)
     command = next(line for line in commands("$ ") if line.startswith("cordata server"))
     port = free_port()
-    words = command.replace("127.0.0.1:8000", f"127.0.0.1:{port}").split()[1:]
     state = tmp_path / "state"
-    argv = [sys.executable, "-m", "cordata", *words, "--state", str(state)]
+    there = command.replace("127.0.0.1:8000", f"127.0.0.1:{port}").replace("./data", str(state))
+    argv = [sys.executable, "-m", "cordata", *there.split()[1:]]
     path = os.pathsep.join([str(CHECKOUT / "daemon"), str(tmp_path)])
+    database = state / "cordata.db"
     with ready(argv, tmp_path / "log", PYTHONPATH=path):
         url = f"http://127.0.0.1:{port}/book/7"
         answer = run_shell(f"{sys.executable} -c {_POST!r} {url}")
-        assert json.loads(answer)["event"]
-        database = next(state.rglob("cordata.db"))
+        event = json.loads(answer)["event"]
         deadline = time.monotonic() + 10
-        while not mails(database) and time.monotonic() < deadline:
+        while not (mails(database) and stays(database)) and time.monotonic() < deadline:
             time.sleep(0.02)
+        own = {"STATE_DIRECTORY": str(state), "CORDATA_RUNTIME": str(state / "run")}
+        job = [sys.executable, "-m", "cordata", "job", "tally", "--app", "bookings:app"]
+        done = subprocess.run(
+            job, env={**os.environ, **own, "PYTHONPATH": path}, capture_output=True, text=True
+        )
+        assert done.returncode == 0 and "1 stays until 20" in done.stderr, done
     assert mails(database) == [("Booked", "7")]
+    assert stays(database) == [(event, "7")]
+
+
+def write_application(directory: Path) -> None:
+    """The files of "An application of your own", as its reader makes them."""
+    (directory / "bookings.py").write_text("\n\n".join(blocks("python")))
+    text = README.read_text()
+    places = re.findall(r"`(bookings_sql/[\w/]+\.sql)`", text)
+    assert len(places) == len(blocks("sql")) == 2
+    for place, body in zip(places, blocks("sql"), strict=True):
+        (directory / place).parent.mkdir(parents=True, exist_ok=True)
+        (directory / place).write_text(body)
 
 
 _POST = (
@@ -111,6 +129,11 @@ _POST = (
 def mails(database: Path) -> list[tuple[str, str]]:
     with contextlib.closing(sqlite3.connect(database)) as connection:
         return connection.execute("SELECT subject, text FROM mail").fetchall()
+
+
+def stays(database: Path) -> list[tuple[str, str]]:
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        return connection.execute("SELECT event_id, room FROM stay").fetchall()
 
 
 def test_make_targets_of_the_readme_exist_when_listed() -> None:
