@@ -89,7 +89,7 @@ def import_app(spec: str, path: Sequence[Path] = ()) -> App:
     except ConfigError:
         raise
     except ModuleNotFoundError as error:
-        looked = ", ".join(map(str, path)) or "Python's own path"
+        looked = ", ".join(map(_readable, path)) or "Python's own path"
         hint = f"looked in {looked}; [app] path adds directories"
         if (error.name or "").partition(".")[0] != module_name.partition(".")[0]:
             hint += f"; or install it, {spec} imports it"
@@ -105,6 +105,12 @@ def import_app(spec: str, path: Sequence[Path] = ()) -> App:
     if not isinstance(app, App):
         raise ConfigError(f"[app] import: {spec} is a {type(app).__name__}, not an App")
     return app
+
+
+def _readable(directory: Path) -> str:
+    """The directory, and whether that is why: a unit's user sees less than root, and no /home."""
+    seen = os.access(directory, os.R_OK | os.X_OK)
+    return f"{directory}" if seen else f"{directory}, which this process cannot read"
 
 
 def _failed(spec: str, error: Exception) -> str:

@@ -51,6 +51,11 @@ def test_import_app_names_the_module_when_there_is_none(code: Path) -> None:
     assert str(code) in (error.hint or "") and "install" not in (error.hint or "")
 
 
+def test_import_app_says_which_directory_cannot_be_read_when_there_is_no_module(code: Path) -> None:
+    hint = failure("shop_none:app", code / "none").hint or ""
+    assert f"{code / 'none'}, which this process cannot read" in hint
+
+
 def test_import_app_says_install_when_what_the_module_imports_is_missing(code: Path) -> None:
     write(code, "shop_imports", "import shop_library_none")
     error = failure("shop_imports:app", code)
