@@ -108,9 +108,9 @@ class Alerter:
         """Raises: TransientError."""
         import smtplib  # 15 ms and 4 MB, not before an alert is due
 
-        message = compose(cause, text, counted, self._config, self._mail, socket.gethostname())
         tls = self._mail.security == "tls"
         try:
+            message = compose(cause, text, counted, self._config, self._mail, socket.gethostname())
             kind = smtplib.SMTP_SSL if tls else smtplib.SMTP
             with kind(self._mail.host, self._mail.port, timeout=self._mail.timeout_s) as smtp:
                 if self._mail.security == "starttls":
@@ -120,7 +120,8 @@ class Alerter:
                 if self._login is not None:
                     smtp.login(*self._login)
                 smtp.send_message(message)  # type: ignore[arg-type]
-        except (OSError, smtplib.SMTPException) as error:
+        except (OSError, ValueError, smtplib.SMTPException) as error:
+            # ValueError: a host or an address that cannot be encoded.
             raise TransientError(f"{self._mail.host}:{self._mail.port}: {error}") from error
 
 
@@ -131,6 +132,7 @@ def compose(
     from email.message import EmailMessage
     from email.utils import localtime, make_msgid
 
+    text = text.encode(errors="backslashreplace").decode()  # a path may hold any byte
     first_line = " ".join(text.split("\n", 1)[0].split())
     message = EmailMessage()
     message["From"] = mail.sender

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from email.message import EmailMessage
@@ -74,3 +75,18 @@ def test_compose_keeps_header_lines_single_when_the_text_has_line_breaks() -> No
     assert message["Subject"] == "[host] one"
     assert message["Bcc"] is None
     assert "It happened 3 times more" in message.get_content()
+
+
+def test_compose_keeps_what_is_not_unicode_readable() -> None:
+    message = compose("x", "group \udc80", 0, AlertConfig(to=("a@b",)), MailConfig(), "host")
+    assert isinstance(message, EmailMessage)
+    assert message.get_content().startswith("group \\udc80\n")
+    assert b"group \\udc80" in message.as_bytes()
+
+
+def test_mail_can_be_tried_again_when_the_host_is_no_name(tmp_path: Path) -> None:
+    config, mail = AlertConfig(to=("ops@example.org",)), MailConfig(host="mail..example.org")
+    alerter = Alerter(config, mail, login=None, directories=[tmp_path])
+    assert not alerter.mail("store-full", "the disk is full")
+    stored = json.loads((tmp_path / "alerts.json").read_text())
+    assert stored["store-full"]["counted"] == 1
