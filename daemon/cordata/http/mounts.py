@@ -75,18 +75,28 @@ async def _run_lifespans(
 
 async def _step(message: Message, lifespans: Sequence[Lifespan], send: Send) -> None:
     kind = message["type"]
-    started: list[Lifespan] = []
-    try:
-        if kind == "lifespan.startup":
-            for lifespan in lifespans:
-                await lifespan.startup()
-                started.append(lifespan)
-        else:
-            for lifespan in reversed(lifespans):
-                await lifespan.shutdown()
-    except LifespanFailed as error:
-        for lifespan in reversed(started):
+    failures = await (_start if kind == "lifespan.startup" else _shut_down)(lifespans)
+    if failures:
+        await send({"type": f"{kind}.failed", "message": "; ".join(failures)})
+    else:
+        await send({"type": f"{kind}.complete"})
+
+
+async def _start(lifespans: Sequence[Lifespan]) -> list[str]:
+    for number, lifespan in enumerate(lifespans):
+        try:
+            await lifespan.startup()
+        except LifespanFailed as error:
+            return [str(error), *await _shut_down(lifespans[:number])]
+    return []
+
+
+async def _shut_down(lifespans: Sequence[Lifespan]) -> list[str]:
+    """Every one of them, whatever becomes of the others. Returns what failed."""
+    failures = []
+    for lifespan in reversed(lifespans):
+        try:
             await lifespan.shutdown()
-        await send({"type": f"{kind}.failed", "message": str(error)})
-        return
-    await send({"type": f"{kind}.complete"})
+        except LifespanFailed as error:
+            failures.append(str(error))
+    return failures
