@@ -84,12 +84,13 @@ class Database:
 
         `lost`: it was there before. Raises: StoreUnavailable with the next step.
         """
-        if not self.path.exists():
-            if lost:
-                raise StoreUnavailable(
-                    f"{self.path} is gone, although it was in use before",
-                    hint=f"restore it from a backup, or start anew by deleting {self.lock_path}",
-                )
+        there = self.path.exists()
+        if lost and not (there and self.path.stat().st_size):
+            raise StoreUnavailable(
+                f"{self.path} is {'empty' if there else 'gone'}, although it was in use before",
+                hint=f"restore it from a backup, or start anew by deleting {self.lock_path}",
+            )
+        if not there:
             try:
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
                 os.close(os.open(self.path, flags, 0o600))

@@ -146,6 +146,16 @@ async def test_file_is_taken_up_again_when_it_was_gone_for_a_while(tmp_path: Pat
     assert notes_on_disk(tmp_path) == ["after", "before"]
 
 
+async def test_open_makes_no_new_database_of_an_emptied_one(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await deposit(store, "before")
+    (tmp_path / "cordata.db").write_bytes(b"")
+    with pytest.raises(StoreUnavailable, match="is empty, although"):
+        async with opened(tmp_path):
+            pass
+    assert (tmp_path / "cordata.db").read_bytes() == b""
+
+
 async def test_open_names_the_next_step_when_the_file_is_gone(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await deposit(store, "before")
