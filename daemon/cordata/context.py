@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
 from typing import Any, TypeVar
 
 from cordata import clock
@@ -15,6 +16,7 @@ from cordata.store import Chain, Store, Tx, Unit
 from cordata.vault import Vault
 
 T = TypeVar("T")
+C = TypeVar("C", bound="Context")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +113,12 @@ class BackfillContext(Context):
 
     #: Rows that one step should take, as its declaration says.
     batch: int
+
+
+_SHARED = tuple(field.name for field in fields_of(Context))
+
+
+def narrowed(ctx: Context, kind: type[C], **more: Any) -> C:
+    """`ctx` for one message or one step: a `kind` with all of it, and `more`."""
+    shared: dict[str, Any] = {name: getattr(ctx, name) for name in _SHARED}
+    return kind(**shared, **more)

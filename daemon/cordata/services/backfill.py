@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Mapping
-from dataclasses import fields as fields_of
 
 from cordata import clock
 from cordata.app import BackfillTask
-from cordata.context import BackfillContext, Context
+from cordata.context import BackfillContext, Context, narrowed
 from cordata.core.retry import next_delay_s
 from cordata.errors import LeaseLost
 from cordata.log import fields, logger, request_id
@@ -109,7 +108,7 @@ class BackfillService:
     async def run_once(self, ctx: Context, task: BackfillTask, cursor: str | None) -> str | None:
         """One step, then its cursor. Returns the cursor for the next one, None when done."""
         async with asyncio.timeout(task.timeout_s):
-            following = await task.run(_of_step(ctx, task), cursor)
+            following = await task.run(narrowed(ctx, BackfillContext, batch=task.batch), cursor)
 
         async def unit(tx: Tx) -> None:
             await tx.execute(
@@ -122,11 +121,6 @@ class BackfillService:
 
         await ctx.store.run(unit)
         return following
-
-
-def _of_step(ctx: Context, task: BackfillTask) -> BackfillContext:
-    given = {field.name: getattr(ctx, field.name) for field in fields_of(Context)}
-    return BackfillContext(**given, batch=task.batch)
 
 
 async def _stored(ctx: Context, name: str) -> Row | None:

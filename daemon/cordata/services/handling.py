@@ -12,7 +12,7 @@ from cordata import clock, events
 from cordata.app import Subscription
 from cordata.broker import Message, Outcome
 from cordata.config.sections import EngineConfig
-from cordata.context import Context, EventContext
+from cordata.context import Context, EventContext, narrowed
 from cordata.core.delivery import Failure, Verdict, add_failure, after_failure, error_text
 from cordata.core.event import Event
 from cordata.core.retry import next_delay_s
@@ -47,9 +47,10 @@ class Handling:
         token = request_id.set(headers.get("request_id", ""))
         try:
             async with asyncio.timeout(subscription.timeout_s):
-                await subscription.handler(
-                    _event(message, headers), _event_context(self._ctx, message)
+                ctx = narrowed(
+                    self._ctx, EventContext, group=message.group, event_id=message.event_id
                 )
+                await subscription.handler(_event(message, headers), ctx)
         except AlreadySeen:
             return _done(message)
         except StoreUnavailable as error:
@@ -165,15 +166,4 @@ def _event(message: Message, headers: dict[str, str]) -> Event:
         headers=headers,
         attempt=message.attempts + 1,
         created_at=clock.from_us(message.created_at),
-    )
-
-
-def _event_context(ctx: Context, message: Message) -> EventContext:
-    return EventContext(
-        store=ctx.store,
-        vault=ctx.vault,
-        settings=ctx.settings,
-        log=ctx.log,
-        group=message.group,
-        event_id=message.event_id,
     )

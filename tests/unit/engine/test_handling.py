@@ -1,0 +1,58 @@
+"""What one attempt at one message gives the handler."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import cast
+
+from cordata.app import Subscription
+from cordata.broker import Message
+from cordata.config.sections import EngineConfig
+from cordata.context import Context, EventContext
+from cordata.core.delivery import Verdict
+from cordata.core.event import Event
+from cordata.services.handling import Handling
+from cordata.store import Chain, Store
+from cordata.vault import Vault
+
+MESSAGE = Message(
+    id=1,
+    group="shop.note",
+    event_id="e1",
+    type="order.paid",
+    key=None,
+    payload='{"order": 7}',
+    headers="{}",
+    created_at=0,
+    attempts=0,
+    history=None,
+    seen=False,
+)
+
+
+async def test_handler_gets_the_whole_context_of_its_process() -> None:
+    ctx = Context(
+        store=cast(Store, object()),
+        vault=Vault(None),
+        settings={"shop": 1},
+        chains=(Chain("shop", "shop.sql"),),
+    )
+    got: list[EventContext] = []
+
+    async def note(event: Event, ctx: EventContext) -> None:
+        got.append(ctx)
+
+    subscription = Subscription(
+        type="order.paid",
+        group="shop.note",
+        handler=note,
+        retries=0,
+        concurrency=None,
+        timeout_s=60.0,
+    )
+    handling = Handling(ctx, EngineConfig(), owner_id="worker-0")
+    outcome = await handling.attempt(subscription, MESSAGE)
+    assert outcome.verdict is Verdict.DONE
+    assert (got[0].group, got[0].event_id) == ("shop.note", "e1")
+    for field in fields(Context):
+        assert getattr(got[0], field.name) is getattr(ctx, field.name), field.name
