@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 from alpinehub.directory import Snapshot, Source
 from alpinehub.sources import SOURCE_SECRET
 from alpinehub.webhooks.problem import Refused
-from cordata import Context
+from cordata import Context, PermanentError
 
 #: Longer ones are nobody's.
 _MAX_SECRET_BYTES = 512
@@ -56,7 +56,10 @@ def by_signature(
     given = signature.strip().lower().removeprefix(b"sha256=")
     found = []
     for source in sources:
-        expected = hmac.digest(_unseal(ctx, source), body, "sha256").hex()
+        secret = _unseal(ctx, source)
+        if secret is None:
+            continue
+        expected = hmac.digest(secret, body, "sha256").hex()
         if hmac.compare_digest(expected.encode(), given):
             found.append(source)
     if not sources:  # no faster for a hotel that does not exist
@@ -93,11 +96,19 @@ def _named_source(snapshot: Snapshot, query: bytes) -> tuple[Source, ...] | None
     return () if source is None else (source,)
 
 
-def _unseal(ctx: Context, source: Source) -> bytes:
-    """The secret of a source; opened once, for the sealed bytes change with the secret."""
+def _unseal(ctx: Context, source: Source) -> bytes | None:
+    """The secret of a source; opened once, for the sealed bytes change with the secret.
+
+    None: another master key sealed it (the primary says so at its start). Nobody can be this
+    source then, by neither header, but the others can be who they are.
+    """
     secret = _unsealed.get(source.sealed)
     if secret is None:
+        try:
+            secret = ctx.vault.open(source.sealed, context=SOURCE_SECRET)
+        except PermanentError:
+            return None
         if len(_unsealed) >= _MAX_UNSEALED:
             _unsealed.clear()
-        secret = _unsealed[source.sealed] = ctx.vault.open(source.sealed, context=SOURCE_SECRET)
+        _unsealed[source.sealed] = secret
     return secret

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.integration.hub.material import BOOKING, SECRET, open_hub
 
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.sources import add_source
+from cordata.vault import Vault
 
 BODY = json.dumps(BOOKING).encode()
 
@@ -106,3 +108,16 @@ async def test_source_is_told_apart_by_hotel_and_secret(tmp_path: Path) -> None:
             ("agency", "EDEL"),
             ("shop", "ROSE"),
         ]
+
+
+async def test_signature_is_enough_when_the_secret_of_another_source_does_not_open(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        before = replace(hub.ctx, vault=Vault(b"ab" * 32))
+        await add_source(before, "DEMO", "generic", "of-the-old-key", "old")
+        for secret, status in ((SECRET, 200), ("old", 401)):
+            headers = {"x-webhook-secret": None, "x-signature-256": sign(BODY, secret)}
+            assert (await hub.post(body=BODY, headers=headers)).status == status
+            named = await hub.post(body=BODY, headers=headers, query="source=2")
+            assert named.status == 401
