@@ -15,10 +15,10 @@ from cordata.errors import StoreFull, StoreUnavailable
 
 _log = log.logger("cordata.store")
 
-#: Between attempts while the store is not ok; doubles while it flaps, see `_PAUSE_MAX_S`.
+#: Between attempts while the store is not ok; doubles while it flaps, to `_PAUSE_MAX_S`.
 _PAUSE_S = 0.5
 _PAUSE_MAX_S = 4.0
-#: A state that lasted less than this was no recovery.
+#: A store that was ok for less than this had not recovered: it flaps.
 _STEADY_S = 5.0
 
 OnState = Callable[[str, str], None]
@@ -36,32 +36,36 @@ class Health:
         self._hint: str | None = None
         self._pause_s = _PAUSE_S
         self._next_deadline = 0.0
-        self._changed = monotonic()
+        #: When it became ok, or ceased to be. At first: long ago, for a start is no flapping.
+        self._since = float("-inf")
 
     @property
     def pause_s(self) -> float:
         """Seconds between attempts."""
         return self._pause_s
 
-    def refusal(self) -> StoreUnavailable | None:
+    def refusal(self, *, now: float | None = None) -> StoreUnavailable | None:
         """None: go ahead (and when the store is not ok, this call is the attempt)."""
         if self.state == "ok":
             return None
-        now = monotonic()
+        now = monotonic() if now is None else now
         if now >= self._next_deadline:
             self._next_deadline = now + self._pause_s
             return None
         kind = StoreFull if self.state == "full" else StoreUnavailable
         return kind(self.reason, hint=self._hint)
 
-    def failed(self, error: StoreUnavailable) -> None:
+    def failed(self, error: StoreUnavailable, *, now: float | None = None) -> None:
         """A write failed because of the disk or the file."""
-        self._next_deadline = monotonic() + self._pause_s
+        now = monotonic() if now is None else now
+        if self.state == "ok":
+            flaps = now - self._since < _STEADY_S
+            self._pause_s = min(self._pause_s * 2, _PAUSE_MAX_S) if flaps else _PAUSE_S
+        self._next_deadline = now + self._pause_s
         state = "full" if isinstance(error, StoreFull) else "unavailable"
         if state == self.state:
             return
-        if self._change(state, str(error), error.hint) < _STEADY_S:
-            self._pause_s = min(self._pause_s * 2, _PAUSE_MAX_S)
+        self._change(state, str(error), error.hint, now)
         _log.error(
             "the store takes no writes: %s",
             error,
@@ -72,24 +76,22 @@ class Health:
             ),
         )
 
-    def succeeded(self) -> None:
+    def succeeded(self, *, now: float | None = None) -> None:
         """A write was committed."""
         if self.state == "ok":
             return
-        lasted = self._change("ok", "", None)
-        if lasted > _STEADY_S:
-            self._pause_s = _PAUSE_S
+        now = monotonic() if now is None else now
+        lasted = now - self._since
+        self._change("ok", "", None, now)
         _log.warning(
             "the store takes writes again after %.1f s",
             lasted,
             extra=log.fields(events.STORE_HEALED, store_state="ok"),
         )
 
-    def _change(self, state: str, reason: str, hint: str | None) -> float:
-        """Change the state; returns for how many seconds the one before lasted."""
-        now = monotonic()
-        lasted, self._changed = now - self._changed, now
+    def _change(self, state: str, reason: str, hint: str | None, now: float) -> None:
+        if "ok" in (state, self.state):  # another reason is no new trouble
+            self._since = now
         self.state, self.reason, self._hint = state, reason, hint
         if self.on_state is not None:
             self.on_state(state, reason)
-        return lasted

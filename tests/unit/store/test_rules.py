@@ -87,6 +87,27 @@ def test_pause_grows_when_the_store_flaps() -> None:
     assert first < health.pause_s <= 4.0
 
 
+def test_pause_is_short_again_when_the_store_was_well_for_a_while() -> None:
+    health = Health()
+    first = health.pause_s
+    for moment in range(10):
+        health.failed(StoreFull("no room"), now=10.0 + moment)
+        health.succeeded(now=10.5 + moment)
+    assert health.pause_s == 4.0
+    health.failed(StoreFull("no room"), now=100.0)
+    assert health.pause_s == first
+    assert health.refusal(now=100.0 + first - 0.01) is not None
+    assert health.refusal(now=100.0 + first) is None
+
+
+def test_pause_stays_when_the_first_write_ever_fails_or_the_reason_changes() -> None:
+    health = Health()
+    first = health.pause_s
+    health.failed(StoreFull("no room"))
+    health.failed(StoreUnavailable("broken"))
+    assert health.pause_s == first
+
+
 def test_unit_returns_its_value_when_driven() -> None:
     async def unit() -> int:
         return 7
