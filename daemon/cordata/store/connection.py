@@ -52,8 +52,6 @@ class Database:
         #: One lock per file. The default one has a plain name that operators can remember.
         default = path.name == "cordata.db"
         self.lock_path = path.with_name("write.lock" if default else path.name + ".lock")
-        #: Grows when the file was replaced: connections of an older generation are of no use.
-        self.generation = 0
         self._identity = (0, 0)
 
     def anchor(self) -> sqlite3.Connection | None:
@@ -131,11 +129,16 @@ class Database:
     def check(self) -> None:
         """See that the path still leads to the file we know; a write elsewhere would be lost.
 
-        A file put in its place is taken over. Raises: StoreUnavailable when there is none.
+        Another file in its place is refused until the next start: SQLite would apply the old
+        file's log to it, whoever opened it first. Raises: StoreUnavailable.
         """
         if self._stat() != self._identity:
-            self._remember()
-            self.generation += 1
+            name = self.path.name
+            raise StoreUnavailable(
+                f"{self.path} was replaced while in use",
+                hint=f"stop all processes, delete {name}-wal and {name}-shm, put the right file"
+                " in its place, start them again",
+            )
 
     def told(self, error: sqlite3.Error, what: str) -> StoreUnavailable:
         """The caller's error for a failure of the file itself."""
@@ -183,16 +186,13 @@ class WriteConnection:
         self._queries = queries
         self._connection: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
-        self._generation = -1
 
     def ready(self) -> sqlite3.Connection:
         """The connection, opened anew if need be. Raises: StoreUnavailable."""
         self._database.check()
-        if self._connection is None or self._generation != self._database.generation:
-            self.discard()
+        if self._connection is None:
             self._connection = self._database.open(write=True)
             self._cursor = self._connection.cursor()
-            self._generation = self._database.generation
         return self._connection
 
     def tx(self) -> Tx:

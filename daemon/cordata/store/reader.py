@@ -41,7 +41,6 @@ class Snapshots:
         self._wait_ms = wait_ms
         self._connection: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
-        self._generation = -1
         self._deadline = 0.0
         #: The last unit was stopped at its deadline.
         self.stopped = False
@@ -73,13 +72,11 @@ class Snapshots:
 
     def connect(self) -> sqlite3.Cursor:
         """The cursor, of a new connection if need be. Raises: StoreUnavailable."""
-        if self._cursor is None or self._generation != self._database.generation:
-            self.close()
+        if self._cursor is None:
             self._connection = self._database.open(write=False)
             self._connection.execute(f"PRAGMA busy_timeout = {self._wait_ms}")
             self._connection.set_progress_handler(self._look, _STEPS)
             self._cursor = self._connection.cursor()
-            self._generation = self._database.generation
         return self._cursor
 
     def _look(self) -> bool:

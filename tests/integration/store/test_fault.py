@@ -1,10 +1,12 @@
-"""The real faults: a full disk, a read-only one, a damaged and a missing file."""
+"""The real faults: a full disk, a read-only one, a damaged, a missing and a replaced file."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -144,6 +146,27 @@ async def test_file_is_taken_up_again_when_it_was_gone_for_a_while(tmp_path: Pat
         await heals(store)
         await deposit(store, "after")
     assert notes_on_disk(tmp_path) == ["after", "before"]
+
+
+async def test_writes_are_refused_for_good_when_another_file_takes_its_place(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as store:
+        await deposit(store, "before")
+        backup = tmp_path / "backup"
+        with closing(sqlite3.connect(tmp_path / "cordata.db")) as source:
+            with closing(sqlite3.connect(backup)) as target:
+                source.backup(target)
+        await deposit(store, "after the backup")
+        kept = backup.read_bytes()
+        backup.rename(tmp_path / "cordata.db")
+        for _ in range(2):
+            error = await refused(store, "x")
+            assert isinstance(error, StoreUnavailable)
+            assert "delete cordata.db-wal" in (error.hint or "")
+            await asyncio.sleep(0.6)  # an attempt to heal lies in between
+        assert store.stats().state == "unavailable"
+    assert (tmp_path / "cordata.db").read_bytes() == kept
 
 
 async def test_open_makes_no_new_database_of_an_emptied_one(tmp_path: Path) -> None:
