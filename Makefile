@@ -29,7 +29,7 @@ help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 run: ## The hub with a demo hotel on 127.0.0.1 (PORT=8080 STATE=.run); Ctrl-C stops it
-	@$(build)/need run && venv=$$($(build)/venv) && PYTHONPATH=daemon exec "$$venv/bin/python" packaging/run.py $(PORT) $(STATE)
+	@$(build)/need python venv run && venv=$$($(build)/venv) && PYTHONPATH=daemon exec "$$venv/bin/python" packaging/run.py $(PORT) $(STATE)
 
 test: lint test-unit test-system ## Everything: lint, all tests in a venv, all tests in Debian 13 on systemd
 
