@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cordata import events
 from cordata.cli.options import shared
 from cordata.errors import ConfigError, CordataError
+from cordata.log import fields, logger
 
 if TYPE_CHECKING:
     from cordata.context import Context
@@ -69,9 +71,12 @@ def job(
 
 async def _wait_for_schema(ctx: Context) -> None:
     """A timer may be due at boot, while the primary still migrates. Raises: CordataError."""
-    for _ in range(_SCHEMA_TRIES):
+    for attempt in range(_SCHEMA_TRIES):
         if await ctx.schema_current():
             return
+        if attempt == 0:
+            extra = fields(events.WORKER_WAITING)
+            logger("cordata.job").info("waiting for the primary to migrate the store", extra=extra)
         await asyncio.sleep(_SCHEMA_PAUSE_S)
     raise CordataError(
         "the store's schema is not current", hint="start primary.service, which migrates it"
