@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -62,8 +63,8 @@ def literal(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str | Path):
         text = _URL_PASSWORD.sub(rf"\1{_MASK}\2", str(value))
-        escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        return f'"{escaped}"'
+        # A basic string of TOML is a string of JSON, but for DEL.
+        return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(literal, value))}]"
     if isinstance(value, Mapping):

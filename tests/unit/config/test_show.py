@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cordata.config import Config, build, open_document
 from cordata.config.reader import Document
+from cordata.config.sections import MailConfig
 from cordata.config.show import lines
 
 
@@ -45,6 +46,12 @@ def test_lines_mask_when_a_value_is_secret(tmp_path: Path) -> None:
     assert 'api_token = "********"' in text
     assert 'url = "sqlite://me:********@host/x"' in text
     assert "master-key = ********" in text
+
+
+def test_lines_are_toml_when_a_value_holds_control_characters(tmp_path: Path) -> None:
+    sender = '\\"\t\r\n\x00\x1f\x7fä\u2028'
+    text = "\n".join(lines(Config(mail=MailConfig(sender=sender)), Document(path=None), []))
+    assert tomllib.loads(text)["mail"]["sender"] == sender
 
 
 def test_lines_show_only_the_difference_when_an_instance_has_overrides(tmp_path: Path) -> None:
