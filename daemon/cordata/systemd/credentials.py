@@ -65,18 +65,23 @@ def _read_file(path: Path) -> bytes | None:
 def create(directory: Path, name: str, secret: bytes) -> bool:
     """Write a secret that only its owner can read. Returns False, changing nothing, if it exists.
 
-    Raises: ConfigError when the directory cannot be written.
+    Raises: ConfigError when it cannot be written; then there is no file, not even half of one.
     """
+    path = directory / name
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(fd, "wb") as file:
+                file.write(secret + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            path.unlink()
+            raise
     except FileExistsError:
         return False
     except OSError as error:
         hint = "run it as root, or point [paths] credentials elsewhere"
-        raise ConfigError(f"{directory / name}: {error.strerror}", hint=hint) from error
-    with open(fd, "wb") as file:
-        file.write(secret + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+        raise ConfigError(f"{path}: {error.strerror}", hint=hint) from error
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,15 @@ def test_create_never_replaces_when_the_secret_exists(tmp_path: Path) -> None:
     assert not create(directory, "master-key", b"two")
     assert Credentials(directory).read("master-key") == b"one"
     assert (directory / "master-key").stat().st_mode & 0o777 == 0o600
+
+
+def test_create_leaves_nothing_when_the_disk_is_full(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, hard))  # as a full disk: only the write fails
+    try:
+        with pytest.raises(ConfigError, match="master-key: File too large"):
+            create(tmp_path, "master-key", b"one" * 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert create(tmp_path, "master-key", b"two")
+    assert Credentials(tmp_path).read("master-key") == b"two"
