@@ -131,6 +131,23 @@ def test_requests_wait_when_no_worker_can_start_for_a_while(hub: Host) -> None:
     assert "ready" in out and hub.props("http.socket", "Result")["Result"] == "success"
 
 
+def test_waiting_request_is_answered_and_nothing_spins_when_the_file_is_broken(hub: Host) -> None:
+    hub.sh("echo '[http' >>/etc/cordata/cordata.toml")
+    hub.systemctl("stop", *WORKERS)
+    cursor = hub.cursor()
+    with_curl = hub.popen("curl", "-sS", "-m", "60", "http://127.0.0.1:8080/api/ready")
+
+    def failures() -> int:
+        return len(hub.journal("UNIT=worker@0.service", "EXIT_STATUS=78", since=cursor))
+
+    assert wait_for(lambda: failures() >= 2, timeout_s=20, what="a second start") > 2
+    hub.sh("sed -i '/^\\[http$/d' /etc/cordata/cordata.toml")
+    out, err = with_curl.communicate(timeout=60)
+    assert with_curl.returncode == 0, err
+    assert "ready" in out
+    hub.systemctl("start", "workers.target")
+
+
 def test_alert_is_in_the_journal_when_a_worker_was_killed(hub: Host) -> None:
     cursor = hub.cursor()
     hub.kill("KILL", hub.main_pid("worker@3"))

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import click
 
 from cordata.cli.options import shared
+
+#: A worker whose configuration cannot be used ends after this pause: a connection that waits has
+#: the socket start worker@0 again at once, whatever Restart= says, six times a second otherwise.
+_PAUSE_S = 2.0
 
 
 def _instance(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -20,9 +27,16 @@ def _instance(ctx: click.Context, parameter: click.Parameter, value: str) -> str
 @shared
 def worker(instance: str, test_mode: bool, config: str | None, app: str | None, debug: bool) -> int:
     """Run worker N on the sockets the service manager passed."""
-    return run(
-        "worker", instance=instance, test_mode=test_mode, config=config, app=app, debug=debug
-    )
+    from cordata.errors import ConfigError
+
+    try:
+        return run(
+            "worker", instance=instance, test_mode=test_mode, config=config, app=app, debug=debug
+        )
+    except ConfigError:
+        if "INVOCATION_ID" in os.environ:  # a unit
+            time.sleep(_PAUSE_S)
+        raise
 
 
 @click.command(epilog="Example: systemctl start primary")
