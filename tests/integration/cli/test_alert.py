@@ -92,7 +92,9 @@ def test_alert_mails_once_per_unit_and_counts_the_rest(tmp_path: Path) -> None:
 
 def test_alert_claims_no_success_when_the_unit_runs_again_already(tmp_path: Path) -> None:
     again = MONITOR | {"MONITOR_SERVICE_RESULT": "success", "MONITOR_EXIT_CODE": "exited"}
-    result = cordata("alert", "worker@0.service", "--config", write_config(tmp_path, ""), **again)
+    result = cordata(
+        "alert", "worker@0.service", "--config", str(write_config(tmp_path, "")), **again
+    )
     assert "worker@0.service failed, and was started again" in result.stderr
     assert "success" not in result.stderr
 
