@@ -20,7 +20,7 @@ from cordata.store import Row, Tx, new_id
 
 log = logger("cordata.backfill")
 
-#: First and longest pause after a failed step.
+#: First and longest pause after a failed step; it doubles until one succeeds.
 _FIRST_S, _LONGEST_S = 1.0, 300.0
 _TELL_S = 10.0
 
@@ -34,7 +34,16 @@ class BackfillService:
 
     name = "backfill"
 
-    def __init__(self, leadership: Leadership, tasks: Mapping[str, BackfillTask]) -> None:
+    def __init__(
+        self,
+        leadership: Leadership,
+        tasks: Mapping[str, BackfillTask],
+        *,
+        first_pause_s: float = _FIRST_S,
+    ) -> None:
+        self._first_pause_s = first_pause_s
+        #: Since a step succeeded.
+        self._failures = 0
         self._leadership = leadership
         self._tasks = tasks
         self._current = ""
@@ -47,15 +56,14 @@ class BackfillService:
         """Run what is not done until `stop`. Raises: LeaseLost."""
         ctx = await self._leadership.wait(stop)
         waiting = list(self._tasks.values()) if ctx is not None else []
-        failures = 0
         while waiting and ctx is not None and not stop.is_set():
             task = waiting.pop(0)
             if await self._run_task(ctx, task, stop):
                 continue
             waiting.append(task)
-            failures += 1
+            self._failures += 1
             delay_s = next_delay_s(
-                failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S
+                self._failures, random.random(), first_s=self._first_pause_s, longest_s=_LONGEST_S
             )
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay_s):
@@ -96,6 +104,7 @@ class BackfillService:
         while not stop.is_set():
             await pace.next(full=True)
             cursor = await self.run_once(ctx, task, cursor)
+            self._failures = 0
             steps += 1
             self._current = f"backfill {task.name}: {steps} steps"
             if cursor is None:

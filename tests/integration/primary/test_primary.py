@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.engine.children import child
-from tests.integration.engine.parts import CHAINS, opened, publish, rows, until
+from tests.integration.engine.parts import CHAINS, context_of, opened, publish, rows, until
 from tests.integration.primary.primary import Primary, build, running
 
 from cordata import clock
@@ -18,6 +18,8 @@ from cordata.app import App
 from cordata.config.sections import EngineConfig
 from cordata.context import BackfillContext, Context
 from cordata.errors import LeaseLost
+from cordata.services.backfill import BackfillService
+from cordata.services.primary import Leadership
 from cordata.store import Store, Tx
 
 PROCESS = "tests.integration.primary.primary"
@@ -209,6 +211,28 @@ async def test_backfill_runs_to_its_end_once_and_never_again(tmp_path: Path) -> 
             async with running(build(store, tmp_path, app)):
                 await until(lambda: _is(len(cursors) >= 5))
     assert cursors == [None, "1", "1", "2", "3"]
+
+
+async def test_backfill_pauses_briefly_again_when_steps_succeeded_between_failures(
+    tmp_path: Path,
+) -> None:
+    app, tries, stop = App("p"), Counter[int](), asyncio.Event()
+
+    @app.backfill("flaky")
+    async def flaky(ctx: BackfillContext, cursor: str | None) -> str | None:
+        number = int(cursor or 0)
+        tries[number] += 1
+        if tries[number] == 1:
+            raise ValueError("once")
+        if number == 15:  # doubled each time, the pauses would add up to minutes
+            stop.set()
+        return str(number + 1)
+
+    leadership = Leadership()
+    service = BackfillService(leadership, app.backfills, first_pause_s=0.01)
+    async with opened(tmp_path) as store, asyncio.timeout(20):
+        leadership.begin(context_of(store))
+        await service.run(stop)
 
 
 async def test_standby_process_takes_over_within_the_bound_when_the_primary_is_killed(
