@@ -105,9 +105,11 @@ class Tx:
     ) -> str:
         """Write an event into the outbox; it is published after the commit, at least once.
 
-        `payload` is anything that msgspec writes as a JSON object. Its header `request_id` is
-        that of the request in hand. Returns the event id. Raises: Conflict when `event_id`
-        exists already.
+        `payload` is anything that msgspec writes as a JSON object. The header `request_id` is that
+        of the request in hand. `key` and `lane` are kept with the event and change nothing yet.
+        Of what is due the highest `priority` goes first, then the oldest; `delay_s` seconds from
+        `now_us` on it is due. Returns the event id. Raises: Conflict when `event_id` exists
+        already; TypeError when msgspec cannot write the payload.
         """
         event_id = event_id or new_id(self.now_us)
         heads = dict(headers or {})
@@ -139,9 +141,13 @@ class Tx:
     ) -> str:
         """Write a mail; the primary sends it after the commit. Returns its Message-ID.
 
-        With a `message_id` that exists already nothing is written: a caller that derives it
-        from its work (hotel and day, for example) sends that mail once, however often it runs.
+        `to` are addresses, `user@host` or `Name <user@host>`. With a `message_id` (`<id@host>`)
+        that exists already nothing is written: a caller that derives it from its work (hotel and
+        day, for example) sends that mail once, however often it runs. Raises: PermanentError when
+        `to` is empty or one string.
         """
+        if isinstance(to, str) or not to:  # a string is a sequence of strings to a type checker
+            raise PermanentError("a mail needs a list of addresses to go to")
         message_id = message_id or f"<{new_id(self.now_us)}@{socket.gethostname()}>"
         written = await self.execute(
             "mail.add",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
 from tests.contract.store.conftest import Opener
 
-from cordata.errors import Conflict
+from cordata.errors import Conflict, PermanentError
 from cordata.store import Row, Store, Tx
 
 
@@ -112,3 +113,13 @@ async def test_mail_gets_a_message_id_when_none_is_given(opened: Opener) -> None
         first, second = await store.run(unit), await store.run(unit)
         assert first != second
         assert first.startswith("<") and "@" in first and first.endswith(">")
+
+
+@pytest.mark.parametrize("to", ["a@example.org", [], ()])
+async def test_mail_is_refused_when_it_is_to_no_list_of_addresses(
+    opened: Opener, to: Sequence[str]
+) -> None:
+    async with opened() as store:
+        with pytest.raises(PermanentError, match="list of addresses"):
+            await store.run(lambda tx: tx.send_mail(to=to, subject="s", text="t"))
+        assert await mails(store) == []
