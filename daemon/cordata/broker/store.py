@@ -21,10 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cordata.broker.message import Claimed, Depth, Held, Message, Outcome, Relayed
 from cordata.core.delivery import Verdict
-from cordata.store import Fence, Row, Store, Tx
+from cordata.store import OUTBOX_TOPIC, Fence, Row, Store, Tx
 
-#: Wakes the relays: Tx.publish notifies it.
-OUTBOX_TOPIC = "outbox"
 #: Wakes the subscriptions: new messages, or some given back.
 STREAM_TOPIC = "stream"
 

@@ -23,11 +23,6 @@ class Alarm:
         """Wake the loop, or let its next `sleep` return at once."""
         self._event.set()
 
-    @property
-    def rung(self) -> bool:
-        """Whether the next `sleep` would return at once."""
-        return self._event.is_set()
-
     async def sleep(self, timeout_s: float) -> bool:
         """Until rung, `timeout_s` at most. Returns whether it rang."""
         if not self._event.is_set():

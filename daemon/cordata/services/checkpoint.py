@@ -9,12 +9,10 @@ from cordata.errors import StoreUnavailable
 from cordata.log import logger
 from cordata.services.alarm import Alarm, waking
 from cordata.services.primary import Leadership
-from cordata.store import Store
+from cordata.store import CHECKPOINT_TOPIC, Store
 
 log = logger("cordata.checkpoint")
 
-#: Topic that writers notify when the log is over its limit.
-TOPIC = "checkpoint"
 #: Without a wake-up: a reader may have been in the way the last time.
 _EVERY_S = 10.0
 #: After a fold that left most of the log, not at once again.
@@ -39,7 +37,7 @@ class CheckpointService:
     async def run(self, stop: asyncio.Event) -> None:
         """Fold back until `stop`."""
         alarm = Alarm()
-        async with waking(alarm, stop, self._store, TOPIC):
+        async with waking(alarm, stop, self._store, CHECKPOINT_TOPIC):
             while not stop.is_set():
                 self.beat.touch()
                 if self._leadership.leads and await self.run_once():

@@ -29,14 +29,13 @@ from cordata.log import fields, logger, request_id
 from cordata.services.alarm import Alarm, waking
 from cordata.services.primary import Leadership
 from cordata.services.smtp import MailRefused, ServerTrouble, connect, converse, leave
-from cordata.store import Row, Tx
+from cordata.store import MAIL_TOPIC, Row, Tx
 
 if TYPE_CHECKING:
     from aiosmtplib import SMTP
 
 log = logger("cordata.mail")
 
-MAIL_TOPIC = "mail"
 _BEAT_S = 10.0
 #: First and longest pause while the result of a mail cannot be stored.
 _FIRST_S, _LONGEST_S = 0.5, 30.0
@@ -69,7 +68,6 @@ class MailService:
         """`login`: user and password, when the server wants them."""
         #: None while there is nothing to watch: a standby, or no server configured.
         self.beat: Beat | None = None
-        self.sent_count = 0
         self._leadership = leadership
         self._config = config
         self._login = login
@@ -241,7 +239,6 @@ class MailService:
         """Ids and codes only: recipients and subjects stay out of the log."""
         about: dict[str, Any] = {"mail": row["id"], "message_id_header": row["message_id"]}
         if end.state == "sent":
-            self.sent_count += 1
             extra = fields(events.MAIL_SENT, **about)
             note = f"; {end.last_error}" if end.last_error else ""
             log.info("mail %d is sent%s", row["id"], note, extra=extra)

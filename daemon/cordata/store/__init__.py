@@ -6,9 +6,13 @@ from cordata.store.migrate import Applied, Chain, SchemaError
 from cordata.store.queries import Queries
 from cordata.store.sqlite import SqliteStore as Store
 from cordata.store.sqlite import StoreStats
-from cordata.store.tx import Row, Tx, Unit, UnitMisuse, new_id
+from cordata.store.tx import MAIL_TOPIC, OUTBOX_TOPIC, Row, Tx, Unit, UnitMisuse, new_id
+from cordata.store.upkeep import CHECKPOINT_TOPIC
 
 __all__ = [
+    "CHECKPOINT_TOPIC",
+    "MAIL_TOPIC",
+    "OUTBOX_TOPIC",
     "Applied",
     "Chain",
     "Fence",

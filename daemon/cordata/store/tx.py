@@ -21,6 +21,9 @@ T = TypeVar("T")
 #: A unit of work; awaits nothing but tx, and may run more than once.
 Unit = Callable[["Tx"], Awaitable[T]]
 
+#: Wakes the relays; the mail service.
+OUTBOX_TOPIC, MAIL_TOPIC = "outbox", "mail"
+
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 
 
@@ -127,7 +130,7 @@ class Tx:
             next_at=self.now_us + int(delay_s * 1_000_000),
             created_at=self.now_us,
         )
-        self.topics.add("outbox")
+        self.topics.add(OUTBOX_TOPIC)
         return event_id
 
     async def send_mail(
@@ -161,7 +164,7 @@ class Tx:
             created_at=self.now_us,
         )
         if written:
-            self.topics.add("mail")
+            self.topics.add(MAIL_TOPIC)
         return message_id
 
     def notify(self, topic: str) -> None:

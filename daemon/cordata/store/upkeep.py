@@ -20,8 +20,8 @@ _LOOK_EVERY = 8
 _FAR_OVER = 4
 #: A writer that found a reader in the way leaves the log alone for a while.
 _PAUSE_S = 1.0
-#: Topic of the primary's checkpoint service.
-CHECKPOINT = "checkpoint"
+#: Wakes the primary's checkpoint service.
+CHECKPOINT_TOPIC = "checkpoint"
 
 
 class LogKeeper:
@@ -51,7 +51,7 @@ class LogKeeper:
         live = self.wal.live_bytes()
         if live <= self._limit_bytes:
             return
-        self._wake.notify((CHECKPOINT,))
+        self._wake.notify((CHECKPOINT_TOPIC,))
         if live > _FAR_OVER * self._limit_bytes and not self._folding:
             if self._loop.time() >= self._next_deadline:
                 self._folding = True
