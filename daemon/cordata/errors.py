@@ -97,9 +97,3 @@ class LeaseLost(CordataError):
     """This process is no longer the primary; its write was refused."""
 
     code = "lease_lost"
-
-
-class ServiceExited(CordataError):
-    """A service of the role returned or failed before it was told to stop."""
-
-    code = "service_exited"

@@ -139,7 +139,7 @@ async def run_primary(role: Role) -> int:
             intake: list[Service] = [
                 PeriodicService(leadership, app.periodics),
                 BackfillService(leadership, app.backfills),
-                RetentionService(leadership, broker, app.subscriptions, config.engine, config.mail),
+                RetentionService(leadership, app.subscriptions, config.engine, config.mail),
             ]
             mail = MailService(leadership, config.mail, login=smtp_login(config))
             primary = PrimaryService(

@@ -10,7 +10,6 @@ from alpinehub.alpinebits.document import NAMESPACE
 
 #: OTA error codes.
 INVALID_HOTEL_CODE: Final = 392
-HOTEL_NOT_ACTIVE: Final = 375
 INVALID_VALUE: Final = 320
 
 #: Type of an Error: the application refused.

@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping, Sequence
 
 from cordata.app import Subscription
-from cordata.broker import StoreBroker
 from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import Context
 from cordata.errors import StoreUnavailable
@@ -33,13 +32,11 @@ class RetentionService:
     def __init__(
         self,
         leadership: Leadership,
-        broker: StoreBroker,
         subscriptions: Sequence[Subscription],
         engine: EngineConfig,
         mail: MailConfig,
     ) -> None:
         self._leadership = leadership
-        self._broker = broker
         self._groups = {s.group: s.type for s in subscriptions}
         self._engine = engine
         self._mail = mail

@@ -30,9 +30,6 @@ UPDATE lease SET released_at = :released_at WHERE name = :name AND term = :term;
 -- name: lease.term
 SELECT term FROM lease WHERE name = :name;
 
--- name: lease.get
-SELECT name, holder, term, acquired_at, released_at FROM lease WHERE name = :name;
-
 -- name: migration.table
 SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration';
 

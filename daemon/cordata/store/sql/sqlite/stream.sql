@@ -5,9 +5,6 @@ INSERT INTO consumer_group ("group", type, registered_at, refreshed_at)
 VALUES (:group, :type, :now_us, :now_us)
 ON CONFLICT ("group") DO UPDATE SET type = excluded.type, refreshed_at = excluded.refreshed_at;
 
--- name: stream.groups
-SELECT "group", type, refreshed_at FROM consumer_group ORDER BY "group";
-
 -- name: stream.fan_out
 -- One message per group that is registered for the entry's type.
 INSERT INTO message (outbox_id, "group", priority, next_at)
