@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -33,6 +34,13 @@ class Alarm:
                 return False
         self._event.clear()
         return True
+
+
+async def pause(stop: asyncio.Event, timeout_s: float) -> None:
+    """Until `stop`, `timeout_s` at most."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await stop.wait()
 
 
 @asynccontextmanager

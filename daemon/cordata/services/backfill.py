@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Mapping
 
@@ -13,6 +12,7 @@ from cordata.context import BackfillContext, Context, narrowed
 from cordata.core.retry import next_delay_s
 from cordata.errors import LeaseLost
 from cordata.log import fields, logger, request_id
+from cordata.services.alarm import pause
 from cordata.services.handling import frames
 from cordata.services.pace import Pace
 from cordata.services.primary import Leadership
@@ -65,9 +65,7 @@ class BackfillService:
             delay_s = next_delay_s(
                 self._failures, random.random(), first_s=self._first_pause_s, longest_s=_LONGEST_S
             )
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay_s):
-                    await stop.wait()
+            await pause(stop, delay_s)
         self._current = ""
         await stop.wait()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 
 from cordata.app import PeriodicTask
 from cordata.context import Context
 from cordata.errors import LeaseLost
 from cordata.log import fields, logger, request_id
+from cordata.services.alarm import pause
 from cordata.services.handling import frames
 from cordata.services.primary import Leadership
 from cordata.store import new_id
@@ -48,9 +48,7 @@ class PeriodicService:
     async def _repeat(self, ctx: Context, task: PeriodicTask, stop: asyncio.Event) -> None:
         while not stop.is_set():
             await self.run_once(ctx, task)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(task.seconds):
-                    await stop.wait()
+            await pause(stop, task.seconds)
 
     async def run_once(self, ctx: Context, task: PeriodicTask) -> bool:
         """One run of one task. Returns whether it succeeded. Raises: LeaseLost."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Mapping, Sequence
 
@@ -12,6 +11,7 @@ from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import Context
 from cordata.errors import StoreUnavailable
 from cordata.log import logger
+from cordata.services.alarm import pause
 from cordata.services.pace import Pace
 from cordata.services.primary import Leadership
 from cordata.store import Row, Tx
@@ -52,9 +52,7 @@ class RetentionService:
             else:
                 if any(deleted.values()):
                     log.info("deleted %s", ", ".join(f"{n} {t}" for t, n in deleted.items() if n))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_EVERY_S):
-                    await stop.wait()
+            await pause(stop, _EVERY_S)
 
     async def run_once(self, ctx: Context, stop: asyncio.Event) -> Mapping[str, int]:
         """One pass. Returns rows deleted by kind."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 
-from cordata import events
+from cordata import clock, events
 from cordata.errors import StoreUnavailable
 from cordata.log import fields, logger
+from cordata.services.alarm import pause
 from cordata.store import Chain, Store
 from cordata.systemd import Notifier
 
@@ -40,23 +40,20 @@ class SchemaGate:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Wait for the schema, then for the stop."""
-        told_at = float("-inf")
-        loop = asyncio.get_running_loop()
-        begun_at = loop.time()
+        begun, told = clock.monotonic(), float("-inf")
         while not stop.is_set():
             waiting_for = await self.run_once()
             if not waiting_for:
                 self.ready.set()
                 break
-            if loop.time() - told_at >= _TELL_S:
-                if told_at == float("-inf"):
+            now = clock.monotonic()
+            if now - told >= _TELL_S:
+                if told == float("-inf"):
                     log.info("%s", waiting_for, extra=fields(events.WORKER_WAITING))
-                told_at = loop.time()
+                told = now
                 self._notifier.extend_timeout(_EXTEND_S, waiting_for)
-            early = loop.time() - begun_at < _FIRST_S
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_FIRST_S if early else _POLL_S):
-                    await stop.wait()
+            early = now - begun < _FIRST_S
+            await pause(stop, _POLL_FIRST_S if early else _POLL_S)
         await stop.wait()
 
     async def run_once(self) -> str:
