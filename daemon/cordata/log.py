@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
+from types import TracebackType
 
 #: Id of the request, message or job in hand: in every log line and stored row it causes.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
+
+_FRAMES = 5
 
 
 def logger(name: str) -> logging.Logger:
@@ -27,3 +30,13 @@ def fields(message_id: str = "", /, **values: object) -> dict[str, object]:
     if current:
         extra.setdefault("REQUEST_ID", current)
     return extra
+
+
+def frames(trace: TracebackType | None) -> str:
+    """The innermost frames of a traceback, `file:line < caller:line`, without any values."""
+    places: list[str] = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        places.append(f"{code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return " < ".join(reversed(places[-_FRAMES:])) or "no frame"

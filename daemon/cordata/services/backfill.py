@@ -11,9 +11,8 @@ from cordata.app import BackfillTask
 from cordata.context import BackfillContext, Context, narrowed
 from cordata.core.retry import next_delay_s
 from cordata.errors import LeaseLost
-from cordata.log import fields, logger, request_id
+from cordata.log import fields, frames, logger, request_id
 from cordata.services.alarm import pause
-from cordata.services.handling import frames
 from cordata.services.pace import Pace
 from cordata.services.primary import Leadership
 from cordata.store import Row, Tx, new_id

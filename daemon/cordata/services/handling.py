@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from types import TracebackType
 
 import msgspec
 
@@ -17,14 +16,13 @@ from cordata.core.delivery import Failure, Verdict, add_failure, after_failure, 
 from cordata.core.event import Event
 from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, PermanentError, StoreUnavailable
-from cordata.log import fields, logger, request_id
+from cordata.log import fields, frames, logger, request_id
 
 log = logger("cordata.engine")
 
 _decode = msgspec.json.decode
 #: A message is not to blame for a store that is away: it comes back after this attempt's pause.
 _DEFER_AS_ATTEMPT = 3
-_FRAMES = 5
 
 
 class Handling:
@@ -130,16 +128,6 @@ class Handling:
 
 
 _LEVEL = {Verdict.RETRY: 30, Verdict.DEAD: 40}  # logging.WARNING, logging.ERROR
-
-
-def frames(trace: TracebackType | None) -> str:
-    """The innermost frames of a traceback, `file:line < caller:line`, without any values."""
-    places: list[str] = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        places.append(f"{code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno}")
-        trace = trace.tb_next
-    return " < ".join(reversed(places[-_FRAMES:])) or "no frame"
 
 
 def _done(message: Message) -> Outcome:

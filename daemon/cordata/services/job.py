@@ -20,9 +20,8 @@ from cordata.context import Context
 from cordata.core.delivery import error_text
 from cordata.core.period import days_owed
 from cordata.errors import LeaseLost, StoreUnavailable
-from cordata.log import fields, logger, request_id
+from cordata.log import fields, frames, logger, request_id
 from cordata.services.alongside import alongside
-from cordata.services.handling import frames
 from cordata.store import Row, Tx, new_id
 
 log = logger("cordata.job")

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from cordata.app import PeriodicTask
 from cordata.context import Context
 from cordata.errors import LeaseLost
-from cordata.log import fields, logger, request_id
+from cordata.log import fields, frames, logger, request_id
 from cordata.services.alarm import pause
-from cordata.services.handling import frames
 from cordata.services.primary import Leadership
 from cordata.store import new_id
 
