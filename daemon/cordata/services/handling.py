@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 
 import msgspec
@@ -41,14 +42,13 @@ class Handling:
         """Handle one message. Raises nothing but CancelledError, when this task is cancelled."""
         if message.seen:
             return _done(message)
-        headers = _decode(message.headers)
-        token = request_id.set(headers.get("request_id", ""))
+        token = request_id.set("")
         try:
+            event = _event(message)
+            request_id.set(event.headers.get("request_id", ""))
+            ctx = narrowed(self._ctx, EventContext, group=message.group, event_id=message.event_id)
             async with asyncio.timeout(subscription.timeout_s):
-                ctx = narrowed(
-                    self._ctx, EventContext, group=message.group, event_id=message.event_id
-                )
-                await subscription.handler(_event(message, headers), ctx)
+                await subscription.handler(event, ctx)
         except AlreadySeen:
             return _done(message)
         except StoreUnavailable as error:
@@ -127,7 +127,7 @@ class Handling:
         )
 
 
-_LEVEL = {Verdict.RETRY: 30, Verdict.DEAD: 40}  # logging.WARNING, logging.ERROR
+_LEVEL = {Verdict.RETRY: logging.WARNING, Verdict.DEAD: logging.ERROR}
 
 
 def _done(message: Message) -> Outcome:
@@ -145,13 +145,13 @@ def _extra(message: Message, message_id: str = "") -> dict[str, object]:
     )
 
 
-def _event(message: Message, headers: dict[str, str]) -> Event:
+def _event(message: Message) -> Event:
     return Event(
         id=message.event_id,
         type=message.type,
         key=message.key,
         payload=_decode(message.payload),
-        headers=headers,
+        headers=_decode(message.headers),
         attempt=message.attempts + 1,
         created_at=clock.from_us(message.created_at),
     )

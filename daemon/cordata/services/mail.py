@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import logging
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -245,7 +246,7 @@ class MailService:
         else:
             failed = end.state == "failed"
             extra = fields(events.MAIL_FAILED, **about)
-            level = 40 if failed else 30  # logging.ERROR, logging.WARNING
+            level = logging.ERROR if failed else logging.WARNING
             fate = "failed" if failed else f"waits {end.delay_s:.0f} s"
             log.log(level, "mail %d %s: %s", row["id"], fate, end.last_error, extra=extra)
 

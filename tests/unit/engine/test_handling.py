@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import cast
 
-from cordata.app import Subscription
+import pytest
+
+from cordata.app import Handler, Subscription
 from cordata.broker import Message
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, EventContext
 from cordata.core.delivery import Verdict
 from cordata.core.event import Event
+from cordata.log import request_id
 from cordata.services.handling import Handling
 from cordata.store import Chain, Store
 from cordata.vault import Vault
@@ -30,6 +33,17 @@ MESSAGE = Message(
 )
 
 
+def subscription_of(handler: Handler) -> Subscription:
+    return Subscription(
+        type="order.paid",
+        group="shop.note",
+        handler=handler,
+        retries=0,
+        concurrency=None,
+        timeout_s=60.0,
+    )
+
+
 async def test_handler_gets_the_whole_context_of_its_process() -> None:
     ctx = Context(
         store=cast(Store, object()),
@@ -42,17 +56,29 @@ async def test_handler_gets_the_whole_context_of_its_process() -> None:
     async def note(event: Event, ctx: EventContext) -> None:
         got.append(ctx)
 
-    subscription = Subscription(
-        type="order.paid",
-        group="shop.note",
-        handler=note,
-        retries=0,
-        concurrency=None,
-        timeout_s=60.0,
-    )
     handling = Handling(ctx, EngineConfig(), owner_id="worker-0")
-    outcome = await handling.attempt(subscription, MESSAGE)
+    outcome = await handling.attempt(subscription_of(note), MESSAGE)
     assert outcome.verdict is Verdict.DONE
     assert (got[0].group, got[0].event_id) == ("shop.note", "e1")
     for field in fields(Context):
         assert getattr(got[0], field.name) is getattr(ctx, field.name), field.name
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        MESSAGE._replace(headers="{"),
+        MESSAGE._replace(headers="[]"),
+        MESSAGE._replace(payload=""),
+    ],
+)
+async def test_message_is_dead_and_nobody_else_hurt_when_its_row_is_damaged(
+    message: Message,
+) -> None:
+    async def note(event: Event, ctx: EventContext) -> None:
+        raise AssertionError
+
+    ctx = Context(store=cast(Store, object()), vault=Vault(None))
+    handling = Handling(ctx, EngineConfig(), owner_id="worker-0")
+    assert (await handling.attempt(subscription_of(note), message)).verdict is Verdict.DEAD
+    assert request_id.get() == ""
