@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from cordata.systemd import Notifier, listen_fds, set_level
 
 if TYPE_CHECKING:
     from cordata.loading import Loaded
+    from cordata.services.http import HttpService
 
 log = logger("cordata.wiring")
 
@@ -61,8 +62,9 @@ async def run_worker(role: Role) -> int:
             intake: list[Service] = []
             delivery: list[Service] = []
             with ExitStack() as stack:
-                if sockets:
-                    intake.append(_http_service(role, sockets, ctx))
+                http = _http_service(role, sockets, ctx) if sockets else None
+                if http is not None:
+                    intake.append(http)
                 if "engine" in settings.services:
                     _add_engine(role, ctx, stack, intake, delivery)
                 gate = SchemaGate(ctx.store, ctx.chains, notifier)
@@ -75,12 +77,12 @@ async def run_worker(role: Role) -> int:
                     role=f"worker@{role.instance}",
                     notifier=notifier,
                     stop_timeout_s=settings.stop_timeout_s,
-                    reload=_reload(role, intake),
+                    reload=_reload(role, http),
                 )
                 return await runner.run()
 
 
-def _http_service(role: Role, sockets: list[socket.socket], ctx: Context) -> Service:
+def _http_service(role: Role, sockets: list[socket.socket], ctx: Context) -> HttpService:
     from cordata.http import compose
     from cordata.services.http import HttpService
 
@@ -155,7 +157,7 @@ async def run_primary(role: Role) -> int:
                 role="primary",
                 notifier=notifier,
                 stop_timeout_s=config.primary.stop_timeout_s,
-                reload=_reload(role, []),
+                reload=_reload(role),
             )
             return await runner.run()
 
@@ -210,16 +212,15 @@ def _http_sockets(wanted: bool) -> list[socket.socket]:
     return sockets if wanted else []
 
 
-def _reload(role: Role, services: Sequence[Service]) -> Callable[[], Coroutine[Any, Any, str]]:
+def _reload(role: Role, http: HttpService | None = None) -> Callable[[], Coroutine[Any, Any, str]]:
     """SIGHUP: read the file again; log level and limits take effect, the rest needs a restart."""
 
     async def reload() -> str:
         try:
             path = role.loaded.document.path
             config = build(open_document(path), role.app.settings_classes)
-            for service in services:
-                if service.name == "http":
-                    service.reload(config.http)  # type: ignore[attr-defined]
+            if http is not None:
+                http.reload(config.http)
         except ConfigError as error:
             log.error("not reloaded, the old configuration stays: %s", error)
             return "reload refused: configuration invalid"
