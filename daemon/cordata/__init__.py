@@ -19,6 +19,8 @@ _PLACES = {
     "Supervisor": "cordata.supervisor",
     "connect": "cordata.connection",
     "Config": "cordata.config",
+    "from_us": "cordata.clock",
+    "to_us": "cordata.clock",
     "fields": "cordata.log",
     "request_id": "cordata.log",
     "CordataError": "cordata.errors",
@@ -32,6 +34,8 @@ _PLACES = {
 
 if TYPE_CHECKING:
     from cordata.app import App as App
+    from cordata.clock import from_us as from_us
+    from cordata.clock import to_us as to_us
     from cordata.config import Config as Config
     from cordata.connection import connect as connect
     from cordata.context import BackfillContext as BackfillContext

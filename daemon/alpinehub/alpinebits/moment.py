@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
+
+from cordata import to_us
 
 _PARTS = re.compile(
     r"(?P<sign>-?)(?P<year>[0-9]+)-(?P<day>[0-9]{2}-[0-9]{2})T(?P<time>[0-9:]{8})"
     r"(\.(?P<fraction>[0-9]+))?(?P<zone>Z|[+-][0-9]{2}:[0-9]{2})?"
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment_us(value: str, time_zone: str) -> int:
@@ -37,7 +38,7 @@ def moment_us(value: str, time_zone: str) -> int:
         at = at.replace(tzinfo=ZoneInfo(time_zone))
     if midnight_after:
         at += timedelta(days=1)
-    return max(0, (at.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1))
+    return max(0, to_us(at))
 
 
 def _is_leap(year: int) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
+
+from cordata import to_us
 
 #: Local time of the report on the day before.
 REPORT_TIME = time(8, 0)
 #: No downtime is longer: a clock that is wrong by years must not become a thousand mails.
 MAX_DAYS = 366
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 
 
@@ -24,8 +25,7 @@ def day_bounds(day: date, time_zone: str) -> tuple[int, int]:
 
 def _start_us(day: date, zone: ZoneInfo) -> int:
     # Midnight that summer time skips is read with the offset before the gap: its very moment.
-    start = datetime.combine(day, time(), zone)
-    return (start.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+    return to_us(datetime.combine(day, time(), zone))
 
 
 def due_days(since: datetime, now: datetime, time_zone: str) -> list[date]:

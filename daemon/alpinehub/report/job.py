@@ -10,9 +10,8 @@ from zoneinfo import ZoneInfoNotFoundError
 from alpinehub.report.day import MAX_DAYS, due_days
 from alpinehub.report.figures import Figures, Subject, read_figures, read_hotels
 from alpinehub.report.writing import write
-from cordata import Context, PermanentError, Tx
+from cordata import Context, PermanentError, Tx, from_us
 
-_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 #: Days of which bounds can be told.
 _YEARS = range(1970, 9999)
 _ADDRESS = re.compile(r"[^\s@,<>]+@[^\s@,<>]+")
@@ -29,9 +28,8 @@ async def due_reports(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
     hotels, made = await ctx.store.read(unit)
     due: list[tuple[str, str]] = []
     for hotel in hotels:
-        since = _EPOCH + timedelta(microseconds=hotel.since_at)
         try:
-            days = due_days(since, now, hotel.time_zone)
+            days = due_days(from_us(hotel.since_at), now, hotel.time_zone)
         except (ZoneInfoNotFoundError, ValueError):  # of one hotel: the others get theirs
             ctx.log.error("hotel %s: time zone %r is not known", hotel.code, hotel.time_zone)
             continue

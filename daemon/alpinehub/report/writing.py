@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import msgspec
 
 from alpinehub.report.figures import Figures
 from alpinehub.report.words import Words, words_in
+from cordata import from_us
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -72,7 +72,7 @@ def _waiting(figures: Figures, words: Words) -> list[tuple[str, str]]:
 def _local(us: int, figures: Figures, words: Words) -> str:
     """A moment in the hotel's own time."""
     zone = ZoneInfo(figures.hotel.time_zone)
-    return datetime.fromtimestamp(us // 1_000_000, zone).strftime(words.date_time)
+    return from_us(us).astimezone(zone).strftime(words.date_time)
 
 
 @cache
