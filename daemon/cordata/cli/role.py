@@ -28,15 +28,23 @@ def _instance(ctx: click.Context, parameter: click.Parameter, value: str) -> str
 def worker(instance: str, test_mode: bool, config: str | None, app: str | None, debug: bool) -> int:
     """Run worker N on the sockets the service manager passed."""
     from cordata.errors import ConfigError
+    from cordata.runner import EXIT_CONFIG
 
     try:
-        return run(
+        code = run(
             "worker", instance=instance, test_mode=test_mode, config=config, app=app, debug=debug
         )
     except ConfigError:
-        if "INVOCATION_ID" in os.environ:  # a unit
-            time.sleep(_PAUSE_S)
+        _pause()
         raise
+    if code == EXIT_CONFIG:
+        _pause()
+    return code
+
+
+def _pause() -> None:
+    if "INVOCATION_ID" in os.environ:  # a unit
+        time.sleep(_PAUSE_S)
 
 
 @click.command(epilog="Example: systemctl start primary")
