@@ -109,7 +109,7 @@ class App:
                 hint="lower-case letters, digits, - and _; not cordata, the runtime's own",
             )
         self.name = name
-        self.migration_packages: list[str] = []
+        self.migration_package: str | None = None
         self.query_packages: list[str] = []
         self.subscriptions: list[Subscription] = []
         self.startups: list[Startup] = []
@@ -138,11 +138,24 @@ class App:
         return register
 
     def migrations(self, package: str) -> None:
-        """Add the chain `<package>/<dialect>/migrations/NNNN_name.sql`, by the App's name."""
-        self.migration_packages.append(package)
+        """Declare the App's chain: `<package>/<dialect>/migrations/NNNN_name.sql`, from 0001 on.
+
+        The primary applies what is pending before anything else of the App runs. Raises:
+        ConfigError when there is one already: two files of one number could not be told apart.
+        """
+        if self.migration_package is not None:
+            raise ConfigError(
+                f"migrations({package!r}): they are in {self.migration_package!r} already",
+                hint="one App has one chain; put the files into one folder",
+            )
+        self.migration_package = package
 
     def queries(self, package: str) -> None:
-        """Add the named SQL of every `<package>/<dialect>/*.sql`."""
+        """Add the named SQL of every `<package>/<dialect>/*.sql`: blocks that begin with a line
+        `-- name: NAME`, parameters as `:parameter`.
+
+        Read when a process opens the store; a name that occurs twice is a ConfigError then.
+        """
         self.query_packages.append(package)
 
     def on(
@@ -156,8 +169,11 @@ class App:
     ) -> Callable[[Handler], Handler]:
         """Handle each event of a type in exactly one worker.
 
-        The group's name is stored with every message: by default `<app>.<function>`; set it when
-        the function is renamed. Raises: ConfigError when the group exists already.
+        A handler that raises, or takes longer than `timeout_s` seconds, is called again after a
+        growing pause, `retries` times at most; then, or at once after a PermanentError, the message
+        is in the dead letter. StoreUnavailable counts no attempt. `concurrency`: calls at once in
+        one worker, None as `[engine]` says. The group's name is stored with every message: by
+        default `<app>.<function>`; set it when the function is renamed. Raises: ConfigError.
         """
 
         def register(handler: Handler) -> Handler:

@@ -22,7 +22,8 @@ DIALECT = "sqlite"
 
 def chains_of(app: App) -> tuple[Chain, ...]:
     """The migration chains of a process: the runtime's own, then the application's."""
-    return (RUNTIME, *(Chain(app.name, package) for package in app.migration_packages))
+    package = app.migration_package
+    return (RUNTIME,) if package is None else (RUNTIME, Chain(app.name, package))
 
 
 def read_vault(config: Config) -> Vault:

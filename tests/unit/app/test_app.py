@@ -50,6 +50,14 @@ def test_app_keeps_what_is_registered() -> None:
     assert app.settings_classes == {"shop": Section}
 
 
+def test_app_has_one_chain_of_migrations() -> None:
+    app = App("shop")
+    app.migrations("shop.sql")
+    with pytest.raises(ConfigError, match=r"migrations\('shop.more'\): they are in 'shop.sql'"):
+        app.migrations("shop.more")
+    assert app.migration_package == "shop.sql"
+
+
 @pytest.mark.parametrize("name", ["", "Shop", "1shop", "a b", "cordata", "x" * 64, "shop\n"])
 def test_app_refuses_a_name_that_cannot_be_a_component(name: str) -> None:
     with pytest.raises(ConfigError, match="not a name"):
