@@ -53,12 +53,17 @@ class Context:
         """A transaction of its own for code that awaits other things between its writes.
 
         It takes the write lock at its first write and holds it for `transaction_timeout_s` at
-        most. Prefer `store.run(unit)`, which shares its commit with others.
+        most. Prefer `run(unit)`, which shares its commit with others. Raises: as
+        `Store.transaction`. Cancelling is safe: it commits wholly or not at all.
         """
         return self.store.transaction()
 
     async def run(self, unit: Unit[T]) -> T:
-        """Run a unit of work; returns after its commit, which it shares with others."""
+        """Run a unit of work; returns after its commit, which it shares with others.
+
+        The unit awaits nothing but its tx and may run more than once. Raises, and is safe to
+        cancel, as `Store.run`.
+        """
         return await self.store.run(unit)
 
 
@@ -66,7 +71,9 @@ class Context:
 class EventContext(Context):
     """The Context of one message in one consumer group."""
 
+    #: The consumer group whose handler is called.
     group: str
+    #: `event.id`.
     event_id: str
     #: Filled by the first commit of this attempt.
     _committed: list[str] = field(default_factory=list)
