@@ -17,7 +17,7 @@ _KEEP_S = 30 * 86_400.0
 RETRY_S = 60.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, order=True)
 class _Cause:
     #: Wall time (seconds since the epoch) of the last mail.
     mailed_at: float = 0.0
@@ -92,8 +92,8 @@ class Cooldown:
                 stored = json.loads((directory / _FILE).read_text())
                 for cause, values in stored.items():
                     entry = _Cause(**values)
-                    if cause not in causes or causes[cause].mailed_at < entry.mailed_at:
-                        causes[cause] = entry
+                    # The later mail, else the higher count: that directory was written last.
+                    causes[cause] = max(entry, causes.get(cause, entry))
         return causes
 
     def _save(self, causes: dict[str, _Cause], now: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,18 @@ def test_claim_uses_the_second_directory_when_the_first_cannot_be_written(tmp_pa
     cooldown = Cooldown([tmp_path / "none", tmp_path], cooldown_s=900)
     assert cooldown.claim("store-full", now=1000.0) == 0
     assert cooldown.claim("store-full", now=1001.0) is None
+
+
+def test_claim_counts_on_when_the_first_directory_is_full_meanwhile(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    cooldown = Cooldown([first, second], cooldown_s=900)
+    assert cooldown.claim("store-full", now=1000.0) == 0
+    (blocked := first / f".alerts.json.{os.getpid()}").mkdir()  # nothing can be written there
+    assert [cooldown.claim("store-full", now=1001.0 + n) for n in range(3)] == [None] * 3
+    blocked.rmdir()
+    assert cooldown.claim("store-full", now=1900.0) == 3
 
 
 def test_claim_fails_when_no_directory_can_be_written(tmp_path: Path) -> None:
