@@ -261,11 +261,11 @@ class SqliteStore:
         )
 
     async def close(self) -> None:
-        """Finish what waits, then close. Twice is fine."""
+        """Take nothing more, finish what waits, then close. Twice is fine."""
         if self._closed:
             return
-        await self._writer.drain()
         self._closed = True
+        await self._writer.drain()
         self._prober.stop()
         # The last connection of all folds the log back as it closes: a checkpoint, so locked.
         locked = False

@@ -269,3 +269,8 @@ async def test_store_refuses_calls_when_it_is_closed(opened: Opener) -> None:
     with pytest.raises(StoreUnavailable):
         await notes(store)
     await store.close()
+
+
+async def test_store_finishes_what_waits_when_two_close_it_at_once(opened: Opener) -> None:
+    async with opened() as store, asyncio.timeout(10):
+        await asyncio.gather(add_account(store, "a"), store.close(), store.close())
