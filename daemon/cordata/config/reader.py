@@ -13,6 +13,7 @@ from cordata.config.bounds import complaint, order_complaints
 from cordata.config.convert import Unfit, convert, describe, is_section
 from cordata.config.sections import AppConfig, Config, PathsConfig, WorkerConfig
 from cordata.errors import ConfigError
+from cordata.log import frames
 
 DEFAULT_FILE = Path("/etc/cordata/cordata.toml")
 _MAX_BYTES = 1_048_576
@@ -148,6 +149,10 @@ def _section(document: Document, name: str, kind: type[Any]) -> Any:
         section = kind(**values)
     except ValueError as error:
         document.complain(name, "", str(error))
+        return None
+    except Exception as error:  # noqa: BLE001 - the application's code, maybe at a reload
+        text = f"its check failed with {type(error).__name__}: {error}"
+        document.complain(name, "", f"{text} (at {frames(error.__traceback__)})")
         return None
     for key, text in order_complaints(name, section):
         document.complain(name, key, text)

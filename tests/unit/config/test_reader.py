@@ -162,6 +162,18 @@ def test_build_reports_what_a_section_refuses_when_it_checks_itself(tmp_path: Pa
     assert problems(tmp_path, "[odd]\nn = 2\n", {"odd": Odd}) == ["[odd]: n must be odd"]
 
 
+def test_build_names_the_section_when_its_own_check_breaks(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Shop:
+        n: int = 1
+
+        def __post_init__(self) -> None:
+            1 // self.n
+
+    (problem,) = problems(tmp_path, "[shop]\nn = 0\n", {"shop": Shop})
+    assert problem.startswith("[shop]: its check failed with ZeroDivisionError: integer")
+
+
 def test_build_leaves_unknown_sections_alone_when_the_application_is_not_imported(
     tmp_path: Path,
 ) -> None:
