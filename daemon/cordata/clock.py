@@ -1,4 +1,4 @@
-"""The one place that reads a clock: wall time (aware, or whole microseconds) and monotonic."""
+"""The one place that reads a clock, beside the event loop: wall time and monotonic."""
 
 from __future__ import annotations
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cordata import clock
 from cordata.config.sections import HttpConfig
 from cordata.http.acceptor import Acceptor
 from cordata.http.asgi import AsgiApp
@@ -67,7 +67,7 @@ class HttpServer:
         self.state: dict[str, Any] = dict(state or {})
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by run
         self.draining = False
-        self.date_line = date_line(time.time())
+        self.date_line = date_line(clock.now().timestamp())
         self.served = 0
         self.refused = 0
         self._in_flight = 0
@@ -164,7 +164,7 @@ class HttpServer:
 
     def stats(self) -> HttpStats:
         """Counters now, and the rate of the last seconds."""
-        now, done = time.monotonic(), self.served + self.refused
+        now, done = clock.monotonic(), self.served + self.refused
         began, before = self._samples[0] if self._samples else (now, done)
         span_s = now - began
         return HttpStats(
@@ -249,7 +249,7 @@ class HttpServer:
         """One pass: the Date line, the rate, and everything overdue at `now` (loop time)."""
         if now is None:
             now = self.loop.time()
-        self.date_line = date_line(time.time())
+        self.date_line = date_line(clock.now().timestamp())
         for connection in tuple(self.connections):
             if connection.connected:
                 connection.check(now)
@@ -262,7 +262,7 @@ class HttpServer:
             self._spread.beat()
 
     def _sample(self) -> None:
-        now = time.monotonic()
+        now = clock.monotonic()
         if not self._samples or now - self._samples[-1][0] >= 0.5:
             self._samples.append((now, self.served + self.refused))
         while now - self._samples[0][0] > _RATE_SPAN_S:

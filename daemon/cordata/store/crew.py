@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
+from cordata import clock
+
 T = TypeVar("T")
 
 _PAUSE_S = 0.001
@@ -90,7 +92,7 @@ class Crew:
 
     def watch(self, job: Job[object], courtesy: Courtesy) -> None:
         """Be courteous until the job is delivered."""
-        self._jobs[job] = (courtesy, time.monotonic())
+        self._jobs[job] = (courtesy, clock.monotonic())
         if self._timer is None:
             self._timer = self.loop.call_later(_PAUSE_S, self._give_way)
 
@@ -107,7 +109,7 @@ class Crew:
         for job in [job for job in self._jobs if job.finished]:
             self.deliver(job)
         if self._jobs and self._timer is None:
-            now = time.monotonic()
+            now = clock.monotonic()
             pauses = [courtesy.pause_s(now - since) for courtesy, since in self._jobs.values()]
             self._timer = self.loop.call_later(min(pauses), self._give_way)
 
