@@ -1,0 +1,156 @@
+"""Dead letters by hand: look, hand back to the group that failed, give up for good."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cordata.broker.inspection.record import (
+    BATCH,
+    EVER,
+    PAUSE_S,
+    BadPosition,
+    Filter,
+    Letter,
+    Page,
+    Progress,
+    WholeLetter,
+)
+from cordata.broker.store import STREAM_TOPIC
+from cordata.store import Row, Store, Tx
+
+
+class DeadLetters:
+    """The dead letters of all groups of a store, whether its workers run or not."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def page(self, wanted: Filter, *, limit: int, after: str | None = None) -> Page[Letter]:
+        """`limit` letters at most, the latest death first, from where the page before ended.
+
+        Raises: BadPosition.
+        """
+        dead_at, outbox_id, group = _position(after)
+
+        async def unit(tx: Tx) -> list[Row]:
+            if wanted.event_id is not None:
+                return await tx.fetch_all(
+                    "inspection.letters_of", event_id=wanted.event_id, group=wanted.group
+                )
+            return await tx.fetch_all(
+                "inspection.letters",
+                dead_at=dead_at,
+                outbox_id=outbox_id,
+                after_group=group,
+                group=wanted.group,
+                type=wanted.type,
+                before=EVER if wanted.before is None else wanted.before,
+                limit=limit + 1,
+            )
+
+        rows = await self._store.read(unit)
+        found = [_letter(row) for row in rows]
+        if wanted.event_id is not None:  # a handful, one for each group that failed
+            found = [letter for letter in found if _matches(letter, wanted)]
+            return Page(items=found, next=None)
+        more = len(found) > limit
+        return Page(items=found[:limit], next=_end(found[limit - 1]) if more else None)
+
+    async def find(self, event_id: str, *, group: str | None = None) -> list[WholeLetter]:
+        """All letters of one event, or the one of a group, with payload and history."""
+
+        async def unit(tx: Tx) -> list[Row]:
+            return await tx.fetch_all("inspection.letters_of", event_id=event_id, group=group)
+
+        return [_whole(row) for row in await self._store.read(unit)]
+
+    async def replay(self, wanted: Filter, *, progress: Progress | None = None) -> int:
+        """Give letters back to the group that failed, as if they came for the first time.
+
+        Their history stays, the other groups of the event notice nothing, and what the group had
+        done already it does not do again. The workers are woken. Returns how many.
+        """
+        return await self._each("inspection.replay", wanted, progress)
+
+    async def drop(self, wanted: Filter, *, progress: Progress | None = None) -> int:
+        """Delete letters: these groups never handle these events. Returns how many."""
+        return await self._each("inspection.drop", wanted, progress)
+
+    async def _each(self, query: str, wanted: Filter, progress: Progress | None) -> int:
+        """Page by page towards older deaths: a letter that dies again is not met again."""
+        count, after = 0, None
+        while True:
+            page = await self.page(wanted, limit=BATCH, after=after)
+            if page.items:
+                count += await self._settle(query, page.items)
+            if progress is not None:
+                progress(count)
+            if page.next is None:
+                return count
+            after = page.next
+            await asyncio.sleep(PAUSE_S)
+
+    async def _settle(self, query: str, letters: Sequence[Letter]) -> int:
+        keys = json.dumps([(letter.id, letter.group) for letter in letters])
+        looked_at = max(letter.dead_at for letter in letters)
+
+        async def unit(tx: Tx) -> int:
+            if query == "inspection.drop":
+                return await tx.execute(query, letters=keys, not_after=looked_at)
+            tx.notify(STREAM_TOPIC)
+            return await tx.execute(query, letters=keys, not_after=looked_at, now_us=tx.now_us)
+
+        return await self._store.run(unit)
+
+
+def _letter(row: Row) -> Letter:
+    return Letter(
+        id=row["outbox_id"],
+        event_id=row["event_id"],
+        group=row["group"],
+        type=row["type"],
+        attempts=row["attempts"],
+        created_at=row["created_at"],
+        dead_at=row["dead_at"],
+        error=row["error"],
+    )
+
+
+def _whole(row: Row) -> WholeLetter:
+    more = {name: row[name] for name in row.keys() if name not in ("outbox_id", "history")}
+    return WholeLetter(id=row["outbox_id"], **more, history=_read(row["history"]))
+
+
+def _read(history: str | None) -> list[Mapping[str, Any]]:
+    """The failures; none when the text is damaged, which is no reason to show nothing."""
+    try:
+        return list(json.loads(history or "[]"))
+    except ValueError:
+        return []
+
+
+def _matches(letter: Letter, wanted: Filter) -> bool:
+    return wanted.type in (None, letter.type) and (
+        wanted.before is None or letter.dead_at < wanted.before
+    )
+
+
+def _end(letter: Letter) -> str:
+    return f"{letter.dead_at}.{letter.id}.{letter.group}"
+
+
+def _position(after: str | None) -> tuple[int, int, str]:
+    if after is None:
+        return EVER, EVER, ""
+    dead_at, _, rest = after.partition(".")
+    outbox_id, dot, group = rest.partition(".")
+    if not (dot and all(_is_number(part) for part in (dead_at, outbox_id))):
+        raise BadPosition(f"{after!r} is not where a page of dead letters ended")
+    return int(dead_at), int(outbox_id), group
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19
