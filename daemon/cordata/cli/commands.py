@@ -13,6 +13,9 @@ _COMMANDS = {
     "primary": ("cordata.cli.role", "primary", "Run the primary (primary.service)."),
     "job": ("cordata.cli.job", "job", "Run a job once (its timer's service)."),
     "alert": ("cordata.cli.alert", "alert", "Report a failed unit (alert@.service)."),
+    "outbox": ("cordata.cli.outbox", "outbox", "Look at events that were written."),
+    "dlq": ("cordata.cli.dlq", "dlq", "Look at dead letters, replay or drop them."),
+    "migrate": ("cordata.cli.migrate", "migrate", "Migrate the store, or see what is pending."),
     "config": ("cordata.cli.config", "config", "Check or show the configuration."),
     "credentials": (
         "cordata.cli.credentials",

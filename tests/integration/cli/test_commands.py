@@ -11,7 +11,8 @@ from tests.integration.cli.command import cordata, write_config
 def test_help_lists_every_command_and_the_exit_codes() -> None:
     result = cordata("--help")
     assert result.returncode == 0
-    for name in ("server", "worker", "primary", "job", "alert", "config", "credentials"):
+    names = ("server", "worker", "primary", "job", "alert", "outbox", "dlq", "migrate")
+    for name in (*names, "config", "credentials"):
         assert f"  {name} " in result.stdout
     assert "78 the configuration cannot be used" in " ".join(result.stdout.split())
 
@@ -28,6 +29,15 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
         "config show",
         "credentials init",
         "credentials list",
+        "outbox list",
+        "outbox show",
+        "outbox retry",
+        "outbox purge",
+        "dlq list",
+        "dlq show",
+        "dlq replay",
+        "dlq drop",
+        "migrate",
     ],
 )
 def test_help_of_each_command_has_an_example(command: str) -> None:

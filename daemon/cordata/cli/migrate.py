@@ -1,0 +1,68 @@
+"""`cordata migrate [--check]`: the migrations, without starting a primary."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from cordata.cli.options import operator
+
+if TYPE_CHECKING:
+    from cordata.context import Context
+    from cordata.store import Applied
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  cordata migrate --check
+  systemctl stop primary && cordata migrate && systemctl start primary
+
+Exit codes: 0 the schema is current, 1 --check found something pending, or it failed, 78 program
+and database do not fit together."""
+)
+@click.option("--check", is_flag=True, help="Only tell what is pending.")
+@click.option("--app", metavar="MODULE:APP", help="Application instead of [app] import.")
+@operator
+def migrate(
+    check: bool,
+    app: str | None,
+    json_: bool,
+    directory: str | None,
+    config: str | None,
+    debug: bool,
+) -> int:
+    """Bring the store's schema up to date, as the primary does at each start.
+
+    Not beside a running primary: restart that instead.
+    """
+    from cordata.cli.session import placed, run_in
+    from cordata.cli.view import show_json
+    from cordata.loading import load
+
+    loaded = load(config, app)
+    settings = placed(loaded.config, directory)
+
+    async def act(ctx: Context) -> list[Applied]:
+        from cordata.services.migration import migrate_once
+        from cordata.store import PrimaryLease
+
+        if check:
+            return await ctx.store.pending(ctx.chains)
+        holder = f"{socket.gethostname()}/{os.getpid()} (cordata migrate)"
+        lease = PrimaryLease(ctx.store, state_dir=settings.paths.state, holder=holder)
+        return await migrate_once(ctx, lease, progress=lambda text: click.echo(text, err=True))
+
+    found = run_in(settings, loaded.app, act, need_schema=False)
+    if json_:
+        show_json({"pending" if check else "applied": [asdict(one) for one in found]})
+    elif check:
+        click.echo("\n".join(f"pending: {one}" for one in found) or "the schema is current")
+    else:
+        click.echo(f"{len(found)} applied; the schema is current")
+    return 1 if check and found else 0

@@ -1,0 +1,204 @@
+"""`cordata outbox`, `dlq` and `migrate` beside a running service, and beside a stopped one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.cli.command import cordata, write_config
+from tests.integration.cli.mending import MENDED, app
+from tests.integration.server.managed import managed
+
+from cordata import connect
+
+SECRET = "Eva Muster"
+
+
+def prepared(directory: Path) -> Path:
+    return write_config(
+        directory, '[worker]\nservices = ["engine"]\n', app="tests.integration.cli.mending:app"
+    )
+
+
+@contextmanager
+def service(config: Path) -> Iterator[None]:
+    """The primary and a worker, ready."""
+    with ExitStack() as stack:
+        mended = str(config.parent / "mended")
+        roles = [
+            stack.enter_context(managed(config, *role, **{MENDED: mended}))
+            for role in (("primary",), ("worker", "0"))
+        ]
+        for role in roles:
+            role.until_ready()
+        yield
+        for role in reversed(roles):
+            assert role.stop()[0] == 0
+
+
+def published(config: Path, count: int) -> list[str]:
+    async def main() -> list[str]:
+        async with connect(app, config) as ctx:
+            return [
+                await ctx.run(lambda tx: tx.publish("order.made", {"guest": SECRET}))
+                for _ in range(count)
+            ]
+
+    return asyncio.run(main())
+
+
+def told(config: Path, *arguments: str) -> Any:
+    """What a command prints with --json."""
+    result = cordata(*arguments, "--json", "--config", str(config))
+    assert result.returncode == 0, result
+    return json.loads(result.stdout)
+
+
+def until(config: Path, *arguments: str, true: Callable[[list[Any]], bool]) -> list[Any]:
+    """The items of a list once something is true of them."""
+    deadline = time.monotonic() + 30
+    while not true(items := told(config, *arguments)["items"]):
+        assert time.monotonic() < deadline, items
+    return items  # type: ignore[no-any-return]
+
+
+def test_dead_letter_is_seen_replayed_and_handled_once(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    with service(config):
+        first, second = published(config, 2)
+        letters = until(config, "dlq", "list", true=lambda items: len(items) == 2)
+        assert {letter["event_id"] for letter in letters} == {first, second}
+        assert {letter["group"] for letter in letters} == {"shop.pack"}
+        assert letters[0]["error"] == "ValueError: no boxes left\x07"
+        assert letters[0]["dead_at"].endswith("+00:00") and "payload" not in letters[0]
+
+        table = cordata("dlq", "list", "--config", str(config))
+        assert table.stdout.split()[:6] == ["EVENT", "ID", "GROUP", "TYPE", "ATTEMPTS", "DEAD"]
+        assert first in table.stdout and SECRET not in table.stdout
+        assert "no boxes left\\x07" in table.stdout  # nothing that a terminal would obey
+        shown = cordata("dlq", "show", first, "--config", str(config))
+        assert SECRET in shown.stdout and "ATTEMPT  AT" in shown.stdout
+        (letter,) = told(config, "dlq", "show", first)
+        assert letter["payload"] == {"guest": SECRET}
+        assert [one["attempt"] for one in letter["history"]] == [1]
+        assert letter["history"][0]["owner"].startswith("worker-0.")
+
+        (tmp_path / "mended").touch()
+        assert told(config, "dlq", "replay", first) == {"count": 1, "missing": []}
+        until(config, "outbox", "list", "--type", "order.packed", true=bool)
+        assert [one["event_id"] for one in told(config, "dlq", "list")["items"]] == [second]
+        again = cordata("dlq", "replay", first, "--config", str(config))
+        assert again.returncode == 1 and first in again.stderr
+
+    assert told(config, "dlq", "replay", "--all")["count"] == 1  # nobody runs
+    with service(config):
+        until(config, "outbox", "list", "--type", "order.packed", true=lambda i: len(i) == 2)
+    (entry,) = told(config, "outbox", "list", "--id", first)["items"]
+    assert entry["state"] == "published"
+    groups = told(config, "outbox", "show", first)["groups"]
+    assert {group["group"]: group["state"] for group in groups} == {
+        "shop.pack": "handled",
+        "shop.thank": "handled",
+    }
+    assert len(told(config, "outbox", "list", "--type", "order.thanked")["items"]) == 2
+
+
+def test_drop_and_purge_ask_and_nobody_answers(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    with service(config):
+        (event_id,) = published(config, 1)
+        until(config, "dlq", "list", true=bool)
+    drop = ("dlq", "drop", event_id, "--config", str(config))
+    refused = cordata(*drop)
+    assert refused.returncode == 2 and "add --yes" in refused.stderr
+    purge = ("outbox", "purge", "--older-than", "0s", "--config", str(config))
+    assert cordata(*purge).returncode == 2
+    assert cordata(*purge, "--yes").stdout == "1 deleted\n"  # order.thanked; the letter holds its
+    assert cordata(*drop, "--yes").stdout == "1 dropped\n"
+    assert cordata(*drop, "--yes").returncode == 1
+    assert cordata(*purge, "--yes").stdout == "1 deleted\n"
+    assert told(config, "outbox", "list") == {"items": [], "next": None}
+
+
+def test_pages_follow_each_other(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    assert cordata("migrate", "--config", str(config)).returncode == 0
+    ids = published(config, 3)
+    first = told(config, "outbox", "list", "--state", "pending", "--limit", "2")
+    assert [one["event_id"] for one in first["items"]] == [ids[2], ids[1]]
+    rest = told(config, "outbox", "list", "--limit", "2", "--after", first["next"])
+    assert ([one["event_id"] for one in rest["items"]], rest["next"]) == ([ids[0]], None)
+    more = cordata("outbox", "list", "--limit", "2", "--config", str(config))
+    assert f"--after {first['next']}" in more.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("outbox", "list", "--older-than", "soon"),
+        ("outbox", "list", "--after", "here"),
+        ("outbox", "list", "--limit", "0"),
+        ("outbox", "retry"),
+        ("outbox", "retry", "id", "--all"),
+        ("outbox", "purge", "--yes"),
+        ("dlq", "list", "--after", "1.2"),
+        ("dlq", "replay"),
+        ("dlq", "replay", "--all", "--group", "g"),
+        ("dlq", "drop", "id", "--type", "t", "--yes"),
+    ],
+)
+def test_wrong_usage_is_exit_2(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    config = prepared(tmp_path)
+    assert cordata("migrate", "--config", str(config)).returncode == 0
+    result = cordata(*arguments, "--config", str(config))
+    assert result.returncode == 2, result
+    assert "Traceback" not in result.stderr
+
+
+def test_what_is_not_there_is_exit_1(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    assert cordata("dlq", "list", "--config", str(config)).returncode == 1  # no schema yet
+    assert cordata("migrate", "--config", str(config)).returncode == 0
+    assert cordata("dlq", "list", "--config", str(config)).returncode == 0
+    for command in ("outbox show", "outbox retry", "outbox list --id"):
+        assert cordata(*command.split(), "x", "--config", str(config)).returncode == 1
+    for command in ("dlq show", "dlq replay", "dlq list --id"):
+        assert cordata(*command.split(), "x", "--config", str(config)).returncode == 1
+
+
+def test_store_of_a_foreground_server_is_found_by_its_directory(tmp_path: Path) -> None:
+    data, name = tmp_path / "data", "tests.integration.cli.mending:app"
+    (data / "run").mkdir(parents=True)
+    assert cordata("migrate", "--app", name, "--state-dir", str(data)).returncode == 0
+    assert (data / "cordata.db").exists()
+    result = cordata("outbox", "list", "--json", "--state-dir", str(data))
+    assert json.loads(result.stdout) == {"items": [], "next": None}
+
+
+def test_migrate_tells_and_does_what_is_pending(tmp_path: Path) -> None:
+    config = str(prepared(tmp_path))
+    pending = cordata("migrate", "--check", "--config", config)
+    assert (pending.returncode, pending.stdout.split()[:3]) == (
+        1,
+        ["pending:", "cordata", "0001_runtime"],
+    )
+    assert cordata("migrate", "--config", config).returncode == 0
+    assert cordata("migrate", "--check", "--config", config).stdout == "the schema is current\n"
+
+
+def test_migrate_refuses_beside_a_running_primary(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    with managed(config, "primary", **{MENDED: ""}) as primary:
+        primary.until_ready()
+        result = cordata("migrate", "--config", str(config))
+        assert result.returncode == 1
+        assert "error: a primary is running" in result.stderr
+        assert "hint: it does so when it starts" in result.stderr
+        assert cordata("migrate", "--check", "--config", str(config)).returncode == 0
+        assert primary.stop()[0] == 0
