@@ -22,8 +22,12 @@ def main() -> int:
     with Host(find_tree(), binds={deb: "/cordata.deb"}) as host:
         host.run("apt-get", "-qq", "-y", "install", "/cordata.deb")
         print(_HINTS, flush=True)
-        shell = ["bash", "--login"] + (["-i"] if sys.stdin.isatty() else [])
-        return subprocess.call(host.argv("TERM=xterm", *shell))
+        # A terminal of the host's own; the machine's is none there, and bash could control no jobs.
+        terminal = ["script", "--quiet", "--return", "--command", "bash --login", "/dev/null"]
+        shell = terminal if sys.stdin.isatty() else ["bash", "--login"]
+        code = subprocess.call(host.argv("TERM=xterm", *shell))
+    # At a terminal the last command's code is nobody's failure.
+    return 0 if sys.stdin.isatty() else code
 
 
 if __name__ == "__main__":
