@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 from cordata import Context, Store, Tx
 
@@ -73,7 +73,8 @@ class Directory:
     """The memory of one process."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        #: Not to keep alive the key under which `directory_of` keeps this.
+        self._store = proxy(store)
         self._snapshot = Snapshot(revision=-1)
         self._trusted_until = 0.0
         self._asking = asyncio.Lock()

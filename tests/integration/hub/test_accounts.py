@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -117,6 +119,15 @@ async def guess(memory: accounts.Memory, password: str, lane: str) -> bool | Non
         return await memory.verify(lane, password, "stored", lane=lane)
     except accounts.TooManyLogins:
         return None
+
+
+async def test_memory_of_a_process_goes_with_its_store(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert await authenticate(hub.ctx, "demo", "demo") is not None
+        store = weakref.ref(hub.ctx.store)
+    del hub
+    gc.collect()
+    assert store() is None
 
 
 async def test_change_of_a_user_counts_in_another_process_within_promise(tmp_path: Path) -> None:
