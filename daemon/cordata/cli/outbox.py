@@ -21,7 +21,7 @@ from cordata.cli.options import (
 if TYPE_CHECKING:
     from cordata.context import Context
 
-_COLUMNS = ("event_id", "type", "state", "priority", "created_at", "next_at", "published_at")
+_COLUMNS = ("event_id", "type", "state", "priority", "created_at", "due_at", "published_at")
 
 
 @click.group()

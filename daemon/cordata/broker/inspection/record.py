@@ -62,8 +62,8 @@ class Entry:
     priority: int
     state: str
     created_at: int
-    #: A pending one is published at this time or later.
-    next_at: int
+    #: When a pending one is to be published; None: it was.
+    due_at: int | None
     published_at: int | None
 
 

@@ -10,7 +10,8 @@ SELECT min(id) AS id FROM (
 SELECT id FROM outbox WHERE event_id = :event_id;
 
 -- name: inspection.entries
-SELECT id, event_id, type, lane, priority, state, next_at, created_at, published_at
+SELECT id, event_id, type, lane, priority, state,
+       iif(state = 'pending', next_at, NULL) AS due_at, created_at, published_at
 FROM outbox
 WHERE id < :after AND id >= :floor
     AND (:state IS NULL OR state = :state)
@@ -20,7 +21,8 @@ ORDER BY id DESC LIMIT :limit;
 
 -- name: inspection.pending
 -- As inspection.entries, by the index of what waits: no walk through what is published.
-SELECT id, event_id, type, lane, priority, state, next_at, created_at, published_at
+SELECT id, event_id, type, lane, priority, state,
+       iif(state = 'pending', next_at, NULL) AS due_at, created_at, published_at
 FROM outbox INDEXED BY outbox_pending
 WHERE state = 'pending' AND id < :after
     AND (:type IS NULL OR type = :type)
@@ -28,8 +30,8 @@ WHERE state = 'pending' AND id < :after
 ORDER BY id DESC LIMIT :limit;
 
 -- name: inspection.entry
-SELECT id, event_id, type, key, lane, priority, state, next_at, created_at, published_at,
-       payload, headers
+SELECT id, event_id, type, key, lane, priority, state,
+       iif(state = 'pending', next_at, NULL) AS due_at, created_at, published_at, payload, headers
 FROM outbox WHERE event_id = :event_id;
 
 -- name: inspection.groups
