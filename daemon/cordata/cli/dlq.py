@@ -65,7 +65,10 @@ def list_(
     config: str | None,
     debug: bool,
 ) -> int:
-    """List dead letters, the latest first, with their last error and without their payload."""
+    """List dead letters, the latest first, with the kind of their last error.
+
+    Payload and error text, which may hold personal data, are shown by `cordata dlq show`.
+    """
     from cordata.broker.inspection import DeadLetters, Filter
     from cordata.cli.session import before, run
     from cordata.cli.view import show_page

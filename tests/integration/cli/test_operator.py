@@ -75,17 +75,19 @@ def test_dead_letter_is_seen_replayed_and_handled_once(tmp_path: Path) -> None:
         letters = until(config, "dlq", "list", true=lambda items: len(items) == 2)
         assert {letter["event_id"] for letter in letters} == {first, second}
         assert {letter["group"] for letter in letters} == {"shop.pack"}
-        assert letters[0]["error"] == "ValueError: no boxes left\x07"
+        assert letters[0]["error"] == "ValueError"
         assert letters[0]["dead_at"].endswith("+00:00") and "payload" not in letters[0]
 
         table = cordata("dlq", "list", "--config", str(config))
         assert table.stdout.split()[:6] == ["EVENT", "ID", "GROUP", "TYPE", "ATTEMPTS", "DEAD"]
         assert first in table.stdout and SECRET not in table.stdout
-        assert "no boxes left\\x07" in table.stdout  # nothing that a terminal would obey
+        assert "ValueError" in table.stdout and "boxes" not in table.stdout
         shown = cordata("dlq", "show", first, "--config", str(config))
         assert SECRET in shown.stdout and "ATTEMPT  AT" in shown.stdout
+        assert "no boxes left\\x07" in shown.stdout  # nothing that a terminal would obey
         (letter,) = told(config, "dlq", "show", first)
         assert letter["payload"] == {"guest": SECRET}
+        assert letter["error"] == "ValueError: no boxes left\x07"
         assert [one["attempt"] for one in letter["history"]] == [1]
         assert letter["history"][0]["owner"].startswith("worker-0.")
 

@@ -115,7 +115,7 @@ def _letter(row: Row) -> Letter:
         attempts=row["attempts"],
         created_at=row["created_at"],
         dead_at=row["dead_at"],
-        error=row["error"],
+        error=row["error"] and row["error"].partition(":")[0],
     )
 
 

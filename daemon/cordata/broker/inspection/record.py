@@ -93,7 +93,7 @@ class Letter:
     attempts: int
     created_at: int
     dead_at: int
-    #: Of the last attempt.
+    #: Of the last attempt: its kind. A whole letter has its text, which may quote the payload.
     error: str | None
 
 
