@@ -13,6 +13,7 @@ from cordata.config import Config, build, find_file, open_document
 from cordata.context import Context
 from cordata.errors import CordataError
 from cordata.opening import open_context, read_vault
+from cordata.store import store_class
 
 
 @asynccontextmanager
@@ -32,6 +33,7 @@ async def connect(
     if not isinstance(config, Config):
         config = build(open_document(find_file(config)), app.settings_classes)
     vault = read_vault(config)
+    store_class(config.store)  # root can read its driver wherever that lies
     become_owner(config.paths.state)
     async with open_context(config, app, vault=vault) as ctx:
         if need_schema and not await ctx.schema_current():

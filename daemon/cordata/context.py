@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from typing import Any, TypeVar
 
-from cordata import clock
 from cordata.errors import AlreadySeen, PermanentError
 from cordata.log import fields
 from cordata.store import Chain, Store, Tx, Unit
@@ -33,8 +32,8 @@ class Context:
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("cordata.app"))
 
     def now_us(self) -> int:
-        """Wall time in microseconds since the epoch."""
-        return clock.now_us()
+        """The wall time that the fleet agrees on, in microseconds since the epoch."""
+        return self.store.now_us()
 
     async def schema_current(self) -> bool:
         """Whether every migration that this code needs is applied. Raises: StoreUnavailable."""

@@ -10,14 +10,11 @@ from cordata.app import App
 from cordata.config import Config
 from cordata.context import Context
 from cordata.errors import ConfigError
-from cordata.store import Chain, Queries, Store
+from cordata.store import Chain, Queries, dialect_of, open_store
 from cordata.store.migrate import RUNTIME, SchemaError
 from cordata.store.migrate import load as load_migrations
 from cordata.systemd import Credentials
 from cordata.vault import MASTER_KEY, Vault
-
-#: Of the SQL files; the embedded store is the only one today.
-DIALECT = "sqlite"
 
 
 def chains_of(app: App) -> tuple[Chain, ...]:
@@ -50,11 +47,11 @@ async def open_context(
     Raises: ConfigError, StoreUnavailable.
     """
     vault = vault or read_vault(config)
-    store = await Store.open(
+    store = await open_store(
         config.store,
         state_dir=config.paths.state,
         runtime_dir=config.paths.runtime,
-        queries=Queries.load(app.query_packages, DIALECT),
+        queries=Queries.load(app.query_packages, dialect_of(config.store)),
     )
     async with store:
         yield Context(store=store, vault=vault, settings=config.settings, chains=chains_of(app))
@@ -65,11 +62,12 @@ def check_start(config: Config, app: App) -> None:
 
     Secrets are looked at if this user may. Raises: ConfigError with every problem.
     """
-    from cordata.store.connection import database_path
+    from cordata.store.sqlite.connection import database_path
 
+    dialect = dialect_of(config.store)
     checks: list[Callable[[], object]] = [
-        lambda: load_migrations(chains_of(app), DIALECT),
-        lambda: Queries.load(app.query_packages, DIALECT),
+        lambda: load_migrations(chains_of(app), dialect),
+        lambda: Queries.load(app.query_packages, dialect),
         lambda: database_path(config.store.url, config.paths.state),
     ]
     if os.access(config.paths.credentials, os.R_OK | os.X_OK):

@@ -129,7 +129,6 @@ async def run_primary(role: Role) -> int:
     from cordata.services.periodic import PeriodicService
     from cordata.services.primary import Leadership, PrimaryService
     from cordata.services.retention import RetentionService
-    from cordata.store import PrimaryLease
 
     config, app = role.config, role.app
     with Notifier() as notifier, _alerting(config):
@@ -137,7 +136,7 @@ async def run_primary(role: Role) -> int:
             leadership = Leadership()
             broker = StoreBroker(ctx.store, claim_timeout_s=config.engine.claim_timeout_s)
             holder = f"{socket.gethostname()}/{os.getpid()}"
-            lease = PrimaryLease(ctx.store, state_dir=config.paths.state, holder=holder)
+            lease = ctx.store.lease(holder=holder)
             intake: list[Service] = [
                 PeriodicService(leadership, app.periodics),
                 BackfillService(leadership, app.backfills),

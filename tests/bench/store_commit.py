@@ -22,7 +22,8 @@ from pathlib import Path
 import uvloop
 
 from cordata.config.sections import StoreConfig
-from cordata.store import Chain, Queries, Store, Tx, new_id
+from cordata.store import Chain, Queries, Tx, new_id
+from cordata.store.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parents[2]
 SQL = "tests.bench.sql"
@@ -45,7 +46,7 @@ async def booking(tx: Tx) -> str:
 async def work(folder: Path, seconds: float, flight: int) -> dict[str, float]:
     """Units until the time is up; counts and latencies."""
     latencies: list[float] = []
-    async with await Store.open(
+    async with await SqliteStore.open(
         StoreConfig(), state_dir=folder, runtime_dir=folder, queries=Queries.load([SQL], "sqlite")
     ) as store:
         await store.run(booking)
@@ -75,7 +76,7 @@ async def work(folder: Path, seconds: float, flight: int) -> dict[str, float]:
 
 async def prepare(folder: Path) -> None:
     """A migrated database whose log has its full size, as on a system that runs for a while."""
-    async with await Store.open(
+    async with await SqliteStore.open(
         StoreConfig(), state_dir=folder, runtime_dir=folder, queries=Queries.load([SQL], "sqlite")
     ) as store:
         await store.migrate([Chain("bench", SQL)])
@@ -84,7 +85,7 @@ async def prepare(folder: Path) -> None:
 async def fold(folder: Path, stop: asyncio.Event) -> int:
     """The primary's checkpoints."""
     count = 0
-    async with await Store.open(
+    async with await SqliteStore.open(
         StoreConfig(), state_dir=folder, runtime_dir=folder, queries=Queries.load([SQL], "sqlite")
     ) as store:
         while not stop.is_set():

@@ -50,12 +50,11 @@ def migrate(
 
     async def act(ctx: Context) -> list[Applied]:
         from cordata.services.migration import migrate_once
-        from cordata.store import PrimaryLease
 
         if check:
             return await ctx.store.pending(ctx.chains)
         holder = f"{socket.gethostname()}/{os.getpid()} (cordata migrate)"
-        lease = PrimaryLease(ctx.store, state_dir=settings.paths.state, holder=holder)
+        lease = ctx.store.lease(holder=holder)
         return await migrate_once(ctx, lease, progress=lambda text: click.echo(text, err=True))
 
     found = run_in(settings, loaded.app, act, need_schema=False)

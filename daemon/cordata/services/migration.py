@@ -7,11 +7,11 @@ from collections.abc import Callable
 from cordata.context import Context
 from cordata.errors import CordataError
 from cordata.services.primary import LEASE_TOPIC
-from cordata.store import Applied, PrimaryLease
+from cordata.store import Applied, Lease
 
 
 async def migrate_once(
-    ctx: Context, lease: PrimaryLease, *, progress: Callable[[str], None] | None = None
+    ctx: Context, lease: Lease, *, progress: Callable[[str], None] | None = None
 ) -> list[Applied]:
     """Apply what is pending under the primary's lease; `progress(text)` before each.
 

@@ -24,7 +24,7 @@ from cordata.log import fields, logger
 from cordata.services.alarm import Alarm, waking
 from cordata.services.alongside import alongside
 from cordata.services.fenced import fenced
-from cordata.store import Chain, Fence, PrimaryLease
+from cordata.store import Chain, Fence, Lease
 from cordata.systemd import Notifier
 
 log = logger("cordata.primary")
@@ -77,7 +77,7 @@ class PrimaryService:
         self,
         ctx: Context,
         app: App,
-        lease: PrimaryLease,
+        lease: Lease,
         leadership: Leadership,
         broker: StoreBroker,
         chains: Sequence[Chain],

@@ -1,13 +1,20 @@
 """The durable store: units of work, group commit, migrations, wake-ups."""
 
+from cordata.store.contract import Lease, Store, StoreStats
 from cordata.store.fence import Fence
-from cordata.store.lease import PrimaryLease
 from cordata.store.migrate import Applied, Chain, SchemaError
+from cordata.store.opening import dialect_of, open_store, store_class
 from cordata.store.queries import Queries
-from cordata.store.sqlite import SqliteStore as Store
-from cordata.store.sqlite import StoreStats
-from cordata.store.tx import MAIL_TOPIC, OUTBOX_TOPIC, Row, Tx, Unit, UnitMisuse, new_id
-from cordata.store.upkeep import CHECKPOINT_TOPIC
+from cordata.store.tx import (
+    CHECKPOINT_TOPIC,
+    MAIL_TOPIC,
+    OUTBOX_TOPIC,
+    Row,
+    Tx,
+    Unit,
+    UnitMisuse,
+    new_id,
+)
 
 __all__ = [
     "CHECKPOINT_TOPIC",
@@ -16,7 +23,7 @@ __all__ = [
     "Applied",
     "Chain",
     "Fence",
-    "PrimaryLease",
+    "Lease",
     "Queries",
     "Row",
     "SchemaError",
@@ -25,5 +32,8 @@ __all__ = [
     "Tx",
     "Unit",
     "UnitMisuse",
+    "dialect_of",
     "new_id",
+    "open_store",
+    "store_class",
 ]

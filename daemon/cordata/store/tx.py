@@ -1,98 +1,81 @@
-"""Tx: what a unit of work may await. Each call is done when it returns; none is ever scheduled."""
+"""Tx: what a unit of work may await, the same on every store."""
 
 from __future__ import annotations
 
 import os
 import socket
-import sqlite3
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from cordata import log
 from cordata.errors import CordataError, PermanentError
-from cordata.store.fault import translate
-from cordata.store.queries import Queries, Query
 
-#: A row: `row["column"]`, `row.keys()`.
-Row = sqlite3.Row
 T = TypeVar("T")
 #: A unit of work; awaits nothing but tx, and may run more than once.
 Unit = Callable[["Tx"], Awaitable[T]]
 
 #: Wakes the relays; the mail service.
 OUTBOX_TOPIC, MAIL_TOPIC = "outbox", "mail"
+#: Wakes the primary's checkpoint service.
+CHECKPOINT_TOPIC = "checkpoint"
 
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 
 
-class Tx:
+class Row(Protocol):
+    """A row: `row["column"]`, and `dict(row)`."""
+
+    def __getitem__(self, key: str, /) -> Any: ...
+
+    def keys(self) -> Iterable[str]:
+        """The names of the columns."""
+        ...
+
+
+class Tx(ABC):
     """One unit's view of the store, valid until the unit ends.
 
     A statement that fails ends the unit: every later call raises the same error again and the
-    unit fails with it, even when it caught the first one. (PostgreSQL does the same. To learn
+    unit fails with it, even when it caught the first one. (PostgreSQL does so by itself. To learn
     whether a row exists already, write `ON CONFLICT DO NOTHING` and look at the rows changed.)
     """
 
-    __slots__ = ("_cursor", "_queries", "failed", "now_us", "topics", "wrote")
+    __slots__ = ("failed", "now_us", "topics")
 
-    def __init__(self, cursor: sqlite3.Cursor, queries: Queries, now_us: int) -> None:
-        self._cursor = cursor
-        self._queries = queries.by_name
+    def __init__(self, now_us: int) -> None:
         #: Whom to wake after the commit.
         self.topics: set[str] = set()
         #: The error of the statement that ended the unit.
         self.failed: CordataError | None = None
-        #: Whether a statement ran that is not known to only read.
-        self.wrote = False
         #: One wall time for the whole unit, in microseconds since the epoch.
         self.now_us = now_us
 
-    def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
-        if self.failed is not None:
-            raise self.failed
-        try:
-            args = query.bind(params)
-        except KeyError:
-            raise query.wrong(params) from None
-        if len(params) != query.width:
-            raise query.wrong(params)
-        if not query.reads:
-            self.wrote = True
-        try:
-            return self._cursor.execute(query.sql, args)
-        except sqlite3.Error as error:
-            self.failed = translate(error, query.name)
-            raise self.failed from error
-        except (TypeError, ValueError, OverflowError) as error:
-            raise PermanentError(f"{query.name}: {error}") from error
-
+    @abstractmethod
     async def execute(self, name: str, /, **params: object) -> int:
         """Run a statement; the number of rows changed. Raises: Conflict, StoreUnavailable."""
-        return self._run(self._queries[name], params).rowcount
 
+    async def write(self, name: str, /, **params: object) -> None:
+        """Run a statement whose result nobody needs.
+
+        What it raises may come later, at the end of the unit at the latest, which fails with it.
+        On PostgreSQL it costs no round trip of its own, so what has many writes uses it.
+        """
+        await self.execute(name, **params)
+
+    @abstractmethod
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
         """Run a statement once per mapping of parameters; the number of rows changed."""
-        query = self._queries[name]
-        return sum([self._run(query, row).rowcount for row in rows])
 
+    @abstractmethod
     async def fetch_one(self, name: str, /, **params: object) -> Row | None:
         """The first row of a query, or None. A statement with RETURNING counts as a query."""
-        rows = self._fetch(self._queries[name], params)
-        return rows[0] if rows else None
 
+    @abstractmethod
     async def fetch_all(self, name: str, /, **params: object) -> list[Row]:
         """All rows of a query."""
-        return self._fetch(self._queries[name], params)
-
-    def _fetch(self, query: Query, params: Mapping[str, Any]) -> list[Row]:
-        cursor = self._run(query, params)
-        try:
-            return cursor.fetchall()
-        except sqlite3.Error as error:
-            self.failed = translate(error, query.name)
-            raise self.failed from error
 
     async def publish(
         self,
@@ -118,7 +101,7 @@ class Tx:
         heads = dict(headers or {})
         if request_id := log.request_id.get():
             heads.setdefault("request_id", request_id)
-        await self.execute(
+        await self.write(
             "outbox.add",
             event_id=event_id,
             type=type,
@@ -176,37 +159,6 @@ class UnitMisuse(CordataError):
     """A unit of work awaited something other than its tx."""
 
     code = "unit_misuse"
-
-
-class ReadTx(Tx):
-    """The Tx of `Store.read()`."""
-
-    __slots__ = ()
-
-    def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
-        if not query.reads:
-            raise UnitMisuse(
-                f"query {query.name!r} writes, but a read cannot",
-                hint="pass the unit to run() instead of read()",
-            )
-        return super()._run(query, params)
-
-
-def drive(awaitable: Awaitable[T], tx: Tx) -> T:
-    """Run a unit to its end without an event loop. Raises: what the unit raised."""
-    coroutine: Any = awaitable
-    try:
-        waits_for = coroutine.send(None)
-    except StopIteration as end:
-        if tx.failed is not None:
-            raise tx.failed from None
-        result: T = end.value
-        return result
-    coroutine.close()
-    raise UnitMisuse(
-        f"unit {getattr(coroutine, '__qualname__', coroutine)!r} awaited {waits_for!r}",
-        hint="a unit awaits nothing but its tx; use transaction() around other awaits",
-    )
 
 
 def new_id(now_us: int) -> str:

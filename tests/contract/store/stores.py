@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from cordata.config.sections import StoreConfig
-from cordata.store import Chain, Queries, Store, Tx
+from cordata.store import Chain, Queries, Store, Tx, open_store
 
 SQL = "tests.contract.store.sql"
 CHAINS = (Chain("contract", SQL),)
@@ -16,7 +16,7 @@ CHAINS = (Chain("contract", SQL),)
 @asynccontextmanager
 async def sqlite(folder: Path, config: StoreConfig) -> AsyncIterator[Store]:
     """The embedded store, in a folder."""
-    store = await Store.open(
+    store = await open_store(
         config,
         state_dir=folder,
         runtime_dir=folder,

@@ -10,7 +10,7 @@ from tests.contract.store.conftest import Opener
 from tests.contract.store.stores import balance
 
 from cordata.errors import LeaseLost
-from cordata.store import PrimaryLease, Tx
+from cordata.store import Tx
 
 
 async def write(tx: Tx) -> None:
@@ -19,8 +19,8 @@ async def write(tx: Tx) -> None:
 
 async def test_second_holder_waits_when_the_lease_is_held(opened: Opener, tmp_path: Path) -> None:
     async with opened() as one, opened() as two:
-        first = PrimaryLease(one, state_dir=tmp_path, holder="one")
-        second = PrimaryLease(two, state_dir=tmp_path, holder="two")
+        first = one.lease(holder="one")
+        second = two.lease(holder="two")
         fence = await first.try_acquire()
         assert fence is not None and first.held
         assert await second.try_acquire() is None and not second.held
@@ -38,13 +38,13 @@ async def test_stale_primary_cannot_write_when_another_took_over(
     opened: Opener, tmp_path: Path
 ) -> None:
     async with opened() as one, opened() as two:
-        first = PrimaryLease(one, state_dir=tmp_path, holder="one")
+        first = one.lease(holder="one")
         stale = await first.try_acquire()
         assert stale is not None
         await one.run(write, fence=stale)
         (tmp_path / "primary.lock").unlink()  # as if the first one's lock had died with it
         assert not first.held
-        second = PrimaryLease(two, state_dir=tmp_path, holder="two")
+        second = two.lease(holder="two")
         fresh = await second.try_acquire()
         assert fresh is not None and fresh.term > stale.term
         with pytest.raises(LeaseLost):
@@ -64,7 +64,7 @@ async def test_stale_write_fails_alone_when_its_batch_has_others(
     opened: Opener, tmp_path: Path
 ) -> None:
     async with opened() as store:
-        lease = PrimaryLease(store, state_dir=tmp_path, holder="one")
+        lease = store.lease(holder="one")
         stale = await lease.try_acquire()
         assert stale is not None
         await lease.release()

@@ -20,9 +20,9 @@ from starlette.routing import Route
 from alpinehub.alpinebits.endpoint import alpinebits
 from alpinehub.passwords import hash_password
 from alpinehub.reservations import ReservationData, Status, encode, next_res_status
-from cordata import Context, Store
+from cordata import Context
 from cordata.config.sections import StoreConfig
-from cordata.store import Chain, Queries
+from cordata.store import Chain, Queries, open_store
 from cordata.vault import Vault
 
 NAMESPACE = "http://www.opentravel.org/OTA/2003/05"
@@ -221,7 +221,7 @@ async def open_worker(folder: Path) -> AsyncIterator[Hub]:
     """One worker on the store in a folder; several may share one."""
     queries = Queries.load(["alpinehub.sql"], "sqlite")
     chains = [Chain("cordata", "cordata.store.sql"), Chain("alpinehub", "alpinehub.sql")]
-    async with await Store.open(
+    async with await open_store(
         StoreConfig(), state_dir=folder, runtime_dir=folder, queries=queries
     ) as store:
         await store.migrate(chains)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cordata.config.sections import StoreConfig
 from cordata.context import Context
-from cordata.store import Chain, Queries, Row, Store, Tx
+from cordata.store import Chain, Queries, Row, Store, Tx, open_store
 from cordata.vault import Vault
 
 SQL = "tests.integration.engine.sql"
@@ -19,7 +19,7 @@ CHAINS = (Chain("effect", SQL),)
 @asynccontextmanager
 async def opened(state: Path, *, migrate: bool = True) -> AsyncIterator[Store]:
     """The store of one process; state and wake-up sockets below `state`."""
-    store = await Store.open(
+    store = await open_store(
         StoreConfig(),
         state_dir=state,
         runtime_dir=runtime_of(state),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.integration.engine.engine import build, running
 from tests.integration.engine.parts import opened, publish, rows, until
+from tests.raw import raw
 
 from cordata import clock
 from cordata.app import App
@@ -155,7 +156,7 @@ async def test_damaged_history_is_no_reason_to_show_nothing(tmp_path: Path) -> N
         _, (event_id,) = await with_letters(store, tmp_path, 1)
 
         async def damage(tx: Tx) -> None:
-            tx._cursor.execute("UPDATE message SET history = '[{'")
+            await raw(tx, "UPDATE message SET history = '[{'")
             await tx.execute("stream.renew", owner="", claimed_until=0)  # counts as a write
 
         await store.run(damage)
@@ -257,7 +258,7 @@ async def test_statement_uses_its_index(tmp_path: Path, name: str, index: str) -
 
         async def unit(tx: Tx) -> list[Row]:
             explained = f"EXPLAIN QUERY PLAN {query.sql}"
-            return tx._cursor.execute(explained, query.bind(dict.fromkeys(query.params))).fetchall()
+            return await raw(tx, explained, query.bind(dict.fromkeys(query.params)))
 
         plan: list[Any] = [row["detail"] for row in await store.read(unit)]
         assert any(index in step for step in plan), plan

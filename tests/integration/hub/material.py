@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.raw import raw
+
 from alpinehub.app import app as hub_app
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.sources import add_source
 from alpinehub.users import add_user
-from cordata import Context, Row, Store, Tx, request_id
+from cordata import Context, Row, Tx, request_id
 from cordata.app import AsgiApp
 from cordata.config.sections import StoreConfig
 from cordata.opening import chains_of
-from cordata.store import Queries
+from cordata.store import Queries, open_store
 from cordata.vault import Vault
 
 MASTER_KEY = bytes(range(32)).hex().encode()
@@ -150,7 +152,7 @@ class Hub:
         """The rows of a query written in the test, read past the named SQL."""
 
         async def unit(tx: Tx) -> list[Row]:
-            return tx._cursor.execute(sql).fetchall()  # a test looks at tables as it likes
+            return await raw(tx, sql)
 
         return [dict(row) for row in await self.ctx.store.read(unit)]
 
@@ -168,7 +170,7 @@ async def open_hub(directory: Path, *, seed: bool = True) -> AsyncIterator[Hub]:
     chains = chains_of(hub_app)
     runtime = directory / "run"
     runtime.mkdir(exist_ok=True)
-    store = await Store.open(
+    store = await open_store(
         StoreConfig(), state_dir=directory, runtime_dir=runtime, queries=queries
     )
     async with store:

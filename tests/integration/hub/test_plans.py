@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.integration.hub.material import BOOKING, open_hub
+from tests.raw import raw
 
 from alpinehub.app import app
 from cordata import Row, Tx
@@ -38,7 +39,7 @@ async def test_statement_uses_its_index(tmp_path: Path, name: str, index: str) -
 
         async def unit(tx: Tx) -> list[Row]:
             explained = f"EXPLAIN QUERY PLAN {query.sql}"
-            return tx._cursor.execute(explained, query.bind(dict.fromkeys(query.params))).fetchall()
+            return await raw(tx, explained, query.bind(dict.fromkeys(query.params)))
 
         plan: list[Any] = [row["detail"] for row in await hub.ctx.store.read(unit)]
         assert any(index in step for step in plan), plan

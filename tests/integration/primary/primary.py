@@ -24,7 +24,7 @@ from cordata.services.mail import MailService
 from cordata.services.periodic import PeriodicService
 from cordata.services.primary import Leadership, PrimaryService
 from cordata.services.retention import RetentionService
-from cordata.store import PrimaryLease, Store, Tx
+from cordata.store import Store, Tx
 from cordata.systemd import Notifier
 
 
@@ -51,7 +51,7 @@ def build(
     """The services of one primary."""
     leadership = Leadership()
     broker = StoreBroker(store, claim_timeout_s=60.0)
-    lease = PrimaryLease(store, state_dir=state, holder=f"test-{os.getpid()}")
+    lease = store.lease(holder=f"test-{os.getpid()}")
     mail, engine = mail or MailConfig(), engine or EngineConfig()
     return Primary(
         leadership=leadership,

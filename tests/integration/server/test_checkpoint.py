@@ -14,6 +14,7 @@ from cordata.services.checkpoint import CheckpointService
 from cordata.services.primary import Leadership
 from cordata.store import Queries, Store
 from cordata.store.migrate import RUNTIME
+from cordata.store.sqlite.store import SqliteStore
 
 LIMIT_BYTES = 65_536
 
@@ -21,7 +22,7 @@ LIMIT_BYTES = 65_536
 @asynccontextmanager
 async def grown(state: Path) -> AsyncIterator[Store]:
     """A store whose log is over its limit."""
-    store = await Store.open(
+    store = await SqliteStore.open(
         # One writer alone would fold it back at four times the limit.
         StoreConfig(wal_limit_bytes=LIMIT_BYTES),
         state_dir=state,

@@ -10,7 +10,7 @@ from pathlib import Path
 import uvloop
 from tests.integration.store.parts import deposit, opened
 
-from cordata.store import PrimaryLease, Store
+from cordata.store import Store
 
 
 def say(line: str) -> None:
@@ -57,7 +57,7 @@ async def watch(store: Store, name: str) -> None:
 
 async def lead(store: Store, name: str, state: Path) -> None:
     """Take the lease as soon as it is free, and say the term."""
-    lease = PrimaryLease(store, state_dir=state, holder=name)
+    lease = store.lease(holder=name)
     say("ready")
     while (fence := await lease.try_acquire()) is None:  # noqa: ASYNC110 - as the primary does
         await asyncio.sleep(0.05)

@@ -21,14 +21,17 @@ from cordata.clock import monotonic
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
 from cordata.store import Queries, Store, Tx
+from cordata.store.sqlite.store import SqliteStore
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
 
 
 @asynccontextmanager
-async def opened(state: Path, *, migrate: bool = True, **changes: object) -> AsyncIterator[Store]:
+async def opened(
+    state: Path, *, migrate: bool = True, **changes: object
+) -> AsyncIterator[SqliteStore]:
     """A store in a directory; its wake-up sockets are there too."""
-    store = await Store.open(
+    store = await SqliteStore.open(
         StoreConfig(**changes),  # type: ignore[arg-type]
         state_dir=state,
         runtime_dir=state,

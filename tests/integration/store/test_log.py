@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.integration.store.parts import deposit, notes_on_disk, opened
 
 from cordata.store import Store, Tx
-from cordata.store.wal import Wal
+from cordata.store.sqlite.wal import Wal
 
 LIMIT = 256 * 1024
 

@@ -12,7 +12,7 @@ from tests.integration.store.parts import child, deposit, opened
 
 from cordata.clock import monotonic
 from cordata.store import Tx
-from cordata.store.wake import WakeUps
+from cordata.store.sqlite.wake import WakeUps
 
 
 async def test_other_process_is_woken_within_milliseconds_when_a_unit_commits(

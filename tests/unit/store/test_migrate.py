@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cordata.store.migrate import Applied, Migration, SchemaError, pending, statements
+from cordata.store.migrate import Applied, Migration, SchemaError, pending
+from cordata.store.sqlite.script import statements
 
 TRIGGER = """CREATE TRIGGER t AFTER INSERT ON a BEGIN
     UPDATE a SET x = 'a;b'; -- a; comment

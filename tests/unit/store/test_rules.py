@@ -14,10 +14,11 @@ from cordata.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from cordata.store.fault import is_busy, is_storage, translate
 from cordata.store.health import Health
-from cordata.store.tx import Tx, UnitMisuse, drive, new_id
-from cordata.store.wake import Topic
+from cordata.store.sqlite.fault import is_busy, is_storage, translate
+from cordata.store.sqlite.tx import SqliteTx, drive
+from cordata.store.sqlite.wake import Topic
+from cordata.store.tx import UnitMisuse, new_id
 
 
 def fault(code: int, text: str = "text") -> sqlite3.Error:
@@ -112,7 +113,7 @@ def test_unit_returns_its_value_when_driven() -> None:
     async def unit() -> int:
         return 7
 
-    assert drive(unit(), cast(Tx, _NoTx())) == 7
+    assert drive(unit(), cast(SqliteTx, _NoTx())) == 7
 
 
 def test_unit_is_told_its_mistake_when_it_waits() -> None:
@@ -120,7 +121,7 @@ def test_unit_is_told_its_mistake_when_it_waits() -> None:
         await asyncio.sleep(0)
 
     with pytest.raises(UnitMisuse, match="unit"):
-        drive(unit(), cast(Tx, _NoTx()))
+        drive(unit(), cast(SqliteTx, _NoTx()))
 
 
 class _NoTx:

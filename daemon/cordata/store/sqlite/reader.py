@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 
 from cordata import clock
 from cordata.errors import StoreUnavailable, TransactionTimeout
-from cordata.store.connection import Database
-from cordata.store.crew import READING, Crew, Hand, Job
-from cordata.store.fault import is_busy, is_storage
 from cordata.store.queries import Queries
-from cordata.store.tx import ReadTx, Unit, drive
+from cordata.store.sqlite.connection import Database
+from cordata.store.sqlite.crew import READING, Crew, Hand, Job
+from cordata.store.sqlite.fault import is_busy, is_storage
+from cordata.store.sqlite.tx import ReadTx, drive
+from cordata.store.tx import Unit
 
 T = TypeVar("T")
 

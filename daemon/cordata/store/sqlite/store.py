@@ -5,30 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from cordata import clock
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
-from cordata.store.connection import Database, WriteConnection, database_path
-from cordata.store.crew import Crew, Hand
-from cordata.store.exclusive import Exclusive
+from cordata.store.contract import Store, StoreStats
 from cordata.store.fence import Fence
 from cordata.store.health import Health, OnState
-from cordata.store.hold import Hold
-from cordata.store.lock import Turn, WriteLock
 from cordata.store.migrate import Applied, Chain
 from cordata.store.queries import Queries
-from cordata.store.reader import Reader
 from cordata.store.schema import Schema
-from cordata.store.solo import SoloTx, holding
+from cordata.store.sqlite import script
+from cordata.store.sqlite.connection import Database, WriteConnection, database_path
+from cordata.store.sqlite.crew import Crew, Hand
+from cordata.store.sqlite.exclusive import Exclusive
+from cordata.store.sqlite.hold import Hold
+from cordata.store.sqlite.lease import FileLease
+from cordata.store.sqlite.lock import Turn, WriteLock
+from cordata.store.sqlite.reader import Reader
+from cordata.store.sqlite.solo import SoloTx, holding
+from cordata.store.sqlite.upkeep import LogKeeper, Prober
+from cordata.store.sqlite.wake import WakeUps
+from cordata.store.sqlite.wal import Checkpoint, Wal
+from cordata.store.sqlite.writer import Writer
 from cordata.store.tx import Tx, Unit, UnitMisuse
-from cordata.store.upkeep import LogKeeper, Prober
-from cordata.store.wake import WakeUps
-from cordata.store.wal import Checkpoint, Wal
-from cordata.store.writer import Writer
 
 T = TypeVar("T")
 
@@ -36,35 +40,23 @@ T = TypeVar("T")
 _CLOSE_WAIT_S = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreStats:
-    """What `Store.stats()` tells of this process; the log is everybody's."""
-
-    #: "ok", "full" or "unavailable".
-    state: str
-    #: Why it is not ok.
-    reason: str
-    #: Units waiting for a commit.
-    waiting: int
-    #: Since the start.
-    commits: int
-    #: Since the start; units / commits is how many share a sync.
-    units: int
-    #: Live part of the write-ahead log.
-    wal_bytes: int
-    #: The file of the log, which keeps its size.
-    wal_file_bytes: int
-
-
-class SqliteStore:
+class SqliteStore(Store):
     """The store of one process. Made by `open`; all methods belong to the loop's thread."""
 
+    dialect = "sqlite"
+
     def __init__(
-        self, config: StoreConfig, database: Database, queries: Queries, runtime_dir: Path
+        self,
+        config: StoreConfig,
+        database: Database,
+        queries: Queries,
+        state_dir: Path,
+        runtime_dir: Path,
     ) -> None:
         loop = asyncio.get_running_loop()
         crew = Crew(loop)
         self._queries = queries
+        self._state_dir = state_dir
         self._hand = Hand(crew, "store-write")
         self._lock = WriteLock(database.lock_path)
         self._turn = Turn(self._lock, self._hand, loop, config.write_timeout_s)
@@ -92,7 +84,14 @@ class SqliteStore:
         )
         self._wake = WakeUps(runtime_dir, loop)
         exclusive = Exclusive(self._connection, self._turn, self._hand)
-        self._schema = Schema(self._reader, exclusive)
+        self._schema = Schema(
+            self.dialect,
+            self._reader.read,
+            lambda: exclusive.call(script.bootstrap),
+            lambda one, fence: exclusive.call(
+                partial(script.apply_one, migration=one, fence=fence)
+            ),
+        )
         self._keeper = LogKeeper(
             Wal(database.wal_path), exclusive, self._wake, limit_bytes=config.wal_limit_bytes
         )
@@ -118,7 +117,7 @@ class SqliteStore:
         is missing though it was in use, damaged or not ours; ConfigError for a bad url.
         """
         database = Database(database_path(config.url, state_dir))
-        store = cls(config, database, queries, runtime_dir)
+        store = cls(config, database, queries, state_dir, runtime_dir)
         store.on_state = on_state
         try:
             anchor = database.anchor()
@@ -150,13 +149,7 @@ class SqliteStore:
         await self.close()
 
     async def run(self, unit: Unit[T], *, fence: Fence | None = None) -> T:
-        """Run a unit of work; return its result once it is on disk.
-
-        The unit shares its transaction and its sync with those of other requests, and may run more
-        than once. Cancelling is safe: it then ran wholly or not at all. Raises: what the unit
-        raised; Conflict when a constraint refused a statement; StoreFull, StoreUnavailable;
-        LeaseLost when `fence` is stale; UnitMisuse when it awaited something else than its tx.
-        """
+        """As in Store."""
         self._check_open()
         solo = holding.get()
         if solo is not None and solo.holds_lock_of(self._hold):
@@ -168,11 +161,7 @@ class SqliteStore:
         return result
 
     async def read(self, unit: Unit[T]) -> T:
-        """Run a unit on a snapshot; never waits for writers.
-
-        It may run more than once. Raises: what the unit raised; UnitMisuse when it writes;
-        TransactionTimeout after `read_timeout_s`; StoreUnavailable.
-        """
+        """As in Store."""
         self._check_open()
         return await self._reader.read(unit)
 
@@ -180,13 +169,7 @@ class SqliteStore:
     async def transaction(
         self, *, seen: tuple[str, str] | None = None, fence: Fence | None = None
     ) -> AsyncIterator[Tx]:
-        """A transaction of its own, for code that awaits other things between its statements.
-
-        It takes the write lock at its first write and holds it for `transaction_timeout_s` at
-        most. What it read before is read again then: TransactionStale if it changed. With
-        `seen=(group, event_id)` the mark is written in it, and an existing one is AlreadySeen
-        before any effect. Raises: as `run`, TransactionTimeout, TransactionStale, AlreadySeen.
-        """
+        """As in Store. Its lock is the write lock, and it stands for all of the fleet."""
         self._check_open()
         tx = SoloTx(self._hold, self._queries, self.read, seen, fence)
         await tx.enter()
@@ -198,19 +181,23 @@ class SqliteStore:
         await tx.leave(commit=True)
 
     def notify(self, topic: str) -> None:
-        """Wake whoever waits for a topic, in this process and in others."""
+        """As in Store."""
         self._wake.notify((topic,))
 
     async def wait(self, topic: str, timeout_s: float) -> bool:
-        """Wait to be woken: True, or False after the timeout. Costs nothing meanwhile.
-
-        A wake-up between two waits of a task counts for the second one, so: look at the tables,
-        then wait, again and again, in one task. Several tasks may wait for one topic.
-        """
+        """As in Store."""
         return await self._wake.topic(topic).wait(timeout_s)
 
+    def now_us(self) -> int:
+        """As in Store."""
+        return clock.now_us()
+
+    def lease(self, *, holder: str, name: str = "primary") -> FileLease:
+        """As in Store."""
+        return FileLease(self, self._state_dir, holder=holder, name=name)
+
     async def bootstrap(self) -> None:
-        """Make the tables that the lease and the migrations themselves need."""
+        """As in Store."""
         await self._schema.bootstrap()
 
     async def migrate(
@@ -220,36 +207,29 @@ class SqliteStore:
         fence: Fence | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> list[Applied]:
-        """Apply what is pending, the runtime's own chain first; `progress(text)` before each.
-
-        Each in a transaction of its own under the write lock. Raises: SchemaError when the chains
-        and the database do not fit together or a script fails; LeaseLost; StoreUnavailable.
-        """
+        """As in Store; each under the write lock."""
         return await self._schema.migrate(chains, fence, progress)
 
     async def schema_current(self, chains: Sequence[Chain]) -> bool:
-        """Whether nothing is pending. Raises: SchemaError when the schema is too new for us."""
+        """As in Store."""
         return not await self._schema.pending(chains)
 
     async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
-        """The migrations that `migrate` would apply. Raises: SchemaError."""
+        """As in Store."""
         todo = await self._schema.pending(chains)
         return [Applied(m.component, m.number, m.name) for m in todo]
 
     async def checkpoint(self, *, force: bool = False) -> Checkpoint | None:
-        """Fold the log back into the database file when it is over its limit; None: it is not.
-
-        Raises: StoreUnavailable.
-        """
+        """As in Store."""
         return await self._keeper.checkpoint(force=force)
 
     @property
     def waiting(self) -> int:
-        """Units waiting for a commit."""
+        """As in Store."""
         return self._writer.waiting
 
     def stats(self) -> StoreStats:
-        """Numbers of this process and the size of the log, which is read for it: some 15 us."""
+        """As in Store; the size of the log is read for it: some 15 us."""
         return StoreStats(
             state=self._health.state,
             reason=self._health.reason,
@@ -261,7 +241,7 @@ class SqliteStore:
         )
 
     async def close(self) -> None:
-        """Take nothing more, finish what waits, then close. Twice is fine."""
+        """As in Store."""
         if self._closed:
             return
         self._closed = True

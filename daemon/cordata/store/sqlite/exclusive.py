@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from cordata.errors import CordataError, StoreUnavailable
-from cordata.store.connection import WriteConnection
-from cordata.store.crew import Hand, Job
-from cordata.store.lock import Turn
+from cordata.store.sqlite.connection import WriteConnection
+from cordata.store.sqlite.crew import Hand, Job
+from cordata.store.sqlite.lock import Turn
 
 T = TypeVar("T")
 

@@ -7,12 +7,12 @@ import sqlite3
 from collections.abc import Callable
 
 from cordata.errors import CordataError, StoreUnavailable
-from cordata.store.connection import WriteConnection
-from cordata.store.crew import Hand, Job
-from cordata.store.fault import is_busy
 from cordata.store.health import Health
-from cordata.store.lock import Turn
-from cordata.store.tx import Tx
+from cordata.store.sqlite.connection import WriteConnection
+from cordata.store.sqlite.crew import Hand, Job
+from cordata.store.sqlite.fault import is_busy
+from cordata.store.sqlite.lock import Turn
+from cordata.store.sqlite.tx import SqliteTx
 
 #: As for a group commit: longer than a quick disk takes, and nobody notices.
 _COMMIT_WAIT_S = 0.001
@@ -40,7 +40,7 @@ class Hold:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def begin(self, expired: Callable[[], None]) -> Tx:
+    async def begin(self, expired: Callable[[], None]) -> SqliteTx:
         """Take the lock and begin. `expired()` is called when it was held for too long.
 
         Raises: StoreUnavailable.

@@ -24,8 +24,9 @@ from cordata.errors import (
     TransactionTimeout,
 )
 from cordata.store.fence import Fence, check_fence
-from cordata.store.hold import Hold
 from cordata.store.queries import Queries
+from cordata.store.sqlite.hold import Hold
+from cordata.store.sqlite.tx import SqliteTx
 from cordata.store.tx import Row, Tx
 
 #: The transaction whose lock the running code holds; run() would wait for it for ever.
@@ -34,7 +35,7 @@ holding: ContextVar[SoloTx | None] = ContextVar("cordata_store_holding", default
 Read = Callable[[Callable[[Tx], Awaitable[Any]]], Awaitable[Any]]
 
 
-class SoloTx(Tx):
+class SoloTx(SqliteTx):
     """The Tx of `Store.transaction()`."""
 
     __slots__ = (
@@ -64,7 +65,7 @@ class SoloTx(Tx):
         self._read = read
         self._seen = seen
         self._fence = fence
-        self._writing: Tx | None = None
+        self._writing: SqliteTx | None = None
         #: What was read before the first write, to be read again then.
         self._reads: list[tuple[str, dict[str, Any], list[Row]]] = []
 
@@ -116,7 +117,7 @@ class SoloTx(Tx):
             if self._writing is not None:
                 await self._commit()
 
-    async def _for_writing(self) -> Tx:
+    async def _for_writing(self) -> SqliteTx:
         if self.failed is not None:
             raise self.failed
         if self._writing is None:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cordata.errors import CordataError, StoreUnavailable
-from cordata.store.crew import Hand, Job
-from cordata.store.fault import DIRECTORY_HINT
+from cordata.store.sqlite.crew import Hand, Job
+from cordata.store.sqlite.fault import DIRECTORY_HINT
 
 
 class LockUnusable(StoreUnavailable):

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from cordata import clock
 from cordata.errors import ConfigError, StoreUnavailable
-from cordata.store.fault import DIRECTORY_HINT, is_busy, translate
 from cordata.store.queries import Queries
-from cordata.store.tx import Tx
+from cordata.store.sqlite.fault import DIRECTORY_HINT, is_busy, translate
+from cordata.store.sqlite.tx import SqliteTx
 
 #: Measured with six small inserts per unit: 2 MiB of cache is as fast as 64, and pages of 4096
 #: bytes as fast as 16384 (smaller ones are 20 % slower). The kernel's cache holds the rest.
@@ -195,10 +195,10 @@ class WriteConnection:
             self._cursor = self._connection.cursor()
         return self._connection
 
-    def tx(self) -> Tx:
+    def tx(self) -> SqliteTx:
         """A Tx on it, for one unit."""
         assert self._cursor is not None
-        return Tx(self._cursor, self._queries, clock.now_us())
+        return SqliteTx(self._cursor, self._queries, clock.now_us())
 
     def execute(self, statement: str) -> sqlite3.Cursor:
         """Run one of our own statements. Raises: sqlite3.Error."""

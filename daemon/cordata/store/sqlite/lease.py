@@ -8,28 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cordata.errors import LeaseLost, StoreUnavailable
-from cordata.store.fault import DIRECTORY_HINT
+from cordata.store.contract import Lease
 from cordata.store.fence import Fence, check_fence
+from cordata.store.sqlite.fault import DIRECTORY_HINT
 from cordata.store.tx import Tx
 
 if TYPE_CHECKING:
-    from cordata.store.sqlite import SqliteStore
+    from cordata.store.sqlite.store import SqliteStore
 
 
-class PrimaryLease:
-    """At most one process holds it: `<state>/primary.lock` locked, and the row's term its own.
+class FileLease(Lease):
+    """Held: `<state>/<name>.lock` is locked by this process, and the row's term is its own."""
 
-        lease = PrimaryLease(store, state_dir=..., holder="primary on host")
-        fence = await lease.try_acquire()      # None: another holds it; try again later
-        await store.run(unit, fence=fence)     # LeaseLost once somebody took it over
-        await lease.release()                  # a killed process releases by dying
-
-    Works before the first migration, since the primary takes the lease to migrate.
-    """
-
-    def __init__(
-        self, store: SqliteStore, *, state_dir: Path, holder: str, name: str = "primary"
-    ) -> None:
+    def __init__(self, store: SqliteStore, state_dir: Path, *, holder: str, name: str) -> None:
         self._store = store
         self._path = state_dir / f"{name}.lock"
         self._holder = holder
@@ -39,19 +30,16 @@ class PrimaryLease:
 
     @property
     def held(self) -> bool:
-        """Whether this process holds the lease (a deleted lock file ends it)."""
+        """As in Lease; a deleted lock file ends it, too."""
         return self._lock is not None and os.fstat(self._lock).st_nlink > 0
 
     @property
     def fence(self) -> Fence | None:
-        """The fence of the term that `try_acquire` began."""
+        """As in Lease."""
         return self._fence
 
     async def try_acquire(self) -> Fence | None:
-        """Take the lease if it is free, with a new term. Returns at once; None: another holds it.
-
-        Raises: StoreUnavailable when the term cannot be stored; then the lease stays free.
-        """
+        """As in Lease."""
         if self.held:
             return self._fence
         self._close()
@@ -69,14 +57,14 @@ class PrimaryLease:
         return self._fence
 
     async def check(self) -> None:
-        """See that the lease is still this process' own. Raises: LeaseLost."""
+        """As in Lease."""
         fence = self._fence
         if fence is None or not self.held:
             raise LeaseLost(f"the lease {self._name!r} is not held")
         await self._store.read(lambda tx: check_fence(tx, fence))
 
     async def release(self) -> None:
-        """Give the lease back, so that a standby takes over at its next try."""
+        """As in Lease."""
         fence, self._fence = self._fence, None
         try:
             if fence is not None and self._lock is not None:

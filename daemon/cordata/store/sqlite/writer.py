@@ -18,13 +18,13 @@ from collections.abc import Callable
 from typing import Any
 
 from cordata.errors import CordataError, PermanentError, StoreUnavailable
-from cordata.store.connection import WriteConnection
-from cordata.store.crew import Hand, Job
-from cordata.store.entry import Broken, Entry, again, probe, run_unit
-from cordata.store.fault import is_busy
 from cordata.store.fence import Fence
 from cordata.store.health import Health
-from cordata.store.lock import LockUnusable, Turn
+from cordata.store.sqlite.connection import WriteConnection
+from cordata.store.sqlite.crew import Hand, Job
+from cordata.store.sqlite.entry import Broken, Entry, again, probe, run_unit
+from cordata.store.sqlite.fault import is_busy
+from cordata.store.sqlite.lock import LockUnusable, Turn
 from cordata.store.tx import Unit
 
 #: The loop waits this long for a commit before it goes on with other things.

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 from cordata import log
-from cordata.store.exclusive import Exclusive
 from cordata.store.health import Health, OnState
-from cordata.store.wake import WakeUps
-from cordata.store.wal import Checkpoint, Wal
-from cordata.store.writer import Writer
+from cordata.store.sqlite.exclusive import Exclusive
+from cordata.store.sqlite.wake import WakeUps
+from cordata.store.sqlite.wal import Checkpoint, Wal
+from cordata.store.sqlite.writer import Writer
+from cordata.store.tx import CHECKPOINT_TOPIC
 
 _log = log.logger("cordata.store")
 
@@ -20,8 +21,6 @@ _LOOK_EVERY = 8
 _FAR_OVER = 4
 #: A writer that found a reader in the way leaves the log alone for a while.
 _PAUSE_S = 1.0
-#: Wakes the primary's checkpoint service.
-CHECKPOINT_TOPIC = "checkpoint"
 
 
 class LogKeeper:

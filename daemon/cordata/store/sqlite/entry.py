@@ -8,7 +8,8 @@ from typing import Any
 
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.store.fence import Fence, check_fence
-from cordata.store.tx import Tx, Unit, drive
+from cordata.store.sqlite.tx import SqliteTx, drive
+from cordata.store.tx import Tx, Unit
 
 
 class Entry:
@@ -47,7 +48,7 @@ async def _fenced(entry: Entry, tx: Tx) -> Any:
     return await entry.unit(tx)
 
 
-def run_unit(entry: Entry, tx: Tx) -> Any:
+def run_unit(entry: Entry, tx: SqliteTx) -> Any:
     """Run an entry's unit, its fence first. Raises: what the unit raises; LeaseLost."""
     return drive(entry.unit(tx) if entry.fence is None else _fenced(entry, tx), tx)
 

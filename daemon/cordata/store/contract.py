@@ -1,0 +1,194 @@
+"""What every store promises; the embedded one and PostgreSQL are held to it by one test suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+from cordata.store.fence import Fence
+from cordata.store.health import OnState
+from cordata.store.migrate import Applied, Chain
+from cordata.store.tx import Tx, Unit
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStats:
+    """What `Store.stats()` tells of this process; the log is everybody's."""
+
+    #: "ok", "full" or "unavailable".
+    state: str
+    #: Why it is not ok.
+    reason: str
+    #: Units waiting for a commit.
+    waiting: int
+    #: Since the start.
+    commits: int
+    #: Since the start; units / commits is how many share a sync.
+    units: int
+    #: Live part of the write-ahead log; 0 where that is the server's own affair.
+    wal_bytes: int = 0
+    #: The file of the log, which keeps its size.
+    wal_file_bytes: int = 0
+
+
+class Lease(Protocol):
+    """At most one process of the fleet holds it; each time it is taken, its term is a new one.
+
+        lease = store.lease(holder="primary on host")
+        fence = await lease.try_acquire()      # None: another holds it; try again later
+        await store.run(unit, fence=fence)     # LeaseLost once somebody took it over
+        await lease.release()                  # a killed process releases by dying
+
+    Works before the first migration, since the primary takes the lease to migrate.
+    """
+
+    @property
+    def held(self) -> bool:
+        """Whether this process holds the lease, as far as it can know without asking."""
+        ...
+
+    @property
+    def fence(self) -> Fence | None:
+        """The fence of the term that `try_acquire` began."""
+        ...
+
+    async def try_acquire(self) -> Fence | None:
+        """Take the lease if it is free, with a new term. Returns at once; None: another holds it.
+
+        Raises: StoreUnavailable when the term cannot be stored; then the lease stays free.
+        """
+        ...
+
+    async def check(self) -> None:
+        """See that the lease is still this process' own. Raises: LeaseLost, StoreUnavailable."""
+        ...
+
+    async def release(self) -> None:
+        """Give the lease back, so that a standby takes over at its next try. Twice is fine."""
+        ...
+
+
+class Store(Protocol):
+    """The store of one process; all methods belong to the loop's thread."""
+
+    #: Called with state ("ok", "full", "unavailable") and reason at each change.
+    on_state: OnState | None
+
+    @property
+    def dialect(self) -> str:
+        """The folder of its SQL files: "sqlite" or "postgres"."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def now_us(self) -> int:
+        """The wall time that the fleet agrees on, in microseconds since the epoch.
+
+        That of the host when embedded; of the server where hosts share one, whatever their own
+        clocks say. What is compared with a time in the tables is compared with this.
+        """
+        ...
+
+    async def run(self, unit: Unit[T], *, fence: Fence | None = None) -> T:
+        """Run a unit of work; return its result once it is on disk.
+
+        The unit shares its transaction and its sync with those of other requests, and may run more
+        than once. Cancelling is safe: it then ran wholly or not at all. Raises: what the unit
+        raised; Conflict when a constraint refused a statement; StoreFull, StoreUnavailable;
+        LeaseLost when `fence` is stale; UnitMisuse when it awaited something else than its tx.
+        """
+        ...
+
+    async def read(self, unit: Unit[T]) -> T:
+        """Run a unit on a snapshot; never waits for writers.
+
+        It may run more than once. Raises: what the unit raised; UnitMisuse when it writes;
+        TransactionTimeout after `read_timeout_s`; StoreUnavailable.
+        """
+        ...
+
+    def transaction(
+        self, *, seen: tuple[str, str] | None = None, fence: Fence | None = None
+    ) -> AbstractAsyncContextManager[Tx]:
+        """A transaction of its own, for code that awaits other things between its statements.
+
+        It takes its locks at its first write and holds them for `transaction_timeout_s` at most.
+        With `seen=(group, event_id)` the mark is written in it, and an existing one is
+        AlreadySeen before any effect. Raises: as `run`, TransactionTimeout, AlreadySeen;
+        TransactionStale when what it had read before its first write has changed.
+        """
+        ...
+
+    def notify(self, topic: str) -> None:
+        """Wake whoever waits for a topic, in this process and in others."""
+        ...
+
+    async def wait(self, topic: str, timeout_s: float) -> bool:
+        """Wait to be woken: True, or False after the timeout. Costs nothing meanwhile.
+
+        A wake-up between two waits of a task counts for the second one, so: look at the tables,
+        then wait, again and again, in one task. Several tasks may wait for one topic.
+        """
+        ...
+
+    def lease(self, *, holder: str, name: str = "primary") -> Lease:
+        """A lease; `holder` is for people."""
+        ...
+
+    async def bootstrap(self) -> None:
+        """Make the tables that the lease and the migrations themselves need."""
+        ...
+
+    async def migrate(
+        self,
+        chains: Sequence[Chain],
+        *,
+        fence: Fence | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> list[Applied]:
+        """Apply what is pending, the runtime's own chain first; `progress(text)` before each.
+
+        Each in a transaction of its own. Raises: SchemaError when the chains and the database do
+        not fit together or a script fails; LeaseLost; StoreUnavailable.
+        """
+        ...
+
+    async def schema_current(self, chains: Sequence[Chain]) -> bool:
+        """Whether nothing is pending. Raises: SchemaError when the schema is too new for us."""
+        ...
+
+    async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
+        """The migrations that `migrate` would apply. Raises: SchemaError."""
+        ...
+
+    async def checkpoint(self, *, force: bool = False) -> object | None:
+        """Fold the write-ahead log back when it is over its limit; None: nothing was to do.
+
+        Raises: StoreUnavailable.
+        """
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """Units waiting for a commit."""
+        ...
+
+    def stats(self) -> StoreStats:
+        """Numbers of this process."""
+        ...
+
+    async def close(self) -> None:
+        """Take nothing more, finish what waits, then close. Twice is fine."""
+        ...

@@ -1,0 +1,103 @@
+"""SqliteTx: each call is done when it returns; none is ever scheduled."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from cordata.errors import PermanentError
+from cordata.store.queries import Queries, Query
+from cordata.store.sqlite.fault import translate
+from cordata.store.tx import Row, Tx, UnitMisuse
+
+T = TypeVar("T")
+
+
+class SqliteTx(Tx):
+    """The Tx of `Store.run()`; subclasses are those of `read()` and `transaction()`."""
+
+    __slots__ = ("_cursor", "_queries", "wrote")
+
+    def __init__(self, cursor: sqlite3.Cursor, queries: Queries, now_us: int) -> None:
+        super().__init__(now_us)
+        self._cursor = cursor
+        self._queries = queries.by_name
+        #: Whether a statement ran that is not known to only read.
+        self.wrote = False
+
+    def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
+        if self.failed is not None:
+            raise self.failed
+        try:
+            args = query.bind(params)
+        except KeyError:
+            raise query.wrong(params) from None
+        if len(params) != query.width:
+            raise query.wrong(params)
+        if not query.reads:
+            self.wrote = True
+        try:
+            return self._cursor.execute(query.sql, args)
+        except sqlite3.Error as error:
+            self.failed = translate(error, query.name)
+            raise self.failed from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise PermanentError(f"{query.name}: {error}") from error
+
+    async def execute(self, name: str, /, **params: object) -> int:
+        """As in Tx."""
+        return self._run(self._queries[name], params).rowcount
+
+    async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
+        """As in Tx."""
+        query = self._queries[name]
+        return sum([self._run(query, row).rowcount for row in rows])
+
+    async def fetch_one(self, name: str, /, **params: object) -> Row | None:
+        """As in Tx."""
+        rows = self._fetch(self._queries[name], params)
+        return rows[0] if rows else None
+
+    async def fetch_all(self, name: str, /, **params: object) -> list[Row]:
+        """As in Tx."""
+        return self._fetch(self._queries[name], params)
+
+    def _fetch(self, query: Query, params: Mapping[str, Any]) -> list[Row]:
+        cursor = self._run(query, params)
+        try:
+            return cursor.fetchall()
+        except sqlite3.Error as error:
+            self.failed = translate(error, query.name)
+            raise self.failed from error
+
+
+class ReadTx(SqliteTx):
+    """The Tx of `Store.read()`."""
+
+    __slots__ = ()
+
+    def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
+        if not query.reads:
+            raise UnitMisuse(
+                f"query {query.name!r} writes, but a read cannot",
+                hint="pass the unit to run() instead of read()",
+            )
+        return super()._run(query, params)
+
+
+def drive(awaitable: Awaitable[T], tx: SqliteTx) -> T:
+    """Run a unit to its end without an event loop. Raises: what the unit raised."""
+    coroutine: Any = awaitable
+    try:
+        waits_for = coroutine.send(None)
+    except StopIteration as end:
+        if tx.failed is not None:
+            raise tx.failed from None
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise UnitMisuse(
+        f"unit {getattr(coroutine, '__qualname__', coroutine)!r} awaited {waits_for!r}",
+        hint="a unit awaits nothing but its tx; use transaction() around other awaits",
+    )
