@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 import uvloop
+from tests.servers.fixtures import database, postgres, redis, redis_url, servers
+
+__all__ = ["database", "postgres", "redis", "redis_url", "servers"]
 
 #: What a service manager (or a container's) may have put into our environment.
 _MANAGERS = ("NOTIFY_", "WATCHDOG_", "LISTEN_", "MONITOR_", "CORDATA_", "JOURNAL_STREAM")

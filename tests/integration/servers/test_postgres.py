@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -17,7 +18,14 @@ from tests.servers import postgres as module
 from tests.servers.fixtures import Servers
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
-from tests.servers.process import ServerError, children, free_port, is_alive, wait_until
+from tests.servers.process import (
+    ServerError,
+    children,
+    free_port,
+    is_alive,
+    process_state,
+    wait_until,
+)
 
 
 @pytest.fixture(scope="module")
@@ -73,15 +81,10 @@ def test_server_answers_again_when_it_was_suspended(server: PostgresServer) -> N
         connection.execute("SET statement_timeout = '30s'")
         server.suspend()
         try:
-            assert {_state(pid) for pid in [server.pid, *children(server.pid)]} == {"T"}
+            assert {process_state(pid) for pid in [server.pid, *children(server.pid)]} == {"T"}
         finally:
             server.resume()
         assert connection.execute("SELECT 1").fetchone() == (1,)
-
-
-def _state(pid: int) -> str:
-    text = open(f"/proc/{pid}/stat").read()
-    return text.rpartition(")")[2].split()[0]
 
 
 def test_suspended_server_ends_when_it_is_stopped(server: PostgresServer) -> None:
@@ -169,7 +172,7 @@ def test_server_and_files_are_gone_when_its_pytest_was_killed(state: str) -> Non
 
 
 def test_port_is_not_one_that_a_client_could_be_given() -> None:
-    first = int(open("/proc/sys/net/ipv4/ip_local_port_range").read().split()[0])
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert all(1024 < free_port() < first for _ in range(50))
 
 

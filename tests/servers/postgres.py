@@ -1,0 +1,157 @@
+"""PostgreSQL on loopback and on a unix socket: up in a second, a database in milliseconds."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+from tests.servers.process import Server, ServerError, as_user
+
+#: Name of the superuser.
+USER = "cordata"
+_PROGRAMS = Path("/usr/lib/postgresql")
+_SETTINGS = {
+    "max_connections": "200",
+    "deadlock_timeout": "100ms",
+    "shared_buffers": "64MB",
+    "max_wal_size": "256MB",
+    "log_min_messages": "warning",
+    "log_min_error_statement": "panic",
+}
+#: A commit is still with the kernel before it returns: only the machine's own crash could lose it.
+_FAST = {"fsync": "off", "full_page_writes": "off"}
+_STOP = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+
+
+def find_programs() -> Path:
+    """Directory with the programs of the newest PostgreSQL. Raises: ServerError."""
+    found = {path.parent: path.parts[-3] for path in _PROGRAMS.glob("*/bin/postgres")}
+    if not found:
+        raise ServerError("PostgreSQL is not installed: run packaging/build/need test")
+    return max(found, key=lambda path: int(found[path]))
+
+
+class PostgresServer(Server):
+    """A cluster of its own, empty but for `postgres`. As root it runs as an unprivileged user."""
+
+    name = "postgres"
+
+    def __init__(
+        self,
+        *,
+        durable: bool = False,
+        password: str | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`durable`: fsync as in production (slower; without it kill -9 still loses nothing).
+
+        `password`: SCRAM for it instead of trusting everybody. `settings`: of postgresql.conf.
+        """
+        super().__init__()
+        self.password = password
+        self.data = self.directory / "data"
+        self.settings = {**_SETTINGS, **({} if durable else _FAST), **(settings or {})}
+        self._numbers = count(1)
+
+    @property
+    def version(self) -> int:
+        """Major version."""
+        return int((self.data / "PG_VERSION").read_text())
+
+    def url(self, database: str = "postgres") -> str:
+        """URL over TCP."""
+        secret = f":{self.password}" if self.password else ""
+        return f"postgresql://{USER}{secret}@127.0.0.1:{self.port}/{database}"
+
+    def socket_url(self, database: str = "postgres") -> str:
+        """URL over the unix socket."""
+        secret = f":{self.password}" if self.password else ""
+        return f"postgresql://{USER}{secret}@/{database}?host={self.directory}&port={self.port}"
+
+    def execute(
+        self, query: str, values: Sequence[object] = (), *, database: str = "postgres"
+    ) -> list[tuple[Any, ...]]:
+        """Run one statement in autocommit on a connection of its own; returns its rows, if any."""
+        import psycopg
+
+        with psycopg.connect(self.socket_url(database), autocommit=True) as connection:
+            cursor = connection.execute(query.encode(), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def create_database(self, name: str | None = None) -> str:
+        """A new, empty database; returns its name."""
+        name = name or f"test_{next(self._numbers)}"
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE template0 STRATEGY wal_log')
+        return name
+
+    def drop_database(self, name: str) -> None:
+        """Drop it, connected clients or not."""
+        self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """URL of a fresh database that is dropped after the block, if the server still runs."""
+        name = self.create_database()
+        try:
+            yield self.url(name)
+        finally:
+            if self.running:
+                self.drop_database(name)
+
+    def terminate_backends(self, *, database: str | None = None) -> int:
+        """End all client connections (of one database) as an administrator would; their count."""
+        query = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend' AND (%s::text IS NULL OR datname = %s)"
+        )
+        return len(self.execute(query, [database, database]))
+
+    def stop(
+        self, *, mode: Literal["smart", "fast", "immediate"] = "fast", timeout_s: float = 30.0
+    ) -> None:
+        """Stop it; modes as of pg_ctl(1): `immediate` skips the checkpoint, as a crash does."""
+        self._end(_STOP[mode], timeout_s)
+
+    def is_ready(self) -> bool:
+        """Whether it says so in its pid file (recovery is over)."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) > 7 and int(lines[0]) == self.pid and lines[7].strip() == "ready"
+
+    def _command(self) -> Sequence[str]:
+        programs = find_programs()
+        if not self.data.exists():
+            self._make_cluster(programs)
+        options = {
+            **self.settings,
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": str(self.directory),
+        }
+        words = [f"--{name}={value}" for name, value in options.items()]
+        return [str(programs / "postgres"), "-D", str(self.data), *words]
+
+    def _make_cluster(self, programs: Path) -> None:
+        words = ["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C", f"--username={USER}"]
+        if self.password:
+            secret = self.directory / "password"
+            secret.write_text(self.password)
+            secret.chmod(0o644)
+            words[0] = "--auth=scram-sha-256"
+            words.append(f"--pwfile={secret}")
+        done = subprocess.run(
+            [programs / "initdb", "--pgdata", self.data, *words],
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            **as_user(),
+        )
+        if done.returncode:
+            raise ServerError(f"initdb failed:\n{done.stdout}{done.stderr}")

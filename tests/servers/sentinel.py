@@ -1,0 +1,125 @@
+"""Sentinels that watch a Redis and make its replica the master when it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+from tests.servers.process import Server, find_program, wait_until
+from tests.servers.redis import RedisServer, write_config
+
+
+class _Sentinel(Server):
+    name = "sentinel"
+
+    def __init__(self, program: str, settings: dict[str, str], lines: Sequence[str]) -> None:
+        super().__init__()
+        self.program = program
+        self._config = self.directory / "sentinel.conf"
+        self._settings = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.directory)}
+        self._settings |= settings
+        self._lines = lines
+
+    def execute(self, *words: object) -> Any:
+        import redis
+
+        with redis.Redis(
+            host="127.0.0.1", port=self.port, decode_responses=True, socket_timeout=10
+        ) as client:
+            return client.execute_command(*words)
+
+    def is_ready(self) -> bool:
+        import redis
+
+        try:
+            return bool(self.execute("PING"))
+        except (redis.ConnectionError, redis.TimeoutError):
+            return False
+
+    def _command(self) -> Sequence[str]:
+        if not self._config.exists():
+            write_config(self._config, self._settings)
+            with self._config.open("a") as file:
+                file.writelines(f"sentinel {line}\n" for line in self._lines)
+        return [find_program(self.program), str(self._config), "--sentinel"]
+
+
+class Sentinel:
+    """`count` Sentinels around a running master; it fails over about a second after its death.
+
+    `with` returns when each of them knows the others and every replica that the master has.
+    """
+
+    def __init__(
+        self,
+        master: RedisServer,
+        *,
+        count: int = 1,
+        quorum: int | None = None,
+        service: str = "main",
+        down_after_ms: int = 500,
+    ) -> None:
+        """`quorum`: how many must agree that the master is down; the majority when not given."""
+        self.service = service
+        lines = [
+            f"monitor {service} 127.0.0.1 {master.port} {quorum or count // 2 + 1}",
+            f"down-after-milliseconds {service} {down_after_ms}",
+            f"failover-timeout {service} 5000",
+            f"parallel-syncs {service} 1",
+        ]
+        if master.password:
+            lines.append(f"auth-pass {service} {master.password}")
+        self.master = master
+        self.servers = [_Sentinel(master.program, {}, lines) for _ in range(count)]
+        self._stack = ExitStack()
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each."""
+        return [("127.0.0.1", server.port) for server in self.servers]
+
+    def master_address(self) -> tuple[str, int]:
+        """Who is master now, as the first running Sentinel says."""
+        server = next(server for server in self.servers if server.running)
+        host, port = server.execute("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
+        return str(host), int(port)
+
+    def wait_for_master(self, server: RedisServer, *, timeout_s: float = 15.0) -> None:
+        """Wait until `server` is the master, by the Sentinels' word and its own."""
+        wait_until(
+            lambda: (
+                self.master_address()[1] == server.port
+                and server.info("replication")["role"] == "master"
+            ),
+            timeout_s=timeout_s,
+            what="the failover",
+        )
+
+    def _know_each_other(self) -> bool:
+        replicas = self.master.info("replication")["connected_slaves"]
+        for server in self.servers:
+            state = server.execute("SENTINEL", "MASTER", self.service)
+            others, known = int(state["num-other-sentinels"]), int(state["num-slaves"])
+            if others < len(self.servers) - 1 or known < replicas:
+                return False
+        return True
+
+    def __enter__(self) -> Sentinel:
+        with ExitStack() as stack:
+            for server in self.servers:
+                stack.callback(server.close)
+            for server in self.servers:
+                server.start()
+            wait_until(self._know_each_other, timeout_s=20, what="the Sentinels' meeting")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
