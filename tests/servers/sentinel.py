@@ -100,7 +100,10 @@ class Sentinel:
     def _know_each_other(self) -> bool:
         replicas = self.master.info("replication")["connected_slaves"]
         for server in self.servers:
-            state = server.execute("SENTINEL", "MASTER", self.service)
+            answer = server.execute("SENTINEL", "MASTER", self.service)
+            # redis-py 6 leaves the pairs as they come
+            pairs = zip(answer[::2], answer[1::2], strict=True) if isinstance(answer, list) else ()
+            state = dict(pairs) or answer
             others, known = int(state["num-other-sentinels"]), int(state["num-slaves"])
             if others < len(self.servers) - 1 or known < replicas:
                 return False
