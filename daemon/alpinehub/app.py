@@ -85,6 +85,24 @@ async def note_cancelled(event: Event, ctx: EventContext) -> None:
     await trail.note(event, ctx)
 
 
+@app.on("reservation.delivered", concurrency=TRAIL_AT_ONCE)
+async def note_delivered(event: Event, ctx: EventContext) -> None:
+    """That hotel software fetched a version for the first time is on the trail."""
+    await trail.note(event, ctx)
+
+
+@app.on("reservation.acknowledged", concurrency=TRAIL_AT_ONCE)
+async def note_acknowledged(event: Event, ctx: EventContext) -> None:
+    """That hotel software took a version is on the trail."""
+    await trail.note(event, ctx)
+
+
+@app.on("reservation.refused", concurrency=TRAIL_AT_ONCE)
+async def note_refused(event: Event, ctx: EventContext) -> None:
+    """That hotel software cannot use a version is on the trail."""
+    await trail.note(event, ctx)
+
+
 @app.job("daily-report", due=due_reports)
 async def daily_report(ctx: Context, scope: str, period: str) -> None:
     """The mail on one hotel's day: scope is its code, period the day."""

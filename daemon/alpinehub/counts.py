@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from cordata import Store, Tx
+from collections import Counter
+
+import msgspec
+
+from cordata import Event, Store, Tx
 
 #: Versions counted in one unit: some milliseconds of the write lock.
 STEP = 2000
+_HOUR_US = 3_600_000_000
+_KINDS = ("received", "modified", "cancelled")
+
+
+async def note_change(tx: Tx, event: Event) -> None:
+    """Have the version that an event tells of counted; within the unit that handles the event."""
+    kind = event.type.removeprefix("reservation.")
+    at = round(event.created_at.timestamp() * 1_000_000)
+    await tx.write(
+        "note_change",
+        hotel_id=event.payload["hotel_id"],
+        hour_at=at - at % _HOUR_US,
+        **{name: int(name == kind) for name in _KINDS},
+    )
 
 
 async def count(store: Store) -> int:
-    """Count what came since the last time; how many versions that were.
+    """Count what was noted since the last time; how many versions that were.
 
-    The counts and the position they reach commit together, so a crash loses and repeats nothing.
+    A note goes in the unit that counts it, so a crash loses and repeats nothing.
     """
     counted = 0
     while step := await store.run(count_step):
@@ -20,13 +38,20 @@ async def count(store: Store) -> int:
 
 
 async def count_step(tx: Tx) -> int:
-    """The unit: the next versions, STEP at most; how far the position moved."""
-    row = await tx.fetch_one("count_position")
-    position = int(row["position"]) if row is not None else 0
-    end = await tx.fetch_one("count_end", position=position, step=STEP)
-    if end is None or end["position"] is None:
+    """The unit: the next notes, STEP at most; how many they were."""
+    rows = await tx.fetch_all("hour_changes", limit=STEP)
+    if not rows:
         return 0
-    upto = int(end["position"])
-    await tx.execute("count_versions", after=position, upto=upto)
-    await tx.execute("move_count_position", position=upto)
-    return upto - position
+    hours: dict[tuple[int, int], Counter[str]] = {}
+    for row in rows:
+        hour = hours.setdefault(
+            (row["hotel_id"], row["hour_at"]), Counter(dict.fromkeys(_KINDS, 0))
+        )
+        hour.update({name: row[name] for name in _KINDS})
+    await tx.execute_many(
+        "add_to_hour",
+        [{"hotel_id": hotel, "hour_at": at, **hours[hotel, at]} for hotel, at in sorted(hours)],
+    )
+    ids = msgspec.json.encode([row["id"] for row in rows]).decode()
+    await tx.execute("forget_changes", ids=ids)
+    return len(rows)

@@ -22,7 +22,7 @@ async def find_or_create(tx: Tx, hotel_id: int, data: ReservationData) -> int:
         row = await tx.fetch_one("find_customer_by_phone", hotel_id=hotel_id, phone=phone)
     if row is not None:
         if (email and row["email"] is None) or (phone and row["phone"] is None):
-            await tx.execute("complete_customer", id=row["id"], email=email, phone=phone)
+            await tx.write("complete_customer", id=row["id"], email=email, phone=phone)
         return int(row["id"])
     created = await tx.fetch_one(
         "create_customer", hotel_id=hotel_id, email=email, phone=phone, created_at=tx.now_us

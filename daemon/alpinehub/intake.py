@@ -95,7 +95,7 @@ class _Version:
                 raise KeyReused()
             return str(row["response"])
         reservation_id = await self._store(tx)
-        await tx.execute(
+        await tx.write(
             "remember_response",
             scope=scope,
             key=arrival.key,
@@ -124,7 +124,7 @@ class _Version:
         if arrival.incomplete:
             raise Unknown()
         source, data = arrival.source, arrival.data
-        await tx.execute(
+        await tx.write(
             "insert_reservation",
             id=self._id,
             hotel_id=source.hotel.id,
@@ -149,7 +149,7 @@ class _Version:
         if data.email or data.phone or customer_id is None:
             customer_id = await find_or_create(tx, arrival.source.hotel.id, data)
         reservation_id, version = str(known["id"]), int(known["version"]) + 1
-        await tx.execute(
+        await tx.write(
             "update_reservation",
             id=reservation_id,
             version=version,
@@ -157,7 +157,7 @@ class _Version:
             customer_id=customer_id,
             now=tx.now_us,
         )
-        await tx.execute("end_waiting", reservation_id=reservation_id)
+        await tx.write("end_waiting", reservation_id=reservation_id)
         res_status = next_res_status(data.status, known["status"])
         await self._add_version(tx, reservation_id, version, res_status, text)
         event = "cancelled" if data.status == "cancelled" else "modified"
@@ -167,7 +167,7 @@ class _Version:
         self, tx: Tx, reservation_id: str, version: int, res_status: str, data: str
     ) -> None:
         arrival = self._arrival
-        await tx.execute(
+        await tx.write(
             "insert_version",
             reservation_id=reservation_id,
             version=version,
@@ -177,7 +177,7 @@ class _Version:
             request_id=arrival.request_id,
             now=tx.now_us,
         )
-        await tx.execute(
+        await tx.write(
             "insert_inbox",
             source_id=arrival.source.id,
             external_id=arrival.external_id,
@@ -187,7 +187,7 @@ class _Version:
             reservation_id=reservation_id,
             request_id=arrival.request_id,
         )
-        await tx.execute(
+        await tx.write(
             "fan_out",
             reservation_id=reservation_id,
             version=version,

@@ -102,16 +102,26 @@ def test_workers_serve_on_when_the_primary_is_killed(hub: Host) -> None:
     elected = hub.journal("MESSAGE_ID=43bd3d77241b42a28289efd0bba0b974")
     terms = [int(entry["TERM"]) for entry in elected]
     assert terms == sorted(set(terms)) and len(terms) >= 4
-    hub.systemctl("restart", "primary")  # counts at its start
     sql = (
         "SELECT (SELECT count(*) FROM reservation_version), (SELECT sum(received) FROM hotel_hour)"
+        ", (SELECT count(*) FROM reservation_event), (SELECT count(*) FROM message)"
+        " + (SELECT count(*) FROM outbox WHERE state = 'pending')"
     )
-    sql += ", (SELECT count(*) FROM reservation_event), (SELECT count(*) FROM message)"
-    query = ["sqlite3", "-readonly", "/var/lib/cordata/cordata.db", sql]
+
+    def figures() -> list[str]:
+        query = ["sqlite3", "-readonly", "/var/lib/cordata/cordata.db", sql]
+        return hub.run(*query).stdout.strip().split("|")
+
+    def handled() -> bool:
+        versions, _, events, waiting = figures()
+        return versions == events and waiting == "0"
+
+    wait_for(handled, timeout_s=30, what="each event on the trail")
+    hub.systemctl("restart", "primary")  # counts at its start
 
     def settled() -> bool:
-        versions, counted, handled, waiting = hub.run(*query).stdout.strip().split("|")
-        return versions == counted == handled and waiting == "0"
+        versions, counted, events, _ = figures()
+        return versions == counted == events
 
     wait_for(settled, timeout_s=30, what="counts that add up")
 

@@ -5,6 +5,7 @@
                         |  |held         |  |read again
                         +--+             +--+
 
+Each first reading, acknowledgement and refusal is an event of its own, written in the same unit.
 The state is a user's own: two users of one hotel each read and acknowledge for themselves. A
 newer version waits anew whatever became of the older one.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 PAGE = 100
 #: Guest requests in one response; what is beyond comes when these are acknowledged. 15 MB.
 MAX_RECORDS = 10_000
+#: Guest requests recorded in one unit, with an event for each: a few milliseconds.
+RECORDED = 200
 
 _log = logging.getLogger("alpinehub.alpinebits")
 _encode = msgspec.json.encode
@@ -101,7 +105,7 @@ async def fetch(
         if len(rows) < PAGE:
             break
         after_id, after_at = rows[-1]["reservation_id"], rows[-1]["created_at"]
-    await _record_batch(ctx, user_id, batch)
+    await _record_batch(ctx, user_id, hotel, batch)
     _log_held(hotel, version, batch)
     return batch.xml
 
@@ -130,25 +134,50 @@ async def _page(
     return await ctx.store.read(unit)
 
 
-async def _record_batch(ctx: Context, user_id: int, batch: Batch) -> None:
-    """One unit for the whole response; none at all when there is nothing new to record."""
-    if not (batch.sent or batch.held):
-        return
-    sent = _encode(batch.sent).decode()
+async def _record_batch(ctx: Context, user_id: int, hotel: Hotel, batch: Batch) -> None:
+    """In units of RECORDED: webhooks get their turn between them. All before anything is sent."""
+    for start in range(0, len(batch.sent), RECORDED):
+        await ctx.store.run(
+            partial(_mark_sent, user_id, hotel, batch.sent[start : start + RECORDED])
+        )
+    if batch.held:
+        await ctx.store.run(partial(_mark_held, user_id, batch.held))
 
-    async def unit(tx: Tx) -> None:
-        if batch.sent:
-            await tx.execute("mark_sent", user_id=user_id, sent=sent, now_us=tx.now_us)
-        for reservation_id, number, reason in batch.held:
-            await tx.execute(
-                "mark_held",
-                user_id=user_id,
-                reservation_id=reservation_id,
-                version=number,
-                held_text=reason,
-            )
 
-    await ctx.store.run(unit)
+async def _mark_sent(
+    user_id: int, hotel: Hotel, sent: Sequence[tuple[str, int, int]], tx: Tx
+) -> None:
+    rows = await tx.fetch_all(
+        "mark_sent", user_id=user_id, sent=_encode(sent).decode(), now_us=tx.now_us
+    )
+    for row in rows:
+        if row["first_sent_at"] == tx.now_us:
+            await _publish(tx, "delivered", row, hotel.id, user_id)
+
+
+async def _mark_held(user_id: int, held: Sequence[tuple[str, int, str]], tx: Tx) -> None:
+    for reservation_id, number, reason in held:
+        await tx.write(
+            "mark_held",
+            user_id=user_id,
+            reservation_id=reservation_id,
+            version=number,
+            held_text=reason,
+        )
+
+
+async def _publish(tx: Tx, event: str, row: Row, hotel_id: int, user_id: int) -> None:
+    """Ids only: whoever handles it reads what he is allowed to read."""
+    await tx.publish(
+        f"reservation.{event}",
+        {
+            "reservation_id": row["reservation_id"],
+            "version": row["version"],
+            "hotel_id": hotel_id,
+            "user_id": user_id,
+        },
+        key=row["reservation_id"],
+    )
 
 
 def _log_held(hotel: Hotel, version: Version, batch: Batch) -> None:
@@ -174,6 +203,10 @@ async def acknowledge(ctx: Context, user_id: int, told: Acknowledgement) -> Sequ
         who = {"user_id": user_id, "now_us": tx.now_us}
         taken = await tx.fetch_all("acknowledge", accepted=accepted, **who)
         declined = await tx.fetch_all("refuse", refused=refused, **who) if told.refused else []
+        for event, rows in (("acknowledged", taken), ("refused", declined)):
+            for row in rows:
+                if row["acked_at"] == tx.now_us:
+                    await _publish(tx, event, row, row["hotel_id"], user_id)
         return (
             {(str(row["unique_id_type"]), row["reservation_id"]) for row in taken},
             {row["reservation_id"]: row["acked_at"] == tx.now_us for row in declined},

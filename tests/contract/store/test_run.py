@@ -274,3 +274,34 @@ async def test_store_refuses_calls_when_it_is_closed(opened: Opener) -> None:
 async def test_store_finishes_what_waits_when_two_close_it_at_once(opened: Opener) -> None:
     async with opened() as store, asyncio.timeout(10):
         await asyncio.gather(add_account(store, "a"), store.close(), store.close())
+
+
+async def test_write_is_done_when_the_unit_has_ended_or_reads_it(opened: Opener) -> None:
+    async with opened() as store:
+
+        async def unit(tx: Tx) -> int:
+            await tx.write("account.add", id="a", balance=1)
+            await tx.write("account.change", id="a", amount=4)
+            row = await tx.fetch_one("account.get", id="a")
+            await tx.write("account.change", id="a", amount=10)
+            assert row is not None
+            return int(row["balance"])
+
+        assert await store.run(unit) == 5
+        assert await balance(store, "a") == 15
+        async with store.transaction() as tx:
+            await tx.write("account.change", id="a", amount=5)
+        assert await balance(store, "a") == 20
+
+
+async def test_unit_fails_whole_when_a_write_does(opened: Opener) -> None:
+    async with opened() as store:
+        await add_account(store, "a")
+
+        async def unit(tx: Tx) -> None:
+            await tx.write("account.add", id="b", balance=1)
+            await tx.write("account.add", id="a", balance=1)
+
+        with pytest.raises(Conflict):
+            await store.run(unit)
+        assert await balance(store, "b") is None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -356,3 +357,22 @@ async def _check_and_drain(hub: Hub, names: list[str]) -> None:
     assert sorted(await hub.read("u1", "H1")) == open_ones
     await hub.acknowledge("u1", *((14, name) for name in open_ones))
     assert await hub.read("u1", "H1") == []
+
+
+async def test_each_first_reading_acknowledgement_and_refusal_is_one_event(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        hub.add(H1, "a2")
+        await hub.read("u1", "H1")
+        await hub.read("u1", "H1")
+        for _ in range(2):
+            await hub.acknowledge("u1", (14, "a1"), refused={"a2": "no room"})
+        rows = hub.db.execute("SELECT type, key, payload FROM outbox ORDER BY id").fetchall()
+        assert [(row["type"], row["key"]) for row in rows] == [
+            ("reservation.delivered", "a1"),
+            ("reservation.delivered", "a2"),
+            ("reservation.acknowledged", "a1"),
+            ("reservation.refused", "a2"),
+        ]
+        expected = {"reservation_id": "a2", "version": 1, "hotel_id": H1, "user_id": U1}
+        assert json.loads(rows[-1]["payload"]) == expected  # and nothing of what the hotel said

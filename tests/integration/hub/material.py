@@ -17,8 +17,11 @@ from alpinehub.sources import add_source
 from alpinehub.users import add_user
 from cordata import Context, Row, Tx, request_id
 from cordata.app import AsgiApp
-from cordata.config.sections import StoreConfig
+from cordata.broker import Outcome, StoreBroker
+from cordata.config.sections import EngineConfig, StoreConfig
+from cordata.core.delivery import Verdict
 from cordata.opening import chains_of
+from cordata.services.handling import Handling
 from cordata.store import Queries, open_store
 from cordata.vault import Vault
 
@@ -147,6 +150,23 @@ class Hub:
             request_id.reset(token)
         data = b"".join(m.get("body", b"") for m in sent[1:])
         return Answer(sent[0]["status"], dict(sent[0]["headers"]), data)
+
+    async def handle_events(self) -> int:
+        """Relay and handle what is there, as a worker would; how many messages that were."""
+        owner, handled = "test", 0
+        broker = StoreBroker(self.ctx.store, claim_timeout_s=60.0)
+        subscriptions = {one.group: one for one in hub_app.subscriptions}
+        await broker.register({one.group: one.type for one in subscriptions.values()})
+        handling = Handling(self.ctx, EngineConfig(), owner_id=owner)
+        while (await broker.relay(100)).published:
+            pass
+        outcomes: list[Outcome] = []
+        wanted = dict.fromkeys(subscriptions, 100)
+        while messages := (await broker.exchange(owner, outcomes, wanted)).messages:
+            outcomes = [await handling.attempt(subscriptions[m.group], m) for m in messages]
+            assert {one.verdict for one in outcomes} == {Verdict.DONE}
+            handled += len(outcomes)
+        return handled
 
     async def rows(self, sql: str) -> list[dict[str, Any]]:
         """The rows of a query written in the test, read past the named SQL."""

@@ -25,8 +25,8 @@ HOT = (
     ("fan_out", "user_hotel_hotel"),
     ("waiting_reservations", "delivery_waiting"),
     ("selected_reservations", "reservation_created"),
-    ("count_end", "INTEGER PRIMARY KEY"),
-    ("count_versions", "INTEGER PRIMARY KEY"),
+    ("hour_changes", "hour_change"),
+    ("forget_changes", "INTEGER PRIMARY KEY"),
 )
 
 

@@ -33,9 +33,12 @@ async def test_counts_each_version_once_however_often_it_runs(tmp_path: Path) ->
         for number in range(5):
             await hub.post({**BOOKING, "external_id": f"n-{number}"})
         await hub.post({**BOOKING, "external_id": "n-0", "adults": 3})
+        assert await hub.handle_events() == 6
         assert await counts.count(store) == 6
         assert await counts.count(store) == 0
         await hub.post({**BOOKING, "external_id": "n-0", "status": "cancelled"})
+        assert await counts.count(store) == 0
+        assert await hub.handle_events() == 1
         assert await counts.count(store) == 1
         total = [sum(column) for column in zip(*await hours(hub), strict=True)]
         assert total == [5, 1, 1]
@@ -49,6 +52,7 @@ async def test_counts_goes_in_steps_when_much_is_new(
     async with open_hub(tmp_path) as hub:
         for number in range(5):
             await hub.post({**BOOKING, "external_id": f"n-{number}"})
+        await hub.handle_events()
         assert await counts.count(hub.ctx.store) == 5
         assert [sum(column) for column in zip(*await hours(hub), strict=True)] == [5, 0, 0]
 

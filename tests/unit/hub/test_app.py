@@ -11,7 +11,7 @@ from cordata.store import Queries
 
 SOURCE = Path(alpinehub.__file__).parent
 _CALL = re.compile(
-    r"\.(?:execute|execute_many|fetch_one|fetch_all)\(\s*\"(?P<name>[a-z_.]+)\"", re.MULTILINE
+    r"\.(?:write|execute|execute_many|fetch_one|fetch_all)\(\s*\"(?P<name>[a-z_.]+)\"", re.MULTILINE
 )
 
 
@@ -25,5 +25,7 @@ def test_every_named_statement_exists_and_is_used() -> None:
 
 def test_every_reservation_event_has_a_handler() -> None:
     handled = {s.type for s in app.subscriptions}
-    assert handled == {f"reservation.{what}" for what in ("received", "modified", "cancelled")}
+    by_source = ("received", "modified", "cancelled")
+    by_user = ("delivered", "acknowledged", "refused")
+    assert handled == {f"reservation.{what}" for what in by_source + by_user}
     assert len({s.group for s in app.subscriptions}) == len(app.subscriptions)

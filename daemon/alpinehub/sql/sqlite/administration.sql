@@ -17,6 +17,10 @@ FROM hotel h ORDER BY h.code
 -- name: get_hotel
 SELECT id, code, disabled_at FROM hotel WHERE code = :code
 
+-- name: hold_hotel
+-- On PostgreSQL it keeps reservations of the hotel out until the end of the unit; here they are.
+SELECT id FROM hotel WHERE id = :hotel_id
+
 -- name: set_hotel_disabled
 UPDATE hotel
 SET disabled_at = :disabled_at,

@@ -1,27 +1,21 @@
 -- Versions per hotel and hour, each counted once (counts.py).
 
--- name: count_position
-SELECT position FROM count_position WHERE name = 'hotel_hour'
+-- name: note_change
+INSERT INTO hour_change (hotel_id, hour_at, received, modified, cancelled)
+VALUES (:hotel_id, :hour_at, :received, :modified, :cancelled)
 
--- name: count_end
--- The last version of the next step, at most :step of them; NULL when there is none.
-SELECT max(id) AS position FROM (
-    SELECT id FROM reservation_version WHERE id > :position ORDER BY id LIMIT :step
-)
+-- name: hour_changes
+-- The next ones to be folded in.
+SELECT id, hotel_id, hour_at, received, modified, cancelled FROM hour_change
+ORDER BY id LIMIT :limit
 
--- name: count_versions
+-- name: add_to_hour
 INSERT INTO hotel_hour (hotel_id, hour_at, received, modified, cancelled)
-SELECT r.hotel_id, v.created_at - v.created_at % 3600000000,
-    sum(v.version = 1),
-    sum(v.version > 1 AND v.res_status <> 'Cancelled'),
-    sum(v.version > 1 AND v.res_status = 'Cancelled')
-FROM reservation_version v JOIN reservation r ON r.id = v.reservation_id
-WHERE v.id > :after AND v.id <= :upto
-GROUP BY 1, 2
+VALUES (:hotel_id, :hour_at, :received, :modified, :cancelled)
 ON CONFLICT (hotel_id, hour_at) DO UPDATE SET
     received = hotel_hour.received + excluded.received,
     modified = hotel_hour.modified + excluded.modified,
     cancelled = hotel_hour.cancelled + excluded.cancelled
 
--- name: move_count_position
-UPDATE count_position SET position = :position WHERE name = 'hotel_hour'
+-- name: forget_changes
+DELETE FROM hour_change WHERE id IN (SELECT value FROM json_each(:ids))

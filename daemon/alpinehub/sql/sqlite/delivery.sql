@@ -38,6 +38,7 @@ ON CONFLICT (reservation_id, user_id, version) DO UPDATE SET
     first_sent_at = COALESCE(delivery.first_sent_at, excluded.first_sent_at),
     last_sent_at = excluded.last_sent_at,
     held_text = NULL
+RETURNING reservation_id, version, first_sent_at
 
 -- name: mark_held
 -- A version that this user's protocol version cannot carry: it keeps waiting.
@@ -56,7 +57,7 @@ FROM (SELECT d.reservation_id, max(d.version) AS version
       GROUP BY d.reservation_id, d.unique_id_type) AS sent
 WHERE delivery.user_id = :user_id AND delivery.reservation_id = sent.reservation_id
   AND delivery.version = sent.version
-RETURNING unique_id_type, reservation_id
+RETURNING unique_id_type, reservation_id, version, hotel_id, acked_at
 
 -- name: refuse
 -- :refused is [[reservation id, text], ...]. Taken, and the hotel says why it cannot use it: no
@@ -71,4 +72,4 @@ FROM (SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS 
       GROUP BY d.reservation_id) AS sent
 WHERE delivery.user_id = :user_id AND delivery.reservation_id = sent.reservation_id
   AND delivery.version = sent.version
-RETURNING reservation_id, acked_at
+RETURNING reservation_id, version, hotel_id, acked_at

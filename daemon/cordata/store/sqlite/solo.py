@@ -77,6 +77,10 @@ class SoloTx(SqliteTx):
         """As in Tx."""
         return await (await self._for_writing()).execute(name, **params)
 
+    async def write(self, name: str, /, **params: object) -> None:
+        """As in Tx."""
+        await (await self._for_writing()).execute(name, **params)
+
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
         """As in Tx."""
         return await (await self._for_writing()).execute_many(name, rows)

@@ -49,6 +49,10 @@ class SqliteTx(Tx):
         """As in Tx."""
         return self._run(self._queries[name], params).rowcount
 
+    async def write(self, name: str, /, **params: object) -> None:
+        """As in Tx; at once."""
+        self._run(self._queries[name], params)
+
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
         """As in Tx."""
         query = self._queries[name]

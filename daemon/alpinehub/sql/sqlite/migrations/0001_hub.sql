@@ -136,13 +136,15 @@ CREATE TABLE reservation_event (
     id INTEGER PRIMARY KEY,
     reservation_id TEXT NOT NULL REFERENCES reservation (id),
     version INTEGER NOT NULL,
-    event TEXT NOT NULL,                -- received, modified, cancelled
+    event TEXT NOT NULL,                -- received, modified, cancelled; by a user: delivered,
+                                        -- acknowledged, refused
+    user_id INTEGER REFERENCES hotel_user (id),
     at INTEGER NOT NULL,
     request_id TEXT NOT NULL
 ) STRICT;
 CREATE INDEX reservation_event_reservation ON reservation_event (reservation_id);
 
--- Versions per hotel and hour (hour_at: its start), counted once each, up to the position.
+-- Versions per hotel and hour (hour_at: its start), each counted once.
 CREATE TABLE hotel_hour (
     hotel_id INTEGER NOT NULL REFERENCES hotel (id),
     hour_at INTEGER NOT NULL,
@@ -151,11 +153,16 @@ CREATE TABLE hotel_hour (
     cancelled INTEGER NOT NULL,
     PRIMARY KEY (hotel_id, hour_at)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE count_position (
-    name TEXT NOT NULL PRIMARY KEY,
-    position INTEGER NOT NULL           -- reservation_version.id
-) STRICT, WITHOUT ROWID;
-INSERT INTO count_position (name, position) VALUES ('hotel_hour', 0);
+-- What is still to be added to hotel_hour: written with the trail, folded in by the primary, so
+-- that no two workers wait for one hotel's row.
+CREATE TABLE hour_change (
+    id INTEGER PRIMARY KEY,
+    hotel_id INTEGER NOT NULL,
+    hour_at INTEGER NOT NULL,
+    received INTEGER NOT NULL,
+    modified INTEGER NOT NULL,
+    cancelled INTEGER NOT NULL
+) STRICT;
 
 -- Reports made, so that due ones are found without asking about every day again.
 CREATE TABLE daily_report (

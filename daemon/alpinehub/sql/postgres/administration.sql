@@ -1,0 +1,101 @@
+-- What the command line changes and shows (hotels.py, users.py, sources.py). Each change bumps
+-- the directory's revision in the same unit.
+
+-- name: add_hotel
+INSERT INTO hotel (code, name, time_zone, language, region, report_email, created_at)
+VALUES (:code, :name, :time_zone, :language, :region, :report_email, :now)
+ON CONFLICT (code) DO NOTHING
+RETURNING id
+
+-- name: list_hotels
+SELECT h.id, h.code, h.name, h.time_zone, h.language, h.region, h.report_email, h.created_at,
+    h.disabled_at,
+    (SELECT count(*) FROM user_hotel uh WHERE uh.hotel_id = h.id) AS users,
+    (SELECT count(*) FROM source s WHERE s.hotel_id = h.id) AS sources
+FROM hotel h ORDER BY h.code
+
+-- name: get_hotel
+SELECT id, code, disabled_at FROM hotel WHERE code = :code
+
+-- name: hold_hotel
+-- Until the end of the unit no reservation of the hotel is made: each locks this row, too, as its
+-- foreign key demands.
+SELECT id FROM hotel WHERE id = :hotel_id FOR UPDATE
+
+-- name: set_hotel_disabled
+UPDATE hotel
+SET disabled_at = :disabled_at,
+    enabled_at = CASE
+        WHEN disabled_at IS NOT NULL AND :disabled_at IS NULL THEN :now ELSE enabled_at
+    END
+WHERE code = :code
+
+-- name: add_user
+INSERT INTO hotel_user (name, password, created_at, changed_at)
+VALUES (:name, :password, :now, :now)
+ON CONFLICT (name) DO NOTHING
+RETURNING id
+
+-- name: get_user
+SELECT id, name, disabled_at FROM hotel_user WHERE name = :name
+
+-- name: list_users
+SELECT u.id, u.name, u.created_at, u.changed_at, u.disabled_at,
+    (SELECT string_agg(h.code, ' ' ORDER BY h.code)
+        FROM user_hotel uh JOIN hotel h ON h.id = uh.hotel_id
+        WHERE uh.user_id = u.id) AS hotels
+FROM hotel_user u ORDER BY u.name
+
+-- name: set_password
+UPDATE hotel_user SET password = :password, changed_at = :now WHERE name = :name
+
+-- name: set_user_disabled
+UPDATE hotel_user SET disabled_at = :disabled_at WHERE name = :name
+
+-- name: grant_hotel
+INSERT INTO user_hotel (user_id, hotel_id) VALUES (:user_id, :hotel_id)
+ON CONFLICT DO NOTHING
+
+-- name: revoke_hotel
+DELETE FROM user_hotel WHERE user_id = :user_id AND hotel_id = :hotel_id
+
+-- name: deliver_open
+-- For a user new to a hotel: the newest version of everything that no user has acknowledged. A
+-- version being made at this moment is waited for, or waits: FOR SHARE.
+INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting)
+SELECT r.id, :user_id, r.version, r.hotel_id,
+    CASE r.status WHEN 'cancelled' THEN 15 ELSE 14 END, 1
+FROM reservation r
+WHERE r.hotel_id = :hotel_id AND NOT EXISTS (
+    SELECT 1 FROM delivery d
+    WHERE d.reservation_id = r.id AND d.version = r.version AND d.acked_at IS NOT NULL)
+FOR SHARE OF r
+ON CONFLICT (reservation_id, user_id, version) DO NOTHING
+
+-- name: list_sources
+SELECT s.id, h.code AS hotel, s.kind, s.name, s.created_at, s.changed_at, s.disabled_at
+FROM source s JOIN hotel h ON h.id = s.hotel_id ORDER BY h.code, s.name
+
+-- name: sealed_secrets
+SELECT h.code AS hotel, s.name, s.secret FROM source s JOIN hotel h ON h.id = s.hotel_id
+WHERE s.disabled_at IS NULL ORDER BY s.id
+
+-- name: get_source
+SELECT s.id, s.kind, s.name, s.fingerprint FROM source s JOIN hotel h ON h.id = s.hotel_id
+WHERE h.code = :hotel AND s.name = :name
+
+-- name: add_source
+INSERT INTO source (hotel_id, kind, name, secret, fingerprint, created_at, changed_at)
+VALUES (:hotel_id, :kind, :name, :secret, :fingerprint, :now, :now)
+ON CONFLICT DO NOTHING
+RETURNING id
+
+-- name: find_source_by_fingerprint
+SELECT name FROM source WHERE hotel_id = :hotel_id AND fingerprint = :fingerprint
+
+-- name: set_secret
+UPDATE source SET secret = :secret, fingerprint = :fingerprint, changed_at = :now
+WHERE id = :id
+
+-- name: set_source_disabled
+UPDATE source SET disabled_at = :disabled_at WHERE id = :id

@@ -1,0 +1,77 @@
+-- What hotel software fetches and acknowledges. Batches come as one JSON array, so that a thousand
+-- guest requests cost one statement.
+
+-- name: waiting_reservations
+-- What waits for a user, in the order it came. Costs what waits, not what ever was (partial index).
+SELECT d.reservation_id, d.version, d.held_text, r.external_id, r.created_at,
+       v.res_status, v.data, v.created_at AS changed_at, s.name AS source
+FROM delivery d
+JOIN reservation r ON r.id = d.reservation_id
+JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
+JOIN source s ON s.id = r.source_id
+WHERE d.user_id = :user_id AND d.hotel_id = :hotel_id AND d.waiting = 1
+  AND d.reservation_id > :after_id
+ORDER BY d.reservation_id LIMIT :limit
+
+-- name: selected_reservations
+-- Everything created since a moment, acknowledged or not, each in its newest version.
+SELECT r.id AS reservation_id, r.version, d.held_text, r.external_id, r.created_at,
+       v.res_status, v.data, v.created_at AS changed_at, s.name AS source
+FROM reservation r
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
+JOIN source s ON s.id = r.source_id
+LEFT JOIN delivery d
+    ON d.reservation_id = r.id AND d.user_id = :user_id AND d.version = r.version
+WHERE r.hotel_id = :hotel_id AND (r.created_at, r.id) > (:after_at, :after_id)
+ORDER BY r.created_at, r.id LIMIT :limit
+
+-- name: mark_sent
+-- :sent is [[reservation id, version, unique id type], ...]. A user who got the hotel after the
+-- version was made has no row yet; it waits for him if nothing newer does.
+INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting,
+                      first_sent_at, last_sent_at)
+SELECT r.id, :user_id::bigint, (j.value ->> 1)::integer, r.hotel_id, (j.value ->> 2)::integer,
+       CASE WHEN r.version = (j.value ->> 1)::integer THEN 1 ELSE 0 END, :now_us::bigint,
+       :now_us::bigint
+FROM json_array_elements(:sent::json) AS j (value) JOIN reservation r ON r.id = j.value ->> 0
+ORDER BY r.id
+ON CONFLICT (reservation_id, user_id, version) DO UPDATE SET
+    first_sent_at = COALESCE(delivery.first_sent_at, excluded.first_sent_at),
+    last_sent_at = excluded.last_sent_at,
+    held_text = NULL
+RETURNING reservation_id, version, first_sent_at
+
+-- name: mark_held
+-- A version that this user's protocol version cannot carry: it keeps waiting.
+UPDATE delivery SET held_text = :held_text
+WHERE reservation_id = :reservation_id AND user_id = :user_id AND version = :version
+
+-- name: acknowledge
+-- :accepted is [[unique id type, reservation id], ...]. Each acknowledges, for this user, the
+-- newest version of that type and id that was sent to him, and none that was not.
+UPDATE delivery SET acked_at = COALESCE(delivery.acked_at, :now_us), waiting = 0
+FROM (SELECT d.reservation_id, max(d.version) AS version
+      FROM json_array_elements(:accepted::json) AS j (value)
+      JOIN delivery d ON d.reservation_id = j.value ->> 1
+          AND d.unique_id_type = (j.value ->> 0)::integer
+      JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
+      WHERE d.user_id = :user_id AND d.first_sent_at IS NOT NULL
+      GROUP BY d.reservation_id, d.unique_id_type) AS sent
+WHERE delivery.user_id = :user_id AND delivery.reservation_id = sent.reservation_id
+  AND delivery.version = sent.version
+RETURNING unique_id_type, reservation_id, version, hotel_id, acked_at
+
+-- name: refuse
+-- :refused is [[reservation id, text], ...]. Taken, and the hotel says why it cannot use it: no
+-- longer delivered. A refusal names no type: it means the newest version sent.
+UPDATE delivery SET acked_at = COALESCE(delivery.acked_at, :now_us), waiting = 0,
+    refused_text = COALESCE(delivery.refused_text, sent.refused_text)
+FROM (SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS refused_text
+      FROM json_array_elements(:refused::json) AS j (value)
+      JOIN delivery d ON d.reservation_id = j.value ->> 0
+      JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
+      WHERE d.user_id = :user_id AND d.first_sent_at IS NOT NULL
+      GROUP BY d.reservation_id) AS sent
+WHERE delivery.user_id = :user_id AND delivery.reservation_id = sent.reservation_id
+  AND delivery.version = sent.version
+RETURNING reservation_id, version, hotel_id, acked_at

@@ -1,0 +1,25 @@
+-- Hotels, users and sources as the workers need them; the workers remember them (directory.py).
+
+-- name: directory_revision
+SELECT revision FROM directory WHERE id = 1
+
+-- name: bump_directory
+UPDATE directory SET revision = revision + 1 WHERE id = 1
+
+-- name: active_hotels
+SELECT id, code, name, time_zone, language, region FROM hotel WHERE disabled_at IS NULL
+
+-- name: active_sources
+SELECT s.id, s.hotel_id, s.kind, s.name, s.secret, s.fingerprint
+FROM source s JOIN hotel h ON h.id = s.hotel_id
+WHERE s.disabled_at IS NULL AND h.disabled_at IS NULL
+ORDER BY s.id
+
+-- name: active_users
+SELECT id, name, password FROM hotel_user WHERE disabled_at IS NULL
+
+-- name: active_user_hotels
+SELECT uh.user_id, uh.hotel_id
+FROM user_hotel uh JOIN hotel h ON h.id = uh.hotel_id
+WHERE h.disabled_at IS NULL
+ORDER BY uh.user_id, uh.hotel_id

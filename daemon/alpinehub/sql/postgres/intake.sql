@@ -1,0 +1,69 @@
+-- What a webhook writes, in one unit (intake.py).
+
+-- name: find_remembered_response
+SELECT body_hash, response FROM idempotency WHERE scope = :scope AND key = :key
+
+-- name: remember_response
+INSERT INTO idempotency (scope, key, body_hash, response, created_at)
+VALUES (:scope, :key, :body_hash, :response, :created_at)
+
+-- name: find_reservation
+-- A source's reservation with its newest version.
+SELECT r.id, r.version, r.status, r.customer_id, v.content_hash, v.data
+FROM reservation r
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
+WHERE r.source_id = :source_id AND r.external_id = :external_id
+
+-- name: find_customer
+-- By e-mail, else one of that telephone whose e-mail is not known: a telephone is shared more often
+-- than a mailbox, and two customers that are one can be merged, but not the other way.
+SELECT id, email, phone FROM customer WHERE hotel_id = :hotel_id AND email = :email
+UNION ALL
+SELECT * FROM (
+    SELECT id, email, phone FROM customer
+    WHERE hotel_id = :hotel_id AND phone = :phone AND email IS NULL LIMIT 1
+)
+LIMIT 1
+
+-- name: find_customer_by_phone
+SELECT id, email, phone FROM customer WHERE hotel_id = :hotel_id AND phone = :phone
+ORDER BY email LIMIT 1
+
+-- name: create_customer
+INSERT INTO customer (hotel_id, email, phone, created_at)
+VALUES (:hotel_id, :email, :phone, :created_at)
+RETURNING id
+
+-- name: complete_customer
+UPDATE customer SET email = coalesce(email, :email), phone = coalesce(phone, :phone)
+WHERE id = :id
+
+-- name: insert_reservation
+INSERT INTO reservation (id, hotel_id, source_id, external_id, customer_id, version, status,
+    created_at, changed_at)
+VALUES (:id, :hotel_id, :source_id, :external_id, :customer_id, 1, :status, :now, :now)
+
+-- name: update_reservation
+UPDATE reservation
+SET version = :version, status = :status, customer_id = :customer_id, changed_at = :now
+WHERE id = :id
+
+-- name: insert_version
+INSERT INTO reservation_version (reservation_id, version, content_hash, res_status, data,
+    request_id, created_at)
+VALUES (:reservation_id, :version, :content_hash, :res_status, :data, :request_id, :now)
+
+-- name: insert_inbox
+INSERT INTO inbox (source_id, external_id, received_at, headers, body, state, reservation_id,
+    request_id)
+VALUES (:source_id, :external_id, :now, :headers, :body, 'mapped', :reservation_id, :request_id)
+
+-- name: end_waiting
+-- A newer version is there: no older one waits any more.
+UPDATE delivery SET waiting = 0 WHERE reservation_id = :reservation_id AND waiting = 1
+
+-- name: fan_out
+-- One delivery for each user of the hotel, disabled ones too: it waits for them.
+INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting)
+SELECT :reservation_id, user_id, :version, hotel_id, :unique_id_type, 1
+FROM user_hotel WHERE hotel_id = :hotel_id
