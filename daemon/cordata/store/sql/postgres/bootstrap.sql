@@ -1,0 +1,19 @@
+-- What must exist before the first migration can run: who may write, and what was applied.
+-- Repeatable; run under the advisory lock of migrations by the lease and by migrate.
+
+CREATE TABLE IF NOT EXISTS migration (
+    component  TEXT    NOT NULL,
+    number     INTEGER NOT NULL,
+    name       TEXT    NOT NULL,
+    applied_at BIGINT  NOT NULL,
+    PRIMARY KEY (component, number)
+);
+
+-- term only grows: it is the fencing token of DESIGN contract 4.
+CREATE TABLE IF NOT EXISTS lease (
+    name        TEXT   NOT NULL PRIMARY KEY,
+    holder      TEXT   NOT NULL,
+    term        BIGINT NOT NULL,
+    acquired_at BIGINT NOT NULL,
+    released_at BIGINT
+);

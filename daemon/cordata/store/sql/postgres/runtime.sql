@@ -1,0 +1,48 @@
+-- Queries that the store itself runs. The broker, jobs and mail have files of their own.
+
+-- name: outbox.add
+INSERT INTO outbox (event_id, type, key, lane, priority, payload, headers, next_at, created_at)
+VALUES (:event_id, :type, :key, :lane, :priority, :payload, :headers, :next_at, :created_at);
+
+-- name: mail.add
+-- A second insert of the same message_id is a no-op.
+INSERT INTO mail (message_id, "to", subject, text, html, next_at, request_id, created_at)
+VALUES (:message_id, :to, :subject, :text, :html, :next_at, :request_id, :created_at)
+ON CONFLICT (message_id) DO NOTHING;
+
+-- name: seen.add
+INSERT INTO seen (event_id, "group", created_at) VALUES (:event_id, :group, :created_at)
+ON CONFLICT DO NOTHING;
+
+-- name: seen.has
+SELECT 1 AS seen FROM seen WHERE event_id = :event_id AND "group" = :group;
+
+-- name: lease.take
+INSERT INTO lease (name, holder, term, acquired_at) VALUES (:name, :holder, 1, :acquired_at)
+ON CONFLICT (name) DO UPDATE SET
+    holder = excluded.holder, term = lease.term + 1, acquired_at = excluded.acquired_at,
+    released_at = NULL
+RETURNING term;
+
+-- name: lease.release
+UPDATE lease SET released_at = :released_at WHERE name = :name AND term = :term;
+
+-- name: lease.term
+SELECT term FROM lease WHERE name = :name;
+
+-- name: lease.hold
+-- Within a fenced unit: whoever takes the lease over waits for it.
+SELECT term FROM lease WHERE name = :name FOR SHARE;
+
+-- name: migration.table
+SELECT 1 AS found WHERE to_regclass('migration') IS NOT NULL AND to_regclass('lease') IS NOT NULL;
+
+-- name: migration.all
+SELECT component, number, name FROM migration ORDER BY component COLLATE "C", number;
+
+-- name: migration.done
+SELECT 1 AS found FROM migration WHERE component = :component AND number = :number;
+
+-- name: migration.add
+INSERT INTO migration (component, number, name, applied_at)
+VALUES (:component, :number, :name, :applied_at);
