@@ -15,9 +15,12 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+
+from tests.host.disk import Disk
+from tests.host.network import BRIDGE, Cable, Network, Way
 
 #: The checkout, seen read-only by every host under /src.
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -49,17 +52,33 @@ def find_tree() -> Path:
 
 
 class Host:
-    """A throw-away systemd host with a network of its own, in which only loopback exists."""
+    """A throw-away systemd host; with no `network` but loopback, or on a bridge (network.py)."""
 
-    def __init__(self, tree: Path, *, binds: Mapping[Path, str] | None = None) -> None:
-        """`binds`: further read-only directories or files, machine path -> path in the host."""
+    def __init__(
+        self,
+        tree: Path,
+        *,
+        binds: Mapping[Path, str] | None = None,
+        network: Network | None = None,
+        address: str | None = None,
+        keep: Sequence[str] = (),
+    ) -> None:
+        """`binds`: further read-only directories or files, machine path -> path in the host.
+
+        `address`: the network's next when not given. `keep`: directories of the host that are still
+        there when it is started again after `lose_power`; all other files are as on the first day.
+        """
         self.tree = tree
+        self.network = network
+        self.address = address or (network.next_address() if network else "127.0.0.1")
+        self._disk = Disk(tree, keep)
         self.binds = {CHECKOUT: "/src", **(binds or {})}
         self.name = "cordata-" + uuid.uuid4().hex[:8]
         self.console = Path(f"/run/{self.name}.console")
         self._nspawn: subprocess.Popen[bytes] | None = None
         self._reaper: subprocess.Popen[bytes] | None = None
         self._pid = 0
+        self._cable: Cable | None = None
 
     def start(self, *, timeout_s: float = 60.0) -> Host:
         """Boot and wait until systemd says that it is up. Raises: HostError with the console."""
@@ -68,9 +87,14 @@ class Host:
         keep = [] if Path("/run/systemd/system").is_dir() else ["--keep-unit"]
         argv = ["systemd-nspawn", "-q", "-D", str(self.tree), "--volatile=overlay", *keep]
         argv += ["-M", self.name, f"--hostname={self.name}", f"--uuid={uuid.uuid4().hex}"]
-        argv += ["--register=no", "--boot", "--console=pipe", "--private-network"]
+        argv += ["--register=no", "--boot", "--console=pipe"]
         argv += ["--link-journal=no", "--resolv-conf=off", "--timezone=off"]
         argv += [f"--bind-ro={source}:{target}" for source, target in self.binds.items()]
+        argv += self._disk.binds()
+        if self.network:
+            argv = self.network.argv(*argv, f"--network-bridge={BRIDGE}")
+        else:
+            argv.append("--private-network")
         with self.console.open("wb") as console:
             self._nspawn = subprocess.Popen(
                 argv,
@@ -98,7 +122,7 @@ class Host:
                 "sh",
                 "-c",
                 f"read _; kill -9 $(cat /proc/{nspawn}/task/{nspawn}/children) {nspawn};"
-                f" rm -f {self.console}",
+                f" rm -f {self.console}; {self._disk.removal()}",
             ],
             stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -108,6 +132,8 @@ class Host:
     def _booted(self) -> bool:
         if not self._pid:
             self._pid = self._find_pid()
+            if self._pid and self.network:
+                self._cable = self.network.plug(self._pid, self.address)
             return False
         with contextlib.suppress(subprocess.TimeoutExpired):
             done = self.run("systemctl", "is-system-running", check=False, timeout_s=5)
@@ -217,9 +243,29 @@ class Host:
             return shown.removeprefix("SoftRebootsCount=")
         return ""
 
+    def cut(self, way: Way = "both") -> None:
+        """Cut it off the network; `in`: it hears nobody, `out`: nobody hears it."""
+        assert self._cable
+        self._cable.cut(way)
+
+    def heal(self) -> None:
+        """Undo `cut`."""
+        assert self._cable
+        self._cable.heal()
+
+    def lose_power(self) -> None:
+        """Off at once: no process ends in order, and its peers are sent no goodbye."""
+        if self._cable:
+            self._cable.cut()  # first, or the kernel would close its connections as it dies
+        self._off()
+
     def stop(self) -> None:
         """Kill the whole host; nothing of it stays. Legal at any time and twice."""
         atexit.unregister(self.stop)
+        self._off()
+        self._disk.remove()
+
+    def _off(self) -> None:
         if self._pid and self._nspawn and self._nspawn.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)  # its PID 1: the kernel kills all the others
@@ -234,7 +280,7 @@ class Host:
             self._reaper.wait()
             if self._reaper.stdin:
                 self._reaper.stdin.close()
-        self._nspawn = self._reaper = None
+        self._nspawn = self._reaper = self._cable = None
         self._pid = 0
         self.console.unlink(missing_ok=True)
 
