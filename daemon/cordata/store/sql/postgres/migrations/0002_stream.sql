@@ -1,0 +1,40 @@
+-- The store broker: one row per (published event, consumer group) that is not handled yet.
+-- Payload and headers stay in the outbox row; a handled message is deleted, its seen-mark stays.
+
+CREATE TABLE consumer_group (
+    "group"       TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    type          TEXT COLLATE "C" NOT NULL,
+    registered_at BIGINT NOT NULL,
+    -- Refreshed by every start and by the primary; retention drops a group nobody knows any more.
+    refreshed_at  BIGINT NOT NULL
+);
+
+CREATE INDEX consumer_group_type ON consumer_group (type);
+
+CREATE TABLE message (
+    outbox_id     BIGINT  NOT NULL REFERENCES outbox (id),
+    "group"       TEXT COLLATE "C" NOT NULL,
+    state         TEXT COLLATE "C" NOT NULL DEFAULT 'ready'
+                  CHECK (state IN ('ready', 'claimed', 'dead')),
+    priority      INTEGER NOT NULL,
+    -- Attempts that failed, a worker's death in the handler included.
+    attempts      INTEGER NOT NULL DEFAULT 0,
+    next_at       BIGINT  NOT NULL,
+    owner         TEXT COLLATE "C",
+    claimed_until BIGINT,
+    -- JSON list of failed attempts: attempt, at, owner, error.
+    history       TEXT,
+    dead_at       BIGINT,
+    PRIMARY KEY (outbox_id, "group")
+);
+
+-- Each stays as small as what is in flight, whatever the history.
+CREATE INDEX message_ready ON message ("group", priority DESC, next_at, outbox_id)
+    WHERE state = 'ready';
+CREATE INDEX message_claimed ON message (owner, claimed_until) WHERE state = 'claimed';
+CREATE INDEX message_dead ON message (dead_at) WHERE state = 'dead';
+
+-- For retention, which deletes by age.
+CREATE INDEX seen_age ON seen (created_at);
+CREATE INDEX idempotency_age ON idempotency (created_at);
+CREATE INDEX mail_age ON mail (created_at) WHERE state IN ('sent', 'failed');

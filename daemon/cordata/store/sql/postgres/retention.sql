@@ -1,0 +1,43 @@
+-- What the primary deletes, in small batches.
+
+-- name: retention.outbox_page
+-- Ids grow with time, so old entries are a range at the front; no index on the age is needed.
+SELECT id, created_at,
+       coalesce(state = 'published' AND published_at < :before, false)
+           AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = page.id) AS old
+FROM (SELECT id, created_at, state, published_at FROM outbox
+      WHERE id > :after ORDER BY id LIMIT :limit) AS page;
+
+-- name: retention.outbox
+DELETE FROM outbox
+WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
+    AND state = 'published'
+    AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = outbox.id);
+
+-- name: retention.seen
+-- Marks are never changed, so their place in the table names them.
+DELETE FROM seen WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM seen WHERE created_at < :before ORDER BY created_at LIMIT :limit
+    FOR UPDATE SKIP LOCKED));
+
+-- name: retention.idempotency
+DELETE FROM idempotency WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM idempotency WHERE created_at < :before ORDER BY created_at LIMIT :limit
+    FOR UPDATE SKIP LOCKED));
+
+-- name: retention.mail
+DELETE FROM mail WHERE id = ANY (ARRAY(
+    SELECT id FROM mail
+    WHERE state IN ('sent', 'failed') AND created_at < :before ORDER BY created_at LIMIT :limit
+    FOR UPDATE SKIP LOCKED));
+
+-- name: retention.group_messages
+-- Of groups that no process has known for long.
+DELETE FROM message WHERE (outbox_id, "group") IN (
+    SELECT m.outbox_id, m."group" FROM consumer_group AS g
+    JOIN message AS m ON m."group" = g."group"
+    WHERE g.refreshed_at < :before LIMIT :limit);
+
+-- name: retention.group
+DELETE FROM consumer_group WHERE refreshed_at < :before
+    AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m."group" = consumer_group."group");

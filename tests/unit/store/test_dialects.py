@@ -1,0 +1,50 @@
+"""The SQL of the two stores, side by side: the code above them knows one set of names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cordata.store import Chain, Queries
+from cordata.store.migrate import load
+from cordata.store.queries import Query, sql_folder
+
+RUNTIME = "cordata.store.sql"
+#: Queries of a store's own code: what is behind them differs, so no one else names them.
+STORES_OWN = {
+    "sqlite": {"store.probe"},
+    "postgres": {"lease.hold", "migration.add", "migration.done"},
+}
+
+
+def queries(dialect: str) -> dict[str, Query]:
+    everything = Queries.load([], dialect).by_name
+    return {name: q for name, q in everything.items() if name not in STORES_OWN[dialect]}
+
+
+def test_dialects_have_the_same_queries() -> None:
+    assert sorted(queries("postgres")) == sorted(queries("sqlite"))
+
+
+@pytest.mark.parametrize("name", sorted(queries("sqlite")))
+def test_query_takes_and_does_the_same_in_both_dialects(name: str) -> None:
+    ours, other = queries("sqlite")[name], queries("postgres")[name]
+    assert sorted(other.params) == sorted(ours.params)
+    assert Path(other.source.split(":")[0]).name == Path(ours.source.split(":")[0]).name
+    locks = re.search(r"\bFOR (UPDATE|SHARE)\b", other.sql) is not None
+    assert other.reads == ours.reads or (locks and ours.reads)
+
+
+def test_dialects_have_the_same_migrations() -> None:
+    chain = [Chain("cordata", RUNTIME)]
+    numbered = [[str(m) for m in load(chain, dialect)] for dialect in ("postgres", "sqlite")]
+    assert numbered[0] == numbered[1]
+
+
+@pytest.mark.parametrize("dialect", ["postgres", "sqlite"])
+def test_every_list_of_a_query_is_json(dialect: str) -> None:
+    """A parameter list would be one query per length, and none of them prepared."""
+    for path in sql_folder(RUNTIME, dialect).glob("*.sql"):
+        assert "unnest(:" not in path.read_text(), path
