@@ -22,7 +22,7 @@ def test_all_pass_when_they_run_on_debians_libraries(capsys: pytest.CaptureFixtu
     words += [f"CI={os.environ.get('CI', '')}", "python3", "-m", "pytest", "-q"]
     words += ["-p", "no:cacheprovider", "tests/unit", "tests/contract", "tests/integration"]
     with Host(find_tree(), binds=binds) as host:
-        done = host.run(*words, check=False, timeout_s=900)
+        done = host.run(*words, check=False, timeout_s=1800)
     with capsys.disabled():
         print("\nin Debian 13:", done.stdout.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout + done.stderr
