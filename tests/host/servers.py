@@ -122,7 +122,7 @@ class PostgresUnit(Unit):
             self.host.run(
                 "pg_createcluster", "--port=5432", self.version, "main", "--", "--no-sync"
             )
-            settings = f"""\
+            settings = """\
                 listen_addresses = '*'
                 max_connections = 200
                 deadlock_timeout = 100ms
