@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -20,7 +21,7 @@ def test_tables_and_columns_are_the_same(database: str) -> None:
             " FROM information_schema.columns WHERE table_schema = 'public'"
         ).fetchall()
     ours = {(row["table_name"], row["column_name"]): row["needed"] for row in found}
-    with embedded() as other:
+    with closing(embedded()) as other:
         tables = [row[0] for row in other.execute("SELECT name FROM pragma_table_list")]
         theirs = {
             (table, name): bool(needed) or bool(key)
@@ -36,7 +37,7 @@ def test_indexes_have_the_same_names(database: str) -> None:
         found = connection.execute(
             "SELECT indexname AS name FROM pg_indexes WHERE schemaname = 'public'"
         ).fetchall()
-    with embedded() as other:
+    with closing(embedded()) as other:
         named = other.execute("SELECT name FROM sqlite_schema WHERE type = 'index' AND sql <> ''")
         theirs = {row[0] for row in named}
     ours = {row["name"] for row in found}
@@ -68,7 +69,7 @@ def test_query_is_understood_and_gives_the_same_columns(
     connection: psycopg.Connection[dict[str, Any]], name: str
 ) -> None:
     theirs = QUERIES["sqlite"][name]
-    with embedded() as other:
+    with closing(embedded()) as other:
         cursor = other.execute(theirs.sql, theirs.bind(dict.fromkeys(theirs.params, 0)))
     columns = [column[0] for column in cursor.description or ()]
     ours = described(connection, name)
