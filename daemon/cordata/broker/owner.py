@@ -1,7 +1,11 @@
 """Who is alive: each process holds a locked file that also says which handlers it is running.
 
-    <runtime>/owner/<name>.<pid>.<random>    flock held  = its process lives
+    <runtime>/owner/<name>@<host>.<place>.<pid>.<random>
+                                             flock held  = its process lives
                                              lock free   = it died; file gone = it left, or reboot
+
+The place is this runtime directory on this host: of owners of another place, on another host say,
+nothing can be known here, and what they hold is theirs until their claims expire.
 
 The kernel frees the lock at the moment of death, kill -9 included, so what a dead process held can
 be taken over at once, without waiting for its claims to expire. The file's slots hold a mark per
@@ -15,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import socket
 from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
@@ -42,7 +47,9 @@ class Owner:
     @classmethod
     def register(cls, runtime_dir: Path, *, name: str) -> Self:
         """Create and lock the file of this process; `name` is for people ("worker-0")."""
-        path = _folder(runtime_dir) / f"{name}.{os.getpid()}.{os.urandom(4).hex()}"
+        place = place_of(runtime_dir)
+        own = f"{name}@{socket.gethostname()}.{place}.{os.getpid()}.{os.urandom(4).hex()}"
+        path = _folder(runtime_dir) / own
         return cls(path, _make(path, b""))
 
     def restore(self) -> bool:
@@ -80,10 +87,11 @@ class Owner:
 
 
 class Owners:
-    """All processes of this host that share a runtime directory."""
+    """All processes of this host that share a runtime directory; others never count as dead."""
 
     def __init__(self, runtime_dir: Path) -> None:
         self._folder = _folder(runtime_dir)
+        self._place = place_of(runtime_dir)
 
     def ids(self) -> list[str]:
         """Every owner with a file, dead ones included."""
@@ -93,7 +101,9 @@ class Owners:
             return []
 
     def is_alive(self, owner_id: str) -> bool:
-        """Whether the owner's process lives."""
+        """Whether the owner's process lives, as far as can be known here: if in doubt it does."""
+        if self._place not in owner_id.rsplit(".", 3)[1:-2]:
+            return True
         try:
             fd = os.open(self._folder / owner_id, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -123,6 +133,15 @@ class Owners:
         """Remove the file of a dead owner, after what it held was taken over."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._folder / owner_id)
+
+
+def place_of(runtime_dir: Path) -> str:
+    """What tells a runtime directory of this host from every other one; a reboot keeps it."""
+    machine = ""
+    with contextlib.suppress(OSError):  # a container may have none; its host name is its own
+        machine = Path("/etc/machine-id").read_text()
+    parts = f"{machine}/{socket.gethostname()}/{os.path.realpath(runtime_dir)}"
+    return blake2b(parts.encode(), digest_size=4).hexdigest()
 
 
 def pid_of(owner_id: str) -> int:

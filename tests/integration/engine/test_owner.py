@@ -1,0 +1,43 @@
+"""Owner files: who is known dead, and of whom nothing can be known."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+
+from cordata.broker import Owner, Owners, pid_of
+
+
+def test_owner_is_dead_when_its_lock_is_free_or_its_file_is_gone(tmp_path: Path) -> None:
+    one, two = (Owner.register(tmp_path, name=f"worker-{n}") for n in range(2))
+    owners = Owners(tmp_path)
+    assert owners.dead([one.id, two.id]) == []
+    one.close()
+    assert owners.dead([one.id, two.id]) == [one.id]
+    two.close()
+
+
+def test_owner_names_worker_host_and_process(tmp_path: Path) -> None:
+    owner = Owner.register(tmp_path, name="worker-0")
+    owner.close()
+    host = re.escape(socket.gethostname())
+    assert re.fullmatch(rf"worker-0@{host}\.[0-9a-f]{{8}}\.\d+\.[0-9a-f]{{8}}", owner.id)
+    assert pid_of(owner.id) == os.getpid()
+
+
+def test_owner_of_another_place_is_not_known_dead(tmp_path: Path) -> None:
+    """Its file is elsewhere: another host, or another runtime directory of this one."""
+    elsewhere = Owner.register(tmp_path / "there", name="worker-0")
+    elsewhere.close()
+    assert Owners(tmp_path / "here").dead([elsewhere.id, "worker-0@other.0badcafe.1.2"]) == []
+    assert Owners(tmp_path / "there").dead([elsewhere.id]) == [elsewhere.id]
+
+
+def test_place_is_the_same_when_reached_by_another_path(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    owner = Owner.register(tmp_path / "link", name="worker-0")
+    owner.close()
+    assert Owners(tmp_path / "real").dead([owner.id]) == [owner.id]
