@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
+from cordata.broker import claim
 from cordata.broker.message import Claimed, Depth, Held, Message, Outcome, Relayed
 from cordata.core.delivery import Verdict
 from cordata.store import OUTBOX_TOPIC, Fence, Row, Store, Tx
@@ -51,19 +52,7 @@ class StoreBroker:
         """Publish due outbox entries, `limit` at most: most urgent first, then oldest first."""
 
         async def unit(tx: Tx) -> Relayed:
-            ids: list[int] = []
-            for level in await tx.fetch_all("outbox.levels"):
-                if level["next_at"] > tx.now_us:
-                    continue
-                rows = await tx.fetch_all(
-                    "outbox.due",
-                    priority=level["priority"],
-                    now_us=tx.now_us,
-                    limit=limit - len(ids),
-                )
-                ids += [row["id"] for row in rows]
-                if len(ids) >= limit:
-                    break
+            ids = await claim.due(tx, limit=limit)
             if ids:
                 as_json = json.dumps(ids)
                 if await tx.execute("stream.fan_out", ids=as_json, now_us=tx.now_us):

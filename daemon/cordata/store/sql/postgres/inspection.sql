@@ -51,7 +51,8 @@ ORDER BY 1;
 
 -- name: inspection.make_due
 UPDATE outbox SET next_at = least(next_at, :now_us)
-WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint)) AND state = 'pending';
+WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
+    AND state IN ('pending', 'failed');
 
 -- name: inspection.old
 -- One page of the old end of the outbox; `old` is what may go: published, and in no group's hands.

@@ -24,7 +24,7 @@ ORDER BY id DESC LIMIT :limit;
 SELECT id, event_id, type, lane, priority, state,
        iif(state = 'pending', next_at, NULL) AS due_at, created_at, published_at
 FROM outbox INDEXED BY outbox_pending
-WHERE state = 'pending' AND id < :after
+WHERE state IN ('pending', 'failed') AND state = 'pending' AND id < :after
     AND (:type IS NULL OR type = :type)
     AND created_at < :before
 ORDER BY id DESC LIMIT :limit;
@@ -47,7 +47,7 @@ ORDER BY 1;
 
 -- name: inspection.make_due
 UPDATE outbox SET next_at = min(next_at, :now_us)
-WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'pending';
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('pending', 'failed');
 
 -- name: inspection.old
 -- One page of the old end of the outbox; `old` is what may go: published, and in no group's hands.

@@ -1,25 +1,133 @@
 -- The relay's view of the outbox.
+--
+--     pending --claim--> processing --published--> published
+--        ^                 |   |
+--        +--given back-----+   +--refused--> failed (due again at next_at; claimed as pending is)
+--        +--claim expired--+   +--refused for the last time--> dead
+--
+-- The store's own broker moves entries from pending to published in one unit.
 
 -- name: outbox.levels
--- Each priority that has pending entries, most urgent first, and when its earliest is due.
--- Steps from level to level on the index, so neither backlog nor delayed entries cost anything.
-WITH RECURSIVE level (priority) AS (
-    SELECT max(priority) FROM outbox WHERE state = 'pending'
+-- Each (lane, priority) that has waiting entries, most urgent first, and when its earliest is due.
+-- Steps from level to level on the index, so neither backlog nor scheduled entries cost anything.
+-- (The + takes an affinity away, else the comparison would use the index for the lane only.)
+WITH RECURSIVE level (id) AS (
+    SELECT (SELECT id FROM outbox WHERE state IN ('pending', 'failed')
+            ORDER BY lane DESC, priority DESC, next_at, id LIMIT 1)
     UNION ALL
-    SELECT (SELECT max(priority) FROM outbox
-            WHERE state = 'pending' AND priority < level.priority)
-    FROM level WHERE level.priority IS NOT NULL
+    SELECT (SELECT o.id FROM outbox AS o
+            WHERE o.state IN ('pending', 'failed')
+                AND (o.lane, o.priority) < (first.lane, +first.priority)
+            ORDER BY o.lane DESC, o.priority DESC, o.next_at, o.id LIMIT 1)
+    FROM level CROSS JOIN outbox AS first ON first.id = level.id
 )
-SELECT priority, (SELECT next_at FROM outbox
-                  WHERE state = 'pending' AND priority = level.priority
-                  ORDER BY next_at LIMIT 1) AS next_at
-FROM level WHERE priority IS NOT NULL ORDER BY priority DESC;
+SELECT first.lane, first.priority, first.next_at
+FROM level CROSS JOIN outbox AS first ON first.id = level.id
+ORDER BY first.lane DESC, first.priority DESC;
 
 -- name: outbox.due
+-- Level by level as outbox.levels finds them, each in the order of the index: the order of the
+-- joins is fixed, so the LIMIT ends the walk. The rows come in any order.
+WITH RECURSIVE level (id) AS (
+    SELECT (SELECT id FROM outbox WHERE state IN ('pending', 'failed')
+            ORDER BY lane DESC, priority DESC, next_at, id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.id FROM outbox AS o
+            WHERE o.state IN ('pending', 'failed')
+                AND (o.lane, o.priority) < (first.lane, +first.priority)
+            ORDER BY o.lane DESC, o.priority DESC, o.next_at, o.id LIMIT 1)
+    FROM level CROSS JOIN outbox AS first ON first.id = level.id
+)
+SELECT due.id, due.type, due.key
+FROM level
+CROSS JOIN outbox AS first ON first.id = level.id
+CROSS JOIN outbox AS due INDEXED BY outbox_pending
+    ON due.state IN ('pending', 'failed')
+    AND due.lane = first.lane AND due.priority = first.priority AND due.next_at <= :now_us
+LIMIT :limit;
+
+-- name: outbox.claim
+-- Claims what outbox.due finds.
+UPDATE outbox SET state = 'processing', owner = :owner, claimed_until = :claimed_until
+WHERE id IN (
+    WITH RECURSIVE level (id) AS (
+        SELECT (SELECT id FROM outbox WHERE state IN ('pending', 'failed')
+                ORDER BY lane DESC, priority DESC, next_at, id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT o.id FROM outbox AS o
+                WHERE o.state IN ('pending', 'failed')
+                    AND (o.lane, o.priority) < (first.lane, +first.priority)
+                ORDER BY o.lane DESC, o.priority DESC, o.next_at, o.id LIMIT 1)
+        FROM level CROSS JOIN outbox AS first ON first.id = level.id
+    )
+    SELECT due.id
+    FROM level
+    CROSS JOIN outbox AS first ON first.id = level.id
+    CROSS JOIN outbox AS due INDEXED BY outbox_pending
+        ON due.state IN ('pending', 'failed')
+        AND due.lane = first.lane AND due.priority = first.priority AND due.next_at <= :now_us
+    LIMIT :limit)
+RETURNING id, event_id, type, key, lane, priority, payload, headers, attempts, next_at, created_at;
+
+-- name: outbox.ahead
+-- Of types that a group wants in key order: what is due of the same keys, was written earlier and
+-- is not among the given ones. Of each key the earliest come first.
+SELECT e.id, e.type, e.key FROM (
+    SELECT o.type, o.key, max(o.id) AS last
+    FROM json_each(:ids) AS i CROSS JOIN outbox AS o ON o.id = i.value
+    WHERE o.key IS NOT NULL
+        AND EXISTS (SELECT 1 FROM consumer_group AS g WHERE g.type = o.type AND g.keyed)
+    GROUP BY o.type, o.key
+) AS k
+CROSS JOIN outbox AS e INDEXED BY outbox_key
+    ON e.state IN ('pending', 'failed') AND e.key IS NOT NULL
+    AND e.type = k.type AND e.key = k.key AND e.id < k.last AND e.next_at <= :now_us
+WHERE e.id NOT IN (SELECT value FROM json_each(:ids))
+LIMIT :limit;
+
+-- name: outbox.take
+-- Those of the given ones that wait.
 SELECT id FROM outbox
-WHERE state = 'pending' AND priority = :priority AND next_at <= :now_us
-ORDER BY next_at, id LIMIT :limit;
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('pending', 'failed');
+
+-- name: outbox.claim_these
+-- Claims what outbox.take finds.
+UPDATE outbox SET state = 'processing', owner = :owner, claimed_until = :claimed_until
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('pending', 'failed')
+RETURNING id, event_id, type, key, lane, priority, payload, headers, attempts, next_at, created_at;
 
 -- name: outbox.mark_published
-UPDATE outbox SET state = 'published', published_at = :now_us
-WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'pending';
+-- Whoever says it: it is true, whatever became of his claim.
+UPDATE outbox SET state = 'published', published_at = :now_us, owner = NULL, claimed_until = NULL
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('pending', 'failed', 'processing');
+
+-- name: outbox.again
+-- Refused by the broker: `entries` is a JSON list of [id, next_at, error].
+UPDATE outbox SET
+    state = iif(attempts + 1 < :max_attempts, 'failed', 'dead'), attempts = attempts + 1,
+    next_at = refused.next_at, last_error = refused.error, owner = NULL, claimed_until = NULL
+FROM (
+    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS next_at,
+           json_extract(value, '$[2]') AS error
+    FROM json_each(:entries)
+) AS refused
+WHERE outbox.id = refused.id AND outbox.state = 'processing' AND +outbox.owner = :owner
+RETURNING event_id, state;
+
+-- name: outbox.give_back
+-- Not tried, or the broker was away: no attempt is counted.
+UPDATE outbox SET
+    state = iif(attempts > 0, 'failed', 'pending'), owner = NULL, claimed_until = NULL
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'processing' AND +owner = :owner;
+
+-- name: outbox.owners
+-- Who holds claims, and when the first of his expires; a handful of rows.
+SELECT owner, min(claimed_until) AS claimed_until
+FROM outbox INDEXED BY outbox_processing WHERE state = 'processing' GROUP BY owner;
+
+-- name: outbox.reclaim
+-- What has expired, and all of the owners that are known dead (`dead`: JSON list).
+UPDATE outbox INDEXED BY outbox_processing SET
+    state = iif(attempts > 0, 'failed', 'pending'), owner = NULL, claimed_until = NULL
+WHERE state = 'processing'
+    AND (claimed_until < :now_us OR owner IN (SELECT value FROM json_each(:dead)));

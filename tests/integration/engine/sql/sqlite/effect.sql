@@ -36,3 +36,6 @@ SELECT (SELECT count(*) FROM outbox WHERE state = 'pending')
 
 -- name: age_group
 UPDATE consumer_group SET refreshed_at = :at WHERE "group" = :group;
+
+-- name: expire_claims
+UPDATE outbox SET claimed_until = 1 WHERE state = 'processing' AND owner = :owner;

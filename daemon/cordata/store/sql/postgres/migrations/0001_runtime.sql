@@ -39,7 +39,13 @@ CREATE TABLE outbox (
     published_at  BIGINT
 );
 
-CREATE INDEX outbox_pending ON outbox (priority DESC, next_at, id) WHERE state = 'pending';
+-- By lane (live before backfill), then urgency. None of these grows with the history.
+CREATE INDEX outbox_pending ON outbox (lane DESC, priority DESC, next_at, id)
+    WHERE state IN ('pending', 'failed');
+CREATE INDEX outbox_processing ON outbox (owner, claimed_until) WHERE state = 'processing';
+-- What of one key comes before an entry.
+CREATE INDEX outbox_key ON outbox (type, key, id)
+    WHERE state IN ('pending', 'failed') AND key IS NOT NULL;
 
 -- A handler's effect once: the mark commits with the effect.
 CREATE TABLE seen (

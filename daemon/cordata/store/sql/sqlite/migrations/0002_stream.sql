@@ -4,6 +4,8 @@
 CREATE TABLE consumer_group (
     "group"       TEXT    NOT NULL PRIMARY KEY,
     type          TEXT    NOT NULL,
+    -- Events of one key are handled one at a time, in their order.
+    keyed         INTEGER NOT NULL DEFAULT 0,
     registered_at INTEGER NOT NULL,
     -- Refreshed by every start and by the primary; retention drops a group nobody knows any more.
     refreshed_at  INTEGER NOT NULL
