@@ -7,11 +7,11 @@ import random
 from collections.abc import Mapping
 
 from cordata import clock
-from cordata.app import BackfillTask
 from cordata.context import BackfillContext, Context, narrowed
 from cordata.core.retry import next_delay_s
 from cordata.errors import LeaseLost
 from cordata.log import fields, frames, logger, request_id
+from cordata.registry import BackfillTask
 from cordata.services.alarm import pause
 from cordata.services.pace import Pace
 from cordata.services.primary import Leadership

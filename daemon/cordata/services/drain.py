@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from cordata.app import Subscription
 from cordata.beat import Beat
 from cordata.broker import Depth, StoreBroker
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.log import logger
+from cordata.registry import Subscription
 from cordata.services.subscription import SubscriptionService
 
 log = logger("cordata.engine")

@@ -9,7 +9,6 @@ import random
 import msgspec
 
 from cordata import clock, events
-from cordata.app import Subscription
 from cordata.broker import Message, Outcome
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, EventContext, narrowed
@@ -18,6 +17,7 @@ from cordata.core.event import Event
 from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, PermanentError, StoreUnavailable
 from cordata.log import fields, frames, logger, request_id
+from cordata.registry import Subscription
 
 log = logger("cordata.engine")
 

@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cordata import clock, events
-from cordata.app import JobTask
 from cordata.broker import Owner, Owners
 from cordata.context import Context
 from cordata.core.delivery import error_text
 from cordata.core.period import days_owed
 from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.log import fields, frames, logger, request_id
+from cordata.registry import JobTask
 from cordata.services.alongside import alongside
 from cordata.store import Row, Tx, new_id
 

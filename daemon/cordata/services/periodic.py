@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from cordata.app import PeriodicTask
 from cordata.context import Context
 from cordata.errors import LeaseLost
 from cordata.log import fields, frames, logger, request_id
+from cordata.registry import PeriodicTask
 from cordata.services.alarm import pause
 from cordata.services.primary import Leadership
 from cordata.store import new_id

@@ -8,7 +8,6 @@ import random
 from collections.abc import Mapping, Sequence
 
 from cordata import clock, events
-from cordata.app import Subscription
 from cordata.beat import Beat
 from cordata.broker import Held, Outcome, Owner, Owners, StoreBroker, mark_of, pid_of
 from cordata.config.sections import EngineConfig
@@ -16,6 +15,7 @@ from cordata.core.delivery import Failure, Verdict, add_failure, after_failure
 from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
 from cordata.log import fields, logger
+from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
 from cordata.store import Store
 

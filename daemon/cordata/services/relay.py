@@ -7,13 +7,13 @@ import random
 from collections.abc import Sequence
 
 from cordata import clock
-from cordata.app import Subscription
 from cordata.beat import Beat
 from cordata.broker import Relayed, StoreBroker
 from cordata.config.sections import EngineConfig
 from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
 from cordata.log import logger
+from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
 from cordata.services.pace import Pace
 from cordata.store import Store

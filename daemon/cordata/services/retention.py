@@ -6,11 +6,11 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 
-from cordata.app import Subscription
 from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import Context
 from cordata.errors import StoreUnavailable
 from cordata.log import logger
+from cordata.registry import Subscription
 from cordata.services.alarm import pause
 from cordata.services.pace import Pace
 from cordata.services.primary import Leadership

@@ -13,7 +13,6 @@ import random
 from collections.abc import Mapping, Sequence
 
 from cordata import clock
-from cordata.app import Subscription
 from cordata.beat import Beat
 from cordata.broker import Claimed, Message, Outcome, Owner, StoreBroker, mark_of
 from cordata.config.sections import EngineConfig
@@ -22,6 +21,7 @@ from cordata.core.delivery import Verdict, mean_duration_s, prefetch_count
 from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
 from cordata.log import logger
+from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
 from cordata.services.handling import Handling
 from cordata.services.pace import SPACING_S, Pace

@@ -16,11 +16,11 @@ from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.sources import add_source
 from alpinehub.users import add_user
 from cordata import Context, Row, Tx, request_id
-from cordata.app import AsgiApp
 from cordata.broker import Outcome, StoreBroker
 from cordata.config.sections import EngineConfig, StoreConfig
 from cordata.core.delivery import Verdict
 from cordata.opening import chains_of
+from cordata.registry import AsgiApp
 from cordata.services.handling import Handling
 from cordata.store import Queries, open_store
 from cordata.vault import Vault

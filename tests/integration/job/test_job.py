@@ -16,9 +16,10 @@ from tests.integration.engine.parts import context_of, opened, rows, runtime_of
 from tests.integration.job.job import call
 
 from cordata import events
-from cordata.app import App, JobTask
+from cordata.app import App
 from cordata.broker import Owner
 from cordata.context import Context
+from cordata.registry import JobTask
 from cordata.services.job import JobResult, run_job
 from cordata.store import Store, Tx
 

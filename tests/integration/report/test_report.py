@@ -14,7 +14,7 @@ from tests.integration.alpinebits.hub import CREATED_AT, Hub, open_hub
 from alpinehub.hotels import set_hotel_disabled
 from alpinehub.report.job import due_reports, read_report, send_report
 from cordata import PermanentError
-from cordata.app import JobTask
+from cordata.registry import JobTask
 from cordata.services.job import run_job
 
 H1, U1 = 1, 1

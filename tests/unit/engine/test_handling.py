@@ -7,13 +7,13 @@ from typing import cast
 
 import pytest
 
-from cordata.app import Handler, Subscription
 from cordata.broker import Message
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, EventContext
 from cordata.core.delivery import Verdict
 from cordata.core.event import Event
 from cordata.log import request_id
+from cordata.registry import Handler, Subscription
 from cordata.services.handling import Handling
 from cordata.store import Chain, Store
 from cordata.vault import Vault

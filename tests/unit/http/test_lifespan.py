@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cordata.app import Mount
 from cordata.http import compose
+from cordata.registry import Mount
 
 
 async def slow_start(scope: Any, receive: Any, send: Any) -> None:

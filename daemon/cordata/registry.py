@@ -1,0 +1,79 @@
+"""What an App's registries hold: frozen records of what its decorators said."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from cordata.context import BackfillContext, Context, EventContext
+from cordata.core.event import Event
+
+Handler = Callable[[Event, EventContext], Awaitable[None]]
+Startup = Callable[[Context], Awaitable[None]]
+Backfill = Callable[[BackfillContext, str | None], Awaitable[str | None]]
+Job = Callable[[Context, str, str], Awaitable[None]]
+#: Tells which (scope, period) are due at a moment, oldest first; missed ones included.
+Due = Callable[[Context, datetime], Awaitable[Iterable[tuple[str, str]]]]
+Periodic = Callable[[Context], Awaitable[None]]
+AsgiApp = Callable[..., Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A handler of one event type, as one consumer group."""
+
+    type: str
+    #: Consumer group; each message goes to exactly one worker of a group.
+    group: str
+    handler: Handler
+    #: Attempts after the first before the message goes to the dead letter.
+    retries: int
+    #: Handlers running at once in one worker; None: [engine] concurrency.
+    concurrency: int | None
+    #: Seconds for one attempt.
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillTask:
+    """Work of the primary after READY, in small units, with a stored cursor."""
+
+    name: str
+    run: Backfill
+    #: Rows of one step.
+    batch: int
+    #: For one step.
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTask:
+    """Work started by a timer, once per (job, scope, period)."""
+
+    name: str
+    run: Job
+    #: None: each UTC day, scope "".
+    due: Due | None
+    #: Seconds after which a claim whose process does not renew it may be taken over.
+    claim_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodicTask:
+    """Work of the primary, again and again."""
+
+    name: str
+    run: Periodic
+    #: From the end of one run to the start of the next.
+    seconds: float
+    #: For one run.
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """An ASGI application below a path prefix ("" for all)."""
+
+    prefix: str
+    app: AsgiApp
