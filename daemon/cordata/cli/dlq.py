@@ -7,24 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cordata.cli.options import (
-    age_option,
-    all_option,
-    group_option,
-    id_option,
-    operator,
-    paging,
-    type_option,
-    yes_option,
-)
+from cordata.cli.options import Choice, choosing, operator, paging, yes_option
 
 if TYPE_CHECKING:
-    from cordata.broker.inspection import DeadLetters, Filter
-    from cordata.cli.session import Counter
+    from cordata.broker.inspection import DeadLetters, Filter, Letter, Page
+    from cordata.cli.progress import Counter
+    from cordata.cli.session import Done
     from cordata.context import Context
 
 _COLUMNS = ("event_id", "group", "type", "attempts", "dead_at", "error")
-_CHOICE = "--type TYPE, --older-than AGE, --group GROUP or --all"
+_NARROWING = ("type", "lane", "group", "error", "since", "before")
+_CHOICE = "--type, --lane, --group, --error, --since, --before or --all"
 
 
 @click.group()
@@ -42,22 +35,17 @@ def dlq() -> None:
 
 \b
   cordata dlq list
-  cordata dlq list --group shop.send_voucher --older-than 1h
+  cordata dlq list --group shop.send_voucher --error TimeoutError --since 1d
+  cordata dlq list --since 2026-01-31 --before 2026-01-31T12:00
   cordata dlq list --limit 200 --json
 
 Exit codes: 0 done, 1 --id names an event that is no dead letter.""",
 )
-@type_option
-@group_option
-@age_option
-@id_option
+@choosing(*_NARROWING, "event_id")
 @paging
 @operator
 def list_(
-    type_: str | None,
-    group: str | None,
-    older_than: float | None,
-    event_id: str | None,
+    choice: Choice,
     limit: int,
     after: str | None,
     json_: bool,
@@ -67,18 +55,20 @@ def list_(
 ) -> int:
     """List dead letters, the latest first, with the kind of their last error.
 
-    Payload and error text, which may hold personal data, are shown by `cordata dlq show`.
+    Payload and error text, which may hold personal data, are shown by `cordata dlq show`. What
+    `--json` prints as next is the POSITION of the next page.
     """
-    from cordata.broker.inspection import DeadLetters, Filter
-    from cordata.cli.session import before, run
+    from cordata.broker.inspection import DeadLetters
+    from cordata.cli.session import run
     from cordata.cli.view import show_page
 
-    wanted = Filter(event_id=event_id, type=type_, group=group, before=before(older_than))
-    page = run(
-        config, directory, lambda ctx: DeadLetters(ctx.store).page(wanted, limit=limit, after=after)
-    )
+    async def act(ctx: Context) -> Page[Letter]:
+        wanted = choice.filter(ctx.now_us())
+        return await DeadLetters(ctx.store).page(wanted, limit=limit, after=after)
+
+    page = run(config, directory, act)
     show_page([asdict(letter) for letter in page.items], page.next, _COLUMNS, json_=json_)
-    return 1 if event_id and not page.items else 0
+    return 1 if choice.event_id and not page.items else 0
 
 
 @dlq.command(
@@ -92,11 +82,11 @@ def list_(
 Exit codes: 0 done, 1 it is no dead letter.""",
 )
 @click.argument("event_id", metavar="EVENT")
-@group_option
+@choosing("group")
 @operator
 def show(
     event_id: str,
-    group: str | None,
+    choice: Choice,
     json_: bool,
     directory: str | None,
     config: str | None,
@@ -107,7 +97,9 @@ def show(
     from cordata.cli.session import run
     from cordata.cli.view import show_all
 
-    letters = run(config, directory, lambda ctx: DeadLetters(ctx.store).find(event_id, group=group))
+    letters = run(
+        config, directory, lambda ctx: DeadLetters(ctx.store).find(event_id, group=choice.group)
+    )
     if not letters and not json_:
         click.echo(f"error: {event_id} is no dead letter", err=True)
     show_all([asdict(letter) for letter in letters], json_=json_)
@@ -120,23 +112,15 @@ def show(
 
 \b
   cordata dlq replay 0190b2c4d5e67f8090a1b2c3d4e5f607
-  cordata dlq replay --group shop.send_voucher
+  cordata dlq replay --group shop.send_voucher --error TimeoutError
   cordata dlq replay --all
 
-Exit codes: 0 done, 1 an event that was named is no dead letter.""",
+Exit codes: 0 done, 1 an event that was named is no dead letter, 130 stopped by Ctrl-C.""",
 )
-@click.argument("event_ids", metavar="[EVENT]...", nargs=-1)
-@type_option
-@group_option
-@age_option
-@all_option
+@choosing("event_ids", *_NARROWING, "all")
 @operator
 def replay(
-    event_ids: tuple[str, ...],
-    type_: str | None,
-    group: str | None,
-    older_than: float | None,
-    all_: bool,
+    choice: Choice,
     json_: bool,
     directory: str | None,
     config: str | None,
@@ -147,7 +131,8 @@ def replay(
     Mend what made it fail first. Other groups of the event are left alone, the history stays, and
     what the group has committed already it does not do again.
     """
-    return _settle("replay", event_ids, type_, group, older_than, all_, json_, directory, config)
+    choice.check(_CHOICE)
+    return _settle("replay", "given back to their groups", choice, config, directory, json_)
 
 
 @dlq.command(
@@ -156,23 +141,16 @@ def replay(
 
 \b
   cordata dlq drop 0190b2c4d5e67f8090a1b2c3d4e5f607 --group shop.send_voucher
-  cordata dlq drop --type page.viewed --older-than 1w --yes
+  cordata dlq drop --type page.viewed --before 1w --yes
 
-Exit codes: 0 done, 1 an event that was named is no dead letter.""",
+Exit codes: 0 done, 1 an event that was named is no dead letter, or not confirmed, 130 stopped by
+Ctrl-C.""",
 )
-@click.argument("event_ids", metavar="[EVENT]...", nargs=-1)
-@type_option
-@group_option
-@age_option
-@all_option
+@choosing("event_ids", *_NARROWING, "all")
 @yes_option
 @operator
 def drop(
-    event_ids: tuple[str, ...],
-    type_: str | None,
-    group: str | None,
-    older_than: float | None,
-    all_: bool,
+    choice: Choice,
     yes: bool,
     json_: bool,
     directory: str | None,
@@ -180,51 +158,40 @@ def drop(
     debug: bool,
 ) -> int:
     """Delete dead letters: their group never handles these events."""
-    return _settle(
-        "drop", event_ids, type_, group, older_than, all_, json_, directory, config, yes=yes
-    )
+    from cordata.cli.session import confirm
+
+    choice.check(_CHOICE)
+    confirm("Delete these dead letters for good?", yes=yes)
+    return _settle("drop", "dropped", choice, config, directory, json_)
 
 
 def _settle(
     verb: str,
-    event_ids: tuple[str, ...],
-    type_: str | None,
-    group: str | None,
-    older_than: float | None,
-    all_: bool,
-    json_: bool,
-    directory: str | None,
+    what: str,
+    choice: Choice,
     config: str | None,
-    *,
-    yes: bool = True,
+    directory: str | None,
+    json_: bool,
 ) -> int:
     from cordata.broker.inspection import DeadLetters, Filter
-    from cordata.cli.session import Counter, before, check_choice, confirm, run, tell
+    from cordata.cli.session import Done, carry_out
 
-    narrowed = type_ is not None or older_than is not None
-    # With ids --group says which of an event's letters; without, it is a choice of its own.
-    check_choice(event_ids, narrowed or (group is not None and not event_ids), all_, _CHOICE)
-    done = {"replay": "given back to their groups", "drop": "dropped"}[verb]
-    confirm("Delete these dead letters for good?", yes=yes)
-    counter = Counter(done)
-    age = before(older_than)
-
-    async def act(ctx: Context) -> tuple[int, list[str]]:
+    async def act(ctx: Context, counter: Counter) -> Done:
         letters = DeadLetters(ctx.store)
-        if not event_ids:
-            wanted = Filter(type=type_, group=group, before=age)
-            return await _apply(letters, verb, wanted, counter), []
-        counts = {
-            one: await _apply(letters, verb, Filter(event_id=one, group=group), counter)
-            for one in event_ids
-        }
-        return sum(counts.values()), [one for one, count in counts.items() if not count]
 
-    count, missing = run(config, directory, act)
-    counter.end()
-    return tell(count, done, missing, json_=json_)
+        async def one(event_id: str) -> int:
+            return await _apply(letters, verb, Filter(event_id=event_id, group=choice.group))
+
+        if choice.event_ids:
+            count, missing = await counter.each(choice.event_ids, one)
+            return Done(count=count, missing=missing)
+        return Done(count=await _apply(letters, verb, choice.filter(ctx.now_us()), counter))
+
+    return carry_out(config, directory, what, act, json_=json_)
 
 
-async def _apply(letters: DeadLetters, verb: str, wanted: Filter, counter: Counter) -> int:
+async def _apply(
+    letters: DeadLetters, verb: str, wanted: Filter, counter: Counter | None = None
+) -> int:
     act = letters.drop if verb == "drop" else letters.replay
     return await act(wanted, progress=counter)

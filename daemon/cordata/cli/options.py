@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from cordata.broker.inspection import Filter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,19 +32,6 @@ def shared(function: F) -> F:
     for option in reversed(_SHARED):
         function = option(function)
     return function
-
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-
-def age(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """An option's `90s`, `30m`, `1h`, `2d` or `1w` as seconds. Raises: click.BadParameter."""
-    if value is None:
-        return None
-    number, unit = value[:-1], value[-1:]
-    if not (number.isascii() and number.isdecimal() and len(number) < 9 and unit in _UNITS):
-        raise click.BadParameter(f"{value!r} is no age; for example 90s, 30m, 1h, 2d, 1w")
-    return float(int(number) * _UNITS[unit])
 
 
 #: Where and how a command of the operator's looks.
@@ -76,11 +69,116 @@ def paging(function: F) -> F:
     return function
 
 
-type_option = click.option("--type", "type_", metavar="TYPE", help="Of this event type.")
-group_option = click.option("--group", metavar="GROUP", help="Of this consumer group.")
-age_option = click.option(
-    "--older-than", callback=age, metavar="AGE", help="Older than 90s, 30m, 1h, 2d, 1w."
-)
-id_option = click.option("--id", "event_id", metavar="EVENT", help="Of this event.")
-all_option = click.option("--all", "all_", is_flag=True, help="Whatever there is.")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment as it was typed: a time of its own, or so long ago."""
+
+    typed: str
+    at: datetime | None
+    ago: timedelta = timedelta()
+
+    def us(self, now_us: int) -> int:
+        """In microseconds since the epoch; `now_us` is the time of the store."""
+        from cordata.clock import to_us
+
+        return now_us - self.ago // timedelta(microseconds=1) if self.at is None else to_us(self.at)
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S %Z}" if self.at is not None else f"{self.typed} ago"
+
+
+def moment(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Moment | None:
+    """An option's `90s`, `1h`, `2d` (ago), date or time. Raises: click.BadParameter."""
+    if value is None:
+        return None
+    number, unit = value[:-1], value[-1:]
+    if number.isascii() and number.isdecimal() and len(number) < 9 and unit in _UNITS:
+        return Moment(value, None, timedelta(**{_UNITS[unit]: int(number)}))
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        text = "is no time: 90s, 30m, 1h, 2d or 1w ago, 2026-01-31 or 2026-01-31T08:00 (UTC)"
+        raise click.BadParameter(f"{value!r} {text}") from None
+    return Moment(value, at if at.tzinfo is not None else at.replace(tzinfo=UTC))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which entries or dead letters a command is about."""
+
+    event_ids: tuple[str, ...] = ()
+    event_id: str | None = None
+    state: str | None = None
+    type: str | None = None
+    lane: str | None = None
+    group: str | None = None
+    error: str | None = None
+    since: Moment | None = None
+    before: Moment | None = None
+    all: bool = False
+
+    def filter(self, now_us: int, **more: Any) -> Filter:
+        """What the options narrow down to. Imports the broker."""
+        from cordata.broker.inspection import Filter
+
+        same = ("event_id", "state", "type", "lane", "group", "error")
+        chosen: dict[str, Any] = {name: getattr(self, name) for name in same}
+        for name in ("since", "before"):
+            at: Moment | None = getattr(self, name)
+            chosen[name] = None if at is None else at.us(now_us)
+        return Filter(**(chosen | more))
+
+    def check(self, options: str) -> None:
+        """Either events by id, or what the options choose. Raises: click.UsageError."""
+        given = [self.type, self.lane, self.error, self.since, self.before]
+        # With ids --group says which of an event's messages; without, it is a choice of its own.
+        given += [self.group] if not self.event_ids else []
+        narrowed = any(one is not None for one in given)
+        if self.event_ids and (narrowed or self.all):
+            raise click.UsageError(f"either EVENT... or {options}, not both")
+        if not (self.event_ids or narrowed or self.all):
+            raise click.UsageError(f"which? EVENT..., {options}")
+        if narrowed and self.all:
+            raise click.UsageError("--all takes no other choice beside it")
+
+
+_STATES = ("pending", "processing", "published", "failed", "dead")
+_TIME: dict[str, Any] = {"callback": moment, "metavar": "TIME"}
+#: The option behind each field of a Choice.
+_CHOICES: dict[str, Callable[..., Any]] = {
+    "event_ids": click.argument("event_ids", metavar="[EVENT]...", nargs=-1),
+    "event_id": click.option("--id", "event_id", metavar="EVENT", help="Of this event."),
+    "state": click.option("--state", type=click.Choice(_STATES), help="In this state."),
+    "type": click.option("--type", metavar="TYPE", help="Of this event type."),
+    "lane": click.option("--lane", metavar="LANE", help="Of this lane: live, backfill."),
+    "group": click.option("--group", metavar="GROUP", help="Of this consumer group."),
+    "error": click.option("--error", metavar="KIND", help="Whose last error is a KeyError, say."),
+    "since": click.option(
+        "--since", help="From then on: 90s, 30m, 1h, 2d, 1w ago, or a date or time in UTC.", **_TIME
+    ),
+    "before": click.option("--before", help="Before then: written as for --since.", **_TIME),
+    "all": click.option("--all", is_flag=True, help="Whatever there is."),
+}
+
+
+def choosing(*names: str) -> Callable[[F], Callable[..., Any]]:
+    """Add the options of these fields of a Choice, which the command gets as `choice`."""
+
+    def decorate(function: F) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def packed(*args: Any, **given: Any) -> Any:
+            choice = Choice(**{name: given.pop(name) for name in names})
+            return function(*args, choice=choice, **given)
+
+        decorated: Callable[..., Any] = packed
+        for name in reversed(names):
+            decorated = _CHOICES[name](decorated)
+        return decorated
+
+    return decorate
+
+
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")

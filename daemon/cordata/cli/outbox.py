@@ -1,4 +1,4 @@
-"""`cordata outbox list|show|retry|purge`."""
+"""`cordata outbox list|show|retry|replay|purge`."""
 
 from __future__ import annotations
 
@@ -7,29 +7,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cordata.cli.options import (
-    age,
-    age_option,
-    all_option,
-    id_option,
-    operator,
-    paging,
-    type_option,
-    yes_option,
-)
+from cordata.cli.options import Choice, Moment, choosing, moment, operator, paging, yes_option
 
 if TYPE_CHECKING:
+    from cordata.broker.inspection import Entry, Page
+    from cordata.cli.progress import Counter
+    from cordata.cli.session import Done
     from cordata.context import Context
 
-_COLUMNS = ("event_id", "type", "state", "priority", "created_at", "due_at", "published_at")
+_COLUMNS = ("event_id", "type", "lane", "state", "priority", "created_at", "due_at", "published_at")
 
 
 @click.group()
 def outbox() -> None:
-    """Events that were written: look, make due, delete what is done with.
+    """Events that were written: look, make due, publish again, delete what is done with.
 
     An entry is pending until the relay has published it to the groups that handle its type; then it
-    is kept for [engine] retention_s. EVENT is an event's id.
+    is kept for [engine] retention_s. One that the relay has in hand is processing, one that it will
+    try again is failed, one that it has given up is dead. EVENT is an event's id.
     """
 
 
@@ -40,22 +35,17 @@ def outbox() -> None:
 
 \b
   cordata outbox list
-  cordata outbox list --state pending --older-than 5m
-  cordata outbox list --type reservation.received --limit 200 --json
+  cordata outbox list --state pending --before 5m
+  cordata outbox list --type reservation.received --since 2026-01-31 --limit 200 --json
+  cordata outbox list --group shop.send_voucher --lane backfill
 
 Exit codes: 0 done, 1 --id names an event that is not there.""",
 )
-@click.option("--state", type=click.Choice(["pending", "published"]), help="In this state.")
-@type_option
-@age_option
-@id_option
+@choosing("state", "type", "lane", "group", "error", "since", "before", "event_id")
 @paging
 @operator
 def list_(
-    state: str | None,
-    type_: str | None,
-    older_than: float | None,
-    event_id: str | None,
+    choice: Choice,
     limit: int,
     after: str | None,
     json_: bool,
@@ -63,17 +53,23 @@ def list_(
     config: str | None,
     debug: bool,
 ) -> int:
-    """List entries, the newest first, without their payload."""
-    from cordata.broker.inspection import Filter, Outbox
-    from cordata.cli.session import before, run
+    """List entries, the newest first, without their payload.
+
+    --group: those that this group has in hand or has handled. --since and --before go by when the
+    event was written, --error by the relay's last error. What `--json` prints as next is the
+    POSITION of the next page.
+    """
+    from cordata.broker.inspection import Outbox
+    from cordata.cli.session import run
     from cordata.cli.view import show_page
 
-    wanted = Filter(event_id=event_id, type=type_, state=state, before=before(older_than))
-    page = run(
-        config, directory, lambda ctx: Outbox(ctx.store).page(wanted, limit=limit, after=after)
-    )
+    async def act(ctx: Context) -> Page[Entry]:
+        wanted = choice.filter(ctx.now_us())
+        return await Outbox(ctx.store).page(wanted, limit=limit, after=after)
+
+    page = run(config, directory, act)
     show_page([asdict(entry) for entry in page.items], page.next, _COLUMNS, json_=json_)
-    return 1 if event_id and not page.items else 0
+    return 1 if choice.event_id and not page.items else 0
 
 
 @outbox.command(
@@ -104,40 +100,117 @@ def show(event_id: str, json_: bool, directory: str | None, config: str | None, 
 
 \b
   cordata outbox retry 0190b2c4d5e67f8090a1b2c3d4e5f607
-  cordata outbox retry --type reservation.received
+  cordata outbox retry --type reservation.received --before 1h
 
-Exit codes: 0 done, 1 an event that was named does not wait.""",
+Exit codes: 0 done, 1 an event that was named does not wait, 130 stopped by Ctrl-C.""",
 )
-@click.argument("event_ids", metavar="[EVENT]...", nargs=-1)
-@type_option
-@all_option
+@choosing("event_ids", "type", "lane", "error", "since", "before", "all")
 @operator
 def retry(
-    event_ids: tuple[str, ...],
-    type_: str | None,
-    all_: bool,
+    choice: Choice,
     json_: bool,
     directory: str | None,
     config: str | None,
     debug: bool,
 ) -> int:
-    """Make entries that wait for their time due now: those of a back-off, and those delayed."""
+    """Make due now what waits for its time: after a failure, or because it was scheduled.
+
+    What the relay has given up begins anew.
+    """
     from cordata.broker.inspection import Filter, Outbox
-    from cordata.cli.session import Counter, check_choice, run, tell
+    from cordata.cli.session import Done, carry_out
 
-    check_choice(event_ids, type_ is not None, all_, "--type TYPE or --all")
-    counter = Counter("made due")
+    choice.check("--type, --lane, --error, --since, --before or --all")
 
-    async def act(ctx: Context) -> tuple[int, list[str]]:
+    async def act(ctx: Context, counter: Counter) -> Done:
         box = Outbox(ctx.store)
-        if not event_ids:
-            return await box.retry(Filter(type=type_), progress=counter), []
-        counts = {one: await box.retry(Filter(event_id=one)) for one in event_ids}
-        return sum(counts.values()), [one for one, count in counts.items() if not count]
+        if choice.event_ids:
+            count, missing = await counter.each(
+                choice.event_ids, lambda one: box.retry(Filter(event_id=one))
+            )
+            return Done(count=count, missing=missing)
+        return Done(count=await box.retry(choice.filter(ctx.now_us()), progress=counter))
 
-    count, missing = run(config, directory, act)
-    counter.end()
-    return tell(count, "due now", missing, json_=json_)
+    return carry_out(config, directory, "due now", act, json_=json_)
+
+
+@outbox.command(
+    short_help="Publish published entries again.",
+    epilog="""Examples:
+
+\b
+  cordata outbox replay --type order.made --since 2d
+  cordata outbox replay --group shop.send_voucher --since 2026-01-31 --before 2026-02-01
+  cordata outbox replay 0190b2c4d5e67f8090a1b2c3d4e5f607 --group shop.send_voucher --again
+
+Exit codes: 0 done, 1 an event that was named is not published, no such group, or not confirmed, 130
+stopped by Ctrl-C.""",
+)
+@choosing("event_ids", "type", "lane", "since", "before", "all")
+@click.option("--group", metavar="GROUP", help="To this consumer group only.")
+@click.option(
+    "--again", is_flag=True, help="With --group: also what it has handled, effects and all."
+)
+@yes_option
+@operator
+def replay(
+    choice: Choice,
+    group: str | None,
+    again: bool,
+    yes: bool,
+    json_: bool,
+    directory: str | None,
+    config: str | None,
+    debug: bool,
+) -> int:
+    """Publish entries again, under the same event id, to the groups that handle their type now.
+
+    Groups that have handled an event, have it in hand or as a dead letter are left alone: this is
+    for those that came later, or whose messages were lost with a broker. --again has one group
+    handle anew what it has handled: mails, calls and whatever else it did are done once more.
+    """
+    from cordata.cli.session import carry_out, confirm
+
+    choice.check("--type, --lane, --since, --before or --all")
+    if again and group is None:
+        raise click.UsageError("--again is for one group: add --group GROUP")
+    if again:
+        confirm(f"Have {group} do ONCE MORE all that it has done for these events?", yes=yes)
+
+    async def act(ctx: Context, counter: Counter) -> Done:
+        return await _replay(ctx, choice, group, again, counter)
+
+    return carry_out(config, directory, "published again", act, json_=json_)
+
+
+async def _replay(
+    ctx: Context, choice: Choice, group: str | None, again: bool, counter: Counter
+) -> Done:
+    from cordata.broker.inspection import Filter, Replayed, publish_again
+    from cordata.cli.session import Done
+
+    total, missing = Replayed(), list[str]()
+    if choice.event_ids:
+        for number, event_id in enumerate(choice.event_ids, start=1):
+            one = await publish_again(
+                ctx.store, Filter(event_id=event_id), group=group, again=again
+            )
+            total += one
+            if not one.entries:
+                missing.append(event_id)
+            counter(total.entries, number / len(choice.event_ids))
+    else:
+        wanted = choice.filter(ctx.now_us())
+        total = await publish_again(ctx.store, wanted, group=group, again=again, progress=counter)
+    note = (
+        f": {total.messages:,} messages; {total.left:,} left as they are" if total.entries else ""
+    )
+    return Done(
+        count=total.entries,
+        missing=missing,
+        more={"messages": total.messages, "left": total.left},
+        note=note,
+    )
 
 
 @outbox.command(
@@ -145,43 +218,44 @@ def retry(
     epilog="""Examples:
 
 \b
-  cordata outbox purge --older-than 1d
-  cordata outbox purge --older-than 1h --type page.viewed --yes""",
+  cordata outbox purge --before 1d
+  cordata outbox purge --before 1h --type page.viewed --yes
+
+Exit codes: 0 done, 1 not confirmed, 130 stopped by Ctrl-C.""",
 )
 @click.option(
-    "--older-than",
-    callback=age,
-    metavar="AGE",
+    "--before",
+    callback=moment,
+    metavar="TIME",
     required=True,
-    help="Published 90s, 1h, 2d, 1w ago.",
+    help="Published before then: 90s, 1h, 2d, 1w ago, or a date or time in UTC.",
 )
-@type_option
+@choosing("type", "lane")
 @yes_option
 @operator
 def purge(
-    older_than: float,
-    type_: str | None,
+    choice: Choice,
+    before: Moment,
     yes: bool,
     json_: bool,
     directory: str | None,
     config: str | None,
     debug: bool,
 ) -> int:
-    """Delete entries that were published that long ago.
+    """Delete entries that were published before a time.
 
     What a group has not handled yet, or has as a dead letter, stays. Retention deletes by itself
     what is older than [engine] retention_s.
     """
     from cordata.broker.inspection import Outbox
-    from cordata.cli.session import Counter, before, confirm, run, tell
+    from cordata.cli.session import Done, carry_out, confirm
 
-    of_type = f" of type {type_}" if type_ else ""
-    confirm(f"Delete all events{of_type} published more than {older_than:g} s ago?", yes=yes)
-    counter, moment = Counter("deleted"), before(older_than) or 0
-    count = run(
-        config,
-        directory,
-        lambda ctx: Outbox(ctx.store).purge(before=moment, type=type_, progress=counter),
-    )
-    counter.end()
-    return tell(count, "deleted", [], json_=json_)
+    of_type = f" of type {choice.type}" if choice.type else ""
+    confirm(f"Delete all events{of_type} published before {before}?", yes=yes)
+
+    async def act(ctx: Context, counter: Counter) -> Done:
+        now_us = ctx.now_us()
+        wanted = choice.filter(now_us, before=before.us(now_us))
+        return Done(count=await Outbox(ctx.store).purge(wanted, progress=counter))
+
+    return carry_out(config, directory, "deleted", act, json_=json_)

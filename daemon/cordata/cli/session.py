@@ -1,16 +1,17 @@
-"""What commands that look into the store share: the store opened, questions, progress."""
+"""What commands that look into the store share: the store opened, questions, answers."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import time
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+
+from cordata.cli.progress import EXIT_INTERRUPTED, Counter, Interrupted
 
 if TYPE_CHECKING:
     from cordata.app import App
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from cordata.context import Context
 
 T = TypeVar("T")
-
-_SHOW_S = 0.2
 
 
 def run(config: str | None, state: str | None, act: Callable[[Context], Awaitable[T]]) -> T:
@@ -73,52 +72,50 @@ def confirm(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-class Counter:
-    """Long work shows how far it is, on a terminal: a line that is written over."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What a command did."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._next = time.monotonic() + _SHOW_S
-        self._shown = False
-
-    def __call__(self, count: int) -> None:
-        """So many are done."""
-        if sys.stderr.isatty() and time.monotonic() >= self._next:
-            self._next = time.monotonic() + _SHOW_S
-            self._shown = True
-            click.echo(f"\r{count:,} {self._what} ...", nl=False, err=True)
-
-    def end(self) -> None:
-        """Wipe the line."""
-        if self._shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
+    count: int
+    #: Events that were named and for which there was nothing to do.
+    missing: Sequence[str] = ()
+    #: Further numbers, by name, and how people read them.
+    more: Mapping[str, int] = field(default_factory=dict)
+    note: str = ""
 
 
-def before(age_s: float | None) -> int | None:
-    """The moment that long ago, in microseconds since the epoch."""
-    from cordata import clock
+def carry_out(
+    config: str | None,
+    directory: str | None,
+    what: str,
+    act: Callable[[Context, Counter], Awaitable[Done]],
+    *,
+    json_: bool,
+) -> int:
+    """Do long work, show how far it is, and print what was done. Returns the exit code.
 
-    return None if age_s is None else clock.now_us() - int(age_s * 1e6)
+    1 when an event that was named had nothing to do, 130 when Ctrl-C ended it between two units.
+    """
+    interrupted = False
+    with Counter(what) as counter:
+        try:
+            done = run(config, directory, lambda ctx: act(ctx, counter))
+        except Interrupted:
+            done, interrupted = Done(count=counter.count), True
+    _tell(done, what, interrupted=interrupted, json_=json_)
+    return EXIT_INTERRUPTED if interrupted else 1 if done.missing else 0
 
 
-def check_choice(ids: tuple[str, ...], narrowed: bool, all_: bool, options: str) -> None:
-    """Either events by id, or what the options choose. Raises: click.UsageError."""
-    if ids and (narrowed or all_):
-        raise click.UsageError(f"either EVENT... or {options}, not both")
-    if not (ids or narrowed or all_):
-        raise click.UsageError(f"which? EVENT..., {options}")
-    if narrowed and all_:
-        raise click.UsageError("--all takes no other choice beside it")
-
-
-def tell(count: int, what: str, missing: list[str], *, json_: bool) -> int:
-    """Print what was done. Returns the exit code: 1 when an event that was named had nothing."""
-    from cordata.cli.view import show_json
-
+def _tell(done: Done, what: str, *, interrupted: bool, json_: bool) -> None:
     if json_:
-        show_json({"count": count, "missing": missing})
+        from cordata.cli.view import show_json
+
+        state = {"interrupted": True} if interrupted else {}
+        show_json({"count": done.count, **done.more, "missing": list(done.missing), **state})
     else:
-        click.echo(f"{count:,} {what}")
-    for event_id in missing:
+        click.echo(f"{done.count:,} {what}{done.note}")
+    for event_id in done.missing:
         click.echo(f"error: nothing to do for {event_id}", err=True)
-    return 1 if missing else 0
+    if interrupted:
+        text = "stopped by Ctrl-C: these are done, the rest is as it was"
+        click.echo(f"{text}; the same command goes on with it", err=True)

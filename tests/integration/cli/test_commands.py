@@ -32,6 +32,7 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
         "outbox list",
         "outbox show",
         "outbox retry",
+        "outbox replay",
         "outbox purge",
         "dlq list",
         "dlq show",

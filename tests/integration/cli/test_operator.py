@@ -89,7 +89,7 @@ def test_dead_letter_is_seen_replayed_and_handled_once(tmp_path: Path) -> None:
         assert letter["payload"] == {"guest": SECRET}
         assert letter["error"] == "ValueError: no boxes left\x07"
         assert [one["attempt"] for one in letter["history"]] == [1]
-        assert letter["history"][0]["owner"].startswith("worker-0.")
+        assert letter["history"][0]["owner"].startswith("worker-0")
 
         (tmp_path / "mended").touch()
         assert told(config, "dlq", "replay", first) == {"count": 1, "missing": []}
@@ -111,6 +111,57 @@ def test_dead_letter_is_seen_replayed_and_handled_once(tmp_path: Path) -> None:
     assert len(told(config, "outbox", "list", "--type", "order.thanked")["items"]) == 2
 
 
+def test_replay_has_one_group_do_it_again_when_it_is_told_to(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    (tmp_path / "mended").touch()
+    with service(config):
+        (event_id,) = published(config, 1)
+        packed = ("outbox", "list", "--type", "order.packed")
+        until(config, *packed, true=bool)
+        until(config, "outbox", "list", "--state", "published", true=lambda i: len(i) == 3)
+        replay = ("outbox", "replay", event_id)
+        assert told(config, *replay) == {"count": 1, "messages": 0, "left": 2, "missing": []}
+        assert told(config, "outbox", "replay", "--type", "order.made")["left"] == 2
+        again = (*replay, "--group", "shop.pack", "--again", "--config", str(config))
+        asked = cordata(*again)
+        assert asked.returncode == 2 and "ONCE MORE" in asked.stderr
+        done = cordata(*again, "--yes")
+        assert done.stdout == "1 published again: 1 messages; 0 left as they are\n"
+        until(config, *packed, true=lambda items: len(items) == 2)
+        unknown = cordata("outbox", "replay", "--all", "--group", "x", "--config", str(config))
+        assert (
+            unknown.returncode == 1 and "hint: there are: shop.pack, shop.thank" in unknown.stderr
+        )
+        assert cordata("outbox", "replay", "none", "--config", str(config)).returncode == 1
+
+
+def test_lists_are_narrowed_down(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    with service(config):
+        (event_id,) = published(config, 1)
+        until(config, "dlq", "list", true=bool)
+    for options, count in (
+        (["--error", "ValueError"], 1),
+        (["--error", "KeyError"], 0),
+        (["--lane", "live", "--since", "1h"], 1),
+        (["--lane", "backfill"], 0),
+        (["--since", "2001-01-01", "--before", "2001-01-02T10:00"], 0),
+        (["--since", "2001-01-01T00:00:00+02:00"], 1),
+    ):
+        assert len(told(config, "dlq", "list", *options)["items"]) == count, options
+    for options, count in (
+        (["--group", "shop.thank"], 1),
+        (["--group", "shop.pack", "--state", "published"], 1),
+        (["--group", "other"], 0),
+        (["--type", "order.made", "--since", "1h"], 1),
+        (["--since", "2100-01-01"], 0),
+        (["--state", "dead"], 0),
+    ):
+        items = told(config, "outbox", "list", *options)["items"]
+        assert len(items) == count, options
+        assert [item["event_id"] for item in items] == [event_id] * count
+
+
 def test_drop_and_purge_ask_and_nobody_answers(tmp_path: Path) -> None:
     config = prepared(tmp_path)
     with service(config):
@@ -119,7 +170,7 @@ def test_drop_and_purge_ask_and_nobody_answers(tmp_path: Path) -> None:
     drop = ("dlq", "drop", event_id, "--config", str(config))
     refused = cordata(*drop)
     assert refused.returncode == 2 and "add --yes" in refused.stderr
-    purge = ("outbox", "purge", "--older-than", "0s", "--config", str(config))
+    purge = ("outbox", "purge", "--before", "0s", "--config", str(config))
     assert cordata(*purge).returncode == 2
     assert cordata(*purge, "--yes").stdout == "1 deleted\n"  # order.thanked; the letter holds its
     assert cordata(*drop, "--yes").stdout == "1 dropped\n"
@@ -143,12 +194,16 @@ def test_pages_follow_each_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("outbox", "list", "--older-than", "soon"),
+        ("outbox", "list", "--since", "soon"),
         ("outbox", "list", "--after", "here"),
         ("outbox", "list", "--limit", "0"),
         ("outbox", "retry"),
         ("outbox", "retry", "id", "--all"),
         ("outbox", "purge", "--yes"),
+        ("outbox", "replay"),
+        ("outbox", "replay", "--group", "g"),
+        ("outbox", "replay", "--all", "--again"),
+        ("outbox", "list", "--since", "2026-13-01"),
         ("dlq", "list", "--after", "1.2"),
         ("dlq", "replay"),
         ("dlq", "replay", "--all", "--group", "g"),

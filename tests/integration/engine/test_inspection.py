@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +74,13 @@ async def test_replay_goes_to_the_group_that_failed_when_many_are_given_back(
 ) -> None:
     async with opened(tmp_path) as store:
         shop, ids = await with_letters(store, tmp_path, 450)
-        seen, told = (await rows(store, "seen_count"))[0]["count"], list[int]()
+        seen, told = (await rows(store, "seen_count"))[0]["count"], list[tuple[int, float]]()
         assert seen == 450  # of the other group
         shop.broken = False
         async with running(build(store, tmp_path, shop.app)):
-            assert await DeadLetters(store).replay(ALL, progress=told.append) == 450
-            assert told == [200, 400, 450]
+            assert await DeadLetters(store).replay(ALL, progress=_into(told)) == 450
+            assert [count for count, _ in told] == [200, 400, 450]
+            assert 0.0 < told[0][1] < told[1][1] < told[2][1] == 1.0
             await until(lambda: _nothing_left(store))
         assert shop.handled == Counter(ids)
         assert await rows(store, "messages") == []
@@ -139,6 +142,12 @@ async def test_pages_of_letters_hold_each_once_when_walked(tmp_path: Path) -> No
         (Filter(type="other"), 0),
         (Filter(before=0), 0),
         (Filter(before=2**62), 3),
+        (Filter(since=2**62), 0),
+        (Filter(since=1, before=2**62), 3),
+        (Filter(lane="live"), 3),
+        (Filter(lane="backfill"), 0),
+        (Filter(error="PermanentError"), 3),
+        (Filter(error="Permanent"), 0),
     ],
 )
 async def test_letters_are_narrowed_down(tmp_path: Path, wanted: Filter, count: int) -> None:
@@ -146,7 +155,7 @@ async def test_letters_are_narrowed_down(tmp_path: Path, wanted: Filter, count: 
         _, ids = await with_letters(store, tmp_path, 3)
         letters = DeadLetters(store)
         assert len((await letters.page(wanted, limit=10)).items) == count
-        one = Filter(event_id=ids[0], type=wanted.type, group=wanted.group, before=wanted.before)
+        one = replace(wanted, event_id=ids[0])
         assert len((await letters.page(one, limit=10)).items) == min(count, 1)
         assert await letters.drop(wanted) == count
 
@@ -188,11 +197,15 @@ async def test_purge_keeps_what_waits_and_what_a_group_has_in_hand(tmp_path: Pat
             await publish(store, 450, type_="thing.other")
             await until(lambda: _nothing_left(store))
         (later,) = await publish(store, 1, delay_s=3600.0)
-        box, told = Outbox(store), list[int]()
-        assert await box.purge(before=0) == 0
-        assert await box.purge(before=clock.now_us(), type="thing.else") == 0
-        assert await box.purge(before=clock.now_us(), progress=told.append) == 450
-        assert len(told) == 3 and max(b - a for a, b in zip([0, *told], told, strict=False)) <= 200
+        box, told = Outbox(store), list[tuple[int, float]]()
+        now = Filter(before=clock.now_us())
+        assert await box.purge(Filter(before=0)) == 0
+        assert await box.purge(replace(now, type="thing.else")) == 0
+        assert await box.purge(replace(now, lane="backfill")) == 0
+        assert await box.purge(now, progress=_into(told)) == 450
+        counts = [count for count, _ in told]
+        assert len(told) == 3 and told[-1][1] == 1.0
+        assert max(b - a for a, b in zip([0, *counts], counts, strict=False)) <= 200
         left = (await box.page(ALL, limit=10)).items
         assert [entry.event_id for entry in left] == [later, *reversed(ids)]
 
@@ -235,7 +248,7 @@ async def test_empty_store_has_nothing(tmp_path: Path) -> None:
         assert (await Outbox(store).page(ALL, limit=1)).items == []
         assert (await DeadLetters(store).page(ALL, limit=1)).items == []
         assert await Outbox(store).retry(ALL) == 0
-        assert await Outbox(store).purge(before=clock.now_us()) == 0
+        assert await Outbox(store).purge(Filter(before=clock.now_us())) == 0
         assert await DeadLetters(store).drop(ALL) == 0
 
 
@@ -243,7 +256,6 @@ async def test_empty_store_has_nothing(tmp_path: Path) -> None:
     ("name", "index"),
     [
         ("inspection.entries", "INTEGER PRIMARY KEY"),
-        ("inspection.pending", "outbox_pending"),
         ("inspection.letters", "message_dead"),
         ("inspection.letters_of", "event_id=?"),
         ("inspection.groups", "event_id=?"),
@@ -262,6 +274,10 @@ async def test_statement_uses_its_index(tmp_path: Path, name: str, index: str) -
 
         plan: list[Any] = [row["detail"] for row in await store.read(unit)]
         assert any(index in step for step in plan), plan
+
+
+def _into(told: list[tuple[int, float]]) -> Callable[[int, float], None]:
+    return lambda count, share: told.append((count, share))
 
 
 async def _is(value: bool) -> bool:

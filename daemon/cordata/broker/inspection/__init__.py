@@ -8,9 +8,12 @@ from cordata.broker.inspection.record import (
     Filter,
     Letter,
     Page,
+    Progress,
+    Replayed,
     WholeEntry,
     WholeLetter,
 )
+from cordata.broker.inspection.replay import UnknownGroup, publish_again
 
 __all__ = [
     "BadPosition",
@@ -20,6 +23,10 @@ __all__ = [
     "Letter",
     "Outbox",
     "Page",
+    "Progress",
+    "Replayed",
+    "UnknownGroup",
     "WholeEntry",
     "WholeLetter",
+    "publish_again",
 ]

@@ -47,17 +47,18 @@ class DeadLetters:
                 after_group=group,
                 group=wanted.group,
                 type=wanted.type,
-                before=EVER if wanted.before is None else wanted.before,
+                lane=wanted.lane,
+                error=wanted.error,
+                **wanted.bounds(),
                 limit=limit + 1,
             )
 
         rows = await self._store.read(unit)
-        found = [_letter(row) for row in rows]
         if wanted.event_id is not None:  # a handful, one for each group that failed
-            found = [letter for letter in found if _matches(letter, wanted)]
-            return Page(items=found, next=None)
-        more = len(found) > limit
-        return Page(items=found[:limit], next=_end(found[limit - 1]) if more else None)
+            letters = [_letter(row, _kind(_read(row["history"]))) for row in rows]
+            return Page(items=[one for one in letters if _matches(one, wanted)], next=None)
+        found = [_letter(row, row["error"]) for row in rows[:limit]]
+        return Page(items=found, next=_end(found[-1]) if len(rows) > limit else None)
 
     async def find(self, event_id: str, *, group: str | None = None) -> list[WholeLetter]:
         """All letters of one event, or the one of a group, with payload and history."""
@@ -81,17 +82,30 @@ class DeadLetters:
 
     async def _each(self, query: str, wanted: Filter, progress: Progress | None) -> int:
         """Page by page towards older deaths: a letter that dies again is not met again."""
-        count, after = 0, None
+        count, after, latest = 0, None, 0
+        earliest = await self._first_death(wanted)
         while True:
             page = await self.page(wanted, limit=BATCH, after=after)
             if page.items:
                 count += await self._settle(query, page.items)
+                latest = latest or page.items[0].dead_at
             if progress is not None:
-                progress(count)
+                left = 0 if page.next is None else page.items[-1].dead_at - earliest
+                progress(count, 1 - left / max(latest - earliest, left, 1))
             if page.next is None:
                 return count
             after = page.next
             await asyncio.sleep(PAUSE_S)
+
+    async def _first_death(self, wanted: Filter) -> int:
+        """No letter that is wanted died before it: towards which moment a walk goes."""
+
+        async def unit(tx: Tx) -> int:
+            row = await tx.fetch_one("inspection.first_death")
+            assert row is not None
+            return max(row["dead_at"] or 0, wanted.bounds()["since"])
+
+        return await self._store.read(unit)
 
     async def _settle(self, query: str, letters: Sequence[Letter]) -> int:
         keys = json.dumps([(letter.id, letter.group) for letter in letters])
@@ -106,22 +120,30 @@ class DeadLetters:
         return await self._store.run(unit)
 
 
-def _letter(row: Row) -> Letter:
+def _letter(row: Row, error: str | None) -> Letter:
     return Letter(
         id=row["outbox_id"],
         event_id=row["event_id"],
         group=row["group"],
         type=row["type"],
+        lane=row["lane"],
         attempts=row["attempts"],
         created_at=row["created_at"],
         dead_at=row["dead_at"],
-        error=row["error"] and row["error"].partition(":")[0],
+        error=error,
     )
 
 
 def _whole(row: Row) -> WholeLetter:
     more = {name: row[name] for name in row.keys() if name not in ("outbox_id", "history")}
-    return WholeLetter(id=row["outbox_id"], **more, history=_read(row["history"]))
+    history = _read(row["history"])
+    error = str(history[-1].get("error")) if history else None
+    return WholeLetter(id=row["outbox_id"], **more, error=error, history=history)
+
+
+def _kind(history: Sequence[Mapping[str, Any]]) -> str | None:
+    """What stands before the colon of the last error."""
+    return str(history[-1].get("error")).partition(":")[0] if history else None
 
 
 def _read(history: str | None) -> list[Mapping[str, Any]]:
@@ -133,8 +155,12 @@ def _read(history: str | None) -> list[Mapping[str, Any]]:
 
 
 def _matches(letter: Letter, wanted: Filter) -> bool:
-    return wanted.type in (None, letter.type) and (
-        wanted.before is None or letter.dead_at < wanted.before
+    bounds = wanted.bounds()
+    return (
+        wanted.type in (None, letter.type)
+        and wanted.lane in (None, letter.lane)
+        and wanted.error in (None, letter.error)
+        and bounds["since"] <= letter.dead_at < bounds["before"]
     )
 
 

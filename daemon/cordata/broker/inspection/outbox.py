@@ -55,62 +55,83 @@ class Outbox:
         return await self._store.read(unit)
 
     async def retry(self, wanted: Filter, *, progress: Progress | None = None) -> int:
-        """Make pending entries due now, delayed ones too, and wake the relays. Returns how many."""
-        wanted = replace(wanted, state="pending")
-        count, after = 0, None
-        while True:
-            page = await self.page(wanted, limit=BATCH, after=after)
-            if page.items:
-                count += await self._make_due([entry.id for entry in page.items])
-            if progress is not None:
-                progress(count)
-            if page.next is None:
-                return count
-            after = page.next
-            await asyncio.sleep(PAUSE_S)
+        """Make due now what waits, scheduled ones too, and what the relay has given up.
 
-    async def purge(
-        self, *, before: int, type: str | None = None, progress: Progress | None = None
-    ) -> int:
-        """Delete what was published before a moment and is in no group's hands. Returns how many.
-
-        What a group has not handled yet, or has as a dead letter, stays.
+        Wakes the relays. Returns how many.
         """
-        count, after = 0, 0
+        lowest, highest = await span(self._store)
+        # What waits is found by its index, what was given up by a walk: first things first.
+        states = ("pending", "failed", "dead") if wanted.state is None else (wanted.state,)
+        count = 0
+        for number, state in enumerate(states):
+            after: str | None = None
+            while True:
+                page = await self.page(replace(wanted, state=state), limit=BATCH, after=after)
+                if page.items:
+                    count += await self._make_due([entry.id for entry in page.items])
+                if progress is not None:
+                    left = 0 if page.next is None else int(page.next) - lowest
+                    share = 1 - left / max(highest - lowest, left, 1)
+                    progress(count, (number + share) / len(states))
+                if page.next is None:
+                    break
+                after = page.next
+                await asyncio.sleep(PAUSE_S)
+        return count
+
+    async def purge(self, wanted: Filter, *, progress: Progress | None = None) -> int:
+        """Delete what was published before `wanted.before` and is in no group's hands.
+
+        What a group has not handled yet, or has as a dead letter, stays. Of the rest of the filter
+        `type`, `lane` and `since` count. Returns how many.
+        """
+        before = EVER if wanted.before is None else wanted.before
+        lowest, highest = await span(self._store)
+        count, after = 0, lowest - 1
         while True:
-            page = await self._old(after, before, type)
+            page = await self._old(after, wanted)
             ids = [row["id"] for row in page if row["old"]]
             if ids:
                 count += await self._delete(ids)
                 await asyncio.sleep(PAUSE_S)
-            if progress is not None:
-                progress(count)
             # Ids grow with time: behind this page there is nothing that old.
-            if len(page) < BATCH or page[-1]["created_at"] >= before:
+            ended = len(page) < BATCH or page[-1]["created_at"] >= before
+            if progress is not None:
+                walked = 0 if ended else page[-1]["id"] - lowest
+                progress(count, 1.0 if ended else min(1.0, walked / max(highest - lowest, 1)))
+            if ended:
                 return count
             after = page[-1]["id"]
 
     async def _look(self, wanted: Filter, below: int, limit: int) -> tuple[int | None, list[Row]]:
         """One read: below which id to go on (None: that was all), and what matched."""
+        narrow = {
+            "state": wanted.state,
+            "type": wanted.type,
+            "lane": wanted.lane,
+            "error": wanted.error,
+            **wanted.bounds(),
+        }
 
         async def unit(tx: Tx) -> tuple[int | None, list[Row]]:
-            before = EVER if wanted.before is None else wanted.before
-            narrow = {"type": wanted.type, "before": before, "limit": limit}
             if wanted.event_id is not None:
                 row = await tx.fetch_one("inspection.entry_id", event_id=wanted.event_id)
                 if row is None or row["id"] >= below:
                     return None, []
-                ids = {"after": row["id"] + 1, "floor": row["id"], "state": wanted.state}
-                return None, await tx.fetch_all("inspection.entries", **ids, **narrow)
-            if wanted.state == "pending":
-                return None, await tx.fetch_all("inspection.pending", after=below, **narrow)
+                ids = {"after": row["id"] + 1, "floor": row["id"], "group": wanted.group}
+                return None, await tx.fetch_all("inspection.entries", **ids, **narrow, limit=1)
+            if wanted.state in ("pending", "failed") and wanted.group is None:
+                # At once: nothing is read but what waits.
+                return None, await tx.fetch_all(
+                    "inspection.waiting", after=below, **narrow, limit=limit
+                )
             row = await tx.fetch_one("inspection.floor", after=below, limit=_WINDOW)
             assert row is not None
-            floor: int | None = row["id"]
-            if floor is None:
-                return None, []
-            ids = {"after": below, "floor": floor, "state": wanted.state}
-            return floor, await tx.fetch_all("inspection.entries", **ids, **narrow)
+            if row["id"] is None or row["latest"] < wanted.bounds()["since"]:
+                return None, []  # the rest is older still
+            ids = {"after": below, "floor": row["id"], "group": wanted.group}
+            rows = await tx.fetch_all("inspection.entries", **ids, **narrow, limit=limit)
+            return row["id"], rows
 
         return await self._store.read(unit)
 
@@ -121,11 +142,10 @@ class Outbox:
 
         return await self._store.run(unit)
 
-    async def _old(self, after: int, before: int, type: str | None) -> list[Row]:
+    async def _old(self, after: int, wanted: Filter) -> list[Row]:
         async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all(
-                "inspection.old", after=after, before=before, type=type, limit=BATCH
-            )
+            narrow = {"type": wanted.type, "lane": wanted.lane, **wanted.bounds()}
+            return await tx.fetch_all("inspection.old", after=after, limit=BATCH, **narrow)
 
         return await self._store.read(unit)
 
@@ -134,6 +154,17 @@ class Outbox:
             return await tx.execute("retention.outbox", ids=json.dumps(ids))
 
         return await self._store.run(unit)
+
+
+async def span(store: Store) -> tuple[int, int]:
+    """The lowest and the highest id of the outbox, 0 for both when it is empty."""
+
+    async def unit(tx: Tx) -> tuple[int, int]:
+        row = await tx.fetch_one("inspection.span")
+        assert row is not None
+        return row["lowest"] or 0, row["highest"] or 0
+
+    return await store.read(unit)
 
 
 def _position(after: str | None) -> int:

@@ -10,8 +10,9 @@ from cordata.errors import CordataError
 
 T = TypeVar("T")
 
-#: Called with what was done so far, after each unit of long work.
-Progress = Callable[[int], None]
+#: Called after each unit of long work: what was done so far, and the share of the whole, 0 to 1.
+#: What it raises ends the work between two units.
+Progress = Callable[[int, float], None]
 
 #: Rows of one unit at most, so that the write lock is never held for long.
 BATCH = 200
@@ -33,13 +34,25 @@ class Filter:
 
     event_id: str | None = None
     type: str | None = None
+    lane: str | None = None
     #: Of outbox entries only.
     state: str | None = None
-    #: Of dead letters only.
+    #: Entries that are in the hands of this consumer group, or that it has handled; its letters.
     group: str | None = None
-    #: Older than this moment, microseconds since the epoch. An entry's age counts from when it was
-    #: written (for a purge, from when it was published), a dead letter's from when it died.
+    #: From this moment on, microseconds since the epoch. What counts is when an entry was written,
+    #: when a dead letter died.
+    since: int | None = None
+    #: Before this moment (for a purge: published before it).
     before: int | None = None
+    #: The kind of the last error, as `ValueError`: of the relay, for a dead letter of the handler.
+    error: str | None = None
+
+    def bounds(self) -> dict[str, int]:
+        """`since` and `before` as parameters of a query."""
+        return {
+            "since": 0 if self.since is None else self.since,
+            "before": EVER if self.before is None else self.before,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +62,25 @@ class Page(Generic[T]):
     items: Sequence[T]
     #: Where the next page goes on; None: there is none.
     next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What publishing again did."""
+
+    #: Published entries that were chosen.
+    entries: int = 0
+    #: Messages that consumer groups got.
+    messages: int = 0
+    #: Those they did not: the group has handled the event, has it in hand or as a dead letter.
+    left: int = 0
+
+    def __add__(self, other: Replayed) -> Replayed:
+        return Replayed(
+            entries=self.entries + other.entries,
+            messages=self.messages + other.messages,
+            left=self.left + other.left,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +94,7 @@ class Entry:
     priority: int
     state: str
     created_at: int
-    #: When a pending one is to be published; None: it was.
+    #: When one that waits is to be published; None: it does not wait.
     due_at: int | None
     published_at: int | None
 
@@ -72,6 +104,10 @@ class WholeEntry(Entry):
     """With what an event carries, which may be personal data."""
 
     key: str | None
+    #: Of the relay, that failed.
+    attempts: int
+    #: Of the relay's last failed attempt.
+    last_error: str | None
     #: JSON text.
     payload: str
     #: JSON text.
@@ -90,6 +126,7 @@ class Letter:
     event_id: str
     group: str
     type: str
+    lane: str
     attempts: int
     created_at: int
     dead_at: int
@@ -102,7 +139,6 @@ class WholeLetter(Letter):
     """With what the event carries, which may be personal data, and all that was tried."""
 
     key: str | None
-    lane: str
     priority: int
     #: JSON text.
     payload: str

@@ -1,42 +1,67 @@
 -- What an operator looks at and puts right. Lists go from the newest to the oldest, page by page;
 -- none of them reads a payload.
 
+-- name: inspection.span
+-- The lowest and the highest id: how far a walk is.
+SELECT (SELECT min(id) FROM outbox) AS lowest, (SELECT max(id) FROM outbox) AS highest;
+
 -- name: inspection.floor
--- The lowest id of the next entries to look through: however long the table is, a read is short.
-SELECT min(id) AS id FROM (
-    SELECT id FROM outbox WHERE id < :after ORDER BY id DESC LIMIT :limit) AS page;
+-- The lowest id of the next entries to look through, and the latest moment at which one of them was
+-- written: however long the table is, a read is short.
+SELECT min(id) AS id, max(created_at) AS latest FROM (
+    SELECT id, created_at FROM outbox WHERE id < :after ORDER BY id DESC LIMIT :limit) AS page;
+
+-- name: inspection.ceiling
+-- As inspection.floor, for a walk from the oldest to the newest.
+SELECT max(id) AS id, min(created_at) AS earliest FROM (
+    SELECT id, created_at FROM outbox WHERE id > :after ORDER BY id LIMIT :limit) AS page;
 
 -- name: inspection.entry_id
 SELECT id FROM outbox WHERE event_id = :event_id;
 
 -- name: inspection.entries
-SELECT id, event_id, type, lane, priority, state,
-       CASE WHEN state = 'pending' THEN next_at END AS due_at, created_at, published_at
-FROM outbox
-WHERE id < :after AND id >= :floor
-    AND (:state::text IS NULL OR state = :state::text)
-    AND (:type::text IS NULL OR type = :type::text)
-    AND created_at < :before
-ORDER BY id DESC LIMIT :limit;
+SELECT o.id, o.event_id, o.type, o.lane, o.priority, o.state,
+       CASE WHEN o.state IN ('pending', 'failed') THEN o.next_at END AS due_at,
+       o.created_at, o.published_at
+FROM outbox AS o
+WHERE o.id < :after AND o.id >= :floor
+    AND (:state::text IS NULL OR o.state = :state::text)
+    AND (:type::text IS NULL OR o.type = :type::text)
+    AND (:lane::text IS NULL OR o.lane = :lane::text)
+    AND (:error::text IS NULL
+         OR split_part(o.last_error, ':', 1) = :error::text)
+    AND o.created_at >= :since AND o.created_at < :before
+    AND (:group::text IS NULL
+         OR EXISTS (SELECT 1 FROM message AS m
+                    WHERE m.outbox_id = o.id AND m."group" = :group::text)
+         OR EXISTS (SELECT 1 FROM seen AS s
+                    WHERE s.event_id = o.event_id AND s."group" = :group::text))
+ORDER BY o.id DESC LIMIT :limit;
 
--- name: inspection.pending
+-- name: inspection.waiting
 -- As inspection.entries, by the index of what waits: no walk through what is published.
-WITH waiting AS MATERIALIZED (
-    SELECT id, event_id, type, lane, priority, state, next_at AS due_at, created_at, published_at
-    FROM outbox WHERE state = 'pending'
+WITH o AS MATERIALIZED (
+    SELECT id, event_id, type, lane, priority, state, next_at AS due_at, last_error,
+           created_at, published_at
+    FROM outbox WHERE state IN ('pending', 'failed')
 )
-SELECT id, event_id, type, lane, priority, state, due_at, created_at, published_at
-FROM waiting
-WHERE id < :after
-    AND (:type::text IS NULL OR type = :type::text)
-    AND created_at < :before
-ORDER BY id DESC LIMIT :limit;
+SELECT o.id, o.event_id, o.type, o.lane, o.priority, o.state, o.due_at,
+       o.created_at, o.published_at
+FROM o
+WHERE o.id < :after
+    AND (:state::text IS NULL OR o.state = :state::text)
+    AND (:type::text IS NULL OR o.type = :type::text)
+    AND (:lane::text IS NULL OR o.lane = :lane::text)
+    AND (:error::text IS NULL
+         OR split_part(o.last_error, ':', 1) = :error::text)
+    AND o.created_at >= :since AND o.created_at < :before
+ORDER BY o.id DESC LIMIT :limit;
 
 -- name: inspection.entry
-SELECT id, event_id, type, key, lane, priority, state,
-       CASE WHEN state = 'pending' THEN next_at END AS due_at, created_at, published_at,
-       payload, headers
-FROM outbox WHERE event_id = :event_id;
+SELECT o.id, o.event_id, o.type, o.key, o.lane, o.priority, o.state, o.attempts, o.last_error,
+       CASE WHEN o.state IN ('pending', 'failed') THEN o.next_at END AS due_at,
+       o.created_at, o.published_at, o.payload, o.headers
+FROM outbox AS o WHERE o.event_id = :event_id;
 
 -- name: inspection.groups
 -- What became of an entry in each group that got it.
@@ -50,35 +75,86 @@ WHERE s.event_id = :event_id AND NOT EXISTS (
 ORDER BY 1;
 
 -- name: inspection.make_due
-UPDATE outbox SET next_at = least(next_at, :now_us)
+-- One that the relay gave up begins anew.
+UPDATE outbox SET next_at = least(next_at, :now_us),
+    state = CASE state WHEN 'dead' THEN 'pending' ELSE state END,
+    attempts = CASE state WHEN 'dead' THEN 0 ELSE attempts END
 WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
-    AND state IN ('pending', 'failed');
+    AND state IN ('pending', 'failed', 'dead');
+
+-- name: inspection.group_type
+-- The type that a consumer group handles.
+SELECT type FROM consumer_group WHERE "group" = :group;
+
+-- name: inspection.known_groups
+SELECT "group" FROM consumer_group ORDER BY "group";
+
+-- name: inspection.copies
+-- How many entries are published still, and how many messages all their groups (or the one that is
+-- named) would get.
+SELECT count(DISTINCT o.id) AS entries, count(g."group") AS messages
+FROM outbox AS o
+LEFT JOIN consumer_group AS g
+    ON g.type = o.type AND (:group::text IS NULL OR g."group" = :group::text)
+WHERE o.id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
+    AND o.state = 'published';
+
+-- name: inspection.forget
+-- The group may handle these events anew. Not one that it has in hand: its mark may be just written.
+DELETE FROM seen
+WHERE "group" = :group AND event_id IN (
+    SELECT o.event_id FROM outbox AS o
+    WHERE o.id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
+        AND o.state = 'published' AND NOT EXISTS (
+            SELECT 1 FROM message AS m WHERE m.outbox_id = o.id AND m."group" = :group));
+
+-- name: inspection.publish_again
+-- One message for each group (or the one that is named) that has neither handled the event nor has
+-- it in hand.
+INSERT INTO message (outbox_id, "group", priority, next_at)
+SELECT o.id, g."group", o.priority, :next_at
+FROM outbox AS o JOIN consumer_group AS g ON g.type = o.type
+WHERE o.id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
+    AND o.state = 'published' AND (:group::text IS NULL OR g."group" = :group::text)
+    AND NOT EXISTS (
+        SELECT 1 FROM seen AS s WHERE s.event_id = o.event_id AND s."group" = g."group")
+ON CONFLICT DO NOTHING;
 
 -- name: inspection.old
 -- One page of the old end of the outbox; `old` is what may go: published, and in no group's hands.
 SELECT id, created_at,
        coalesce(state = 'published' AND published_at < :before, false)
+           AND created_at >= :since
            AND (:type::text IS NULL OR type = :type::text)
+           AND (:lane::text IS NULL OR lane = :lane::text)
            AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = page.id) AS old
-FROM (SELECT id, created_at, state, type, published_at FROM outbox
+FROM (SELECT id, created_at, state, type, lane, published_at FROM outbox
       WHERE id > :after ORDER BY id LIMIT :limit) AS page;
 
 -- name: inspection.letters
-SELECT m.outbox_id, m."group", m.attempts, m.dead_at, o.event_id, o.type, o.created_at,
-       substring(m.history FROM '"error": "([^":\\]*)([^"\\]|\\.)*"\}\]$') AS error
-FROM message AS m JOIN outbox AS o ON o.id = m.outbox_id
-WHERE m.state = 'dead'
-    AND (m.dead_at, m.outbox_id, m."group") < (:dead_at, :outbox_id, :after_group)
-    AND (:group::text IS NULL OR m."group" = :group::text)
-    AND (:type::text IS NULL OR o.type = :type::text)
-    AND m.dead_at < :before
-ORDER BY m.dead_at DESC, m.outbox_id DESC, m."group" DESC LIMIT :limit;
+-- `error` is the kind of the last one: what stands before its colon.
+SELECT outbox_id, "group", attempts, dead_at, event_id, type, lane, created_at, error FROM (
+    SELECT m.outbox_id, m."group", m.attempts, m.dead_at,
+           o.event_id, o.type, o.lane, o.created_at,
+           substring(m.history FROM '"error": "([^":\\]*)([^"\\]|\\.)*"\}\]$') AS error
+    FROM message AS m JOIN outbox AS o ON o.id = m.outbox_id
+    WHERE m.state = 'dead'
+        AND (m.dead_at, m.outbox_id, m."group") < (:dead_at, :outbox_id, :after_group)
+        AND (:group::text IS NULL OR m."group" = :group::text)
+        AND (:type::text IS NULL OR o.type = :type::text)
+        AND (:lane::text IS NULL OR o.lane = :lane::text)
+        AND m.dead_at >= :since AND m.dead_at < :before) AS letter
+WHERE :error::text IS NULL OR error = :error::text
+ORDER BY dead_at DESC, outbox_id DESC, "group" DESC LIMIT :limit;
+
+-- name: inspection.first_death
+-- The earliest one: how far a walk through the letters is.
+SELECT min(dead_at) AS dead_at FROM message WHERE state = 'dead';
 
 -- name: inspection.letters_of
 -- All of one event, whole.
 SELECT m.outbox_id, m."group", m.attempts, m.dead_at, m.history, o.event_id, o.type, o.key,
-       o.lane, o.priority, o.created_at, o.payload, o.headers,
-       substring(m.history FROM '"error": "([^":\\]*)([^"\\]|\\.)*"\}\]$') AS error
+       o.lane, o.priority, o.created_at, o.payload, o.headers
 FROM outbox AS o JOIN message AS m ON m.outbox_id = o.id
 WHERE o.event_id = :event_id AND m.state = 'dead'
     AND (:group::text IS NULL OR m."group" = :group::text)

@@ -1,38 +1,62 @@
 -- What an operator looks at and puts right. Lists go from the newest to the oldest, page by page;
 -- none of them reads a payload.
 
+-- name: inspection.span
+-- The lowest and the highest id: how far a walk is.
+SELECT (SELECT min(id) FROM outbox) AS lowest, (SELECT max(id) FROM outbox) AS highest;
+
 -- name: inspection.floor
--- The lowest id of the next entries to look through: however long the table is, a read is short.
-SELECT min(id) AS id FROM (
-    SELECT id FROM outbox WHERE id < :after ORDER BY id DESC LIMIT :limit);
+-- The lowest id of the next entries to look through, and the latest moment at which one of them was
+-- written: however long the table is, a read is short.
+SELECT min(id) AS id, max(created_at) AS latest FROM (
+    SELECT id, created_at FROM outbox WHERE id < :after ORDER BY id DESC LIMIT :limit);
+
+-- name: inspection.ceiling
+-- As inspection.floor, for a walk from the oldest to the newest.
+SELECT max(id) AS id, min(created_at) AS earliest FROM (
+    SELECT id, created_at FROM outbox WHERE id > :after ORDER BY id LIMIT :limit);
 
 -- name: inspection.entry_id
 SELECT id FROM outbox WHERE event_id = :event_id;
 
 -- name: inspection.entries
-SELECT id, event_id, type, lane, priority, state,
-       iif(state = 'pending', next_at, NULL) AS due_at, created_at, published_at
-FROM outbox
-WHERE id < :after AND id >= :floor
-    AND (:state IS NULL OR state = :state)
-    AND (:type IS NULL OR type = :type)
-    AND created_at < :before
-ORDER BY id DESC LIMIT :limit;
+SELECT o.id, o.event_id, o.type, o.lane, o.priority, o.state,
+       iif(o.state IN ('pending', 'failed'), o.next_at, NULL) AS due_at,
+       o.created_at, o.published_at
+FROM outbox AS o
+WHERE o.id < :after AND o.id >= :floor
+    AND (:state IS NULL OR o.state = :state)
+    AND (:type IS NULL OR o.type = :type)
+    AND (:lane IS NULL OR o.lane = :lane)
+    AND (:error IS NULL
+         OR substr(o.last_error, 1, instr(o.last_error || ':', ':') - 1) = :error)
+    AND o.created_at >= :since AND o.created_at < :before
+    AND (:group IS NULL
+         OR EXISTS (SELECT 1 FROM message AS m
+                    WHERE m.outbox_id = o.id AND m."group" = :group)
+         OR EXISTS (SELECT 1 FROM seen AS s
+                    WHERE s.event_id = o.event_id AND s."group" = :group))
+ORDER BY o.id DESC LIMIT :limit;
 
--- name: inspection.pending
+-- name: inspection.waiting
 -- As inspection.entries, by the index of what waits: no walk through what is published.
-SELECT id, event_id, type, lane, priority, state,
-       iif(state = 'pending', next_at, NULL) AS due_at, created_at, published_at
-FROM outbox INDEXED BY outbox_pending
-WHERE state IN ('pending', 'failed') AND state = 'pending' AND id < :after
-    AND (:type IS NULL OR type = :type)
-    AND created_at < :before
-ORDER BY id DESC LIMIT :limit;
+SELECT o.id, o.event_id, o.type, o.lane, o.priority, o.state, o.next_at AS due_at,
+       o.created_at, o.published_at
+FROM outbox AS o
+WHERE o.state IN ('pending', 'failed') AND +o.id < :after
+    AND (:state IS NULL OR o.state = :state)
+    AND (:type IS NULL OR o.type = :type)
+    AND (:lane IS NULL OR o.lane = :lane)
+    AND (:error IS NULL
+         OR substr(o.last_error, 1, instr(o.last_error || ':', ':') - 1) = :error)
+    AND o.created_at >= :since AND o.created_at < :before
+ORDER BY +o.id DESC LIMIT :limit;
 
 -- name: inspection.entry
-SELECT id, event_id, type, key, lane, priority, state,
-       iif(state = 'pending', next_at, NULL) AS due_at, created_at, published_at, payload, headers
-FROM outbox WHERE event_id = :event_id;
+SELECT o.id, o.event_id, o.type, o.key, o.lane, o.priority, o.state, o.attempts, o.last_error,
+       iif(o.state IN ('pending', 'failed'), o.next_at, NULL) AS due_at,
+       o.created_at, o.published_at, o.payload, o.headers
+FROM outbox AS o WHERE o.event_id = :event_id;
 
 -- name: inspection.groups
 -- What became of an entry in each group that got it.
@@ -46,33 +70,86 @@ WHERE s.event_id = :event_id AND NOT EXISTS (
 ORDER BY 1;
 
 -- name: inspection.make_due
-UPDATE outbox SET next_at = min(next_at, :now_us)
-WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('pending', 'failed');
+-- One that the relay gave up begins anew.
+UPDATE outbox SET next_at = min(next_at, :now_us),
+    state = CASE state WHEN 'dead' THEN 'pending' ELSE state END,
+    attempts = CASE state WHEN 'dead' THEN 0 ELSE attempts END
+WHERE id IN (SELECT value FROM json_each(:ids))
+    AND state IN ('pending', 'failed', 'dead');
+
+-- name: inspection.group_type
+-- The type that a consumer group handles.
+SELECT type FROM consumer_group WHERE "group" = :group;
+
+-- name: inspection.known_groups
+SELECT "group" FROM consumer_group ORDER BY "group";
+
+-- name: inspection.copies
+-- How many entries are published still, and how many messages all their groups (or the one that is
+-- named) would get.
+SELECT count(DISTINCT o.id) AS entries, count(g."group") AS messages
+FROM json_each(:ids) AS i
+CROSS JOIN outbox AS o ON o.id = i.value
+LEFT JOIN consumer_group AS g
+    ON g.type = o.type AND (:group IS NULL OR g."group" = :group)
+WHERE o.state = 'published';
+
+-- name: inspection.forget
+-- The group may handle these events anew. Not one that it has in hand: its mark may be just written.
+DELETE FROM seen
+WHERE "group" = :group AND event_id IN (
+    SELECT o.event_id FROM json_each(:ids) AS i CROSS JOIN outbox AS o ON o.id = i.value
+    WHERE o.state = 'published' AND NOT EXISTS (
+        SELECT 1 FROM message AS m WHERE m.outbox_id = o.id AND m."group" = :group));
+
+-- name: inspection.publish_again
+-- One message for each group (or the one that is named) that has neither handled the event nor has
+-- it in hand.
+INSERT INTO message (outbox_id, "group", priority, next_at)
+SELECT o.id, g."group", o.priority, :next_at
+FROM json_each(:ids) AS i
+CROSS JOIN outbox AS o ON o.id = i.value
+JOIN consumer_group AS g ON g.type = o.type
+WHERE o.state = 'published' AND (:group IS NULL OR g."group" = :group)
+    AND NOT EXISTS (
+        SELECT 1 FROM seen AS s WHERE s.event_id = o.event_id AND s."group" = g."group")
+ON CONFLICT DO NOTHING;
 
 -- name: inspection.old
 -- One page of the old end of the outbox; `old` is what may go: published, and in no group's hands.
 SELECT id, created_at,
-       state = 'published' AND published_at < :before AND (:type IS NULL OR type = :type)
+       state = 'published' AND published_at < :before AND created_at >= :since
+           AND (:type IS NULL OR type = :type) AND (:lane IS NULL OR lane = :lane)
            AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = page.id) AS old
-FROM (SELECT id, created_at, state, type, published_at FROM outbox
+FROM (SELECT id, created_at, state, type, lane, published_at FROM outbox
       WHERE id > :after ORDER BY id LIMIT :limit) AS page;
 
 -- name: inspection.letters
-SELECT m.outbox_id, m."group", m.attempts, m.dead_at, o.event_id, o.type, o.created_at,
-       iif(json_valid(m.history), json_extract(m.history, '$[#-1].error'), NULL) AS error
-FROM message AS m CROSS JOIN outbox AS o ON o.id = m.outbox_id
-WHERE m.state = 'dead'
-    AND (m.dead_at, m.outbox_id, m."group") < (:dead_at, :outbox_id, :after_group)
-    AND (:group IS NULL OR m."group" = :group)
-    AND (:type IS NULL OR o.type = :type)
-    AND m.dead_at < :before
-ORDER BY m.dead_at DESC, m.outbox_id DESC, m."group" DESC LIMIT :limit;
+-- `error` is the kind of the last one: what stands before its colon.
+SELECT outbox_id, "group", attempts, dead_at, event_id, type, lane, created_at, error FROM (
+    SELECT m.outbox_id, m."group", m.attempts, m.dead_at,
+           o.event_id, o.type, o.lane, o.created_at,
+           iif(json_valid(m.history), substr(
+               json_extract(m.history, '$[#-1].error'), 1,
+               instr(json_extract(m.history, '$[#-1].error') || ':', ':') - 1), NULL) AS error
+    FROM message AS m CROSS JOIN outbox AS o ON o.id = m.outbox_id
+    WHERE m.state = 'dead'
+        AND (m.dead_at, m.outbox_id, m."group") < (:dead_at, :outbox_id, :after_group)
+        AND (:group IS NULL OR m."group" = :group)
+        AND (:type IS NULL OR o.type = :type)
+        AND (:lane IS NULL OR o.lane = :lane)
+        AND m.dead_at >= :since AND m.dead_at < :before) AS letter
+WHERE :error IS NULL OR error = :error
+ORDER BY dead_at DESC, outbox_id DESC, "group" DESC LIMIT :limit;
+
+-- name: inspection.first_death
+-- The earliest one: how far a walk through the letters is.
+SELECT min(dead_at) AS dead_at FROM message WHERE state = 'dead';
 
 -- name: inspection.letters_of
 -- All of one event, whole.
 SELECT m.outbox_id, m."group", m.attempts, m.dead_at, m.history, o.event_id, o.type, o.key,
-       o.lane, o.priority, o.created_at, o.payload, o.headers,
-       iif(json_valid(m.history), json_extract(m.history, '$[#-1].error'), NULL) AS error
+       o.lane, o.priority, o.created_at, o.payload, o.headers
 FROM outbox AS o CROSS JOIN message AS m ON m.outbox_id = o.id
 WHERE o.event_id = :event_id AND m.state = 'dead' AND (:group IS NULL OR m."group" = :group)
 ORDER BY m."group";

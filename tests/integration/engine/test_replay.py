@@ -1,0 +1,128 @@
+"""Publishing again: who has handled an event leaves it alone, unless told to forget it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.integration.engine.engine import build, running
+from tests.integration.engine.parts import opened, publish, rows, until
+
+from cordata.app import App
+from cordata.broker.inspection import DeadLetters, Filter, Replayed, UnknownGroup, publish_again
+from cordata.context import EventContext
+from cordata.core.event import Event
+from cordata.errors import PermanentError
+from cordata.store import Store
+
+ALL = Filter()
+
+
+class Groups:
+    """An App of several groups of one type; what each handled, in order."""
+
+    def __init__(self, *names: str, broken: str = "") -> None:
+        self.app = App("t")
+        self.handled: dict[str, list[str]] = {name: [] for name in names}
+        for name in names:
+            self._add(name, fails=name == broken)
+
+    def _add(self, name: str, *, fails: bool) -> None:
+        @self.app.on("thing.done", group=name, retries=0, concurrency=1)
+        async def handle(event: Event, ctx: EventContext) -> None:
+            if fails:
+                raise PermanentError("broken")
+            self.handled[name].append(event.id)
+
+
+async def run_until_idle(store: Store, state: Path, groups: Groups) -> None:
+    async def nothing_left() -> bool:
+        (left,) = await rows(store, "messages_left")
+        return bool(left["count"] == 0)
+
+    async with running(build(store, state, groups.app)):
+        await until(nothing_left)
+
+
+async def test_group_that_came_later_gets_what_was_published_before(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        early, told = Groups("early"), list[tuple[int, float]]()
+        ids = await publish(store, 450)
+        await publish(store, 3, type_="thing.other")
+        await run_until_idle(store, tmp_path, early)
+        both = Groups("early", "late")
+        async with running(build(store, tmp_path, both.app)):
+            pass  # registers the second group
+        done = await publish_again(
+            store, ALL, progress=lambda count, share: told.append((count, share))
+        )
+        assert done == Replayed(entries=453, messages=450, left=450)
+        assert told[-1] == (453, 1.0) and len(told) >= 3
+        assert [share for _, share in told] == sorted(share for _, share in told)
+        await run_until_idle(store, tmp_path, both)
+        assert both.handled == {"early": [], "late": ids}
+        again = await publish_again(store, Filter(type="thing.done"), group="late")
+        assert again == Replayed(entries=450, messages=0, left=450)
+
+
+async def test_group_does_it_once_more_when_its_marks_are_forgotten(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        groups = Groups("one", "two")
+        first, second = await publish(store, 2)
+        await run_until_idle(store, tmp_path, groups)
+        done = await publish_again(store, Filter(event_id=second), group="two", again=True)
+        assert done == Replayed(entries=1, messages=1, left=0)
+        await run_until_idle(store, tmp_path, groups)
+        assert groups.handled == {"one": [first, second], "two": [first, second, second]}
+        (seen,) = await rows(store, "seen_count")
+        assert seen["count"] == 4
+
+
+async def test_what_a_group_has_in_hand_or_as_dead_letter_is_left_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        groups = Groups("one", broken="one")
+        await publish(store, 2)
+        await run_until_idle(store, tmp_path, groups)
+        assert await publish_again(store, ALL, group="one", again=True) == Replayed(
+            entries=2, messages=0, left=2
+        )
+        assert len((await DeadLetters(store).page(ALL, limit=9)).items) == 2
+
+
+async def test_entries_are_chosen_by_type_lane_and_time(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        groups = Groups("one")
+        (first,) = await publish(store, 1)
+        moment = store.now_us()
+        (second,) = await publish(store, 1, lane="backfill")
+        await run_until_idle(store, tmp_path, groups)
+        waiting = await publish(store, 1, delay_s=3600.0)
+        for wanted, count in (
+            (Filter(before=moment), 1),
+            (Filter(since=moment), 1),
+            (Filter(lane="backfill"), 1),
+            (Filter(type="thing.done"), 2),
+            (Filter(type="other"), 0),
+            (Filter(since=moment, before=moment), 0),
+            (Filter(event_id=first), 1),
+            (Filter(event_id="none"), 0),
+            (Filter(event_id=waiting[0]), 0),  # not published yet
+            (replace(ALL, since=2**62), 0),
+        ):
+            assert (await publish_again(store, wanted)).entries == count, wanted
+        assert Counter(groups.handled["one"]) == Counter([first, second])
+
+
+async def test_unknown_group_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        async with running(build(store, tmp_path, Groups("one", "two").app)):
+            pass
+        with pytest.raises(UnknownGroup) as caught:
+            await publish_again(store, ALL, group="three")
+        assert caught.value.hint == "there are: one, two"
+        with pytest.raises(UnknownGroup, match=r"handles thing\.done, not other"):
+            await publish_again(store, Filter(type="other"), group="one")
+        with pytest.raises(ValueError):
+            await publish_again(store, ALL, again=True)
