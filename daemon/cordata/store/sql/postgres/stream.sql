@@ -1,4 +1,8 @@
 -- The store broker: groups, messages, claims, dead letters.
+--
+-- Sets of messages are looked up by their key, in whose order their rows are locked. Where a
+-- condition says which states they are not in, it means the one that is left: named by itself it
+-- would bring the index of that state into play, and a walk through all that waits.
 
 -- name: stream.register
 INSERT INTO consumer_group ("group", type, registered_at, refreshed_at)
@@ -44,7 +48,7 @@ ORDER BY m.next_at, m.outbox_id;
 -- name: stream.claim
 UPDATE message SET state = 'claimed', owner = :owner, claimed_until = :claimed_until
 WHERE outbox_id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
-    AND "group" = :group AND state = 'ready';
+    AND "group" = :group AND state NOT IN ('claimed', 'dead');
 
 -- name: stream.mark_seen
 -- In the order of the ids: two that mark the same wait for each other, but not in a circle.
@@ -56,12 +60,12 @@ ON CONFLICT DO NOTHING;
 -- name: stream.done
 DELETE FROM message
 WHERE outbox_id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
-    AND "group" = :group AND state = 'claimed' AND owner = :owner;
+    AND "group" = :group AND state NOT IN ('ready', 'dead') AND owner = :owner;
 
 -- name: stream.give_back
 UPDATE message SET state = 'ready', owner = NULL, claimed_until = NULL
 WHERE outbox_id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
-    AND "group" = :group AND state = 'claimed' AND owner = :owner;
+    AND "group" = :group AND state NOT IN ('ready', 'dead') AND owner = :owner;
 
 -- name: stream.again
 UPDATE message SET state = 'ready', owner = NULL, claimed_until = NULL,

@@ -32,11 +32,16 @@ CREATE TABLE outbox (
                   CHECK (state IN ('pending', 'processing', 'published', 'failed', 'dead')),
     attempts      INTEGER NOT NULL DEFAULT 0,
     next_at       BIGINT  NOT NULL,
-    owner         TEXT,
+    owner         TEXT COLLATE "C",
     claimed_until BIGINT,
     last_error    TEXT,
     created_at    BIGINT  NOT NULL,
     published_at  BIGINT
+) WITH (
+    -- Each entry is changed once, and what was waiting leaves its index by a vacuum only: after so
+    -- many, however long the history is, and not after a fifth of it.
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_limit = 1000
 );
 
 -- By lane (live before backfill), then urgency. None of these grows with the history.

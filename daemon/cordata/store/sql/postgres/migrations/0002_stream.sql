@@ -28,6 +28,12 @@ CREATE TABLE message (
     history       TEXT,
     dead_at       BIGINT,
     PRIMARY KEY (outbox_id, "group")
+) WITH (
+    -- A queue: each row is changed and deleted at once, so dead rows are soon more than live ones.
+    -- Its end is not given back to the disk, which would lock the table and be undone at once.
+    autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_limit = 1000,
+    vacuum_truncate = false
 );
 
 -- Each stays as small as what is in flight, whatever the history.
