@@ -1,0 +1,193 @@
+"""Task queues handling 400-byte no-op messages that wait in Redis or PostgreSQL, 1 and 4 processes.
+
+python -m tests.bench.engine_peers [NAME...]
+
+Each peer has an environment of its own, made once: some of them do not agree on a redis-py.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench.peers import tally
+from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The rate is that between these shares of the messages: without start and end.
+FROM, TO = 0.2, 0.9
+LONGEST_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """How to install, load and run one."""
+
+    name: str
+    requirements: Sequence[str]
+    #: Arguments of one worker; `{python}` and `{bin}` of its environment, `{n}` processes.
+    worker: Sequence[str]
+    #: Whether one command starts all processes; else it is started once per process.
+    prefork: bool
+    messages: int = 10_000
+    server: str = "redis"
+
+
+PEERS = [
+    Peer(
+        name="taskiq",
+        requirements=["taskiq", "taskiq-redis", "hiredis", "uvloop"],
+        worker=[
+            *("{bin}/taskiq", "worker", "--workers", "{n}", "--max-async-tasks", "100"),
+            "tests.bench.peers.taskiq_peer:broker",
+        ],
+        prefork=True,
+    ),
+    Peer(
+        name="dramatiq",
+        requirements=["dramatiq[redis]", "hiredis"],
+        worker=["{bin}/dramatiq", "-p", "{n}", "-t", "8", "tests.bench.peers.dramatiq_peer"],
+        prefork=True,
+    ),
+    Peer(
+        name="huey",
+        requirements=["huey", "redis", "hiredis"],
+        worker=[
+            *("{bin}/huey_consumer", "tests.bench.peers.huey_peer.huey"),
+            *("-w", "{n}", "-k", "process"),
+        ],
+        prefork=True,
+    ),
+    Peer(
+        name="arq",
+        requirements=["arq"],
+        worker=["{bin}/arq", "tests.bench.peers.arq_peer.WorkerSettings"],
+        prefork=False,
+    ),
+    Peer(
+        name="saq",
+        requirements=["saq[redis]", "hiredis", "typing_extensions"],
+        worker=["{bin}/saq", "tests.bench.peers.saq_peer.settings"],
+        prefork=False,
+    ),
+    Peer(
+        name="celery",
+        requirements=["celery[redis]", "hiredis"],
+        worker=[
+            *("{bin}/celery", "-A", "tests.bench.peers.celery_peer", "worker"),
+            *("-c", "{n}", "-l", "error", "-O", "fair", "--without-gossip", "--without-mingle"),
+        ],
+        prefork=True,
+        messages=6_000,
+    ),
+    Peer(
+        name="procrastinate",
+        requirements=["procrastinate", "psycopg[binary]"],
+        worker=["{python}", "-m", "tests.bench.peers.procrastinate_peer"],
+        prefork=False,
+        messages=3_000,
+        server="postgres",
+    ),
+]
+
+
+def environment_of(peer: Peer) -> Path:
+    """The directory of the peer's virtual environment."""
+    done = subprocess.run(
+        [ROOT / "packaging/build/venv-of", peer.name, *peer.requirements],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return Path(done.stdout.strip())
+
+
+@contextmanager
+def workers(argv: Sequence[str], count: int, env: dict[str, str]) -> Iterator[None]:
+    """That many, each with a session of its own; all gone at the end."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            process = subprocess.Popen(
+                argv,
+                env=env,
+                cwd=ROOT,
+                start_new_session=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            stack.callback(_end, process)
+        yield
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def rate(path: Path, messages: int) -> float:
+    """Messages per second between FROM and TO of them; 0 when it takes too long."""
+    watched, marks = tally.Tally(str(path)), dict[float, float]()
+    deadline = time.monotonic() + LONGEST_S
+    while TO not in marks and time.monotonic() < deadline:
+        count, now = watched.total(), time.monotonic()
+        for share in (FROM, TO):
+            if count >= share * messages:
+                marks.setdefault(share, now)
+        time.sleep(0.005)
+    if TO not in marks:
+        return 0.0
+    return (TO - FROM) * messages / (marks[TO] - marks[FROM])
+
+
+def measure(peer: Peer, processes: int, url: str) -> float:
+    """Load, start, watch."""
+    venv = environment_of(peer)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tally"
+        tally.make(path)
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "URL": url, "TALLY": str(path)}
+        python = str(venv / "bin/python")
+        program = f"from tests.bench.peers.{peer.name}_peer import load; load({peer.messages})"
+        load = [python, "-c", program]
+        subprocess.run(load, env=env, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        names = {"python": python, "bin": str(venv / "bin"), "n": str(processes)}
+        argv = [word.format(**names) for word in peer.worker]
+        with workers(argv, 1 if peer.prefork else processes, env):
+            return rate(path, peer.messages)
+
+
+def run(names: Sequence[str]) -> dict[str, dict[int, float]]:
+    """The rates of the peers by name and number of processes."""
+    found: dict[str, dict[int, float]] = {}
+    for peer in PEERS:
+        if names and peer.name not in names:
+            continue
+        for processes in (1, 4):
+            with ExitStack() as stack:
+                if peer.server == "redis":
+                    redis = stack.enter_context(RedisServer())
+                    url = redis.url
+                else:
+                    postgres = stack.enter_context(PostgresServer(durable=True))
+                    url = postgres.url(postgres.create_database())
+                value = measure(peer, processes, url)
+            found.setdefault(peer.name, {})[processes] = value
+            print(f"{peer.name:14} {processes} {value:10,.0f}/s", flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])
