@@ -42,8 +42,8 @@ class StoreBroker:
         """Make groups known (group -> event type), so that they get what is published from now."""
 
         async def unit(tx: Tx) -> None:
-            for group, type_ in groups.items():
-                await tx.execute("stream.register", group=group, type=type_, now_us=tx.now_us)
+            for group, type_ in sorted(groups.items()):  # every process in one order
+                await tx.write("stream.register", group=group, type=type_, now_us=tx.now_us)
 
         if groups:
             await self._store.run(unit, fence=fence)
@@ -57,8 +57,11 @@ class StoreBroker:
                 as_json = json.dumps(ids)
                 if await tx.execute("stream.fan_out", ids=as_json, now_us=tx.now_us):
                     tx.notify(STREAM_TOPIC)
-                await tx.execute("outbox.mark_published", ids=as_json, now_us=tx.now_us)
-            return Relayed(published=len(ids), next_at=await _next_at(tx, "outbox.levels"))
+                await tx.write("outbox.mark_published", ids=as_json, now_us=tx.now_us)
+            # After a full batch the next pass looks anyway.
+            full = len(ids) >= limit
+            next_at = tx.now_us if full else await _next_at(tx, "outbox.levels")
+            return Relayed(published=len(ids), next_at=next_at)
 
         return await self._store.run(unit)
 
@@ -90,9 +93,14 @@ class StoreBroker:
         async def unit(tx: Tx) -> Claimed:
             await _settle(tx, owner, outcomes)
             messages: list[Message] = []
+            next_at: dict[str, int] = {}
             for group, limit in wanted.items():
-                messages += await self._claim(tx, owner, group, limit)
-            return Claimed(messages=messages, next_at=await _next_of(tx, wanted))
+                claimed = await self._claim(tx, owner, group, limit)
+                messages += claimed
+                if len(claimed) >= limit:  # what is left is seen by the next exchange
+                    next_at[group] = tx.now_us
+            next_at |= await _next_of(tx, wanted.keys() - next_at.keys())
+            return Claimed(messages=messages, next_at=next_at)
 
         return await self._store.run(unit)
 
@@ -111,7 +119,7 @@ class StoreBroker:
             if len(rows) >= limit:
                 break
         if rows:
-            await tx.execute(
+            await tx.write(
                 "stream.claim",
                 ids=json.dumps([row["outbox_id"] for row in rows]),
                 group=group,
@@ -186,24 +194,29 @@ async def _next_of(tx: Tx, groups: Iterable[str]) -> dict[str, int]:
 
 
 async def _settle(tx: Tx, owner: str, outcomes: Sequence[Outcome]) -> None:
+    """Group by group, in one order: two that settle the same do not wait in a circle."""
     done: dict[str, list[Outcome]] = {}
     back: dict[str, list[int]] = {}
+    failed: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.verdict is Verdict.DONE:
             done.setdefault(outcome.group, []).append(outcome)
         elif outcome.verdict is Verdict.BACK:
             back.setdefault(outcome.group, []).append(outcome.id)
         else:
+            failed.setdefault(outcome.group, []).append(outcome)
+    for group in sorted(done.keys() | back.keys() | failed.keys()):
+        if handled := done.get(group):
+            events = json.dumps([outcome.event_id for outcome in handled])
+            await tx.write("stream.mark_seen", event_ids=events, group=group, now_us=tx.now_us)
+            ids = json.dumps([outcome.id for outcome in handled])
+            await tx.write("stream.done", ids=ids, group=group, owner=owner)
+        for outcome in sorted(failed.get(group, ()), key=lambda outcome: outcome.id):
             await _settle_failed(tx, owner, outcome)
-    for group, handled in done.items():
-        events = json.dumps([outcome.event_id for outcome in handled])
-        await tx.execute("stream.mark_seen", event_ids=events, group=group, now_us=tx.now_us)
-        ids = json.dumps([outcome.id for outcome in handled])
-        await tx.execute("stream.done", ids=ids, group=group, owner=owner)
-    for group, untried in back.items():
-        ids = json.dumps(untried)
-        if await tx.execute("stream.give_back", ids=ids, group=group, owner=owner):
-            tx.notify(STREAM_TOPIC)
+        if untried := back.get(group):
+            ids = json.dumps(untried)
+            if await tx.execute("stream.give_back", ids=ids, group=group, owner=owner):
+                tx.notify(STREAM_TOPIC)
 
 
 async def _settle_failed(tx: Tx, owner: str, outcome: Outcome) -> None:
@@ -215,9 +228,9 @@ async def _settle_failed(tx: Tx, owner: str, outcome: Outcome) -> None:
         "history": outcome.history,
     }
     if outcome.verdict is Verdict.DEAD:
-        await tx.execute("stream.bury", **row, now_us=tx.now_us)
+        await tx.write("stream.bury", **row, now_us=tx.now_us)
     else:
-        await tx.execute("stream.again", **row, next_at=tx.now_us + outcome.delay_us)
+        await tx.write("stream.again", **row, next_at=tx.now_us + outcome.delay_us)
 
 
 def _message(row: Row, group: str) -> Message:

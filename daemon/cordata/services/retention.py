@@ -70,8 +70,8 @@ class RetentionService:
 
     async def _register(self, ctx: Context) -> None:
         async def unit(tx: Tx) -> None:
-            for group, type_ in self._groups.items():
-                await tx.execute("stream.register", group=group, type=type_, now_us=tx.now_us)
+            for group, type_ in sorted(self._groups.items()):
+                await tx.write("stream.register", group=group, type=type_, now_us=tx.now_us)
 
         if self._groups:
             await ctx.store.run(unit)
