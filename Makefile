@@ -50,7 +50,7 @@ deb: ## The Debian package, into dist/
 	@$(build)/need tree && $(root) $(build)/deb dist
 
 bench: ## Requests per second, latency and memory beside other servers
-	@$(build)/need bench && venv=$$($(build)/venv $(extras)) && $(build)/bench "$$venv/bin/python"
+	@$(build)/need bench test && venv=$$($(build)/venv $(extras)) && $(build)/bench "$$venv/bin/python"
 
 boot: ## The package in a throw-away Debian 13 host, with a shell
 	@$(build)/need tree && deb=$$($(root) $(build)/deb dist) && $(root) $(PYTHON) -B -m tests.host.boot "$$deb"

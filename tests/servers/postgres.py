@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.servers.process import Server, ServerError, as_user
+from tests.servers.process import Server, ServerError, as_user, wait_until
 
 #: Name of the superuser.
 USER = "cordata"
@@ -46,14 +46,17 @@ class PostgresServer(Server):
         *,
         durable: bool = False,
         password: str | None = None,
+        standby_of: PostgresServer | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         """`durable`: fsync as in production (slower; without it kill -9 still loses nothing).
 
-        `password`: SCRAM for it instead of trusting everybody. `settings`: of postgresql.conf.
+        `password`: SCRAM for it instead of trusting everybody. `standby_of`: a running server that
+        it copies and follows, read-only, until `promote`. `settings`: of postgresql.conf.
         """
         super().__init__()
-        self.password = password
+        self.standby_of = standby_of
+        self.password: str | None = standby_of.password if standby_of else password
         self.data = self.directory / "data"
         self.settings = {**_SETTINGS, **({} if durable else _FAST), **(settings or {})}
         self._numbers = count(1)
@@ -111,6 +114,20 @@ class PostgresServer(Server):
         )
         return len(self.execute(query, [database, database]))
 
+    def promote(self) -> None:
+        """Make the standby a primary; returns when it accepts writes."""
+        self.execute("SELECT pg_promote(wait => true)")
+
+    def wait_for_standby(self, standby: PostgresServer, *, timeout_s: float = 10.0) -> None:
+        """Wait until a standby shows all that is committed here by now."""
+        [(target,)] = self.execute("SELECT pg_current_wal_insert_lsn()::text")
+        query = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+        wait_until(
+            lambda: standby.execute(query, [target])[0][0],
+            timeout_s=timeout_s,
+            what="the standby's catching up",
+        )
+
     def stop(
         self, *, mode: Literal["smart", "fast", "immediate"] = "fast", timeout_s: float = 30.0
     ) -> None:
@@ -139,6 +156,11 @@ class PostgresServer(Server):
         return [str(programs / "postgres"), "-D", str(self.data), *words]
 
     def _make_cluster(self, programs: Path) -> None:
+        if self.standby_of:
+            source = f"--dbname={self.standby_of.socket_url()}"
+            words = ["--write-recovery-conf", "--checkpoint=fast", "--no-sync", source]
+            self._prepare(programs / "pg_basebackup", *words)
+            return
         words = ["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C", f"--username={USER}"]
         if self.password:
             secret = self.directory / "password"
@@ -146,12 +168,15 @@ class PostgresServer(Server):
             secret.chmod(0o644)
             words[0] = "--auth=scram-sha-256"
             words.append(f"--pwfile={secret}")
+        self._prepare(programs / "initdb", *words)
+
+    def _prepare(self, program: Path, *words: str) -> None:
         done = subprocess.run(
-            [programs / "initdb", "--pgdata", self.data, *words],
+            [program, "--pgdata", self.data, *words],
             cwd=self.directory,
             capture_output=True,
             text=True,
             **as_user(),
         )
         if done.returncode:
-            raise ServerError(f"initdb failed:\n{done.stdout}{done.stderr}")
+            raise ServerError(f"{program.name} failed:\n{done.stdout}{done.stderr}")

@@ -110,6 +110,24 @@ def test_password_is_asked_for_when_there_is_one() -> None:
             psycopg.connect(server.url().replace(":secret@", ":wrong@"))
 
 
+def test_standby_takes_over_with_every_commit_when_the_primary_is_killed() -> None:
+    with (
+        PostgresServer(password="secret") as primary,
+        PostgresServer(standby_of=primary) as standby,
+    ):
+        _write(primary, "postgres")
+        primary.wait_for_standby(standby)
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            standby.execute("INSERT INTO t VALUES (8)")
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        both = f"postgresql://cordata:secret@{hosts}/postgres?target_session_attrs=read-write"
+        primary.kill()
+        standby.promote()
+        with closing(psycopg.connect(both, autocommit=True)) as connection:
+            connection.execute("INSERT INTO t VALUES (8)")
+        assert standby.execute("SELECT n FROM t ORDER BY n") == [(7,), (8,)]
+
+
 def test_start_says_why_when_the_server_refuses() -> None:
     with pytest.raises(ServerError, match="no_such_setting"):
         PostgresServer(settings={"no_such_setting": "1"}).__enter__()
