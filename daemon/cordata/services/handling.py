@@ -84,7 +84,7 @@ class Handling:
         verdict = after_failure(attempt, retries=subscription.retries, permanent=permanent)
         self._log_failure(subscription, message, verdict, error)
         failure = Failure(
-            attempt=attempt, at=clock.now_us(), owner=self._owner_id, error=error_text(error)
+            attempt=attempt, at=self._ctx.now_us(), owner=self._owner_id, error=error_text(error)
         )
         delay_s = 0.0 if self._hurried else self._delay_s(attempt)
         return Outcome(

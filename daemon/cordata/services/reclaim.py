@@ -126,7 +126,7 @@ class ReclaimService:
                 attempt,
                 extra=fields(events.MESSAGE_DEAD, group=held.group, attempt=attempt),
             )
-        failure = Failure(attempt=attempt, at=clock.now_us(), owner=owner_id, error=DIED)
+        failure = Failure(attempt=attempt, at=self._store.now_us(), owner=owner_id, error=DIED)
         delay_s = next_delay_s(
             attempt,
             random.random(),

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from cordata import clock
 from cordata.beat import Beat
 from cordata.broker import Relayed, StoreBroker
 from cordata.config.sections import EngineConfig
@@ -80,12 +79,12 @@ class RelayService:
         full = relayed.published >= self._config.batch
         if relayed.next_at is None:
             return self._config.poll_s, full
-        due_in_s = (relayed.next_at - clock.now_us()) / 1e6
+        due_in_s = (relayed.next_at - self._store.now_us()) / 1e6
         return min(max(due_in_s, 0.0), self._config.poll_s), full
 
     async def run_once(self) -> Relayed:
         """Publish one batch; looks first, since every worker is woken and one finds the work."""
         next_at = await self._broker.outbox_due_at()
-        if next_at is None or next_at > clock.now_us():
+        if next_at is None or next_at > self._store.now_us():
             return Relayed(published=0, next_at=next_at)
         return await self._broker.relay(self._config.batch)

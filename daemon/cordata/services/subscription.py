@@ -144,7 +144,7 @@ class SubscriptionService:
             if not wanted:
                 return {}
             due = await self._broker.due_at(wanted)
-            if not due or min(due.values()) > clock.now_us():
+            if not due or min(due.values()) > self._store.now_us():
                 return due
         outcomes, self._finished = self._finished, []
         try:
@@ -161,7 +161,7 @@ class SubscriptionService:
 
     def _sleep_s(self, wanted: Mapping[str, int], next_at: Mapping[str, int]) -> float:
         """Until the next scheduled message, or a lane or the topic rings earlier."""
-        now_us = clock.now_us()
+        now_us = self._store.now_us()
         sleep_s = min(self._config.poll_s, self._config.claim_timeout_s / 3)
         for name in wanted:
             group = self._groups[name]

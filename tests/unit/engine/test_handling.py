@@ -33,6 +33,13 @@ MESSAGE = Message(
 )
 
 
+class Idle:
+    """All that an attempt without a transaction asks a store for."""
+
+    def now_us(self) -> int:
+        return 5
+
+
 def subscription_of(handler: Handler) -> Subscription:
     return Subscription(
         type="order.paid",
@@ -46,7 +53,7 @@ def subscription_of(handler: Handler) -> Subscription:
 
 async def test_handler_gets_the_whole_context_of_its_process() -> None:
     ctx = Context(
-        store=cast(Store, object()),
+        store=cast(Store, Idle()),
         vault=Vault(None),
         settings={"shop": 1},
         chains=(Chain("shop", "shop.sql"),),
@@ -78,7 +85,7 @@ async def test_message_is_dead_and_nobody_else_hurt_when_its_row_is_damaged(
     async def note(event: Event, ctx: EventContext) -> None:
         raise AssertionError
 
-    ctx = Context(store=cast(Store, object()), vault=Vault(None))
+    ctx = Context(store=cast(Store, Idle()), vault=Vault(None))
     handling = Handling(ctx, EngineConfig(), owner_id="worker-0")
     assert (await handling.attempt(subscription_of(note), message)).verdict is Verdict.DEAD
     assert request_id.get() == ""
