@@ -81,7 +81,8 @@ async def run_job(
     runner = _JobRunner(ctx, task, Owners(runtime_dir), force=force)
     runner.owner = Owner.register(runtime_dir, name=f"job-{task.name}")
     try:
-        return await runner.run_all(await _runs(ctx, task, scope, period, now or clock.from_us(ctx.now_us())))
+        now = now or clock.from_us(ctx.now_us())
+        return await runner.run_all(await _runs(ctx, task, scope, period, now))
     finally:
         runner.owner.close()
 
