@@ -1,0 +1,92 @@
+"""Relay and handlers, one message after the other, by the code that a worker runs."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Sequence
+
+from cordata.app import App
+from cordata.broker import Message, Outcome, StoreBroker
+from cordata.config.sections import EngineConfig
+from cordata.context import Context, EventContext
+from cordata.core.delivery import Verdict
+from cordata.core.event import Event
+from cordata.registry import Subscription
+from cordata.services.handling import Handling
+from cordata.testing.record import Failure
+
+OWNER = "test"
+_RELAYED = 100
+
+
+class Delivery:
+    """The engine of one worker, a step at a time."""
+
+    def __init__(self, ctx: Context, app: App, config: EngineConfig) -> None:
+        self._broker = StoreBroker(ctx.store, claim_timeout_s=config.claim_timeout_s)
+        self._handling = Handling(ctx, config, owner_id=OWNER)
+        self._caught: list[tuple[Event, BaseException]] = []
+        self._subscriptions = {one.group: self._watched(one) for one in app.subscriptions}
+
+    async def register(self) -> None:
+        """Make the groups known, as the primary does before it is ready."""
+        await self._broker.register({one.group: one.type for one in self._subscriptions.values()})
+
+    async def step(self) -> tuple[int, Failure | None]:
+        """Relay what is due and handle at most one message of each group.
+
+        Returns how many were handled, and the failure that ended the step: what was claimed beside
+        it waits for the next one.
+        """
+        while (await self._broker.relay(_RELAYED)).published:
+            pass
+        wanted = dict.fromkeys(self._subscriptions, 1)
+        claimed = (await self._broker.exchange(OWNER, [], wanted)).messages
+        outcomes: list[Outcome] = []
+        failure: Failure | None = None
+        for number, message in enumerate(claimed, start=1):
+            outcome, failure = await self._attempt(message)
+            outcomes.append(outcome)
+            if failure is not None:
+                outcomes += _untouched(claimed[number:])
+                break
+        if outcomes:
+            await self._broker.exchange(OWNER, outcomes, {})
+        return len(claimed), failure
+
+    async def next_at(self) -> int | None:
+        """When the next entry or message is due, in microseconds; None: nothing waits."""
+        moments = list((await self._broker.due_at(self._subscriptions)).values())
+        if (entry := await self._broker.outbox_due_at()) is not None:
+            moments.append(entry)
+        return min(moments, default=None)
+
+    async def _attempt(self, message: Message) -> tuple[Outcome, Failure | None]:
+        subscription = self._subscriptions[message.group]
+        self._caught.clear()
+        outcome = await self._handling.attempt(subscription, message)
+        if outcome.verdict is Verdict.DONE or not self._caught:
+            return outcome, None
+        event, error = self._caught[-1]
+        if isinstance(error, asyncio.CancelledError):
+            error = TimeoutError(f"{message.group} took longer than {subscription.timeout_s} s")
+        error.add_note(f"in {message.group}, attempt {event.attempt} at event {event.id}")
+        return outcome, Failure(group=message.group, event=event, error=error)
+
+    def _watched(self, subscription: Subscription) -> Subscription:
+        """The same, but what its handler raises is noted on its way."""
+        handler: Callable[[Event, EventContext], Awaitable[None]] = subscription.handler
+
+        async def watched(event: Event, ctx: EventContext) -> None:
+            try:
+                await handler(event, ctx)
+            except BaseException as error:
+                self._caught.append((event, error))
+                raise
+
+        return dataclasses.replace(subscription, handler=watched)
+
+
+def _untouched(messages: Sequence[Message]) -> list[Outcome]:
+    return [Outcome(group=one.group, id=one.id, verdict=Verdict.BACK) for one in messages]

@@ -1,0 +1,227 @@
+"""Harness: one application, one store, one clock, and everything that can be made to happen."""
+
+from __future__ import annotations
+
+import json as json_
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from cordata import clock as wall
+from cordata.app import App
+from cordata.broker.inspection import DeadLetters, Filter
+from cordata.config import Config
+from cordata.context import Context
+from cordata.http import AsgiApp
+from cordata.log import request_id
+from cordata.services.alongside import alongside
+from cordata.services.job import JobResult
+from cordata.store import Row, Tx, Unit, new_id
+from cordata.testing.delivery import Delivery
+from cordata.testing.mounted import Mounted
+from cordata.testing.record import DeadLetter, Failure, Mail, OutboxEntry
+from cordata.testing.response import Response
+from cordata.testing.task import backfill_to_its_end, run_job_now
+from cordata.testing.timed import Clock
+
+T = TypeVar("T")
+
+_MICROSECOND = timedelta(microseconds=1)
+_PAGE = 1000
+
+
+class Harness:
+    """An application in a test; `open_app` makes one."""
+
+    def __init__(self, app: App, ctx: Context, config: Config, clock: Clock) -> None:
+        self.app = app
+        #: What the application's functions get; `ctx.store` is the store.
+        self.ctx = ctx
+        #: Every attempt that failed so far, the first first.
+        self.failures: list[Failure] = []
+        self._config = config
+        self._clock = clock
+        self._delivery = Delivery(ctx, app, config.engine)
+        self._mounted = Mounted(app.mounts, {"cordata": ctx})
+
+    @property
+    def now(self) -> datetime:
+        """The time, aware, UTC. It stands still."""
+        return self._clock.now
+
+    def advance(self, **by: float) -> datetime:
+        """Move the time on: `advance(hours=1)`, as `timedelta` takes it. Returns the new time.
+
+        Nothing happens by itself; `drain` does what has become due. Raises: ValueError when it
+        would go back.
+        """
+        self._clock.move_to(self._clock.now_us() + timedelta(**by) // _MICROSECOND)
+        return self.now
+
+    def move_to(self, at: datetime) -> None:
+        """Move the time on to a moment. Raises: ValueError when that is in the past."""
+        self._clock.move_to(wall.to_us(at))
+
+    async def publish(self, type: str, payload: Mapping[str, Any], **options: Any) -> str:
+        """Write an event into the outbox, in a unit of its own; `options` as `Tx.publish` has them.
+
+        Returns its id. `drain` has it handled.
+        """
+        return await self.ctx.run(lambda tx: tx.publish(type, payload, **options))
+
+    async def drain(self, *, within: timedelta | None = None, raising: bool = True) -> int:
+        """Relay and handle what is due, and what handlers publish meanwhile, until nothing is.
+
+        What is due later (a retry, a scheduled event) stays; with `within` also what becomes due in
+        that time is handled: the time moves from one due moment to the next, and stands `within`
+        later at the end. One message of a group is handled after the other, in their order.
+
+        Returns how many were handled. Raises: what a handler raised, after its attempt is settled
+        as in a worker (a later `drain` tries it again when it is due); with `raising=False`
+        nothing, then `failures` and `dead_letters()` tell.
+        """
+        count, until = 0, self._clock.now_us()
+        if within is not None:
+            until += within // _MICROSECOND
+        while True:
+            count += await self._drain_now(raising=raising)
+            due_at = await self._delivery.next_at()
+            if due_at is None or not self._clock.now_us() < due_at <= until:
+                break
+            self._clock.move_to(due_at)
+        self._clock.move_to(until)
+        return count
+
+    async def _drain_now(self, *, raising: bool) -> int:
+        count = 0
+        while True:
+            handled, failure = await self._delivery.step()
+            count += handled
+            if failure is not None:
+                self.failures.append(failure)
+                if raising:
+                    raise failure.error
+            if not handled:
+                return count
+
+    async def request(
+        self,
+        method: str,
+        target: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        json: Any = None,
+        body: bytes = b"",
+    ) -> Response:
+        """One request to what the application mounts; `target` is `/path?query`, quoted.
+
+        The mounted applications start (ASGI lifespan) at the first one and stop with the harness.
+        Raises: what the application raised, which a worker answers with 500.
+        """
+        heads = dict(headers or {})
+        if json is not None:
+            heads.setdefault("content-type", "application/json")
+            body = json_.dumps(json).encode()
+        token = request_id.set(new_id(self.ctx.now_us()))
+        try:
+            return await self._mounted.request(method, target, headers=heads, body=body)
+        finally:
+            request_id.reset(token)
+
+    @property
+    def asgi(self) -> AsgiApp:
+        """What is mounted, as one ASGI application, for a client of one's own:
+        `httpx.AsyncClient(transport=httpx.ASGITransport(harness.asgi), base_url="http://test")`.
+        """
+        return self._mounted.serve
+
+    async def run_startup(self) -> None:
+        """Run the `@app.startup` functions. Raises: what they raise."""
+        for startup in self.app.startups:
+            await startup(self.ctx)
+
+    async def run_job(
+        self,
+        name: str,
+        *,
+        scope: str | None = None,
+        period: str | None = None,
+        force: bool = False,
+    ) -> JobResult:
+        """Run what is due of a job, as `cordata job NAME` does at this time; with `scope` and
+        `period` that run, due or not. Returns what `ran` and what was `done` before.
+
+        Raises: what the job raised; its run is stored as failed, and due again at the next call.
+        """
+        task = self.app.jobs[name]
+        return await run_job_now(
+            self.ctx,
+            task,
+            runtime_dir=self._config.paths.runtime,
+            now=self.now,
+            scope=scope,
+            period=period,
+            force=force,
+        )
+
+    async def run_backfill(self, name: str, *, steps: int | None = None) -> int:
+        """Run a backfill from its stored cursor to its end, or `steps` steps of it.
+
+        Returns the steps that were taken. Raises: what a step raised.
+        """
+        return await backfill_to_its_end(self.ctx, self.app.backfills[name], steps=steps)
+
+    async def run_periodic(self, name: str) -> None:
+        """Run an `@app.every` function once, by its name. Raises: what it raises."""
+        tasks = {task.name: task for task in self.app.periodics}
+        await tasks[name].run(self.ctx)
+
+    async def run(self, unit: Unit[T]) -> T:
+        """Run a unit of work, as `Context.run`."""
+        return await self.ctx.run(unit)
+
+    async def fetch_all(self, query: str, /, **params: object) -> list[Row]:
+        """The rows of a named query of the application."""
+
+        async def unit(tx: Tx) -> list[Row]:
+            return await tx.fetch_all(query, **params)
+
+        return await self.ctx.store.read(unit)
+
+    async def fetch_one(self, query: str, /, **params: object) -> Row | None:
+        """The first row of a named query of the application, or None."""
+        rows = await self.fetch_all(query, **params)
+        return rows[0] if rows else None
+
+    async def outbox(self, type: str | None = None) -> Sequence[OutboxEntry]:
+        """Every event that was written (of a type), in the order in which they were."""
+        rows = await self.fetch_all("testing.outbox", type=type)
+        return [OutboxEntry.from_row(row) for row in rows]
+
+    async def mails(self) -> Sequence[Mail]:
+        """Every mail that was written, in order."""
+        return [Mail.from_row(row) for row in await self.fetch_all("testing.mails")]
+
+    async def dead_letters(self, group: str | None = None) -> Sequence[DeadLetter]:
+        """What consumer groups (or one) gave up, the first death first."""
+        letters = DeadLetters(self.ctx.store)
+        page = await letters.page(Filter(group=group), limit=_PAGE)
+        found = []
+        for one in reversed(page.items):
+            found += await letters.find(one.event_id, group=one.group)
+        return [DeadLetter.of(letter) for letter in found]
+
+    async def replay_dead_letters(self, group: str | None = None) -> int:
+        """Give dead letters back to their groups, as `cordata dlq replay`. Returns how many."""
+        return await DeadLetters(self.ctx.store).replay(Filter(group=group))
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Harness]:
+        """What `open_app` enters: groups are registered, what is mounted is stopped at the end."""
+        await self._delivery.register()
+        async with alongside(self._mounted.live()):
+            try:
+                yield self
+            finally:
+                await self._mounted.close()

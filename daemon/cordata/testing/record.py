@@ -1,0 +1,108 @@
+"""What a test looks at: payloads are objects here, moments are aware datetimes in UTC."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cordata.broker.inspection import WholeLetter
+from cordata.clock import from_us
+from cordata.core.event import Event
+from cordata.store import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One attempt that failed."""
+
+    group: str
+    event: Event
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxEntry:
+    """An event that was written."""
+
+    id: str
+    type: str
+    key: str | None
+    payload: Mapping[str, Any]
+    headers: Mapping[str, str]
+    lane: str
+    priority: int
+    #: "pending" until it is relayed, then "published".
+    state: str
+    #: When it is (or was) to be published.
+    due_at: datetime
+    created_at: datetime
+
+    @classmethod
+    def from_row(cls, row: Row) -> OutboxEntry:
+        """As the store has it."""
+        return cls(
+            id=row["event_id"],
+            type=row["type"],
+            key=row["key"],
+            payload=json.loads(row["payload"]),
+            headers=json.loads(row["headers"]),
+            lane=row["lane"],
+            priority=row["priority"],
+            state=row["state"],
+            due_at=from_us(row["next_at"]),
+            created_at=from_us(row["created_at"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mail:
+    """A mail that was written; a test sends none."""
+
+    message_id: str
+    to: Sequence[str]
+    subject: str
+    text: str
+    html: str | None
+    created_at: datetime
+
+    @classmethod
+    def from_row(cls, row: Row) -> Mail:
+        """As the store has it."""
+        return cls(
+            message_id=row["message_id"],
+            to=json.loads(row["to"]),
+            subject=row["subject"],
+            text=row["text"],
+            html=row["html"],
+            created_at=from_us(row["created_at"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """An event that a consumer group gave up."""
+
+    event_id: str
+    type: str
+    group: str
+    payload: Mapping[str, Any]
+    attempts: int
+    #: Of the last attempt: `ValueError: no boxes left`.
+    error: str | None
+    dead_at: datetime
+
+    @classmethod
+    def of(cls, letter: WholeLetter) -> DeadLetter:
+        """As the operator sees it."""
+        return cls(
+            event_id=letter.event_id,
+            type=letter.type,
+            group=letter.group,
+            payload=json.loads(letter.payload),
+            attempts=letter.attempts,
+            error=letter.error,
+            dead_at=from_us(letter.dead_at),
+        )

@@ -1,0 +1,102 @@
+"""Requests to an ASGI application without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from cordata.http import AsgiApp
+from cordata.http.asgi import DISCONNECT, VERSION, Message, Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """What the application answered."""
+
+    status: int
+    #: By name in lower case; of several of one name the last.
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8."""
+        return self.body.decode()
+
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+class _Exchange:
+    """One request and what is sent for it."""
+
+    def __init__(self, body: bytes) -> None:
+        self._messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        self._ended = asyncio.Event()
+        self._sent: list[Message] = []
+
+    async def receive(self) -> Message:
+        if self._messages:
+            return self._messages.pop()
+        await self._ended.wait()
+        return {"type": DISCONNECT}
+
+    async def send(self, message: Message) -> None:
+        self._sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._ended.set()
+
+    def response(self) -> Response:
+        if not self._ended.is_set():
+            raise RuntimeError("the application returned before its response was complete")
+        head = self._sent[0]
+        lines = [
+            (name.decode().lower(), value.decode("latin-1")) for name, value in head["headers"]
+        ]
+        body = b"".join(message.get("body", b"") for message in self._sent[1:])
+        return Response(status=head["status"], headers=dict(lines), body=body)
+
+
+async def request(
+    app: AsgiApp,
+    method: str,
+    target: str,
+    *,
+    headers: Mapping[str, str],
+    body: bytes,
+    state: Mapping[str, Any],
+) -> Response:
+    """One request. Raises: what the application raised, even after it answered."""
+    exchange = _Exchange(body)
+    scope = _scope(method, target, headers, len(body), state)
+    await app(scope, exchange.receive, exchange.send)
+    return exchange.response()
+
+
+def _scope(
+    method: str, target: str, headers: Mapping[str, str], length: int, state: Mapping[str, Any]
+) -> Scope:
+    """As the HTTP server makes it."""
+    path, _, query = target.partition("?")
+    lines = {"host": "testserver", **({"content-length": str(length)} if length else {})}
+    lines |= {name.lower(): value for name, value in headers.items()}
+    return {
+        "type": "http",
+        "asgi": VERSION,
+        "http_version": "1.1",
+        "method": method.upper(),
+        "scheme": "http",
+        "path": unquote(path),
+        "raw_path": path.encode("ascii"),
+        "query_string": query.encode("ascii"),
+        "root_path": "",
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in lines.items()],
+        "client": ("127.0.0.1", 50000),
+        "server": ("testserver", 80),
+        "state": dict(state),
+    }

@@ -1,0 +1,316 @@
+"""cordata.testing: an application runs inside a test, and its time is the test's."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from cordata import App, BackfillContext, Context, Event, EventContext, PermanentError, from_us
+from cordata.testing import Harness, async_test, open_app
+
+NOW = datetime(2026, 7, 1, 8, tzinfo=UTC)
+
+
+class Shop:
+    """An App with one of everything; `fails` is how often packing fails yet."""
+
+    def __init__(self) -> None:
+        self.app = App("shop")
+        self.fails = 0
+        self.packed: list[tuple[int, datetime]] = []
+        self.log: list[str] = []
+        self._handlers()
+        self._tasks()
+
+    def _handlers(self) -> None:
+        @self.app.on("order.made", retries=3)
+        async def pack(event: Event, ctx: EventContext) -> None:
+            if self.fails:
+                self.fails -= 1
+                raise ValueError("no boxes left")
+            self.packed.append((event.payload["n"], from_us(ctx.now_us())))
+            async with ctx.transaction() as tx:
+                await tx.publish("order.packed", {"n": event.payload["n"]}, key=event.key)
+
+        @self.app.on("order.packed")
+        async def thank(event: Event, ctx: EventContext) -> None:
+            to = ctx.settings["shop"].desk
+            await ctx.run(
+                lambda tx: tx.send_mail(to=[to], subject="Packed", text=str(event.payload))
+            )
+
+        @self.app.on("order.refused")
+        async def refuse(event: Event, ctx: EventContext) -> None:
+            raise PermanentError("never")
+
+    def _tasks(self) -> None:
+        @self.app.settings("shop")
+        @dataclass(frozen=True, slots=True, kw_only=True)
+        class Settings:
+            desk: str = "desk@example.com"
+
+        @self.app.startup
+        async def begin(ctx: Context) -> None:
+            self.log.append("startup")
+
+        @self.app.every(seconds=60)
+        async def count(ctx: Context) -> None:
+            self.log.append(f"count {from_us(ctx.now_us()):%H:%M}")
+
+        @self.app.backfill("numbers", batch=10)
+        async def numbers(ctx: BackfillContext, cursor: str | None) -> str | None:
+            step = int(cursor or 0) + 1
+            self.log.append(f"step {step} of {ctx.batch}")
+            return str(step) if step < 3 else None
+
+        @self.app.job("tally")
+        async def tally(ctx: Context, scope: str, day: str) -> None:
+            if day == "2026-07-03":
+                raise RuntimeError("holiday")
+            self.log.append(f"tally {day}")
+
+        async def due(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
+            return [("north", f"{now:%Y-%m}")]
+
+        @self.app.job("monthly", due=due)
+        async def monthly(ctx: Context, scope: str, month: str) -> None:
+            self.log.append(f"{scope} {month}")
+
+
+async def test_event_is_handled_with_what_follows_from_it(tmp_path: Path) -> None:
+    shop = Shop()
+    settings = {"shop": {"desk": "other@example.com"}}
+    async with open_app(shop.app, now=NOW, config=settings, directory=tmp_path) as harness:
+        event_id = await harness.publish("order.made", {"n": 1}, key="k")
+        assert [entry.state for entry in await harness.outbox()] == ["pending"]
+        assert await harness.drain() == 2
+        assert await harness.drain() == 0
+        first, second = await harness.outbox()
+        assert (first.id, first.type, first.state) == (event_id, "order.made", "published")
+        assert (second.payload, second.key, second.created_at) == ({"n": 1}, "k", NOW)
+        assert [entry.id for entry in await harness.outbox("order.packed")] == [second.id]
+        [mail] = await harness.mails()
+        assert (mail.to, mail.subject) == (["other@example.com"], "Packed")
+        assert mail.created_at == NOW
+    assert (tmp_path / "cordata.db").exists()
+
+
+async def test_handler_error_is_raised_and_tried_again_when_the_time_has_come() -> None:
+    shop = Shop()
+    shop.fails = 2
+    async with open_app(shop.app, now=NOW) as harness:
+        await harness.publish("order.made", {"n": 1})
+        with pytest.raises(ValueError, match="no boxes left") as caught:
+            await harness.drain()
+        assert caught.value.__notes__[0].startswith("in shop.pack, attempt 1 at event ")
+        assert caught.traceback[-1].name == "pack"
+        assert await harness.drain() == 0  # not due
+        harness.advance(hours=1)
+        with pytest.raises(ValueError):
+            await harness.drain()
+        assert harness.advance(hours=1) == NOW + timedelta(hours=2)
+        assert await harness.drain() == 2
+        assert shop.packed == [(1, NOW + timedelta(hours=2))]
+        assert [(one.group, one.event.attempt) for one in harness.failures] == [
+            ("shop.pack", 1),
+            ("shop.pack", 2),
+        ]
+
+
+async def test_drain_goes_through_time_and_ends_in_the_dead_letter() -> None:
+    shop = Shop()
+    shop.fails = 9
+    async with open_app(shop.app, now=NOW) as harness:
+        await harness.publish("order.made", {"n": 1})
+        assert await harness.drain(within=timedelta(days=1), raising=False) == 4
+        assert harness.now == NOW + timedelta(days=1)
+        [letter] = await harness.dead_letters()
+        assert (letter.group, letter.attempts, letter.payload) == ("shop.pack", 4, {"n": 1})
+        assert letter.error == "ValueError: no boxes left"
+        assert NOW < letter.dead_at < NOW + timedelta(hours=1)
+        assert await harness.dead_letters("shop.thank") == []
+        shop.fails = 0
+        assert await harness.replay_dead_letters() == 1
+        assert await harness.drain() == 2
+        assert await harness.dead_letters() == []
+
+
+async def test_event_waits_for_its_time_and_permanent_errors_for_nothing() -> None:
+    shop = Shop()
+    async with open_app(shop.app, now=NOW) as harness:
+        await harness.publish("order.made", {"n": 1}, delay_s=600.0)
+        assert await harness.drain() == 0
+        harness.move_to(NOW + timedelta(minutes=10))
+        assert await harness.drain() == 2
+        await harness.publish("order.refused", {})
+        with pytest.raises(PermanentError):
+            await harness.drain()
+        assert [one.group for one in await harness.dead_letters()] == ["shop.refuse"]
+        with pytest.raises(ValueError, match="does not go back"):
+            harness.move_to(NOW)
+
+
+async def test_other_messages_wait_for_the_next_drain_when_one_fails() -> None:
+    shop = Shop()
+    shop.fails = 1
+    async with open_app(shop.app, now=NOW) as harness:
+        for n in range(3):
+            await harness.publish("order.made", {"n": n})
+        with pytest.raises(ValueError):
+            await harness.drain()
+        assert await harness.drain() == 4
+        assert await harness.drain(within=timedelta(hours=1)) == 2
+        assert [n for n, _ in shop.packed] == [1, 2, 0]
+
+
+async def test_handler_that_takes_too_long_is_a_timeout() -> None:
+    app = App("shop")
+
+    @app.on("order.made", timeout_s=0.01)
+    async def hang(event: Event, ctx: EventContext) -> None:
+        await asyncio.Event().wait()
+
+    async with open_app(app) as harness:
+        await harness.publish("order.made", {})
+        with pytest.raises(TimeoutError, match=r"shop\.hang took longer than 0\.01 s"):
+            await harness.drain()
+
+
+async def test_startup_job_periodic_and_backfill_run_when_they_are_told() -> None:
+    shop = Shop()
+    async with open_app(shop.app, now=NOW) as harness:
+        await harness.run_periodic("count")
+        harness.advance(minutes=5)
+        await harness.run_periodic("count")
+        assert await harness.run_backfill("numbers", steps=1) == 1
+        assert await harness.run_backfill("numbers") == 2
+        assert await harness.run_backfill("numbers") == 0
+        steps = [f"step {n} of 10" for n in (1, 2, 3)]
+        assert shop.log == ["startup", "count 08:00", "count 08:05", *steps]
+    async with open_app(shop.app, startup=False) as harness:
+        assert shop.log.count("startup") == 1
+        await harness.run_startup()
+    assert shop.log.count("startup") == 2
+
+
+async def test_job_runs_each_period_once_at_the_time_of_the_test() -> None:
+    shop = Shop()
+    async with open_app(shop.app, now=NOW) as harness:
+        shop.log.clear()
+        result = await harness.run_job("tally")
+        assert [run.period for run in result.ran] == ["2026-07-01"]
+        assert (await harness.run_job("tally")).ran == []
+        harness.advance(days=2)
+        with pytest.raises(RuntimeError, match="holiday") as caught:
+            await harness.run_job("tally")
+        assert caught.value.__notes__ == ["in job tally, scope '', period '2026-07-03'"]
+        assert shop.log == ["tally 2026-07-01", "tally 2026-07-02"]
+        again = await harness.run_job("tally", scope="", period="2026-07-01", force=True)
+        assert len(again.ran) == 1
+        assert [run.scope for run in (await harness.run_job("monthly")).ran] == ["north"]
+        assert shop.log[-1] == "north 2026-07"
+
+
+async def book(request: Request) -> JSONResponse:
+    ctx: Context = request.state.cordata
+    n = (await request.json())["n"]
+    if n < 0:
+        raise ValueError("less than nothing")
+    await ctx.run(lambda tx: tx.publish("order.made", {"n": n}))
+    head = {"X-Time": f"{from_us(ctx.now_us()):%H:%M}", "X-Query": request.query_params["q"]}
+    return JSONResponse({"n": n, "path": request.url.path}, 201, head)
+
+
+def with_web(shop: Shop) -> Shop:
+    async def lifespan(scope: Any, receive: Any, send: Any) -> None:
+        while (message := await receive())["type"] != "lifespan.shutdown":
+            shop.log.append("up")
+            await send({"type": message["type"] + ".complete"})
+        shop.log.append("down")
+        await send({"type": "lifespan.shutdown.complete"})
+
+    shop.app.mount("/shop", Starlette(routes=[Route("/ord er", book, methods=["POST"])]))
+    shop.app.mount("/other", lifespan)
+    return shop
+
+
+async def test_request_goes_to_what_is_mounted() -> None:
+    shop = with_web(Shop())
+    async with open_app(shop.app, now=NOW) as harness:
+        assert "up" not in shop.log
+        answer = await harness.request("post", "/shop/ord%20er?q=a%26b", json={"n": 7})
+        assert (answer.status, answer.json()) == (201, {"n": 7, "path": "/shop/ord er"})
+        assert (answer.headers["x-time"], answer.headers["x-query"]) == ("08:00", "a&b")
+        assert (await harness.request("GET", "/nowhere")).status == 404
+        [entry] = await harness.outbox()
+        assert len(entry.headers["request_id"]) == 32
+        with pytest.raises(ValueError, match="less than nothing"):
+            await harness.request("POST", "/shop/ord%20er", json={"n": -1})
+        assert shop.log.count("up") == 1
+    assert shop.log[-1] == "down"
+
+
+async def test_client_of_ones_own_gets_the_mounted_applications() -> None:
+    shop = with_web(Shop())
+    async with open_app(shop.app, now=NOW) as harness:
+        transport = httpx.ASGITransport(harness.asgi)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            answer = await client.post("/shop/ord%20er?q=", json={"n": 1})
+        assert answer.status_code == 201
+        assert await harness.drain() == 2
+
+
+async def test_error_of_the_test_stays_what_it_is() -> None:
+    shop = with_web(Shop())
+    with pytest.raises(KeyError):
+        async with open_app(shop.app) as harness:
+            await harness.request("GET", "/nowhere")
+            raise KeyError("test")
+    assert shop.log[-1] == "down"
+
+
+async def test_settings_are_checked_and_the_vault_is_usable() -> None:
+    shop = Shop()
+    async with open_app(shop.app, config={"engine": {"retry_max_s": 10.0}}) as harness:
+        sealed = harness.ctx.vault.seal(b"secret", context="x")
+        assert harness.ctx.vault.open(sealed, context="x") == b"secret"
+    with pytest.raises(Exception, match="nearest known is desk"):
+        async with open_app(shop.app, config={"shop": {"dsk": "x"}}):
+            pass
+
+
+@async_test
+async def check(harness_type: type[Harness], value: int = 1) -> None:
+    """Not collected: called below."""
+    async with open_app(App("shop")) as harness:
+        assert isinstance(harness, harness_type) and value == 2
+
+
+def test_async_test_runs_a_coroutine_with_its_arguments() -> None:
+    check(Harness, value=2)
+    with pytest.raises(AssertionError):
+        check(Harness)
+
+
+def test_no_worker_imports_it() -> None:
+    script = (
+        "import sys, cordata.wiring, cordata.services.subscription, cordata.cli.commands\n"
+        "print([name for name in sys.modules if name.startswith('cordata.testing')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
