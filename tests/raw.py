@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from cordata.store import Row, Tx
+from cordata.store.queries import Query
 from cordata.store.sqlite.tx import SqliteTx
 
 
 async def raw(tx: Tx, sql: str, args: Sequence[object] = ()) -> list[Row]:
-    """The rows of a statement, run within a unit."""
-    assert isinstance(tx, SqliteTx)
-    return list(tx._cursor.execute(sql, args).fetchall())
+    """The rows of a statement with `?` for each of `args`, run within a unit."""
+    if isinstance(tx, SqliteTx):
+        return list(tx._cursor.execute(sql, args).fetchall())
+    from cordata.store.postgres.solo import SoloTx
+    from cordata.store.postgres.unit import Ask, Call, UnitTx
+
+    assert isinstance(tx, UnitTx)
+    numbers = count(1)
+    pieces = sql.split("?")
+    numbered = "".join([pieces[0], *(f"${next(numbers)}{piece}" for piece in pieces[1:])])
+    query = Query("raw", numbered, "test", "postgres")
+    tx.wrote = tx.wrote or not query.reads
+    ask = Ask((Call(query, args),), "rows")
+    rows: list[Row] = await (tx._ask(ask) if isinstance(tx, SoloTx) else ask)
+    return rows

@@ -12,7 +12,7 @@ from cordata.app import App
 from cordata.config import Config, build, find_file, open_document
 from cordata.context import Context
 from cordata.errors import CordataError
-from cordata.opening import open_context, read_vault
+from cordata.opening import open_context, read_vault, store_password
 from cordata.store import store_class
 
 
@@ -32,10 +32,10 @@ async def connect(
     """
     if not isinstance(config, Config):
         config = build(open_document(find_file(config)), app.settings_classes)
-    vault = read_vault(config)
+    vault, password = read_vault(config), store_password(config)
     store_class(config.store)  # root can read its driver wherever that lies
     become_owner(config.paths.state)
-    async with open_context(config, app, vault=vault) as ctx:
+    async with open_context(config, app, vault=vault, password=password) as ctx:
         if need_schema and not await ctx.schema_current():
             raise CordataError(
                 "the store's schema is not current",

@@ -10,7 +10,7 @@ from cordata.app import App
 from cordata.config import Config
 from cordata.context import Context
 from cordata.errors import ConfigError
-from cordata.store import Chain, Queries, dialect_of, open_store
+from cordata.store import Chain, Queries, check_url, dialect_of, open_store
 from cordata.store.migrate import RUNTIME, SchemaError
 from cordata.store.migrate import load as load_migrations
 from cordata.systemd import Credentials
@@ -38,20 +38,28 @@ def smtp_login(config: Config) -> tuple[str, str] | None:
     return (user, password) if user and password else None
 
 
+def store_password(config: Config) -> str | None:
+    """The password for the store's server; None when there is none. Raises: ConfigError."""
+    return Credentials(config.paths.credentials).text("store-password")
+
+
 @asynccontextmanager
 async def open_context(
-    config: Config, app: App, *, vault: Vault | None = None
+    config: Config, app: App, *, vault: Vault | None = None, password: str | None = None
 ) -> AsyncIterator[Context]:
     """The store and the rest of a Context; closed at the end.
 
-    Raises: ConfigError, StoreUnavailable.
+    `vault` and `password` if they were read already, by one who was allowed to. Raises:
+    ConfigError, StoreUnavailable.
     """
-    vault = vault or read_vault(config)
+    if vault is None:
+        vault, password = read_vault(config), store_password(config)
     store = await open_store(
         config.store,
         state_dir=config.paths.state,
         runtime_dir=config.paths.runtime,
         queries=Queries.load(app.query_packages, dialect_of(config.store)),
+        password=password,
     )
     async with store:
         yield Context(store=store, vault=vault, settings=config.settings, chains=chains_of(app))
@@ -62,16 +70,17 @@ def check_start(config: Config, app: App) -> None:
 
     Secrets are looked at if this user may. Raises: ConfigError with every problem.
     """
-    from cordata.store.sqlite.connection import database_path
-
-    dialect = dialect_of(config.store)
     checks: list[Callable[[], object]] = [
-        lambda: load_migrations(chains_of(app), dialect),
-        lambda: Queries.load(app.query_packages, dialect),
-        lambda: database_path(config.store.url, config.paths.state),
+        lambda: check_url(config.store, config.paths.state),
+        lambda: load_migrations(chains_of(app), dialect_of(config.store)),
+        lambda: Queries.load(app.query_packages, dialect_of(config.store)),
     ]
     if os.access(config.paths.credentials, os.R_OK | os.X_OK):
-        checks += [lambda: read_vault(config), lambda: smtp_login(config)]
+        checks += [
+            lambda: read_vault(config),
+            lambda: smtp_login(config),
+            lambda: store_password(config),
+        ]
     problems: dict[str, None] = {}
     for check in checks:
         try:

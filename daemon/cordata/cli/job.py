@@ -87,15 +87,15 @@ async def _run(
     loaded: Loaded, name: str, scope: str | None, period: str | None, force: bool
 ) -> JobResult:
     from cordata.connection import become_owner
-    from cordata.opening import open_context, read_vault
+    from cordata.opening import open_context, read_vault, store_password
     from cordata.services.job import run_job
 
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    vault = read_vault(loaded.config)
+    vault, password = read_vault(loaded.config), store_password(loaded.config)
     become_owner(loaded.config.paths.state)
-    async with open_context(loaded.config, loaded.app, vault=vault) as ctx:
+    async with open_context(loaded.config, loaded.app, vault=vault, password=password) as ctx:
         await _wait_for_schema(ctx)
         return await run_job(
             ctx,

@@ -10,6 +10,8 @@ _RANGES: dict[str, tuple[float, float]] = {
     "mail.port": (1, 65_535),
     "store.readers": (1, 64),
     "store.max_batch": (1, 10_000),
+    # One for a transaction that stays open, one for what must not wait for it.
+    "store.pool_size": (2, 1_000),
     # Claimed in one statement; more would only hold the write lock longer.
     "engine.batch": (1, 10_000),
     # The old http-parser refuses a head of more than 80 KiB.

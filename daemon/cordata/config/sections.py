@@ -65,15 +65,15 @@ class HttpConfig:
 class StoreConfig:
     """[store]: where the data is."""
 
-    #: `sqlite:` (file in the state directory) or `sqlite:///path`.
+    #: `sqlite:` (file in the state directory), `sqlite:///path`, or `postgresql://host/database`.
     url: str = "sqlite:"
-    #: Longest time a unit waits for the write lock before StoreUnavailable.
+    #: Longest time a unit waits for a lock before StoreUnavailable.
     write_timeout_s: float = 10.0
-    #: Longest time `ctx.transaction()` may hold the write lock.
+    #: Longest time `ctx.transaction()` may hold its locks.
     transaction_timeout_s: float = 5.0
-    #: Longest time a read may take: while it runs, the WAL cannot start over.
+    #: Longest time a read may take: while it runs, the log or old rows cannot be cleared away.
     read_timeout_s: float = 30.0
-    #: Threads for reads of one process.
+    #: SQLite: threads for reads of one process.
     readers: int = 2
     #: Units that share one commit at most.
     max_batch: int = 256
@@ -81,6 +81,14 @@ class StoreConfig:
     max_waiting: int = 10_000
     #: The primary checkpoints when the WAL is larger; writers do when it is four times as large.
     wal_limit_bytes: int = 16_777_216
+    #: PostgreSQL: connections of one process at most, beside one or two that listen.
+    pool_size: int = 10
+    #: PostgreSQL: where sessions go when `url` leads to a proxy that pools transactions.
+    session_url: str = ""
+    #: PostgreSQL: longest time to reach one server; whole seconds, 2 at least.
+    connect_timeout_s: float = 5.0
+    #: PostgreSQL: false for a proxy that cannot keep them (PgBouncer before 1.21).
+    prepared_statements: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from cordata.store.contract import Lease, Store, StoreStats
 from cordata.store.fence import Fence
 from cordata.store.migrate import Applied, Chain, SchemaError
-from cordata.store.opening import dialect_of, open_store, store_class
+from cordata.store.opening import check_url, dialect_of, open_store, store_class
 from cordata.store.queries import Queries
 from cordata.store.tx import (
     CHECKPOINT_TOPIC,
@@ -32,6 +32,7 @@ __all__ = [
     "Tx",
     "Unit",
     "UnitMisuse",
+    "check_url",
     "dialect_of",
     "new_id",
     "open_store",

@@ -16,8 +16,12 @@ class Fence:
     term: int
 
 
-async def check_fence(tx: Tx, fence: Fence) -> None:
-    """Raises: LeaseLost when the term is not the newest one."""
-    row = await tx.fetch_one("lease.term", name=fence.name)
+async def check_fence(tx: Tx, fence: Fence, *, hold: bool = False) -> None:
+    """Raises: LeaseLost when the term is not the newest one.
+
+    `hold`: from now to its end a takeover waits for this transaction, where there is no single
+    writer that would order the two.
+    """
+    row = await tx.fetch_one("lease.hold" if hold else "lease.term", name=fence.name)
     if row is None or row["term"] != fence.term:
         raise LeaseLost(f"term {fence.term} of the lease {fence.name!r} is over")

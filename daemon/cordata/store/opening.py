@@ -6,24 +6,53 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cordata.config.sections import StoreConfig
+from cordata.errors import ConfigError
 from cordata.store.contract import Store
 from cordata.store.health import OnState
 from cordata.store.queries import Queries
 
 if TYPE_CHECKING:
+    from cordata.store.postgres.store import PostgresStore
     from cordata.store.sqlite.store import SqliteStore
+
+_DIALECTS = {"sqlite:": "sqlite", "postgresql:": "postgres", "postgres:": "postgres"}
 
 
 def dialect_of(config: StoreConfig) -> str:
-    """The folder of the SQL files for a store."""
-    return "sqlite"
+    """The folder of the SQL files for a store. Raises: ConfigError for a url of neither."""
+    for scheme, dialect in _DIALECTS.items():
+        if config.url.startswith(scheme):
+            return dialect
+    raise ConfigError(
+        f"[store] url {config.url.partition(':')[0] + ':'!r} is no store",
+        hint='"sqlite:", "sqlite:///path/to/file.db" or "postgresql://user@host/database"',
+    )
 
 
-def store_class(config: StoreConfig) -> type[SqliteStore]:
-    """The class, with its driver imported. Who is going to change users calls this before."""
+def store_class(config: StoreConfig) -> type[SqliteStore] | type[PostgresStore]:
+    """The class, with its driver imported. Who is going to change users calls this before.
+
+    Raises: ConfigError.
+    """
+    if dialect_of(config) == "postgres":
+        from cordata.store.postgres.store import PostgresStore
+
+        return PostgresStore
     from cordata.store.sqlite.store import SqliteStore
 
     return SqliteStore
+
+
+def check_url(config: StoreConfig, state_dir: Path) -> None:
+    """See that `[store] url` can be understood. Raises: ConfigError."""
+    if dialect_of(config) == "postgres":
+        from cordata.store.postgres.address import check
+
+        check(config)
+    else:
+        from cordata.store.sqlite.connection import database_path
+
+        database_path(config.url, state_dir)
 
 
 async def open_store(
@@ -32,10 +61,22 @@ async def open_store(
     state_dir: Path,
     runtime_dir: Path,
     queries: Queries,
+    password: str | None = None,
     on_state: OnState | None = None,
 ) -> Store:
-    """Open the store of a configuration. Raises: ConfigError for a bad url, StoreUnavailable."""
-    return await store_class(config).open(
+    """Open the store of a configuration; `password` is for a server.
+
+    Raises: ConfigError for a bad url, StoreUnavailable.
+    """
+    if dialect_of(config) == "postgres":
+        from cordata.store.postgres.store import PostgresStore
+
+        return await PostgresStore.open(
+            config, queries=queries, password=password, on_state=on_state
+        )
+    from cordata.store.sqlite.store import SqliteStore
+
+    return await SqliteStore.open(
         config,
         state_dir=state_dir,
         runtime_dir=runtime_dir,

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
-from tests.contract.store.stores import STORES
+from tests.contract.store.stores import STORES, Opener
 
-from cordata.config.sections import StoreConfig
-from cordata.store import Store
-
-Opener = Callable[..., AbstractAsyncContextManager[Store]]
+__all__ = ["Opener"]
 
 
-@pytest.fixture(params=sorted(STORES))
+@pytest.fixture(params=STORES)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     """`async with opened() as store`: a migrated store; each call is one more process' view."""
-    opener = STORES[request.param]
-
-    def open_one(**changes: object) -> AbstractAsyncContextManager[Store]:
-        return opener(tmp_path, StoreConfig(**changes))  # type: ignore[arg-type]
-
-    return open_one
+    if request.param == "sqlite":
+        return Opener("sqlite", "sqlite:", tmp_path)
+    return Opener(request.param, request.getfixturevalue("database"), tmp_path)

@@ -1,35 +1,63 @@
-"""How each store is opened for the behaviour suite; a second store is one more line in STORES."""
+"""How each store is opened for the behaviour suite, and what a test needs to know of it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from cordata.config.sections import StoreConfig
-from cordata.store import Chain, Queries, Store, Tx, open_store
+from cordata.store import Chain, Lease, Queries, Store, Tx, open_store
 
 SQL = "tests.contract.store.sql"
 CHAINS = (Chain("contract", SQL),)
 
 
-@asynccontextmanager
-async def sqlite(folder: Path, config: StoreConfig) -> AsyncIterator[Store]:
-    """The embedded store, in a folder."""
-    store = await open_store(
-        config,
-        state_dir=folder,
-        runtime_dir=folder,
-        queries=Queries.load([SQL], "sqlite"),
-    )
-    async with store:
-        await store.migrate(CHAINS)
-        yield store
+STORES = ("postgres", "sqlite")
 
 
-STORES: dict[str, Callable[[Path, StoreConfig], AbstractAsyncContextManager[Store]]] = {
-    "sqlite": sqlite,
-}
+class Opener:
+    """`async with opened() as store`: a migrated store; each call is one more process' view."""
+
+    def __init__(self, dialect: str, url: str, folder: Path) -> None:
+        """`url`: of an empty database. `folder`: where an embedded store has its file."""
+        self.dialect = dialect
+        self.url = url
+        self.folder = folder
+
+    def __call__(self, **changes: object) -> AbstractAsyncContextManager[Store]:
+        """A store with some settings changed."""
+        return self._open(StoreConfig(url=self.url, **changes))  # type: ignore[arg-type]
+
+    @asynccontextmanager
+    async def _open(self, config: StoreConfig) -> AsyncIterator[Store]:
+        store = await open_store(
+            config,
+            state_dir=self.folder,
+            runtime_dir=self.folder,
+            queries=Queries.load([SQL], self.dialect),
+        )
+        async with store:
+            await store.migrate(CHAINS)
+            yield store
+
+    async def end_lock(self, lease: Lease) -> None:
+        """The lock of a lease dies, as with its process; returns once the lease knows."""
+        if self.dialect == "sqlite":
+            (self.folder / "primary.lock").unlink()
+        else:
+            import psycopg
+
+            async with await psycopg.AsyncConnection.connect(self.url) as connection:
+                await connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+                    " AND database = (SELECT oid FROM pg_database"
+                    " WHERE datname = current_database())"
+                )
+        async with asyncio.timeout(5):
+            while lease.held:  # noqa: ASYNC110 - a lease has no event to wait for
+                await asyncio.sleep(0.01)
 
 
 async def notes(store: Store) -> list[str]:

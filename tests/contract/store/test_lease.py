@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from tests.contract.store.conftest import Opener
@@ -17,7 +16,7 @@ async def write(tx: Tx) -> None:
     await tx.execute("account.add_once", id="a", balance=1)
 
 
-async def test_second_holder_waits_when_the_lease_is_held(opened: Opener, tmp_path: Path) -> None:
+async def test_second_holder_waits_when_the_lease_is_held(opened: Opener) -> None:
     async with opened() as one, opened() as two:
         first = one.lease(holder="one")
         second = two.lease(holder="two")
@@ -34,15 +33,13 @@ async def test_second_holder_waits_when_the_lease_is_held(opened: Opener, tmp_pa
         await second.release()
 
 
-async def test_stale_primary_cannot_write_when_another_took_over(
-    opened: Opener, tmp_path: Path
-) -> None:
+async def test_stale_primary_cannot_write_when_another_took_over(opened: Opener) -> None:
     async with opened() as one, opened() as two:
         first = one.lease(holder="one")
         stale = await first.try_acquire()
         assert stale is not None
         await one.run(write, fence=stale)
-        (tmp_path / "primary.lock").unlink()  # as if the first one's lock had died with it
+        await opened.end_lock(first)
         assert not first.held
         second = two.lease(holder="two")
         fresh = await second.try_acquire()
@@ -60,9 +57,7 @@ async def test_stale_primary_cannot_write_when_another_took_over(
         await first.release()
 
 
-async def test_stale_write_fails_alone_when_its_batch_has_others(
-    opened: Opener, tmp_path: Path
-) -> None:
+async def test_stale_write_fails_alone_when_its_batch_has_others(opened: Opener) -> None:
     async with opened() as store:
         lease = store.lease(holder="one")
         stale = await lease.try_acquire()

@@ -15,7 +15,7 @@ from tests.integration.store.parts import deposit, notes_on_disk, opened
 
 from cordata.clock import monotonic
 from cordata.errors import ConfigError, StoreUnavailable, TransactionTimeout
-from cordata.store import Tx
+from cordata.store import Chain, SchemaError, Tx
 
 
 def open_files() -> int:
@@ -187,6 +187,26 @@ async def test_unit_runs_alone_when_a_statement_ends_the_transaction(tmp_path: P
         )
         assert results[0] is None and results[2] is None
     assert notes_on_disk(tmp_path) == ["a", "b"]
+
+
+async def test_broken_reference_is_found_when_a_script_turns_foreign_keys_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "code" / f"shop_{tmp_path.name}"
+    migrations = folder / "sqlite" / "migrations"
+    migrations.mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(folder.parent))
+    chain = Chain("shop", folder.name)
+    tables = "CREATE TABLE a (id INTEGER PRIMARY KEY);\nCREATE TABLE b (a REFERENCES a (id));\n"
+    (migrations / "0001_a.sql").write_text(tables + "INSERT INTO a VALUES (1);")
+    path = migrations / "0002_b.sql"
+    path.write_text("-- foreign_keys: off\nINSERT INTO b VALUES (2);")
+    async with opened(tmp_path) as store:
+        with pytest.raises(SchemaError, match="a row of b points to no row of a"):
+            await store.migrate([chain])
+    path.write_text("-- foreign_keys: off\nINSERT INTO b VALUES (1);")
+    async with opened(tmp_path) as store:
+        assert len(await store.migrate([chain])) == 1
 
 
 async def test_url_names_another_file_when_it_has_a_path(tmp_path: Path) -> None:

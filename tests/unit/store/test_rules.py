@@ -17,7 +17,7 @@ from cordata.errors import (
 from cordata.store.health import Health
 from cordata.store.sqlite.fault import is_busy, is_storage, translate
 from cordata.store.sqlite.tx import SqliteTx, drive
-from cordata.store.sqlite.wake import Topic
+from cordata.store.topic import Topic
 from cordata.store.tx import UnitMisuse, new_id
 
 

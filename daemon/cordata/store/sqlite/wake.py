@@ -10,16 +10,13 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Iterable
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 from cordata import log
+from cordata.store.topic import Topics
 
 _log = log.logger("cordata.store")
 
-#: Further wake-ups of a topic within this time travel together; the first one goes at once.
-_GATHER_S = 0.005
 #: How often each process sees to it that its socket can still be found.
 _LOOK_S = 5.0
 _MAX_BYTES = 4096
@@ -28,65 +25,13 @@ _MAX_PATH_BYTES = 100
 _SEPARATOR = b"\0"
 
 
-class Topic:
-    """Who waits for one topic in this process; no wake-up is lost between two waits of a task."""
-
-    __slots__ = ("_count", "_seen", "_taken", "_waiting")
-
-    def __init__(self) -> None:
-        #: Wake-ups so far, and how many of them each task that waits again and again has seen.
-        self._count = 0
-        self._seen: WeakKeyDictionary[asyncio.Task[object], int] = WeakKeyDictionary()
-        #: How many of them tasks have seen that waited for the first time.
-        self._taken = 0
-        self._waiting: set[asyncio.Future[None]] = set()
-
-    def wake(self) -> None:
-        """Wake all who wait; who does not wait now finds out at its next wait."""
-        self._count += 1
-        for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
-
-    async def wait(self, timeout_s: float) -> bool:
-        """True when woken, False after the timeout."""
-        task = asyncio.current_task()
-        assert task is not None
-        if self._seen.get(task, self._taken) < self._count:
-            self._see(task)
-            return True
-        before = self._count
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        self._waiting.add(future)
-        timer = loop.call_later(timeout_s, _time_out, future)
-        try:
-            await future
-        finally:
-            timer.cancel()
-            self._waiting.discard(future)
-        self._see(task)
-        return self._count > before
-
-    def _see(self, task: asyncio.Task[object]) -> None:
-        self._seen[task] = self._count
-        self._taken = self._count
-
-
-def _time_out(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-class WakeUps:
+class WakeUps(Topics):
     """The topics of one process and its socket to the others."""
 
     def __init__(self, runtime_dir: Path, loop: asyncio.AbstractEventLoop) -> None:
         """Without a usable runtime directory only this process is woken; a log line says so."""
+        super().__init__(loop)
         self._folder = runtime_dir / "wake"
-        self._loop = loop
-        self._topics: dict[str, Topic] = {}
-        self._gathering: dict[str, bool] = {}
         self._socket: socket.socket | None = None
         self._prefix = str(self._folder)
         self._folder_fd: int | None = None
@@ -131,34 +76,8 @@ class WakeUps:
         os.chmod(self._folder / self._name, 0o600)
         return bound
 
-    def topic(self, name: str) -> Topic:
-        """The topic of a name."""
-        topic = self._topics.get(name)
-        if topic is None:
-            topic = self._topics[name] = Topic()
-        return topic
-
-    def notify(self, names: Iterable[str]) -> None:
-        """Wake who waits for any of these topics, here now and in other processes soon."""
-        now = []
-        for name in names:
-            self.topic(name).wake()
-            if name in self._gathering:
-                self._gathering[name] = True
-            else:
-                self._gathering[name] = False
-                self._loop.call_later(_GATHER_S, self._gathered, name)
-                now.append(name)
-        if now:
-            self._send(now)
-
-    def _gathered(self, name: str) -> None:
-        if self._gathering.pop(name) and self._socket is not None:
-            self._gathering[name] = False
-            self._loop.call_later(_GATHER_S, self._gathered, name)
-            self._send([name])
-
-    def _send(self, names: list[str]) -> None:
+    def send(self, names: list[str]) -> None:
+        """As in Topics: a datagram to each socket in the directory."""
         if self._socket is None:
             return
         data = _SEPARATOR.join(name.encode() for name in names)[:_MAX_BYTES]

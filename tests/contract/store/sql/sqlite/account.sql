@@ -10,6 +10,9 @@ UPDATE account SET balance = balance + :amount WHERE id = :id;
 -- name: account.get
 SELECT id, balance FROM account WHERE id = :id;
 
+-- name: account.get_to_change
+SELECT id, balance FROM account WHERE id = :id;
+
 -- name: account.all
 SELECT id, balance FROM account ORDER BY id;
 

@@ -1,0 +1,81 @@
+"""Where the server is: the url of `[store]` as libpq's parameters, and what we add to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cordata.config.sections import StoreConfig
+from cordata.errors import ConfigError
+
+SCHEMES = ("postgresql://", "postgres://")
+#: A server that is gone is noticed within some 15 s even by a connection that waits for nothing.
+_DEFAULTS: dict[str, Any] = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+    "fallback_application_name": "cordata",
+}
+_SHAPE = 'like "postgresql://user@host/database"; several hosts with commas between them'
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Parameters of libpq for one kind of connection. Never printed: they may hold a password."""
+
+    params: dict[str, Any]
+    #: Whether a proxy may stand between, so that a session is not ours beyond a transaction.
+    proxied: bool
+
+    def __repr__(self) -> str:
+        return f"Address(proxied={self.proxied})"
+
+
+def addresses(config: StoreConfig, password: str | None) -> tuple[Address, Address]:
+    """For transactions and for sessions. Raises: ConfigError."""
+    session = config.session_url or config.url
+    return (
+        Address(_params(config.url, "url", password, config), bool(config.session_url)),
+        Address(_params(session, "session_url", password, config), proxied=False),
+    )
+
+
+def check(config: StoreConfig) -> None:
+    """Raises: ConfigError with every problem of the urls."""
+    problems: list[str] = []
+    for key in ("url", "session_url"):
+        if url := getattr(config, key):
+            try:
+                _params(url, key, None, config)
+            except ConfigError as error:
+                problems += error.problems
+    if problems:
+        raise ConfigError(*problems, hint=_SHAPE)
+
+
+def _params(url: str, key: str, password: str | None, config: StoreConfig) -> dict[str, Any]:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    if not url.startswith(SCHEMES):
+        raise ConfigError(f"[store] {key} is no address of a PostgreSQL server", hint=_SHAPE)
+    try:
+        given: dict[str, Any] = conninfo_to_dict(url)
+    except psycopg.Error as error:
+        told = " ".join(str(error).replace(url, "the url").split())
+        raise ConfigError(f"[store] {key}: {told}", hint=_SHAPE) from None
+    if "password" in given:
+        raise ConfigError(
+            f"[store] {key} holds a password, which `config show` would print",
+            hint="put it into the credential store-password",
+        )
+    params = {**_DEFAULTS, **given}
+    # libpq takes whole seconds, and 1 as 2.
+    params.setdefault("connect_timeout", max(2, round(config.connect_timeout_s)))
+    params["client_encoding"] = "UTF8"
+    if password is not None:
+        params["password"] = password
+    if "," in (given.get("host") or given.get("hostaddr") or ""):
+        params.setdefault("target_session_attrs", "read-write")
+    return params

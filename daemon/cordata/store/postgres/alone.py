@@ -1,0 +1,236 @@
+"""Units of work, each in a transaction of its own, as many at once as there are connections.
+
+A unit that met a deadlock, or lost its connection before its COMMIT, runs again; one whose COMMIT
+was cut off runs again only once it is certain that it did not happen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+from cordata.errors import CordataError, StoreUnavailable
+from cordata.store.fence import Fence
+from cordata.store.health import Health
+from cordata.store.postgres.clock import FleetClock
+from cordata.store.postgres.connection import Connection
+from cordata.store.postgres.connector import Connector
+from cordata.store.postgres.crew import Crew
+from cordata.store.postgres.fault import ConnectionLost, ServerError, is_storage, lost, translate
+from cordata.store.postgres.pool import Pool
+from cordata.store.postgres.transaction import InDoubt, Transaction, find_outcome
+from cordata.store.postgres.unit import Ask, Call, Course, UnitTx
+from cordata.store.queries import Queries
+from cordata.store.tx import Unit
+
+#: A unit runs so many times at most.
+_ATTEMPTS = 6
+#: Between them, times a random number and the attempt's: whoever met does not meet again.
+_PAUSE_S = 0.01
+#: The server ends a statement after `write_timeout_s`; one that does not answer then is gone.
+_GRACE_S = 1.0
+
+
+class Again(Exception):
+    """The unit changed nothing and may be run again; `error` is for its caller if it may not."""
+
+    def __init__(self, error: CordataError, *, pause: bool = True) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.pause = pause
+
+
+class Parts:
+    """What runs units needs of the store."""
+
+    def __init__(
+        self,
+        *,
+        pool: Pool,
+        crew: Crew,
+        connector: Connector,
+        queries: Queries,
+        time: FleetClock,
+        health: Health,
+        committed: Callable[[set[str]], None],
+    ) -> None:
+        """`committed(topics)` is called after each commit."""
+        self.pool = pool
+        self.crew = crew
+        self.connector = connector
+        self.queries = queries
+        self.time = time
+        self.health = health
+        self.committed = committed
+
+    def begin(self, connection: Connection, *, read: bool = False) -> Transaction:
+        """A transaction on a connection of the pool."""
+        return Transaction(connection, self.connector.prologue, read=read)
+
+    def failed(self, error: BaseException) -> None:
+        """A transaction failed with `error`; the store may be the reason."""
+        if is_storage(error) and isinstance(error, StoreUnavailable):
+            self.health.failed(error)
+
+
+class Alone:
+    """Runs units one by one, each on a connection of its own."""
+
+    def __init__(self, parts: Parts, *, timeout_s: float, max_waiting: int) -> None:
+        self._parts = parts
+        self._timeout_s = timeout_s
+        self._max_waiting = max_waiting
+        self._loop = asyncio.get_running_loop()
+        self._drained: asyncio.Future[None] | None = None
+        #: Units that wait for their commit.
+        self.waiting = 0
+        self.commits = 0
+        self.units = 0
+
+    async def run(self, unit: Unit[Any], fence: Fence | None) -> Any:
+        """Run a unit; return its result after its commit. Cancelling lets it go on unheard."""
+        refusal = self._parts.health.refusal()
+        if refusal is not None:
+            raise refusal
+        if self.waiting >= self._max_waiting:
+            raise StoreUnavailable(f"{self.waiting} units wait for a commit", retry_after_s=1)
+        self.waiting += 1
+        return await self._parts.crew.start(self._counted(unit, fence))
+
+    async def drain(self) -> None:
+        """Wait until no unit waits any more."""
+        while self.waiting:
+            if self._drained is None or self._drained.done():
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
+
+    async def _counted(self, unit: Unit[Any], fence: Fence | None) -> Any:
+        try:
+            return await self.run_now(unit, fence)
+        finally:
+            self.waiting -= 1
+            if not self.waiting and self._drained is not None and not self._drained.done():
+                self._drained.set_result(None)
+
+    async def run_now(self, unit: Unit[Any], fence: Fence | None) -> Any:
+        """As `run`, without asking whether the store is ok, in the caller's own task."""
+        deadline = self._loop.time() + self._timeout_s + _GRACE_S
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return await self._attempt(unit, fence, deadline)
+            except Again as again:
+                if attempt == _ATTEMPTS or self._loop.time() >= deadline:
+                    self._parts.failed(again.error)
+                    raise again.error from None
+                if again.pause:
+                    await asyncio.sleep(random.random() * attempt * _PAUSE_S)
+            except StoreUnavailable as error:
+                self._parts.failed(error)
+                raise
+        raise AssertionError("not reached")
+
+    async def _attempt(self, unit: Unit[Any], fence: Fence | None, deadline: float) -> Any:
+        parts = self._parts
+        tx = UnitTx(parts.queries, parts.time.now_us())
+        async with parts.pool.connection(deadline) as connection:
+            transaction = parts.begin(connection)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    value = await run_alone(transaction, Course(unit, tx, fence))
+                    await transaction.commit()
+            except TimeoutError:
+                connection.close()
+                raise lost(f"no answer within {self._timeout_s + _GRACE_S:g} s") from None
+            except InDoubt as caught:
+                doubt = caught
+            except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
+                await transaction.roll_back()
+                raise tell(error, tx, parts) from None
+            else:
+                self._done(tx)
+                return value
+        if not await find_outcome(doubt, parts.pool, deadline):
+            raise Again(lost("the connection was lost during a commit"), pause=False)
+        self._done(tx)
+        return value
+
+    def _done(self, tx: UnitTx) -> None:
+        self.commits += 1
+        self.units += 1
+        self._parts.health.succeeded()
+        self._parts.committed(tx.topics)
+
+
+def tell(error: BaseException, tx: UnitTx, parts: Parts) -> BaseException:
+    """What is raised for what ended a transaction; Again when it may simply be run again.
+
+    What makes the connections of the pool useless has them made anew.
+    """
+    cause = tx.cause if error is tx.failed else error
+    if isinstance(cause, ConnectionLost):
+        return Again(lost(str(cause)), pause=False)
+    if not isinstance(cause, ServerError):
+        return error
+    told = error if isinstance(error, CordataError) else translate(cause.fault, "COMMIT")
+    fault = cause.fault
+    if fault.read_only or fault.stale_plan:
+        parts.pool.renew()
+    if fault.again or fault.read_only or fault.sqlstate[:3] == "57P":
+        return Again(told)
+    return told
+
+
+def tell_finally(error: BaseException, tx: UnitTx, parts: Parts) -> BaseException:
+    """The same where nothing is run again; the store may be the reason, and is told so."""
+    told = tell(error, tx, parts)
+    if isinstance(told, Again):
+        told = told.error
+    parts.failed(told)
+    return told
+
+
+async def run_alone(transaction: Transaction, course: Course) -> Any:
+    """Run a unit to its end, all but the COMMIT; what it returned.
+
+    Raises: what the unit raised, which is `tx.failed` with its cause when a statement failed.
+    """
+    tx = course.tx
+    try:
+        ask = course.step()
+        while ask is not None:
+            ask = course.step(await answer(transaction, tx, ask))
+        if tx.deferred:
+            failed = await answer(transaction, tx, None)
+            if failed is not None:
+                raise failed
+    except BaseException:
+        course.close()
+        raise
+    return course.value
+
+
+async def answer(transaction: Transaction, tx: UnitTx, ask: Ask | None) -> Any:
+    """The answer to an Ask, with what was deferred before it; an error is returned, not raised."""
+    calls: list[Call] = tx.deferred
+    behind = len(calls)
+    tx.deferred = []
+    if ask is not None:
+        calls = [*calls, *ask.calls]
+    try:
+        for query, args in calls:
+            transaction.send(query.sql, args, writes=not query.reads)
+        results = await transaction.sync()
+    except ServerError as error:
+        position = error.position
+        return tx.fail(error, calls[position].query.name if position >= 0 else "BEGIN")
+    except (ConnectionLost, CordataError) as error:
+        return tx.fail(error, "")
+    if ask is None:
+        return None
+    if ask.wants == "rows":
+        return results[behind].rows()
+    if ask.wants == "results":
+        return results[behind:]
+    return sum([result.count for result in results[behind:]])

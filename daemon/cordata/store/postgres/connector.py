@@ -1,0 +1,129 @@
+"""Making connections: find the server, see what it is, tell it our limits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+
+from cordata import clock
+from cordata.config.sections import StoreConfig
+from cordata.errors import CordataError, StoreUnavailable
+from cordata.store.postgres.address import Address
+from cordata.store.postgres.clock import ASK, FleetClock
+from cordata.store.postgres.connection import Connection, OnNotify
+from cordata.store.postgres.fault import ConnectionLost, Fault, ServerError, lost, translate
+from cordata.store.postgres.transaction import Prologue
+
+_LOOK = (
+    f"SELECT {ASK} AS now_us, current_setting('server_version_num')::int AS version,"
+    " CASE WHEN pg_is_in_recovery() THEN ''"
+    " ELSE substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END AS timeline"
+)
+#: `idle_session_timeout` is of 14, and older ones are no longer maintained.
+_OLDEST = 140_000
+#: What libpq's text says, since it gives no SQLSTATE for a connection that was refused.
+_TEXTS = {
+    "too many clients": "53300",
+    "remaining connection slots": "53300",
+    "too many connections": "53300",
+    "password authentication failed": "28P01",
+    "no pg_hba.conf entry": "28000",
+    "does not exist": "3D000",
+}
+
+
+class Connector:
+    """Makes connections of both kinds."""
+
+    def __init__(
+        self, transactions: Address, sessions: Address, config: StoreConfig, time: FleetClock
+    ) -> None:
+        self._transactions = transactions
+        self._sessions = sessions
+        self._config = config
+        self._time = time
+        self.prologue = Prologue(config, proxied=transactions.proxied)
+
+    async def connect(self) -> Connection:
+        """For transactions; perhaps through a proxy. Raises: StoreUnavailable."""
+        return await self._connect(
+            self._transactions,
+            prepare=self._config.prepared_statements,
+            own=not self.prologue.proxied,
+        )
+
+    async def connect_session(self, on_notify: OnNotify | None = None) -> Connection:
+        """A session of our own, never through a proxy. Raises: StoreUnavailable."""
+        return await self._connect(self._sessions, prepare=False, own=False, on_notify=on_notify)
+
+    async def measure(self, connection: Connection) -> None:
+        """Ask the server for its time."""
+        sent = clock.monotonic()
+        row = (await connection.execute(f"SELECT {ASK} AS now_us")).rows()[0]
+        self._time.measured(row["now_us"], sent=sent, received=clock.monotonic())
+
+    async def _connect(
+        self,
+        address: Address,
+        *,
+        prepare: bool,
+        own: bool,
+        on_notify: OnNotify | None = None,
+    ) -> Connection:
+        hosts = str(address.params.get("host", "")).count(",") + 1
+        limit_s = float(address.params["connect_timeout"]) * hosts + 1
+        raw: psycopg.AsyncConnection[Any] | None = None
+        try:
+            async with asyncio.timeout(limit_s):
+                raw = await psycopg.AsyncConnection.connect(
+                    autocommit=True, prepare_threshold=None, **address.params
+                )
+                connection = Connection(raw, prepare=prepare, on_notify=on_notify)
+                try:
+                    await self._look(connection, own=own)
+                except BaseException:
+                    connection.close()
+                    raise
+        except TimeoutError:
+            raise lost(f"no answer within {limit_s:g} s") from None
+        except ConnectionLost as error:
+            raise lost(str(error)) from None
+        except ServerError as error:
+            raise told(translate(error.fault, "connecting")) from None
+        except psycopg.Error as error:
+            raise refused(error) from None
+        except OSError as error:
+            raise lost(f"{error.strerror or error}") from None
+        return connection
+
+    async def _look(self, connection: Connection, *, own: bool) -> None:
+        if own:
+            connection.send(*self.prologue.session())
+        connection.send(_LOOK)
+        sent = clock.monotonic()
+        row = (await connection.sync())[-1].rows()[0]
+        self._time.measured(row["now_us"], sent=sent, received=clock.monotonic())
+        connection.timeline = row["timeline"]
+        if row["version"] < _OLDEST:
+            raise StoreUnavailable(
+                f"the database server is PostgreSQL {row['version'] // 10_000}",
+                hint="it takes 14 or newer",
+            )
+
+
+def told(error: CordataError) -> StoreUnavailable:
+    """Whatever goes wrong while connecting, the store is not to be had."""
+    if isinstance(error, StoreUnavailable):
+        return error
+    return StoreUnavailable(str(error), hint=error.hint)
+
+
+def refused(error: psycopg.Error) -> StoreUnavailable:
+    """The caller's error for a connection that could not be made."""
+    text = " ".join(str(error).split())
+    for words, sqlstate in _TEXTS.items():
+        if words in text:
+            return told(translate(Fault(sqlstate, text), "connecting"))
+    return lost(text)

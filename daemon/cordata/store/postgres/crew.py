@@ -1,0 +1,52 @@
+"""The tasks of one store: what is begun runs to its end, whoever stops waiting for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Crew:
+    """A task group that lives as long as the store."""
+
+    def __init__(self) -> None:
+        self._group = asyncio.TaskGroup()
+        self._running: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    async def open(self) -> None:
+        """Begin."""
+        await self._group.__aenter__()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Begin some work in the caller's context; cancelling the future leaves it running."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        task = self._group.create_task(_run(work, future))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return future
+
+    async def close(self) -> None:
+        """Cancel what still runs and wait for its end."""
+        for task in self._running:
+            task.cancel()
+        await self._group.__aexit__(None, None, None)
+
+
+async def _run(work: Coroutine[Any, Any, T], future: asyncio.Future[T]) -> None:
+    try:
+        value = await work
+    except asyncio.CancelledError:
+        future.cancel()
+        raise
+    except BaseException as error:  # it is the future's; the group must not fall with it
+        if not future.done():
+            future.set_exception(error)
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+    else:
+        if not future.done():
+            future.set_result(value)

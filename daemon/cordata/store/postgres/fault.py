@@ -1,0 +1,116 @@
+"""PostgreSQL's errors as the caller gets them.
+
+An error of the server has a primary message, which is about the schema, and details, which quote
+rows. Only the first is passed on, and not even that where it quotes a value (class 22).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cordata.errors import Conflict, CordataError, PermanentError, StoreFull, StoreUnavailable
+
+_TEXT_CHARS = 300
+_RETRY_SOON_S = 1.0
+#: Whose message may be passed on: about the schema or the server, never about a value.
+_TELLABLE = {"08", "0A", "23", "25", "28", "3D", "3F", "40", "42", "53", "54", "55", "57", "58"}
+_DISK_FULL = "53100"
+_READ_ONLY = "25006"
+CANCELED = "57014"
+#: The server ended the transaction of a client that was idle in it for too long.
+IDLE_IN_TRANSACTION = "25P03"
+#: Classes of an error that every other statement would meet as well.
+_SERVER = {"08", "53", "57", "58", "28", "XX"}
+_SERVER_CODES = {_READ_ONLY, "3D000", "25P04"}
+#: Nothing is wrong but the moment: serialisation, deadlock, a lock not to be had; a plan that a
+#: migration made stale, a prepared statement that a proxy lost.
+_AGAIN = {"40001", "40P01", "55P03", "26000"}
+_STALE_PLAN = "cached plan must not change result type"
+_HINTS = {
+    _DISK_FULL: "free some space on the database server; nothing was written",
+    _READ_ONLY: "this is a standby; name all servers in [store] url, so that the primary is found",
+    "53300": "raise max_connections, lower [store] pool_size, or put PgBouncer in front",
+    "28P01": "see the credential store-password, or ~/.pgpass of the service's user",
+    "28000": "see pg_hba.conf of the database server",
+    "3D000": "create the database, as the owner that [store] url names",
+}
+
+
+class Fault(NamedTuple):
+    """What the server said about a statement that failed."""
+
+    sqlstate: str
+    primary: str = ""
+    constraint: str = ""
+    table: str = ""
+    column: str = ""
+
+    @property
+    def again(self) -> bool:
+        """Whether the same transaction may succeed if it is run again."""
+        return self.sqlstate in _AGAIN or self.stale_plan
+
+    @property
+    def stale_plan(self) -> bool:
+        """Whether the connection holds plans of a schema that has changed."""
+        return self.sqlstate == "26000" or (
+            self.sqlstate == "0A000" and self.primary == _STALE_PLAN
+        )
+
+    @property
+    def read_only(self) -> bool:
+        """Whether this server takes no writes, and another one may."""
+        return self.sqlstate == _READ_ONLY
+
+
+class ServerError(Exception):
+    """A statement was refused by the server: the `position`-th of those sent together."""
+
+    def __init__(self, fault: Fault, position: int = 0) -> None:
+        super().__init__(fault.sqlstate)
+        self.fault = fault
+        self.position = position
+
+
+class ConnectionLost(Exception):
+    """The connection is gone; whether a COMMIT under way happened is not known."""
+
+
+class Busy(StoreUnavailable):
+    """Nothing is broken: too much is going on, or somebody holds a lock."""
+
+
+class Unclear(StoreUnavailable):
+    """A commit whose outcome could not be learned: it must not simply be run again."""
+
+
+def translate(fault: Fault, what: str) -> CordataError:
+    """The error a caller gets for a failure of `what` (a query's name, or a step)."""
+    code = fault.sqlstate
+    text = fault.primary[:_TEXT_CHARS] if code[:2] in _TELLABLE else "a value was refused"
+    message = f"{what}: {text} ({code})"
+    if code == _DISK_FULL:
+        return StoreFull(f"{what}: the disk of the database is full", hint=_HINTS[code])
+    if code == CANCELED:
+        return Busy(f"{what}: took too long, or waited too long for a lock")
+    if code in _AGAIN:
+        return Busy(message, retry_after_s=_RETRY_SOON_S)
+    if code[:2] in _SERVER or code in _SERVER_CODES:
+        if code[:2] == "XX":
+            message = f"{what}: the server has a problem ({code}); see its log"
+        return StoreUnavailable(message, hint=_HINTS.get(code))
+    if code[:2] == "23":
+        column = f"{fault.table}.{fault.column}" if fault.column else fault.table
+        return Conflict(message, constraint=fault.constraint or column)
+    return PermanentError(message)
+
+
+def is_storage(error: BaseException | None) -> bool:
+    """Whether every other unit would fail as well, so that the store is not ok."""
+    return isinstance(error, StoreUnavailable) and not isinstance(error, Busy | Unclear)
+
+
+def lost(reason: str) -> StoreUnavailable:
+    """The error for a connection that is gone or could not be made."""
+    text = " ".join(reason.split())[:_TEXT_CHARS]
+    return StoreUnavailable(f"the database server: {text}")

@@ -1,0 +1,91 @@
+"""What goes in and what comes out: parameters as text, rows as dicts, failures as faults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from psycopg import pq
+
+from cordata.errors import PermanentError
+from cordata.store.postgres.fault import Fault
+
+if TYPE_CHECKING:
+    from psycopg.abc import Transformer
+    from psycopg.pq.abc import PGresult
+
+#: Status of a statement that failed, or was skipped since one before it did.
+FAILED = (
+    pq.ExecStatus.FATAL_ERROR,
+    pq.ExecStatus.PIPELINE_ABORTED,
+    pq.ExecStatus.BAD_RESPONSE,
+)
+_FIELDS = (
+    pq.DiagnosticField.SQLSTATE,
+    pq.DiagnosticField.MESSAGE_PRIMARY,
+    pq.DiagnosticField.CONSTRAINT_NAME,
+    pq.DiagnosticField.TABLE_NAME,
+    pq.DiagnosticField.COLUMN_NAME,
+)
+
+
+class Result:
+    """What one statement gave."""
+
+    __slots__ = ("_result", "_transformer")
+
+    def __init__(self, transformer: Transformer, result: PGresult) -> None:
+        self._transformer = transformer
+        self._result = result
+
+    @property
+    def count(self) -> int:
+        """Rows changed (or found)."""
+        return self._result.command_tuples or 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows."""
+        result = self._result
+        count = result.ntuples
+        if not count:
+            return []
+        names = [(result.fname(n) or b"").decode() for n in range(result.nfields)]
+        transformer = self._transformer
+        transformer.set_pgresult(result)
+        return transformer.load_rows(0, count, lambda values: dict(zip(names, values, strict=True)))
+
+
+def encode(value: object) -> bytes | None:
+    """A parameter as text. Raises: PermanentError when PostgreSQL has nothing like it."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            data = value.encode()
+        except UnicodeEncodeError as error:
+            raise PermanentError("a text with half a surrogate pair cannot be stored") from error
+        if b"\0" in data:
+            raise PermanentError("a text with a NUL character cannot be stored")
+        return data
+    if isinstance(value, int):  # a bool too: the tables know 0 and 1
+        return b"%d" % value
+    if isinstance(value, float):
+        return repr(value).encode()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return b"\\x" + bytes(value).hex().encode()
+    raise PermanentError(f"a value of type {type(value).__name__} cannot be stored")
+
+
+def fault_of(result: PGresult) -> Fault:
+    """What the server said about a statement that failed."""
+    found = [result.error_field(field) for field in _FIELDS]
+    return Fault(*((data or b"").decode("utf-8", "replace") for data in found))
+
+
+def reason(results: Sequence[PGresult]) -> str:
+    """What the server said before it closed the connection."""
+    for result in results:
+        if result.status in FAILED:
+            fault = fault_of(result)
+            return f"{fault.primary} ({fault.sqlstate})"
+    return ""

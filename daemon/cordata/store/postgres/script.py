@@ -1,0 +1,110 @@
+"""Running a migration script on PostgreSQL, whole or not at all, by one process at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from cordata.errors import ConfigError, CordataError, LeaseLost, StoreUnavailable
+from cordata.store.fence import Fence
+from cordata.store.migrate import RUNTIME, Migration, SchemaError
+from cordata.store.postgres.connection import Connection
+from cordata.store.postgres.fault import ConnectionLost, ServerError, lost, translate
+from cordata.store.queries import Queries, split, sql_folder
+
+_ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('cordata migration', 0))"
+#: A statement that must lock a table gives way to whoever uses it, instead of keeping all others
+#: waiting behind it; the migration is tried again.
+_PATIENCE = "SELECT set_config('lock_timeout', '5s', true)"
+
+
+class Scripts:
+    """Runs scripts, each on a session of its own, since they may change its settings."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Connection]],
+        queries: Queries,
+        now_us: Callable[[], int],
+    ) -> None:
+        self._connect = connect
+        self._queries = queries.by_name
+        self._now_us = now_us
+
+    async def bootstrap(self) -> None:
+        """Make the tables that come before all migrations, if they are missing."""
+        script = (sql_folder(RUNTIME.package, "postgres") / "bootstrap.sql").read_text("utf-8")
+        await self._in_transaction("bootstrap", lambda connection: connection.run_script(script))
+
+    async def apply_one(self, migration: Migration, fence: Fence | None) -> bool:
+        """Apply one migration and note it. False: another process was faster.
+
+        Raises: SchemaError naming file and statement; LeaseLost; StoreUnavailable.
+        """
+        done = True
+
+        async def work(connection: Connection) -> None:
+            nonlocal done
+            if fence is not None:
+                rows = await self._fetch(connection, "lease.hold", name=fence.name)
+                if not rows or rows[0]["term"] != fence.term:
+                    raise LeaseLost(f"term {fence.term} of the lease {fence.name!r} is over")
+            key = {"component": migration.component, "number": migration.number}
+            if await self._fetch(connection, "migration.done", **key):
+                done = False
+                return
+            await _run(connection, migration)
+            await self._fetch(
+                connection,
+                "migration.add",
+                **key,
+                name=migration.name,
+                applied_at=self._now_us(),
+            )
+
+        await self._in_transaction(f"migration {migration}", work)
+        return done
+
+    async def _fetch(
+        self, connection: Connection, name: str, /, **params: object
+    ) -> list[dict[str, object]]:
+        query = self._queries[name]
+        return (await connection.execute(query.sql, query.bind(params))).rows()
+
+    async def _in_transaction(
+        self, what: str, work: Callable[[Connection], Awaitable[None]]
+    ) -> None:
+        connection = await self._connect()
+        try:
+            connection.send("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+            connection.send(_ALONE)
+            connection.send(_PATIENCE)
+            await connection.sync()
+            await work(connection)
+            await connection.execute("COMMIT")
+        except ServerError as error:
+            raise _told(error, what) from error
+        except ConnectionLost as error:
+            raise lost(f"{what}: {error}") from None
+        finally:
+            connection.close()
+
+
+async def _run(connection: Connection, migration: Migration) -> None:
+    try:
+        await connection.run_script(migration.script)
+    except ServerError as error:
+        told = _told(error, f"migration {migration}")
+        if isinstance(told, StoreUnavailable):
+            raise told from error
+        statements = split(migration.script)
+        first = " ".join(statements[error.position].split())[:120] if statements else ""
+        raise SchemaError(str(told), hint=f"the statement: {first}") from error
+    if not connection.in_transaction:
+        raise SchemaError(f"migration {migration}: a script must not commit or roll back")
+
+
+def _told(error: ServerError, what: str) -> CordataError:
+    told = translate(error.fault, what)
+    if isinstance(told, StoreUnavailable | ConfigError):
+        return told
+    return SchemaError(str(told))

@@ -1,0 +1,143 @@
+"""The session of this process: LISTEN for its wake-ups, NOTIFY for the others', the time.
+
+    connecting --LISTEN--> listening --lost--> connecting (everybody is woken once it listens again)
+
+Word goes out after the commit, by this connection, not within the transaction: commits that
+notify queue up behind one lock of the whole server until each is on disk, so no two of them would
+share a sync. What gets lost when a process dies between the two costs a waiter its timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+
+from cordata import log
+from cordata.errors import StoreUnavailable
+from cordata.store.postgres.connection import Connection
+from cordata.store.postgres.connector import Connector
+from cordata.store.postgres.fault import ConnectionLost, ServerError
+from cordata.store.topic import Topics
+
+_log = log.logger("cordata.store")
+
+_CHANNEL = "cordata"
+_NOTIFY = f"SELECT pg_notify('{_CHANNEL}', topic) FROM json_array_elements_text($1::json) AS topic"
+#: The time is asked for so often, which also shows whether the session is still there.
+_MEASURE_S = 60.0
+#: The server answers at once, or it is gone.
+_ANSWER_S = 10.0
+_FINISH_S = 1.0
+#: Between attempts to connect; doubles up to the second.
+_PAUSE_S, _PAUSE_MAX_S = 0.2, 3.0
+
+
+class Session(Topics):
+    """One connection that listens, made anew whenever it is lost."""
+
+    def __init__(self, connector: Connector) -> None:
+        super().__init__(asyncio.get_running_loop())
+        self._connector = connector
+        self._connection: Connection | None = None
+        #: Topics to tell the others.
+        self._outgoing: dict[str, None] = {}
+        self._something = asyncio.Event()
+        #: Whether some are being told right now.
+        self._telling = False
+        self._said = asyncio.Event()
+
+    @property
+    def pid(self) -> int:
+        """The server's process for it; 0 while there is none."""
+        return 0 if self._connection is None else self._connection.pid
+
+    async def open(self) -> None:
+        """Connect and listen. Raises: StoreUnavailable."""
+        connection = await self._connector.connect_session(self._told)
+        connection.on_lost = lambda _: self._something.set()
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                await connection.execute(f"LISTEN {_CHANNEL}")
+        except (TimeoutError, ConnectionLost, ServerError) as error:
+            connection.close()
+            raise StoreUnavailable(f"the database server: LISTEN failed: {error}") from None
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    async def run(self) -> None:
+        """Keep listening and telling, for as long as the store is open."""
+        attempt = 0
+        try:
+            while True:
+                if self._connection is None:
+                    await asyncio.sleep(_pause_s(attempt))
+                    attempt += 1
+                    try:
+                        await self.open()
+                    except StoreUnavailable:
+                        continue
+                    self.wake_all()  # word sent meanwhile went by
+                attempt = 0
+                await self._serve()
+        finally:
+            if self._connection is not None:
+                self._connection.close()
+
+    def send(self, names: list[str]) -> None:
+        """As in Topics."""
+        self._outgoing.update(dict.fromkeys(names))
+        self._something.set()
+
+    async def finish(self) -> None:
+        """Say what is still to be said, if that can be done soon."""
+        self.send(self.gathered())
+        self._said.clear()
+        try:
+            async with asyncio.timeout(_FINISH_S):
+                while (self._outgoing or self._telling) and self._connection is not None:
+                    await self._said.wait()
+                    self._said.clear()
+        except TimeoutError:
+            pass
+
+    async def _serve(self) -> None:
+        """Tell and measure until the connection is lost."""
+        connection = self._connection
+        assert connection is not None
+        due = self._loop.time() + _MEASURE_S
+        while not connection.lost:
+            try:
+                async with asyncio.timeout_at(due):
+                    await self._something.wait()
+            except TimeoutError:
+                pass
+            self._something.clear()
+            names, self._outgoing = self._outgoing, {}
+            self._telling = bool(names)
+            try:
+                async with asyncio.timeout(_ANSWER_S):
+                    if names:
+                        await connection.execute(_NOTIFY, (json.dumps(list(names)),))
+                    if self._loop.time() >= due:
+                        due = self._loop.time() + _MEASURE_S
+                        await self._connector.measure(connection)
+            except (TimeoutError, ConnectionLost):
+                connection.close()
+                self._outgoing = {**names, **self._outgoing}
+                names = {}
+            except ServerError as error:
+                _log.warning("the others could not be told: %s", error.fault.primary)
+            self._telling = False
+            self._said.set()
+        self._connection = None
+
+    def _told(self, name: str, pid: int) -> None:
+        if pid != self.pid:  # what this process said it has woken its own for
+            self.topic(name).wake()
+
+
+def _pause_s(attempt: int) -> float:
+    return min(_PAUSE_S * 2.0 ** min(attempt, 10), _PAUSE_MAX_S) * (0.5 + random.random() / 2)

@@ -1,0 +1,248 @@
+"""The shared store: one PostgreSQL database for every process of every host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from cordata.config.sections import StoreConfig
+from cordata.errors import StoreUnavailable
+from cordata.store.contract import Store, StoreStats
+from cordata.store.fence import Fence
+from cordata.store.health import Health, OnState
+from cordata.store.migrate import Applied, Chain
+from cordata.store.postgres.address import addresses
+from cordata.store.postgres.alone import Alone, Parts
+from cordata.store.postgres.clock import FleetClock
+from cordata.store.postgres.connection import Connection
+from cordata.store.postgres.connector import Connector
+from cordata.store.postgres.crew import Crew
+from cordata.store.postgres.lease import SessionLease
+from cordata.store.postgres.pool import Pool
+from cordata.store.postgres.prober import Prober
+from cordata.store.postgres.reader import Reader
+from cordata.store.postgres.script import Scripts
+from cordata.store.postgres.session import Session
+from cordata.store.postgres.solo import SoloTx, holding
+from cordata.store.queries import Queries
+from cordata.store.schema import Schema
+from cordata.store.tx import Tx, Unit, UnitMisuse
+
+T = TypeVar("T")
+
+#: Closing waits so long for units under way.
+_CLOSE_WAIT_S = 15.0
+
+
+class PostgresStore(Store):
+    """The store of one process. Made by `open`; all methods belong to the loop's thread."""
+
+    dialect = "postgres"
+
+    def __init__(self, config: StoreConfig, queries: Queries, password: str | None) -> None:
+        self._config = config
+        self._time = FleetClock()
+        self._connector = Connector(*addresses(config, password), config, self._time)
+        self._crew = Crew()
+        self._pool = Pool(self._connector.connect, size=config.pool_size)
+        self._health = Health()
+        self._parts = Parts(
+            pool=self._pool,
+            crew=self._crew,
+            connector=self._connector,
+            queries=queries,
+            time=self._time,
+            health=self._health,
+            committed=self._committed,
+        )
+        self._alone = Alone(
+            self._parts, timeout_s=config.write_timeout_s, max_waiting=config.max_waiting
+        )
+        self._reader = Reader(self._parts, timeout_s=config.read_timeout_s)
+        #: Transactions open at once; some connections are always left for what is quick.
+        self._places = asyncio.Semaphore(max(1, config.pool_size - config.pool_size // 4 - 1))
+        self._prober = Prober(self._parts)
+        self._health.on_state = self._prober.state_changed
+        self._session = Session(self._connector)
+        scripts = Scripts(self._connector.connect_session, queries, self._time.now_us)
+        self._schema = Schema(self.dialect, self.read, scripts.bootstrap, scripts.apply_one)
+        self._closing: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        config: StoreConfig,
+        *,
+        queries: Queries,
+        password: str | None = None,
+        on_state: OnState | None = None,
+    ) -> Self:
+        """Connect. Raises: ConfigError for a bad url; StoreUnavailable with the reason."""
+        store = cls(config, queries, password)
+        store.on_state = on_state
+        await store._session.open()
+        await store._crew.open()
+        store._crew.start(store._session.run())
+        return store
+
+    @property
+    def on_state(self) -> OnState | None:
+        """As in Store."""
+        return self._prober.on_state
+
+    @on_state.setter
+    def on_state(self, on_state: OnState | None) -> None:
+        self._prober.on_state = on_state
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def now_us(self) -> int:
+        """As in Store: the server's."""
+        return self._time.now_us()
+
+    async def run(self, unit: Unit[T], *, fence: Fence | None = None) -> T:
+        """As in Store."""
+        self._check_open()
+        solo = holding.get()
+        if solo is not None and solo.holds and solo.belongs_to(self._parts):
+            raise UnitMisuse(
+                "run() inside a transaction() might wait for it for ever",
+                hint="use the transaction's own tx",
+            )
+        result: T = await self._alone.run(unit, fence)
+        return result
+
+    async def run_alone(self, unit: Unit[T]) -> T:
+        """As `run`, whatever the state of the store, in a transaction of its own."""
+        self._check_open()
+        result: T = await self._alone.run_now(unit, None)
+        return result
+
+    async def read(self, unit: Unit[T]) -> T:
+        """As in Store."""
+        self._check_open()
+        return await self._reader.read(unit)
+
+    @asynccontextmanager
+    async def transaction(
+        self, *, seen: tuple[str, str] | None = None, fence: Fence | None = None
+    ) -> AsyncIterator[Tx]:
+        """As in Store. What it changes on the grounds of what it read it reads FOR UPDATE."""
+        self._check_open()
+        tx = SoloTx(
+            self._parts,
+            self._places,
+            self.read,
+            seen=seen,
+            fence=fence,
+            timeout_s=self._config.transaction_timeout_s,
+            wait_s=self._config.write_timeout_s,
+        )
+        await tx.enter()
+        try:
+            yield tx
+        except BaseException:
+            await tx.leave(commit=False)
+            raise
+        await tx.leave(commit=True)
+
+    def notify(self, topic: str) -> None:
+        """As in Store."""
+        self._session.notify((topic,))
+
+    async def wait(self, topic: str, timeout_s: float) -> bool:
+        """As in Store."""
+        return await self._session.topic(topic).wait(timeout_s)
+
+    def lease(self, *, holder: str, name: str = "primary") -> SessionLease:
+        """As in Store."""
+        return SessionLease(self, holder=holder, name=name)
+
+    async def connect_session(self) -> Connection:
+        """A session of its own, for the lease. Raises: StoreUnavailable."""
+        self._check_open()
+        return await self._connector.connect_session()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Begin some work that ends with the store at the latest."""
+        return self._crew.start(work)
+
+    async def bootstrap(self) -> None:
+        """As in Store."""
+        await self._schema.bootstrap()
+
+    async def migrate(
+        self,
+        chains: Sequence[Chain],
+        *,
+        fence: Fence | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> list[Applied]:
+        """As in Store; one process at a time."""
+        return await self._schema.migrate(chains, fence, progress)
+
+    async def schema_current(self, chains: Sequence[Chain]) -> bool:
+        """As in Store."""
+        return not await self._schema.pending(chains)
+
+    async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
+        """As in Store."""
+        todo = await self._schema.pending(chains)
+        return [Applied(m.component, m.number, m.name) for m in todo]
+
+    async def checkpoint(self, *, force: bool = False) -> None:
+        """Nothing: the server sees to its log."""
+
+    @property
+    def waiting(self) -> int:
+        """As in Store."""
+        return self._alone.waiting
+
+    def stats(self) -> StoreStats:
+        """As in Store."""
+        return StoreStats(
+            state=self._health.state,
+            reason=self._health.reason,
+            waiting=self.waiting,
+            commits=self._alone.commits,
+            units=self._alone.units,
+        )
+
+    async def close(self) -> None:
+        """As in Store."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+            return
+        self._closing = asyncio.get_running_loop().create_future()
+        try:
+            try:
+                async with asyncio.timeout(_CLOSE_WAIT_S):
+                    await self._alone.drain()
+            except TimeoutError:
+                pass
+            await self._session.finish()
+            self._prober.stop()
+            self._pool.close()
+            await self._crew.close()
+        finally:
+            self._closing.set_result(None)
+
+    def _check_open(self) -> None:
+        if self._closing is not None:
+            raise StoreUnavailable("the store is closed")
+
+    def _committed(self, topics: set[str]) -> None:
+        if topics:
+            self._session.notify(topics)

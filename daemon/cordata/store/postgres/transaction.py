@@ -1,0 +1,185 @@
+"""One transaction on one connection: how it begins, and what became of its COMMIT.
+
+    BEGIN + settings + statements --sync--> ... --commit--> committed
+                                                   | connection lost meanwhile
+                                                   +--> InDoubt --pg_xact_status--> committed or not
+
+BEGIN travels with the first statement. So does, with the first that writes, the question for the
+transaction's id: a connection that is lost during COMMIT leaves open whether it happened, and only
+by that id another connection can ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from cordata.config.sections import StoreConfig
+from cordata.errors import StoreUnavailable
+from cordata.store.postgres.connection import Connection
+from cordata.store.postgres.fault import ConnectionLost, ServerError, Unclear
+from cordata.store.postgres.pool import Pool
+from cordata.store.postgres.result import Result
+
+_BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_XID = "SELECT pg_current_xact_id_if_assigned()::text AS xid"
+#: "off" would answer before the commit is on disk; every other value promises at least that.
+_DURABLE = (
+    "set_config('synchronous_commit', replace(current_setting('synchronous_commit'),"
+    " 'off', 'on'), $3 = 'true')"
+)
+_SETTINGS = (
+    "SELECT set_config('statement_timeout', $1, $3 = 'true'),"
+    " set_config('idle_in_transaction_session_timeout', $2, $3 = 'true'), " + _DURABLE
+)
+_LIMIT = "SELECT set_config('statement_timeout', $1, true)"
+_STATUS = (
+    "SELECT pg_xact_status($1::xid8) AS status,"
+    " substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) AS timeline"
+)
+#: A transaction that waits for nothing but its client may do so a little longer than allowed.
+_GRACE_S = 1.0
+_ROLLBACK_S = 2.0
+#: Pauses between questions for the outcome of a commit.
+_ASK_AGAIN_S = 0.2
+#: SQLSTATE classes of a COMMIT that says no: everything else leaves open what happened.
+_REFUSED = {"23", "40", "53", "25"}
+
+
+class InDoubt(Exception):
+    """The connection was lost during COMMIT."""
+
+    def __init__(self, xid: str, timeline: str) -> None:
+        super().__init__(xid)
+        self.xid = xid
+        self.timeline = timeline
+
+
+class Prologue:
+    """What the server is told before the statements of a transaction, or of a whole session.
+
+    The server itself ends what takes too long, and a transaction whose host died. Where a proxy
+    shares its sessions out, settings live for one transaction only and are sent with each.
+    """
+
+    def __init__(self, config: StoreConfig, *, proxied: bool) -> None:
+        self.proxied = proxied
+        self._read = _ms(config.read_timeout_s)
+        self._write = _ms(config.write_timeout_s)
+        self._idle = _ms(config.transaction_timeout_s + _GRACE_S)
+
+    def session(self) -> tuple[str, tuple[str, ...]]:
+        """The statement for a session of our own: the limits of a read."""
+        return _SETTINGS, (self._read, self._idle, "false")
+
+    def begin(self, connection: Connection, *, read: bool) -> int:
+        """Queue a BEGIN and the limits; the number of statements."""
+        connection.send(_BEGIN_READ if read else _BEGIN_WRITE)
+        limit = self._read if read else self._write
+        if self.proxied:
+            connection.send(_SETTINGS, (limit, self._idle, "true"))
+        elif not read and limit != self._read:
+            connection.send(_LIMIT, (limit,))
+        else:
+            return 1
+        return 2
+
+
+def _ms(seconds: float) -> str:
+    return str(max(1, round(seconds * 1000)))
+
+
+class Transaction:
+    """A transaction on a connection that is idle when it begins and when it has ended well."""
+
+    def __init__(self, connection: Connection, prologue: Prologue, *, read: bool = False) -> None:
+        self.connection = connection
+        self._prologue = prologue
+        self._read = read
+        self._begun = False
+        self._ahead = 0
+        self._wrote = False
+        self._xid = ""
+
+    def send(self, sql: str, args: Sequence[object] = (), *, writes: bool = False) -> None:
+        """Queue a statement; `writes`: it may change something."""
+        if not self._begun:
+            self._begun = True
+            self._ahead = self._prologue.begin(self.connection, read=self._read)
+        self._wrote = self._wrote or writes
+        self.connection.send(sql, args)
+
+    async def sync(self) -> list[Result]:
+        """Run what was sent; its results. Raises: ServerError, ConnectionLost."""
+        ahead, self._ahead = self._ahead, 0
+        asks = self._wrote and not self._xid
+        if asks:
+            self.connection.send(_XID)
+        try:
+            results = await self.connection.sync()
+        except ServerError as error:
+            raise ServerError(error.fault, error.position - ahead) from None
+        if asks:
+            self._xid = results.pop().rows()[0]["xid"] or ""
+        return results[ahead:]
+
+    async def commit(self) -> None:
+        """Commit what ran. Raises: InDoubt; ServerError when it was refused; ConnectionLost."""
+        if not self._begun:
+            return
+        if self.connection.queued:
+            await self.sync()
+        try:
+            await self.connection.execute("COMMIT")
+        except ConnectionLost:
+            if self._xid:
+                raise InDoubt(self._xid, self.connection.timeline) from None
+            if self._wrote:
+                return  # it changed nothing, since it was never given an id
+            raise
+        except ServerError as error:
+            if self._xid and error.fault.sqlstate[:2] not in _REFUSED:
+                raise InDoubt(self._xid, self.connection.timeline) from None
+            raise
+
+    async def roll_back(self) -> None:
+        """Undo what ran; a connection that does not answer soon is closed, which undoes it too."""
+        connection = self.connection
+        try:
+            async with asyncio.timeout(_ROLLBACK_S):
+                await connection.settle()
+                if connection.in_transaction:
+                    await connection.execute("ROLLBACK")
+        except (TimeoutError, ConnectionLost, ServerError):
+            connection.close()
+        except BaseException:
+            connection.close()
+            raise
+
+
+async def find_outcome(doubt: InDoubt, pool: Pool, deadline: float) -> bool:
+    """Whether a transaction was committed. Raises: Unclear when it cannot be learned in time."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            async with asyncio.timeout_at(deadline), pool.connection(deadline) as connection:
+                row = (await connection.execute(_STATUS, (doubt.xid,))).rows()[0]
+            if row["timeline"] != doubt.timeline:
+                break  # another server took over: the number may be another transaction's there
+            if row["status"] in ("committed", "aborted"):
+                return bool(row["status"] == "committed")
+            if row["status"] is None:
+                break
+        except ServerError as error:
+            if error.fault.sqlstate == "22023":  # the number lies in the future of this server
+                break
+        except (StoreUnavailable, ConnectionLost, TimeoutError):
+            pass
+        if loop.time() + _ASK_AGAIN_S >= deadline:
+            break
+        await asyncio.sleep(_ASK_AGAIN_S)
+    raise Unclear(
+        "the connection was lost during a commit, and whether it happened is not known",
+        hint="look before doing it again",
+    )

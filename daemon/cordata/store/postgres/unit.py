@@ -1,0 +1,180 @@
+"""Units of work as PostgreSQL sees them: a coroutine that stops at each statement.
+
+    coroutine --Ask--> whoever runs it --count or rows--> coroutine
+
+A unit's tx does no IO. It hands out an `Ask` and waits; `alone.py` answers one unit's questions
+in a transaction of its own, a batch those of many units in one. `write()` asks nothing: its
+statement waits in `deferred` until the next answer is fetched or the transaction ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Generator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from cordata.errors import CordataError
+from cordata.store.fence import Fence, check_fence
+from cordata.store.postgres.fault import ConnectionLost, ServerError, lost, translate
+from cordata.store.queries import Queries, Query
+from cordata.store.tx import Row, Tx, Unit, UnitMisuse
+
+T = TypeVar("T")
+
+Wants = Literal["count", "rows", "results"]
+
+
+class Call(NamedTuple):
+    """One statement to run, `args` in the order of its placeholders."""
+
+    query: Query
+    args: Sequence[object]
+
+
+class Ask:
+    """Statements whose result a unit waits for; awaited, it stops the unit there."""
+
+    __slots__ = ("calls", "wants")
+
+    def __init__(self, calls: Sequence[Call], wants: Wants) -> None:
+        #: One, or those of `execute_many`.
+        self.calls = calls
+        #: "count": rows changed, by all together; "rows": those of the only one, as a list;
+        #: "results": one Result each (no unit asks that way).
+        self.wants = wants
+
+    def __await__(self) -> Generator[Ask, Any, Any]:
+        return (yield self)
+
+
+class UnitTx(Tx):
+    """The Tx of a unit."""
+
+    __slots__ = ("_queries", "cause", "deferred", "wrote")
+
+    def __init__(self, queries: Queries, now_us: int) -> None:
+        super().__init__(now_us)
+        self._queries = queries.by_name
+        #: What the server did when a statement failed, behind `failed`.
+        self.cause: ServerError | ConnectionLost | None = None
+        #: Written with `write`, not sent yet.
+        self.deferred: list[Call] = []
+        #: Whether it asked for a statement that is not known to only read.
+        self.wrote = False
+
+    def call(self, name: str, params: Mapping[str, Any]) -> Call:
+        """The call of a named statement. Raises: ConfigError; the error that ended the unit."""
+        if self.failed is not None:
+            raise self.failed
+        query = self._queries[name]
+        try:
+            args = query.bind(params)
+        except KeyError:
+            raise query.wrong(params) from None
+        if len(params) != query.width:
+            raise query.wrong(params)
+        if not query.reads:
+            self.wrote = True
+        return Call(query, args)
+
+    async def execute(self, name: str, /, **params: object) -> int:
+        """As in Tx."""
+        count: int = await Ask((self.call(name, params),), "count")
+        return count
+
+    async def write(self, name: str, /, **params: object) -> None:
+        """As in Tx."""
+        self.deferred.append(self.call(name, params))
+
+    async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
+        """As in Tx."""
+        if not rows:
+            return 0
+        count: int = await Ask([self.call(name, row) for row in rows], "count")
+        return count
+
+    async def fetch_one(self, name: str, /, **params: object) -> Row | None:
+        """As in Tx."""
+        rows: list[Row] = await Ask((self.call(name, params),), "rows")
+        return rows[0] if rows else None
+
+    async def fetch_all(self, name: str, /, **params: object) -> list[Row]:
+        """As in Tx."""
+        rows: list[Row] = await Ask((self.call(name, params),), "rows")
+        return rows
+
+    def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
+        """A statement failed, and the unit with it; the error for the unit."""
+        if isinstance(error, CordataError):
+            self.failed = error
+        else:
+            self.cause = error
+            if isinstance(error, ServerError):
+                self.failed = translate(error.fault, name)
+            else:
+                self.failed = lost(str(error))
+        return self.failed
+
+
+class ReadTx(UnitTx):
+    """The Tx of `Store.read()`."""
+
+    __slots__ = ()
+
+    def call(self, name: str, params: Mapping[str, Any]) -> Call:
+        """As in UnitTx. Raises: UnitMisuse when the statement writes."""
+        call = super().call(name, params)
+        if not call.query.reads:
+            raise UnitMisuse(
+                f"query {name!r} writes, but a read cannot",
+                hint="pass the unit to run() instead of read()",
+            )
+        return call
+
+
+class Course:
+    """A unit on its way from one Ask to the next."""
+
+    __slots__ = ("_coroutine", "_name", "tx", "value")
+
+    def __init__(self, unit: Unit[Any], tx: UnitTx, fence: Fence | None = None) -> None:
+        self._name = getattr(unit, "__qualname__", repr(unit))
+        self.tx = tx
+        coroutine: Awaitable[Any] = unit(tx) if fence is None else _fenced(unit, tx, fence)
+        self._coroutine: Any = coroutine
+        #: What the unit returned, once `step` gave None.
+        self.value: Any = None
+
+    def step(self, answer: object = None) -> Ask | None:
+        """Go on with the answer to the last Ask (None at first); None: the unit has ended.
+
+        An answer that is an error is raised in the unit, which is over with it even if it goes
+        on. Raises: what the unit raised; UnitMisuse when it awaits something else than its tx.
+        """
+        try:
+            if isinstance(answer, BaseException):
+                if isinstance(answer, CordataError):
+                    self.tx.failed = answer
+                ask = self._coroutine.throw(answer)
+            else:
+                ask = self._coroutine.send(answer)
+        except StopIteration as end:
+            if self.tx.failed is not None:
+                raise self.tx.failed from None
+            self.value = end.value
+            return None
+        if isinstance(ask, Ask):
+            return ask
+        self.close()
+        raise UnitMisuse(
+            f"unit {self._name!r} awaited {ask!r}",
+            hint="a unit awaits nothing but its tx; use transaction() around other awaits",
+        )
+
+    def close(self) -> None:
+        """Leave the unit where it is."""
+        self._coroutine.close()
+
+
+async def _fenced(unit: Unit[T], tx: Tx, fence: Fence) -> T:
+    await check_fence(tx, fence, hold=True)
+    return await unit(tx)

@@ -1,0 +1,50 @@
+-- name: account.add
+INSERT INTO account (id, balance) VALUES (:id, :balance);
+
+-- name: account.add_once
+INSERT INTO account (id, balance) VALUES (:id, :balance) ON CONFLICT DO NOTHING;
+
+-- name: account.change
+UPDATE account SET balance = balance + :amount WHERE id = :id;
+
+-- name: account.get
+SELECT id, balance FROM account WHERE id = :id;
+
+-- name: account.get_to_change
+SELECT id, balance FROM account WHERE id = :id FOR UPDATE;
+
+-- name: account.all
+SELECT id, balance FROM account ORDER BY id COLLATE "C";
+
+-- name: account.take
+UPDATE account SET balance = balance - :amount WHERE id = :id RETURNING balance;
+
+-- name: entry.add
+INSERT INTO entry (account_id, amount, note) VALUES (:account_id, :amount, :note);
+
+-- name: entry.count
+SELECT count(*) AS count FROM entry;
+
+-- name: entry.notes
+SELECT note FROM entry ORDER BY note COLLATE "C";
+
+-- name: outbox.events
+SELECT event_id, type, key, payload, headers, priority, lane, next_at, created_at
+FROM outbox ORDER BY id;
+
+-- name: mail.mails
+SELECT message_id, "to", subject, text, html, state FROM mail ORDER BY id;
+
+-- name: forever
+WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT (x + 1) % 1000 FROM n) SELECT count(*) FROM n;
+
+-- name: slow
+WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 1000000)
+SELECT count(*) AS count FROM n;
+
+-- name: pause
+WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 50000)
+SELECT count(*) AS count FROM n;
+
+-- name: rude.rollback
+ROLLBACK;
