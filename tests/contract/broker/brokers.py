@@ -34,9 +34,12 @@ class Parts:
 
 @asynccontextmanager
 async def on_store(state: Path) -> AsyncIterator[Parts]:
-    """The store's own tables."""
+    """The store's own tables, in the store that the directory is prepared for."""
     async with opened(state) as store:
         yield Parts(store, StoreBroker(store, claim_timeout_s=60.0))
 
 
-BROKERS: dict[str, Callable[[Path], AbstractAsyncContextManager[Parts]]] = {"store": on_store}
+BROKERS: dict[str, Callable[[Path], AbstractAsyncContextManager[Parts]]] = {
+    "postgres": on_store,
+    "sqlite": on_store,
+}

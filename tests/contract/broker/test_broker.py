@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.contract.broker.brokers import BROKERS, Parts
 from tests.integration.engine.parts import publish, rows
+from tests.integration.engine.stores import prepared
 
 from cordata import clock
 from cordata.broker import Message, Outcome
@@ -20,8 +21,9 @@ Open = Callable[[], AbstractAsyncContextManager[Parts]]
 
 @pytest.fixture(params=sorted(BROKERS))
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    """One of the brokers, on a store of its own."""
-    return lambda: BROKERS[request.param](tmp_path)
+    """One of the brokers, on a store of its own; each call is one more process' view."""
+    state = prepared(request.param, request, tmp_path)
+    return lambda: BROKERS[request.param](state)
 
 
 def outcome(message: Message, verdict: Verdict, **more: int | str) -> Outcome:

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.integration.engine.stores import url_of
+
 from cordata.config.sections import StoreConfig
 from cordata.context import Context
-from cordata.store import Chain, Queries, Row, Store, Tx, open_store
+from cordata.store import Chain, Queries, Row, Store, Tx, dialect_of, open_store
 from cordata.vault import Vault
 
 SQL = "tests.integration.engine.sql"
@@ -18,12 +20,13 @@ CHAINS = (Chain("effect", SQL),)
 
 @asynccontextmanager
 async def opened(state: Path, *, migrate: bool = True) -> AsyncIterator[Store]:
-    """The store of one process; state and wake-up sockets below `state`."""
+    """The store of one process: the one that `stores` chose for `state`, or the embedded one."""
+    config = StoreConfig(url=url_of(state))
     store = await open_store(
-        StoreConfig(),
+        config,
         state_dir=state,
         runtime_dir=runtime_of(state),
-        queries=Queries.load([SQL], "sqlite"),
+        queries=Queries.load([SQL], dialect_of(config)),
     )
     async with store:
         if migrate:
