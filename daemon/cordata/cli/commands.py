@@ -9,6 +9,7 @@ import click
 #: command: (module, attribute, line in the list of `cordata --help`)
 _COMMANDS = {
     "server": ("cordata.cli.server", "server", "Run primary and workers in the foreground."),
+    "new": ("cordata.cli.new", "new", "Make a small working application."),
     "worker": ("cordata.cli.role", "worker", "Run one worker (worker@.service)."),
     "primary": ("cordata.cli.role", "primary", "Run the primary (primary.service)."),
     "job": ("cordata.cli.job", "job", "Run a job once (its timer's service)."),

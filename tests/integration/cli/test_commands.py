@@ -11,7 +11,7 @@ from tests.integration.cli.command import cordata, write_config
 def test_help_lists_every_command_and_the_exit_codes() -> None:
     result = cordata("--help")
     assert result.returncode == 0
-    names = ("server", "worker", "primary", "job", "alert", "outbox", "dlq", "migrate")
+    names = ("server", "new", "worker", "primary", "job", "alert", "outbox", "dlq", "migrate")
     for name in (*names, "config", "credentials"):
         assert f"  {name} " in result.stdout
     assert "78 the configuration cannot be used" in " ".join(result.stdout.split())
@@ -21,6 +21,7 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
     "command",
     [
         "server",
+        "new",
         "worker",
         "primary",
         "job",

@@ -119,7 +119,7 @@ class Server:
 
 @contextlib.contextmanager
 def server(
-    state: Path,
+    state: Path | None,
     *options: str,
     app: str | None = APP,
     workers: int = 2,
@@ -131,7 +131,8 @@ def server(
     argv += ["--app", app] if app else []
     if "--listen" not in options:
         argv += ["--listen", "127.0.0.1:0"]
-    argv += ["--state", str(state), *options]
+    argv += ["--state", str(state)] if state else []  # else as the configuration says
+    argv += options
     running = Server(argv, cwd=ROOT, environment=environment or {})
     try:
         yield running
