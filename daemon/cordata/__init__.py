@@ -13,6 +13,13 @@ _PLACES = {
     "Context": "cordata.context",
     "EventContext": "cordata.context",
     "BackfillContext": "cordata.context",
+    "EventLog": "cordata.eventstore",
+    "EventPage": "cordata.eventstore",
+    "EventStore": "cordata.eventstore",
+    "NewEvent": "cordata.eventstore",
+    "StoredEvent": "cordata.eventstore",
+    "Projection": "cordata.projection",
+    "ProjectionContext": "cordata.projection",
     "Store": "cordata.store",
     "Tx": "cordata.store",
     "Row": "cordata.store",
@@ -28,6 +35,8 @@ _PLACES = {
     "TransientError": "cordata.errors",
     "PermanentError": "cordata.errors",
     "Conflict": "cordata.errors",
+    "WrongExpectedVersion": "cordata.errors",
+    "PartitionLost": "cordata.errors",
     "StoreUnavailable": "cordata.errors",
     "StoreFull": "cordata.errors",
 }
@@ -45,12 +54,21 @@ if TYPE_CHECKING:
     from cordata.errors import ConfigError as ConfigError
     from cordata.errors import Conflict as Conflict
     from cordata.errors import CordataError as CordataError
+    from cordata.errors import PartitionLost as PartitionLost
     from cordata.errors import PermanentError as PermanentError
     from cordata.errors import StoreFull as StoreFull
     from cordata.errors import StoreUnavailable as StoreUnavailable
     from cordata.errors import TransientError as TransientError
+    from cordata.errors import WrongExpectedVersion as WrongExpectedVersion
+    from cordata.eventstore import EventLog as EventLog
+    from cordata.eventstore import EventPage as EventPage
+    from cordata.eventstore import EventStore as EventStore
+    from cordata.eventstore import NewEvent as NewEvent
+    from cordata.eventstore import StoredEvent as StoredEvent
     from cordata.log import fields as fields
     from cordata.log import request_id as request_id
+    from cordata.projection import Projection as Projection
+    from cordata.projection import ProjectionContext as ProjectionContext
     from cordata.store import Row as Row
     from cordata.store import Store as Store
     from cordata.store import Tx as Tx

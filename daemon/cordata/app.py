@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from cordata.config.sections import Config
 from cordata.errors import ConfigError
+from cordata.projection import Projecting
 from cordata.registry import (
     AsgiApp,
     Backfill,
@@ -32,7 +33,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
 _RUNTIME_SECTIONS = frozenset(section.name for section in fields(Config))
 
 
-class App:
+class App(Projecting):
     """One application: what its workers serve and handle, what its primary does.
 
     Every registration is checked when it is made, so a mistake shows at import, with its name.
@@ -48,6 +49,7 @@ class App:
                 f"App({name!r}): not a name for an application",
                 hint="lower-case letters, digits, - and _; not cordata, the runtime's own",
             )
+        super().__init__()
         self.name = name
         self.migration_package: str | None = None
         self.query_packages: list[str] = []

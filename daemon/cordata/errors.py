@@ -69,6 +69,22 @@ class Conflict(PermanentError):
         self.constraint = constraint
 
 
+class WrongExpectedVersion(Conflict):
+    """The stream has another version than the append expected: read it again and decide anew."""
+
+    code = "wrong_expected_version"
+
+    def __init__(self, stream: str, *, expected: int, actual: int) -> None:
+        super().__init__(
+            f"stream {stream!r} is at version {actual}, expected was {expected}",
+            constraint="event_stream.version",
+        )
+        self.stream = stream
+        self.expected = expected
+        #: 0: there is no such stream.
+        self.actual = actual
+
+
 class AlreadySeen(CordataError):
     """The message was handled before; its effect is in the store."""
 
@@ -97,3 +113,9 @@ class LeaseLost(CordataError):
     """This process is no longer the primary; its write was refused."""
 
     code = "lease_lost"
+
+
+class PartitionLost(CordataError):
+    """Another process handles this partition of the subscription now; the write was refused."""
+
+    code = "partition_lost"

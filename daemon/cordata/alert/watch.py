@@ -12,6 +12,8 @@ CAUSES = {
     events.DISK_FULL: "store-full",
     events.STORE_FAILED: "store-failed",
     events.MESSAGE_DEAD: "dead-letter",
+    events.PROJECTION_BLOCKED: "subscription-blocked",
+    events.PROJECTION_DEAD: "dead-letter",
     events.MAIL_FAILED: "mail-failed",
 }
 

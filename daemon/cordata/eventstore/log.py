@@ -1,0 +1,147 @@
+"""EventLog: all events in their common order, without missing one that commits late."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from cordata import clock
+from cordata.core.eventstream import check_page
+from cordata.core.horizon import Horizon
+from cordata.errors import TransientError
+from cordata.eventstore.record import EventPage, stored
+from cordata.log import logger
+from cordata.store import Row, Store, Tx
+
+#: Notified by every append.
+EVENT_TOPIC = "event"
+
+log = logger("cordata.events")
+
+_LAST = 2**63 - 1
+#: Between looks while transactions in flight hold the safe position back.
+_FIRST_S, _LONGEST_S = 0.002, 0.1
+#: Held back for so long, the log says by whom.
+_TELL_S = 10.0
+
+
+class EventLog:
+    """Reads by category or as a whole; keep one per consumer, it knows how far is safe.
+
+        log, position = EventLog(ctx.store), 0
+        while True:
+            page = await log.read("account", after=position)
+            ...
+            position = page.next
+            if not page.more:
+                await log.wait(60.0)
+
+    On PostgreSQL transactions commit in another order than their events got positions. A read goes
+    up to the position below which nothing is in flight, so what is read once stays complete. Only
+    transactions that append hold it back, which `[store] transaction_timeout_s` bounds.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._horizon = Horizon()
+        #: Since when the safe position is where it is, and whether the log said so.
+        self._held_at, self._held_since, self._told = -1, 0.0, False
+
+    @property
+    def held_back_by(self) -> frozenset[str]:
+        """The transactions that the last look found in the way; empty: nothing is."""
+        return self._horizon.waiting_for
+
+    async def look(self) -> int:
+        """The position up to which every event can be read now. Never goes back, never waits."""
+        row = await self._store.read(_mark)
+        safe = self._horizon.look(row["position"], json.loads(row["in_flight"]))
+        self._watch(safe)
+        return safe
+
+    async def head(self, *, timeout_s: float = 30.0) -> int:
+        """The position up to which every event can be read, all included that was committed when
+        this was called. Raises: TransientError when transactions in flight outlast the time.
+        """
+        row = await self._store.read(_mark)
+        wanted = int(row["position"])
+        deadline, pause_s = clock.monotonic() + timeout_s, _FIRST_S
+        while (safe := await self.look()) < wanted:
+            if clock.monotonic() >= deadline:
+                names = ", ".join(sorted(self.held_back_by))
+                raise TransientError(f"events up to {wanted} wait for transaction {names}")
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _LONGEST_S)
+        return safe
+
+    async def read(
+        self, category: str | None = None, *, after: int = 0, limit: int = 100
+    ) -> EventPage:
+        """Events after a position, in order; of all categories when none is named.
+
+        All that was committed before the call is there. Raises: PermanentError, TransientError as
+        `head`, StoreUnavailable.
+        """
+        return await self.page(category, after=after, until=await self.head(), limit=limit)
+
+    async def page(
+        self, category: str | None, *, after: int, until: int, limit: int = 100
+    ) -> EventPage:
+        """Events in `after` < position <= `until`, which must be a position that `look` gave."""
+        check_page(limit)
+
+        async def unit(tx: Tx) -> list[Row]:
+            bounds = {"after": after, "until": until, "limit": limit}
+            if category is None:
+                return await tx.fetch_all("event.of_all", **bounds)
+            return await tx.fetch_all("event.of_category", category=category, **bounds)
+
+        found = [stored(row) for row in await self._store.read(unit)]
+        more = len(found) == limit
+        end = found[-1].position if more else max(after, until)
+        return EventPage(events=found, next=end, more=more)
+
+    async def read_back(
+        self, category: str | None = None, *, before: int | None = None, limit: int = 100
+    ) -> EventPage:
+        """Events from the newest to the oldest, for a look at what is there now: one that commits
+        late may be missing between two that are shown.
+        """
+        check_page(limit)
+        start = _LAST if before is None else before
+
+        async def unit(tx: Tx) -> list[Row]:
+            if category is None:
+                return await tx.fetch_all("event.of_all_back", before=start, limit=limit)
+            return await tx.fetch_all(
+                "event.of_category_back", category=category, before=start, limit=limit
+            )
+
+        found = [stored(row) for row in await self._store.read(unit)]
+        end = found[-1].position if found else start
+        return EventPage(events=found, next=end, more=len(found) == limit)
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait for an append: True, or False after the timeout. As `Store.wait`."""
+        return await self._store.wait(EVENT_TOPIC, timeout_s)
+
+    def _watch(self, safe: int) -> None:
+        """Say once who holds back for long."""
+        now, held = clock.monotonic(), self.held_back_by
+        if not held or safe != self._held_at:
+            self._held_at, self._held_since, self._told = safe, now, False
+        elif not self._told and now - self._held_since >= _TELL_S:
+            self._told = True
+            log.warning(
+                "events after position %d wait for transaction %s, which has appended something"
+                " and is not committed since more than %g s",
+                safe,
+                ", ".join(sorted(held)),
+                _TELL_S,
+            )
+
+
+async def _mark(tx: Tx) -> Row:
+    row = await tx.fetch_one("event.mark")
+    assert row is not None
+    return row

@@ -1,0 +1,229 @@
+"""Partitions of subscriptions in the store: who owns which, how far each is, what failed.
+
+Ownership has two halves. A worker process has one row with a time until which it counts as alive,
+renewed while it lives: so a fleet costs one small write per process now and then, however many
+partitions there are. Each partition names its owner and a term that grows whenever it changes
+hands; whatever moves its position names both in the same transaction, and changes nothing once
+they are no longer true. So time only decides when a partition may be taken, never who may write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from cordata.errors import AlreadySeen, PartitionLost
+from cordata.eventstore.standing import Claim, Known, Standing, Table, Worker
+from cordata.store import Row, Store, Tx
+
+#: Notified when partitions are free, resumed, or begin anew.
+PROJECTION_TOPIC = "projection"
+#: Rows of processes that ended without a word are deleted after so long.
+_FORGET_US = 3_600_000_000
+
+
+class Partitions:
+    """The rows of all subscriptions of a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def add(self, name: str, category: str, partitions: int, origin: int) -> Known | None:
+        """Make a subscription known. One that is known keeps its number of partitions and their
+        positions; returns what was known of it, else None.
+        """
+
+        async def unit(tx: Tx) -> Known | None:
+            row = await tx.fetch_one("projection.get", name=name)
+            if row is not None:
+                if row["category"] != category:
+                    await tx.write("projection.change_category", name=name, category=category)
+                return Known(category=row["category"], partitions=row["partitions"])
+            added = await tx.execute(
+                "projection.add",
+                name=name,
+                category=category,
+                partitions=partitions,
+                origin=origin,
+                now_us=tx.now_us,
+            )
+            if added:
+                await add_partitions(tx, name, partitions, origin, term=0)
+            return None
+
+        return await self._store.run(unit)
+
+    async def known(self, name: str) -> bool:
+        """Whether `add` ran before."""
+
+        async def unit(tx: Tx) -> Row | None:
+            return await tx.fetch_one("projection.get", name=name)
+
+        return await self._store.read(unit) is not None
+
+    async def join(self, owner: str, projections: Iterable[str], *, lease_us: int) -> int:
+        """Count as alive for `lease_us` from now. Returns until when, in the store's time."""
+        names = json.dumps(sorted(projections))
+
+        async def unit(tx: Tx) -> int:
+            expires_at = tx.now_us + lease_us
+            await tx.write("projection.forget_workers", before=tx.now_us - _FORGET_US)
+            await tx.write("projection.join", owner=owner, projections=names, expires_at=expires_at)
+            return expires_at
+
+        return await self._store.run(unit)
+
+    async def leave(
+        self, owners: Collection[str], released: Sequence[tuple[Claim, int]] = ()
+    ) -> None:
+        """These processes end or have ended: what they own is free.
+
+        `released`: partitions that are given back with the position they got to.
+        """
+
+        async def unit(tx: Tx) -> None:
+            await _release(tx, released)
+            await tx.write("projection.leave", owners=json.dumps(sorted(owners)))
+            tx.notify(PROJECTION_TOPIC)
+
+        await self._store.run(unit)
+
+    async def look(self, projections: Iterable[str]) -> Table:
+        """The partitions of some subscriptions and all processes."""
+        wanted = set(projections)
+
+        async def unit(tx: Tx) -> Table:
+            rows = await tx.fetch_all("projection.all")
+            numbers = {row["name"]: row["partitions"] for row in rows if row["name"] in wanted}
+            found = await tx.fetch_all(
+                "projection.partitions", projections=json.dumps(sorted(numbers))
+            )
+            workers = [
+                Worker(
+                    owner=row["owner"],
+                    projections=frozenset(json.loads(row["projections"])),
+                    expires_at=row["expires_at"],
+                )
+                for row in await tx.fetch_all("projection.workers")
+            ]
+            standings = [Standing(**dict(row)) for row in found]
+            return Table(at=tx.now_us, partitions=numbers, standings=standings, workers=workers)
+
+        return await self._store.read(unit)
+
+    async def claim(self, owner: str, wanted: Mapping[str, Collection[int]]) -> list[Standing]:
+        """Take partitions (subscription -> numbers) that nobody owns who lives; those we got."""
+
+        async def unit(tx: Tx) -> list[Standing]:
+            got: list[Standing] = []
+            for name in sorted(wanted):
+                rows = await tx.fetch_all(
+                    "projection.claim",
+                    projection=name,
+                    wanted=json.dumps(sorted(wanted[name])),
+                    owner=owner,
+                    now_us=tx.now_us,
+                )
+                got += [Standing(projection=name, owner=owner, **dict(row)) for row in rows]
+            return got
+
+        return await self._store.run(unit)
+
+    async def release(self, released: Sequence[tuple[Claim, int]]) -> None:
+        """Give partitions back, each with the position it got to."""
+
+        async def unit(tx: Tx) -> None:
+            await _release(tx, released)
+            tx.notify(PROJECTION_TOPIC)
+
+        await self._store.run(unit)
+
+    async def store(self, positions: Sequence[tuple[Claim, int]]) -> None:
+        """Store how far partitions are. One that is another's by now is left alone."""
+
+        async def unit(tx: Tx) -> None:
+            for claim, position in positions:
+                await tx.write("projection.advance", **claim.key(), position=position)
+
+        await self._store.run(unit)
+
+    async def fail(
+        self,
+        claim: Claim,
+        position: int,
+        *,
+        attempts: int,
+        history: str,
+        delay_us: int,
+        blocked: bool,
+    ) -> None:
+        """Store that the event at a position failed once more. Raises: as `advance`."""
+
+        async def unit(tx: Tx) -> None:
+            changed = await tx.execute(
+                "projection.fail",
+                **claim.key(),
+                position=position,
+                attempts=attempts,
+                history=history,
+                next_at=None if blocked else tx.now_us + delay_us,
+                blocked_at=tx.now_us if blocked else None,
+            )
+            if not changed:
+                await _refuse(tx, claim, position)
+
+        await self._store.run(unit)
+
+    async def bury(self, claim: Claim, position: int, *, attempts: int, history: str) -> None:
+        """The event at a position is a dead letter, and handled with that. Raises: as `advance`."""
+
+        async def unit(tx: Tx) -> None:
+            await tx.execute(
+                "projection.bury",
+                projection=claim.projection,
+                position=position,
+                attempts=attempts,
+                history=history,
+                now_us=tx.now_us,
+            )
+            await advance(tx, claim, position)
+
+        await self._store.run(unit)
+
+
+async def advance(tx: Tx, claim: Claim, position: int) -> None:
+    """All events of a partition up to a position are handled, with what else the unit writes.
+
+    Raises: PartitionLost when the partition is another's; AlreadySeen when it is further already,
+    as after an attempt that timed out while its commit was under way.
+    """
+    if not await tx.execute("projection.advance", **claim.key(), position=position):
+        await _refuse(tx, claim, position)
+
+
+async def add_partitions(tx: Tx, name: str, partitions: int, origin: int, *, term: int) -> None:
+    """The rows of a subscription that has none."""
+    for number in range(partitions):
+        await tx.write(
+            "projection.add_partition",
+            projection=name,
+            partition=number,
+            position=origin,
+            term=term,
+        )
+
+
+async def _release(tx: Tx, released: Sequence[tuple[Claim, int]]) -> None:
+    for claim, position in released:
+        await tx.write("projection.release", **claim.key(), position=position)
+
+
+async def _refuse(tx: Tx, claim: Claim, position: int) -> None:
+    row = await tx.fetch_one(
+        "projection.partition", projection=claim.projection, partition=claim.partition
+    )
+    if row is not None and (row["owner"], row["term"]) == (claim.owner, claim.term):
+        raise AlreadySeen(f"event {position} was handled by {claim.projection} before")
+    raise PartitionLost(
+        f"partition {claim.partition} of {claim.projection} is another process' now"
+    )

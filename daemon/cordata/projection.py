@@ -1,0 +1,225 @@
+"""Subscriptions to the event store: how an application declares them, what handlers get."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from cordata.context import Context
+from cordata.core.eventstream import MAX_PAGE, MAX_PARTITIONS, check_category
+from cordata.errors import ConfigError, PermanentError
+from cordata.eventstore import Claim, StoredEvent
+from cordata.eventstore.partition import advance
+from cordata.store import Tx, Unit
+
+T = TypeVar("T")
+Reset = Callable[[Tx], Awaitable[None]]
+R = TypeVar("R", bound=Callable[..., Any])
+#: Where a new subscription begins: with the first event, after the last one, or after a position.
+Origin = Literal["start", "end"] | int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectionContext(Context):
+    """The Context of one event in one subscription."""
+
+    #: The name of the subscription.
+    subscription: str
+    #: Of the event.
+    position: int
+    _claim: Claim
+    #: Filled by the first commit of this attempt.
+    _committed: list[str] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Tx]:
+        """As `Context.transaction`, and the subscription's position moves on in it: the effect
+        happens once. One per event. Raises: PartitionLost when another process handles the
+        partition by now, AlreadySeen when the effect happened before.
+        """
+        self._check_first()
+        async with self.store.transaction() as tx:
+            yield tx
+            await advance(tx, self._claim, self.position)
+        self._committed.append("transaction")
+
+    async def run(self, unit: Unit[T]) -> T:
+        """As `Context.run`, and the subscription's position moves on in it: the effect happens
+        once. One per event. Cheaper than `transaction()`. Raises: as that one.
+        """
+
+        async def moving(tx: Tx) -> T:
+            result = await unit(tx)
+            # Last: its row is locked no longer than the commit takes, and it is read by nobody.
+            await advance(tx, self._claim, self.position)
+            return result
+
+        self._check_first()
+        result = await self.store.run(moving)
+        self._committed.append("run")
+        return result
+
+    @property
+    def committed(self) -> bool:
+        """Whether the effect of this event is in the store."""
+        return bool(self._committed)
+
+    def _check_first(self) -> None:
+        """A second commit would find its event handled already, and be lost."""
+        if self._committed:
+            raise PermanentError(
+                f"{self.subscription} commits twice for one event",
+                hint="put all effects of an event into one ctx.run() or ctx.transaction()",
+            )
+
+
+Handler = Callable[[StoredEvent, ProjectionContext], Awaitable[None]]
+
+
+class Projection:
+    """One subscription: what `@app.subscribe` makes of a handler."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        name: str,
+        category: str,
+        origin: Origin,
+        partitions: int,
+        batch: int | None,
+        retries: int,
+        timeout_s: float,
+        on_error: Literal["block", "dead"],
+    ) -> None:
+        self.handler = handler
+        self.name = name
+        self.category = category
+        #: Where it begins when it is new.
+        self.origin = origin
+        self.partitions = partitions
+        #: Events read at once; None: [engine] batch.
+        self.batch = batch
+        #: Attempts after the first.
+        self.retries = retries
+        #: For one attempt.
+        self.timeout_s = timeout_s
+        #: What follows the last attempt.
+        self.on_error = on_error
+        #: Clears what the handler wrote, in the unit of a reset.
+        self.clear: Reset | None = None
+
+    async def __call__(self, event: StoredEvent, ctx: ProjectionContext) -> None:
+        """Call the handler."""
+        await self.handler(event, ctx)
+
+    def reset(self, clear: R) -> R:
+        """Declare the unit of work that clears the subscription's tables.
+
+        `cordata subscriptions reset` runs it in the unit that sets the positions back, so there is
+        no moment at which one of the two is done. Raises: ConfigError.
+        """
+        if self.clear is not None:
+            raise ConfigError(f"subscription {self.name!r} has two reset functions")
+        if not inspect.iscoroutinefunction(clear):
+            raise ConfigError(f"subscription {self.name!r}: reset must be an async function")
+        self.clear = clear
+        return clear
+
+
+class Projecting:
+    """The part of App that is about the event store."""
+
+    name: str
+
+    def __init__(self) -> None:
+        #: By name.
+        self.projections: dict[str, Projection] = {}
+
+    def subscribe(
+        self,
+        category: str,
+        *,
+        from_: Origin = "start",
+        partitions: int = 16,
+        batch: int | None = None,
+        retries: int = 5,
+        timeout_s: float = 60.0,
+        on_error: Literal["block", "dead"] = "block",
+        name: str | None = None,
+    ) -> Callable[[Handler], Projection]:
+        """Handle every event of a category, each once, in the order of its stream.
+
+        The workers share the `partitions`; all events of a stream are in one of them, which is
+        handled by one worker at a time, one event after the other. A new subscription begins at
+        `from_`; from then on its position is stored under `name`, by default `<app>.<function>`:
+        set it when the function is renamed. `partitions` is stored with it, too; another number
+        counts from the next reset on.
+
+        Effects written by `ctx.run()` or `ctx.transaction()` commit with the position: once. The
+        position of events that are handled without is stored every half second; after a crash what
+        came after that is handled again.
+
+        An event that fails, or takes longer than `timeout_s`, is tried again after a growing
+        pause, `retries` times; nothing of its partition overtakes it. Then (or at once after a
+        PermanentError) the partition is blocked, an alert says so, and
+        `cordata subscriptions resume` goes on with it: a projection with an event missing is wrong
+        for ever. With `on_error="dead"` the event becomes a dead letter of the subscription and the
+        partition goes on. StoreUnavailable counts no attempt. Raises: ConfigError.
+        """
+
+        def register(handler: Handler) -> Projection:
+            where = f"subscribe({category!r})"
+            if not inspect.iscoroutinefunction(handler):
+                raise ConfigError(f"@app.{where}: the handler must be an async function")
+            own_name = name or f"{self.name}.{handler.__name__}"
+            if own_name in self.projections:
+                raise ConfigError(f"subscription {own_name!r} is declared twice", hint="pass name=")
+            _check(where, category, from_, partitions, batch, retries, timeout_s, on_error)
+            projection = self.projections[own_name] = Projection(
+                handler,
+                name=own_name,
+                category=category,
+                origin=from_,
+                partitions=partitions,
+                batch=batch,
+                retries=retries,
+                timeout_s=timeout_s,
+                on_error=on_error,
+            )
+            return projection
+
+        return register
+
+
+def _check(
+    where: str,
+    category: str,
+    origin: Origin,
+    partitions: int,
+    batch: int | None,
+    retries: int,
+    timeout_s: float,
+    on_error: str,
+) -> None:
+    """Raises: ConfigError with every mistake."""
+    problems = []
+    try:
+        check_category(category)
+    except PermanentError as error:
+        problems.append(str(error))
+    if origin not in ("start", "end") and not (isinstance(origin, int) and origin >= 0):
+        problems.append("from_ must be 'start', 'end' or a position")
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        problems.append(f"partitions must be 1 to {MAX_PARTITIONS}")
+    if batch is not None and not 1 <= batch <= MAX_PAGE:
+        problems.append(f"batch must be 1 to {MAX_PAGE}")
+    if retries < 0 or timeout_s <= 0:
+        problems.append("retries must be 0 or more, timeout_s more than 0")
+    if on_error not in ("block", "dead"):
+        problems.append("on_error must be 'block' or 'dead'")
+    if problems:
+        raise ConfigError(*(f"@app.{where}: {problem}" for problem in problems))

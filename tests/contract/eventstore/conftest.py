@@ -1,0 +1,7 @@
+"""The stores that the behaviour suite of the event store runs against."""
+
+from __future__ import annotations
+
+from tests.contract.store.conftest import opened
+
+__all__ = ["opened"]
