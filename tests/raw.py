@@ -24,5 +24,5 @@ async def raw(tx: Tx, sql: str, args: Sequence[object] = ()) -> list[Row]:
     query = Query("raw", numbered, "test", "postgres")
     tx.wrote = tx.wrote or not query.reads
     ask = Ask((Call(query, args),), "rows")
-    rows: list[Row] = await (tx._ask(ask) if isinstance(tx, SoloTx) else ask)
+    rows: list[Row] = await (tx.ask(ask) if isinstance(tx, SoloTx) else ask)
     return rows

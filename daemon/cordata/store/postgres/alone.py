@@ -20,7 +20,7 @@ from cordata.store.postgres.connector import Connector
 from cordata.store.postgres.crew import Crew
 from cordata.store.postgres.fault import ConnectionLost, ServerError, is_storage, lost, translate
 from cordata.store.postgres.pool import Pool
-from cordata.store.postgres.transaction import InDoubt, Transaction, find_outcome
+from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
 from cordata.store.postgres.unit import Ask, Call, Course, UnitTx
 from cordata.store.queries import Queries
 from cordata.store.tx import Unit
@@ -65,9 +65,9 @@ class Parts:
         self.health = health
         self.committed = committed
 
-    def begin(self, connection: Connection, *, read: bool = False) -> Transaction:
+    def begin(self, connection: Connection, kind: Kind = "write") -> Transaction:
         """A transaction on a connection of the pool."""
-        return Transaction(connection, self.connector.prologue, read=read)
+        return Transaction(connection, self.connector.prologue, kind)
 
     def failed(self, error: BaseException) -> None:
         """A transaction failed with `error`; the store may be the reason."""

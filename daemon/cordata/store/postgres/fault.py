@@ -51,6 +51,11 @@ class Fault(NamedTuple):
         return self.sqlstate in _AGAIN or self.stale_plan
 
     @property
+    def collided(self) -> bool:
+        """Whether another transaction was in the way: a deadlock, a row changed meanwhile."""
+        return self.sqlstate in ("40001", "40P01")
+
+    @property
     def stale_plan(self) -> bool:
         """Whether the connection holds plans of a schema that has changed."""
         return self.sqlstate == "26000" or (

@@ -90,7 +90,7 @@ class Reader:
         return await self._guard(tx, connection, lambda: self._whole(connection, unit, tx))
 
     async def _whole(self, connection: Connection, unit: Unit[Any], tx: ReadTx) -> Any:
-        transaction = self._parts.begin(connection, read=True)
+        transaction = self._parts.begin(connection, "read")
         course = Course(unit, tx)
         try:
             ask = course.step()

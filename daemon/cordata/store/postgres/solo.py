@@ -1,13 +1,17 @@
 """The solo form: a transaction of its own, for code that awaits other things between statements.
 
     reading --first write: BEGIN, read again, compare--> writing --leave--> commit
-       |                          | changed                 | too long
-       leave: nothing to do       TransactionStale          rolled back, TransactionTimeout
+       |                      | changed           |  ^       | too long
+       |                      v                deadlock or   rolled back, TransactionTimeout
+       leave: nothing to do   TransactionStale <-- a row changed: all of it once more, compared
 
 Until its first write it holds neither a connection nor a lock: each statement sees the newest
 committed state. With the first write it begins and reads again what it had read; only if all of
-it is unchanged does it go on. What it changes on the grounds of what it read it reads with FOR
-UPDATE, which counts as a write: rows that are only looked at may change until the commit.
+it is unchanged does it go on. A transaction that decides on what it had read is "stable": if a row
+that it is going to change has changed meanwhile, the server refuses. Then, and after a deadlock,
+everything is done once more in a new transaction and every answer compared with the one that the
+caller has seen; only one that differs is TransactionStale. What it reads after its first write,
+in order to change it, it reads with FOR UPDATE.
 """
 
 from __future__ import annotations
@@ -21,15 +25,13 @@ from cordata.errors import (
     AlreadySeen,
     CordataError,
     LeaseLost,
-    StoreUnavailable,
     TransactionStale,
     TransactionTimeout,
 )
 from cordata.store.fence import Fence
 from cordata.store.postgres.alone import Parts, answer, tell_finally
-from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import lost
-from cordata.store.postgres.transaction import InDoubt, Transaction, find_outcome
+from cordata.store.postgres.fault import ServerError
+from cordata.store.postgres.hold import Hold
 from cordata.store.postgres.unit import Ask, Call, UnitTx
 from cordata.store.tx import Row, Tx
 
@@ -38,70 +40,59 @@ holding: ContextVar[SoloTx | None] = ContextVar("cordata_store_holding", default
 
 Read = Callable[[Callable[[Tx], Awaitable[Any]]], Awaitable[Any]]
 
+#: So often is everything done once more.
+_REPLAYS = 5
+
 
 class SoloTx(UnitTx):
     """The Tx of `Store.transaction()`."""
 
     __slots__ = (
-        "_connection",
+        "_asked",
         "_fence",
+        "_hold",
         "_parts",
-        "_places",
         "_read",
         "_reads",
         "_seen",
         "_taking_turns",
-        "_timeout_s",
-        "_timer",
-        "_transaction",
-        "_wait_s",
     )
 
     def __init__(
         self,
         parts: Parts,
-        places: asyncio.Semaphore,
+        hold: Hold,
         read: Read,
         *,
         seen: tuple[str, str] | None,
         fence: Fence | None,
-        timeout_s: float,
-        wait_s: float,
     ) -> None:
         super().__init__(parts.queries, parts.time.now_us())
         self._parts = parts
-        self._places = places
+        self._hold = hold
         self._read = read
         self._seen = seen
         self._fence = fence
-        self._timeout_s = timeout_s
-        self._wait_s = wait_s
         #: What was read before the first write, to be read again then.
         self._reads: list[tuple[Call, list[Row]]] = []
-        self._transaction: Transaction | None = None
-        self._connection: Connection | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        #: What was asked since, with what was deferred before it, and the answer.
+        self._asked: list[tuple[list[Call], Ask, Any]] = []
         self._taking_turns = asyncio.Lock()
 
-    @property
-    def holds(self) -> bool:
-        """Whether it is past its first write."""
-        return self._transaction is not None
-
-    def belongs_to(self, parts: Parts) -> bool:
-        """Whether it is of that store."""
-        return self._parts is parts
+    def holds_locks_of(self, parts: Parts) -> bool:
+        """Whether it is past its first write, in that store."""
+        return self._hold.began and self._parts is parts
 
     async def execute(self, name: str, /, **params: object) -> int:
         """As in Tx."""
-        count: int = await self._ask(Ask((self.call(name, params),), "count"))
+        count: int = await self.ask(Ask((self.call(name, params),), "count"))
         return count
 
     async def write(self, name: str, /, **params: object) -> None:
         """As in Tx; the first one is sent at once, since the locks begin with it."""
         call = self.call(name, params)
-        if self._transaction is None:
-            await self._ask(Ask((call,), "count"))
+        if not self._hold.began:
+            await self.ask(Ask((call,), "count"))
         else:
             self.deferred.append(call)
 
@@ -109,7 +100,7 @@ class SoloTx(UnitTx):
         """As in Tx."""
         if not rows:
             return 0
-        count: int = await self._ask(Ask([self.call(name, row) for row in rows], "count"))
+        count: int = await self.ask(Ask([self.call(name, row) for row in rows], "count"))
         return count
 
     async def fetch_one(self, name: str, /, **params: object) -> Row | None:
@@ -120,11 +111,11 @@ class SoloTx(UnitTx):
     async def fetch_all(self, name: str, /, **params: object) -> list[Row]:
         """As in Tx."""
         call = self.call(name, params)
-        if self._transaction is None and call.query.reads:
+        if not self._hold.began and call.query.reads:
             rows: list[Row] = await self._read(lambda tx: tx.fetch_all(name, **params))
             self._reads.append((call, rows))
             return rows
-        rows = await self._ask(Ask((call,), "rows"))
+        rows = await self.ask(Ask((call,), "rows"))
         return rows
 
     async def enter(self) -> None:
@@ -138,69 +129,63 @@ class SoloTx(UnitTx):
 
     async def leave(self, *, commit: bool) -> None:
         """After the body. Raises: what makes the commit impossible."""
-        if commit and self.failed is None:
-            if self._seen is not None and self._transaction is None:
-                await self._begin()
-            if self._transaction is not None:
-                await self._parts.crew.start(self._commit())
-            return
-        if self._transaction is not None:
-            await self._parts.crew.start(self._roll_back())
+        try:
+            unsaid = self.deferred or (self._seen is not None and not self._hold.began)
+            if commit and self.failed is None and unsaid:
+                await self.ask(Ask((), "count"))
+        finally:
+            if self._hold.began:
+                if commit and self.failed is None:
+                    await self._parts.crew.start(self._hold.commit(self))
+                else:
+                    await self._parts.crew.start(self._hold.roll_back())
         if commit and self.failed is not None:
             raise self.failed
 
-    async def _ask(self, ask: Ask) -> Any:
+    async def ask(self, ask: Ask) -> Any:
         """The answer to an Ask, in the transaction. Raises: what failed, which ends it."""
         async with self._taking_turns:
             if self.failed is not None:
                 raise self.failed
-            if self._transaction is None:
+            if not self._hold.began:
                 await self._begin()
-            assert self._transaction is not None
-            reply = await answer(self._transaction, self, ask)
-            if isinstance(reply, CordataError):
-                told = self._overdue or tell_finally(reply, self, self._parts)
-                self.failed = told if isinstance(told, CordataError) else reply
-                raise self.failed
-            return reply
+            deferred = self.deferred
+            for _ in range(_REPLAYS):
+                self.deferred = list(deferred)
+                reply = await answer(self._hold.transaction, self, ask)
+                if self.failed is None:
+                    self._asked.append((deferred, ask, reply))
+                    return reply
+                if not self._collided():
+                    break
+                await self._replay()
+            raise self._ended(reply)
 
     async def _begin(self) -> None:
-        """Take a place and a connection and begin; the first statements go together."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._wait_s
+        """Take a place and a connection and begin."""
         try:
             refusal = self._parts.health.refusal()
             if refusal is not None:
                 raise refusal
-            await self._take(deadline)
-            assert self._connection is not None
-            self._transaction = self._parts.begin(self._connection)
-            self._timer = loop.call_later(self._timeout_s, self._time_out)
+            await self._hold.take(self._time_out)
             await self._check_in()
+            if self._collided():  # nothing was promised yet, so once more is enough
+                await self._replay()
+            if self.failed is not None:
+                raise self._ended(self.failed)
         except CordataError as error:
             self._parts.failed(error)
             self.failed = error
-            await self._parts.crew.start(self._roll_back())
+            await self._parts.crew.start(self._hold.roll_back())
             raise
         holding.set(self)
 
-    async def _take(self, deadline: float) -> None:
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._places.acquire()
-        except TimeoutError:
-            raise StoreUnavailable(
-                "too many transactions are open", hint="raise [store] pool_size"
-            ) from None
-        try:
-            self._connection = await self._parts.pool.take(deadline)
-        except BaseException:
-            self._places.release()
-            raise
-
     async def _check_in(self) -> None:
-        """Fence, mark, and what was read before. Raises: what speaks against going on."""
-        assert self._transaction is not None
+        """BEGIN, the fence, the mark, and what was read before; `failed` if the server refuses.
+
+        Raises: what speaks against going on.
+        """
+        transaction = self._hold.begin("stable" if self._reads else "write")
         calls: list[Call] = []
         if self._fence is not None:
             calls.append(self.call("lease.hold", {"name": self._fence.name}))
@@ -211,9 +196,10 @@ class SoloTx(UnitTx):
         calls += [call for call, _ in self._reads]
         if not calls:
             return
-        results = await answer(self._transaction, self, Ask(calls, "results"))
-        if isinstance(results, CordataError):
-            raise self._overdue or tell_finally(results, self, self._parts)
+        self.deferred = []
+        results = await answer(transaction, self, Ask(calls, "results"))
+        if self.failed is not None:
+            return
         if self._fence is not None:
             rows = results.pop(0).rows()
             if not rows or rows[0]["term"] != self._fence.term:
@@ -224,67 +210,60 @@ class SoloTx(UnitTx):
             raise self._already_seen()
         for (call, before), result in zip(self._reads, results, strict=True):
             if result.rows() != before:
-                raise TransactionStale(f"what {call.query.name!r} returned has changed since")
+                raise self._stale(call)
+
+    async def _replay(self) -> None:
+        """Everything once more in a new transaction; `failed` if it collides again.
+
+        Raises: TransactionStale when an answer is another one now; what _check_in raises.
+        """
+        self.failed = self.cause = None
+        try:
+            await self._hold.transaction.roll_back()
+            await self._check_in()
+            for deferred, ask, before in self._asked:
+                if self.failed is not None:
+                    return
+                self.deferred = list(deferred)
+                if (
+                    await answer(self._hold.transaction, self, ask) != before
+                    and self.failed is None
+                ):
+                    raise self._stale(ask.calls[0])
+        except CordataError as error:
+            self.failed = error
+            raise
+
+    def _collided(self) -> bool:
+        """Whether the server ended it for the sake of others."""
+        return (
+            self.failed is not None
+            and isinstance(self.cause, ServerError)
+            and self.cause.fault.collided
+        )
+
+    def _ended(self, error: BaseException) -> CordataError:
+        """The error that has ended it, for the caller."""
+        if not isinstance(self.failed, TransactionTimeout):
+            if self._collided():
+                self.failed = TransactionStale("others changed the same rows, again and again")
+            else:
+                told = tell_finally(error, self, self._parts)
+                if isinstance(told, CordataError):
+                    self.failed = told
+        assert self.failed is not None
+        return self.failed
 
     def _already_seen(self) -> AlreadySeen:
         assert self._seen is not None
         group, event_id = self._seen
         return AlreadySeen(f"event {event_id} was handled by {group} before")
 
-    @property
-    def _overdue(self) -> CordataError | None:
-        return self.failed if isinstance(self.failed, TransactionTimeout) else None
+    def _stale(self, call: Call) -> TransactionStale:
+        return TransactionStale(f"what {call.query.name!r} returned has changed since")
 
     def _time_out(self) -> None:
         self.failed = TransactionTimeout(
-            f"the transaction held its locks for more than {self._timeout_s:g} s",
+            f"the transaction held its locks for more than {self._hold.timeout_s:g} s",
             hint="await slow things before the first write, or raise transaction_timeout_s",
         )
-        if self._connection is not None:
-            self._connection.close()  # the server rolls back, whatever was under way
-
-    def _give_back(self) -> None:
-        connection, self._connection = self._connection, None
-        self._transaction = None
-        if self._timer is not None:
-            self._timer.cancel()
-        if connection is not None:
-            self._parts.pool.give_back(connection)
-            self._places.release()
-
-    async def _roll_back(self) -> None:
-        try:
-            if self._transaction is not None:
-                await self._transaction.roll_back()
-        finally:
-            self._give_back()
-
-    async def _commit(self) -> None:
-        """Commit, and know it. Raises: what makes it impossible."""
-        parts, transaction = self._parts, self._transaction
-        assert transaction is not None
-        deadline = asyncio.get_running_loop().time() + self._wait_s
-        try:
-            async with asyncio.timeout_at(deadline):
-                failed = await answer(transaction, self, None) if self.deferred else None
-                if failed is not None:
-                    raise failed
-                if self._timer is not None:
-                    self._timer.cancel()
-                await transaction.commit()
-        except TimeoutError:
-            transaction.connection.close()
-            error = lost(f"no answer within {self._wait_s:g} s")
-            parts.failed(error)
-            raise error from None
-        except InDoubt as doubt:
-            self._give_back()
-            if not await find_outcome(doubt, parts.pool, deadline):
-                raise lost("the connection was lost during the commit") from None
-        except BaseException as error:  # noqa: BLE001 - translated, and raised
-            await transaction.roll_back()
-            raise (self._overdue or tell_finally(error, self, parts)) from None
-        finally:
-            self._give_back()
-        parts.health.succeeded()
-        parts.committed(self.topics)

@@ -20,6 +20,7 @@ from cordata.store.postgres.clock import FleetClock
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.connector import Connector
 from cordata.store.postgres.crew import Crew
+from cordata.store.postgres.hold import Hold
 from cordata.store.postgres.lease import SessionLease
 from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.prober import Prober
@@ -116,7 +117,7 @@ class PostgresStore(Store):
         """As in Store."""
         self._check_open()
         solo = holding.get()
-        if solo is not None and solo.holds and solo.belongs_to(self._parts):
+        if solo is not None and solo.holds_locks_of(self._parts):
             raise UnitMisuse(
                 "run() inside a transaction() might wait for it for ever",
                 hint="use the transaction's own tx",
@@ -141,15 +142,13 @@ class PostgresStore(Store):
     ) -> AsyncIterator[Tx]:
         """As in Store. What it changes on the grounds of what it read it reads FOR UPDATE."""
         self._check_open()
-        tx = SoloTx(
+        hold = Hold(
             self._parts,
             self._places,
-            self.read,
-            seen=seen,
-            fence=fence,
             timeout_s=self._config.transaction_timeout_s,
             wait_s=self._config.write_timeout_s,
         )
+        tx = SoloTx(self._parts, hold, self.read, seen=seen, fence=fence)
         await tx.enter()
         try:
             yield tx

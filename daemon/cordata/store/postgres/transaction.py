@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Literal
 
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
@@ -21,8 +22,15 @@ from cordata.store.postgres.fault import ConnectionLost, ServerError, Unclear
 from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.result import Result
 
-_BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-_BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+Kind = Literal["write", "stable", "read"]
+
+_BEGIN: dict[Kind, str] = {
+    # Each statement sees the newest state.
+    "write": "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+    # All see one state; changing a row that has changed since fails (40001).
+    "stable": "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE",
+    "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+}
 _XID = "SELECT pg_current_xact_id_if_assigned()::text AS xid"
 #: "off" would answer before the commit is on disk; every other value promises at least that.
 _DURABLE = (
@@ -44,7 +52,7 @@ _ROLLBACK_S = 2.0
 #: Pauses between questions for the outcome of a commit.
 _ASK_AGAIN_S = 0.2
 #: SQLSTATE classes of a COMMIT that says no: everything else leaves open what happened.
-_REFUSED = {"23", "40", "53", "25"}
+REFUSED = {"23", "40", "53", "25"}
 
 
 class InDoubt(Exception):
@@ -73,13 +81,13 @@ class Prologue:
         """The statement for a session of our own: the limits of a read."""
         return _SETTINGS, (self._read, self._idle, "false")
 
-    def begin(self, connection: Connection, *, read: bool) -> int:
+    def begin(self, connection: Connection, kind: Kind) -> int:
         """Queue a BEGIN and the limits; the number of statements."""
-        connection.send(_BEGIN_READ if read else _BEGIN_WRITE)
-        limit = self._read if read else self._write
+        connection.send(_BEGIN[kind])
+        limit = self._read if kind == "read" else self._write
         if self.proxied:
             connection.send(_SETTINGS, (limit, self._idle, "true"))
-        elif not read and limit != self._read:
+        elif limit != self._read:
             connection.send(_LIMIT, (limit,))
         else:
             return 1
@@ -93,10 +101,10 @@ def _ms(seconds: float) -> str:
 class Transaction:
     """A transaction on a connection that is idle when it begins and when it has ended well."""
 
-    def __init__(self, connection: Connection, prologue: Prologue, *, read: bool = False) -> None:
+    def __init__(self, connection: Connection, prologue: Prologue, kind: Kind = "write") -> None:
         self.connection = connection
         self._prologue = prologue
-        self._read = read
+        self._kind: Kind = kind
         self._begun = False
         self._ahead = 0
         self._wrote = False
@@ -106,7 +114,7 @@ class Transaction:
         """Queue a statement; `writes`: it may change something."""
         if not self._begun:
             self._begun = True
-            self._ahead = self._prologue.begin(self.connection, read=self._read)
+            self._ahead = self._prologue.begin(self.connection, self._kind)
         self._wrote = self._wrote or writes
         self.connection.send(sql, args)
 
@@ -139,7 +147,7 @@ class Transaction:
                 return  # it changed nothing, since it was never given an id
             raise
         except ServerError as error:
-            if self._xid and error.fault.sqlstate[:2] not in _REFUSED:
+            if self._xid and error.fault.sqlstate[:2] not in REFUSED:
                 raise InDoubt(self._xid, self.connection.timeline) from None
             raise
 
