@@ -108,6 +108,7 @@ class App(Projecting):
         concurrency: int | None = None,
         timeout_s: float = 60.0,
         group: str | None = None,
+        key: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Handle each event of a type in exactly one worker.
 
@@ -136,6 +137,7 @@ class App(Projecting):
                     retries=retries,
                     concurrency=concurrency,
                     timeout_s=timeout_s,
+                    key=key,
                 )
             )
             return handler

@@ -33,6 +33,8 @@ class Subscription:
     concurrency: int | None
     #: Seconds for one attempt.
     timeout_s: float
+    #: Events of one key one at a time, in their order.
+    key: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,13 @@
 """Streams, consumer groups and dead letters."""
 
-from cordata.broker.message import Claimed, Depth, Held, Message, Outcome, Relayed
+from cordata.broker.message import Claimed, Depth, Due, Held, Message, Outcome, Relayed, Want
 from cordata.broker.owner import Owner, Owners, mark_of, pid_of
 from cordata.broker.store import StoreBroker
 
 __all__ = [
     "Claimed",
     "Depth",
+    "Due",
     "Held",
     "Message",
     "Outcome",
@@ -14,6 +15,7 @@ __all__ = [
     "Owners",
     "Relayed",
     "StoreBroker",
+    "Want",
     "mark_of",
     "pid_of",
 ]

@@ -78,15 +78,19 @@ async def look_ahead(tx: Tx, rows: Sequence[Row], *, limit: int) -> list[Place]:
     return [_place(row) for row in found]
 
 
-async def due(tx: Tx, *, limit: int) -> list[int]:
-    """The ids of what `claim` would take; on PostgreSQL locked until the unit ends."""
+async def due(tx: Tx, *, limit: int) -> tuple[list[int], bool]:
+    """The ids of what `claim` would take; on PostgreSQL locked until the unit ends.
+
+    Also whether some group wants any of their keys in order.
+    """
     rows = await tx.fetch_all("outbox.due", now_us=tx.now_us, limit=limit)
     ahead = await look_ahead(tx, rows, limit=limit)
+    ordered = any(row["key"] is not None for row in rows)
     if not ahead:
-        return [row["id"] for row in rows]
+        return [row["id"] for row in rows], ordered
     taken = await tx.fetch_all("outbox.take", ids=json.dumps([place.id for place in ahead]))
     held = {row["id"] for row in taken}
-    return sorted(in_key_order(list(map(_place, rows)), ahead, held, limit=limit))
+    return sorted(in_key_order(list(map(_place, rows)), ahead, held, limit=limit)), ordered
 
 
 async def mark_published(tx: Tx, ids: Sequence[int]) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cordata.core.delivery import Verdict
+from cordata.core.outbox import LIVE
 
 
 class Message(NamedTuple):
@@ -27,6 +28,11 @@ class Message(NamedTuple):
     history: str | None
     #: The group has handled this event already: acknowledge it, do not handle it again.
     seen: bool
+    #: LIVE or BACKFILL: which places of the worker it may take. That of its event, or more urgent.
+    lane: str = LIVE
+    #: Its key, where the group wants their order: what is claimed together with the same one is
+    #: handled one after the other.
+    order_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +49,42 @@ class Outcome:
     #: RETRY and DEFER: until it is due again.
     delay_us: int = 0
     history: str | None = None
+    #: `order_key` of the message.
+    order_key: str | None = None
+
+
+class Want(NamedTuple):
+    """What a worker has room for, in one group; of a key's run the first one counts."""
+
+    #: Messages of the live lane.
+    live: int
+    #: Messages of the backfill lane, while nothing live is due in any of the groups.
+    backfill: int = 0
+    #: Messages of one key at most, where the group wants their order.
+    run: int = 1
+
+
+class Due(NamedTuple):
+    """Wall time in microseconds at which a group's next message of each lane is due; now or
+    earlier: it can be claimed at once. None: there is none.
+    """
+
+    live: int | None = None
+    backfill: int | None = None
+
+    def first(self) -> int | None:
+        """Of both lanes."""
+        return min((at for at in self if at is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
     """What one exchange brought."""
 
+    #: Those of one key follow each other in their order.
     messages: Sequence[Message]
-    #: Of the wanted groups that have more: wall time in microseconds at which their next message
-    #: is due (now or earlier: it can be claimed at once).
-    next_at: Mapping[str, int]
+    #: Of the wanted groups that have more.
+    next_at: Mapping[str, Due]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +115,8 @@ class Held(NamedTuple):
 
     id: int
     group: str
+    #: As in Message.
+    order_key: str | None
     attempts: int
     history: str | None
     #: Its claim was not renewed in time.

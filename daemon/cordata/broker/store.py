@@ -17,15 +17,14 @@ A claim is owned by one process (see owner.py) and renewed while that lives.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from cordata.broker import claim
-from cordata.broker.message import Claimed, Depth, Held, Message, Outcome, Relayed
-from cordata.core.delivery import Verdict
+from cordata.broker import claim, key
+from cordata.broker.message import Claimed, Depth, Due, Held, Message, Outcome, Relayed, Want
+from cordata.broker.settle import STREAM_TOPIC as STREAM_TOPIC
+from cordata.broker.settle import add_groups, settle
+from cordata.core.outbox import BACKFILL, LIVE
 from cordata.store import OUTBOX_TOPIC, Fence, Row, Store, Tx
-
-#: Wakes the subscriptions: new messages, or some given back.
-STREAM_TOPIC = "stream"
 
 
 class StoreBroker:
@@ -38,12 +37,20 @@ class StoreBroker:
         self._store = store
         self._claim_timeout_us = int(claim_timeout_s * 1_000_000)
 
-    async def register(self, groups: Mapping[str, str], *, fence: Fence | None = None) -> None:
-        """Make groups known (group -> event type), so that they get what is published from now."""
+    async def register(
+        self,
+        groups: Mapping[str, str],
+        *,
+        keyed: Collection[str] = (),
+        fence: Fence | None = None,
+    ) -> None:
+        """Make groups known (group -> event type), so that they get what is published from now.
+
+        Those in `keyed` handle the events of one key one at a time, in their order.
+        """
 
         async def unit(tx: Tx) -> None:
-            for group, type_ in sorted(groups.items()):  # every process in one order
-                await tx.write("stream.register", group=group, type=type_, now_us=tx.now_us)
+            await add_groups(tx, groups, keyed)
 
         if groups:
             await self._store.run(unit, fence=fence)
@@ -52,15 +59,17 @@ class StoreBroker:
         """Publish due outbox entries, `limit` at most: most urgent first, then oldest first."""
 
         async def unit(tx: Tx) -> Relayed:
-            ids = await claim.due(tx, limit=limit)
+            ids, ordered = await claim.due(tx, limit=limit)
             if ids:
                 as_json = json.dumps(ids)
                 if await tx.execute("stream.fan_out", ids=as_json, now_us=tx.now_us):
                     tx.notify(STREAM_TOPIC)
+                if ordered:
+                    await key.take_places(tx, as_json)
                 await tx.write("outbox.mark_published", ids=as_json, now_us=tx.now_us)
             # After a full batch the next pass looks anyway.
             full = len(ids) >= limit
-            next_at = tx.now_us if full else await _next_at(tx, "outbox.levels")
+            next_at = tx.now_us if full else await _outbox_due_at(tx)
             return Relayed(published=len(ids), next_at=next_at)
 
         return await self._store.run(unit)
@@ -69,64 +78,41 @@ class StoreBroker:
         """When the next outbox entry is due, without waiting for writers; None: it is empty."""
 
         async def unit(tx: Tx) -> int | None:
-            return await _next_at(tx, "outbox.levels")
+            return await _outbox_due_at(tx)
 
         return await self._store.read(unit)
 
-    async def due_at(self, groups: Iterable[str]) -> dict[str, int]:
+    async def due_at(self, groups: Iterable[str]) -> dict[str, Due]:
         """Groups that have messages -> when the next is due, without waiting for writers."""
         names = tuple(groups)
 
-        async def unit(tx: Tx) -> dict[str, int]:
-            return await _next_of(tx, names)
+        async def unit(tx: Tx) -> dict[str, Due]:
+            return await _due(tx, names)
 
         return await self._store.read(unit)
 
     async def exchange(
-        self, owner: str, outcomes: Sequence[Outcome], wanted: Mapping[str, int]
+        self, owner: str, outcomes: Sequence[Outcome], wanted: Mapping[str, Want]
     ) -> Claimed:
-        """Settle what was handled and claim more (group -> number), in one unit.
+        """Settle what was handled and claim more, in one unit.
 
         Outcomes of messages that `owner` no longer holds change nothing, but for their seen-mark.
+        Backfill is claimed while none of the wanted groups has anything live that is due.
         """
 
         async def unit(tx: Tx) -> Claimed:
-            await _settle(tx, owner, outcomes)
-            messages: list[Message] = []
-            next_at: dict[str, int] = {}
-            for group, limit in wanted.items():
-                claimed = await self._claim(tx, owner, group, limit)
-                messages += claimed
-                if len(claimed) >= limit:  # what is left is seen by the next exchange
-                    next_at[group] = tx.now_us
-            next_at |= await _next_of(tx, wanted.keys() - next_at.keys())
-            return Claimed(messages=messages, next_at=next_at)
+            freed = await settle(tx, owner, outcomes)
+            if not wanted:
+                if freed:
+                    tx.notify(STREAM_TOPIC)
+                return Claimed(messages=(), next_at={})
+            hand = _Hand(tx, owner, tx.now_us + self._claim_timeout_us)
+            next_at = await hand.fill(wanted)
+            if freed and any(_is_due(at, tx.now_us) for due in next_at.values() for at in due):
+                tx.notify(STREAM_TOPIC)  # for those who looked before and found them in our hands
+            return Claimed(messages=hand.messages, next_at=next_at)
 
         return await self._store.run(unit)
-
-    async def _claim(self, tx: Tx, owner: str, group: str, limit: int) -> list[Message]:
-        rows: list[Row] = []
-        for level in await tx.fetch_all("stream.levels", group=group):
-            if level["next_at"] > tx.now_us:
-                continue
-            rows += await tx.fetch_all(
-                "stream.due",
-                group=group,
-                priority=level["priority"],
-                now_us=tx.now_us,
-                limit=limit - len(rows),
-            )
-            if len(rows) >= limit:
-                break
-        if rows:
-            await tx.write(
-                "stream.claim",
-                ids=json.dumps([row["outbox_id"] for row in rows]),
-                group=group,
-                owner=owner,
-                claimed_until=tx.now_us + self._claim_timeout_us,
-            )
-        return [_message(row, group) for row in rows]
 
     async def renew(self, owner: str) -> None:
         """Extend all claims of a living process."""
@@ -156,6 +142,7 @@ class StoreBroker:
                 Held(
                     id=row["outbox_id"],
                     group=row["group"],
+                    order_key=row["key"],
                     attempts=row["attempts"],
                     history=row["history"],
                     expired=row["claimed_until"] < tx.now_us,
@@ -172,10 +159,10 @@ class StoreBroker:
         async def unit(tx: Tx) -> Depth:
             row = await tx.fetch_one("stream.depth")
             assert row is not None
-            outbox_at = await _next_at(tx, "outbox.levels")
+            outbox_at = await _outbox_due_at(tx)
             return Depth(
                 outbox=outbox_at is not None and outbox_at <= tx.now_us,
-                ready=bool(await _next_of(tx, names)),
+                ready=bool(await _due(tx, names)),
                 claimed=bool(row["claimed"]),
                 dead=row["dead"],
             )
@@ -183,57 +170,96 @@ class StoreBroker:
         return await self._store.read(unit)
 
 
-async def _next_at(tx: Tx, query: str, **params: object) -> int | None:
-    levels = await tx.fetch_all(query, **params)
+class _Hand:
+    """What one exchange claims."""
+
+    def __init__(self, tx: Tx, owner: str, claimed_until: int) -> None:
+        self._tx = tx
+        self._terms = {"owner": owner, "claimed_until": claimed_until}
+        self.messages: list[Message] = []
+
+    async def fill(self, wanted: Mapping[str, Want]) -> dict[str, Due]:
+        """Claim for all groups, live before backfill. Returns when more is due."""
+        now_us = self._tx.now_us
+        due = await _due(self._tx, wanted)
+        emptied: list[str] = []
+        for group in due:
+            want = wanted[group]
+            if want.live and _is_due(due[group].live, now_us):
+                if await self._claim(group, LIVE, want.live, want.run):
+                    emptied.append(group)
+        due |= await self._look_again(emptied)
+        if not any(_is_due(one.live, now_us) for one in due.values()):
+            emptied = []
+            for group in due:
+                want = wanted[group]
+                if want.backfill and _is_due(due[group].backfill, now_us):
+                    if await self._claim(group, BACKFILL, want.backfill, want.run):
+                        emptied.append(group)
+            due |= await self._look_again(emptied)
+        return due
+
+    async def _look_again(self, emptied: Sequence[str]) -> dict[str, Due]:
+        """When the next is due in groups of which all that was due is claimed."""
+        if not emptied:
+            return {}
+        return dict.fromkeys(emptied, Due()) | await _due(self._tx, emptied)
+
+    async def _claim(self, group: str, lane: str, limit: int, run: int) -> bool:
+        """Returns whether that was all; after a full claim the next exchange looks anyway."""
+        rows = await self._tx.fetch_all(
+            "stream.due", group=group, lane=lane, now_us=self._tx.now_us, limit=limit
+        )
+        if not rows:
+            return True
+        followers: dict[str, list[Row]] = {}
+        if run > 1:
+            followers = await self._followers(group, rows, run - 1, limit)
+        claimed: list[Row] = []
+        for row in rows:
+            claimed.append(row)
+            claimed += followers.get(row["order_key"], ())
+        ids = json.dumps([row["outbox_id"] for row in claimed])
+        await self._tx.write("stream.claim", ids=ids, group=group, **self._terms)
+        self.messages += [_message(row, group, lane) for row in claimed]
+        return len(rows) < limit
+
+    async def _followers(
+        self, group: str, rows: Sequence[Row], run: int, limit: int
+    ) -> dict[str, list[Row]]:
+        """What comes after these of their keys, `limit` in all: key -> messages in their order."""
+        heads = [(k, row["outbox_id"]) for row in rows if (k := row["order_key"]) is not None]
+        if not heads:
+            return {}
+        found: dict[str, list[Row]] = {}
+        for row in await self._tx.fetch_all(
+            "stream.followers", group=group, heads=json.dumps(heads), run=run, limit=limit
+        ):
+            found.setdefault(row["order_key"], []).append(row)
+        for one in found.values():
+            one.sort(key=lambda row: int(row["outbox_id"]))
+        return found
+
+
+def _is_due(at: int | None, now_us: int) -> bool:
+    return at is not None and at <= now_us
+
+
+async def _outbox_due_at(tx: Tx) -> int | None:
+    levels = await tx.fetch_all("outbox.levels")
     return min((level["next_at"] for level in levels), default=None)
 
 
-async def _next_of(tx: Tx, groups: Iterable[str]) -> dict[str, int]:
-    nexts = {group: await _next_at(tx, "stream.levels", group=group) for group in groups}
-    return {group: at for group, at in nexts.items() if at is not None}
+async def _due(tx: Tx, groups: Iterable[str]) -> dict[str, Due]:
+    """Groups that have messages which can be claimed, now or later."""
+    found: dict[str, dict[str, int]] = {}
+    for level in await tx.fetch_all("stream.levels", groups=json.dumps(list(groups))):
+        lanes = found.setdefault(level["group"], {})
+        lanes[level["lane"]] = min(level["next_at"], lanes.get(level["lane"], level["next_at"]))
+    return {group: Due(lanes.get(LIVE), lanes.get(BACKFILL)) for group, lanes in found.items()}
 
 
-async def _settle(tx: Tx, owner: str, outcomes: Sequence[Outcome]) -> None:
-    """Group by group, in one order: two that settle the same do not wait in a circle."""
-    done: dict[str, list[Outcome]] = {}
-    back: dict[str, list[int]] = {}
-    failed: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        if outcome.verdict is Verdict.DONE:
-            done.setdefault(outcome.group, []).append(outcome)
-        elif outcome.verdict is Verdict.BACK:
-            back.setdefault(outcome.group, []).append(outcome.id)
-        else:
-            failed.setdefault(outcome.group, []).append(outcome)
-    for group in sorted(done.keys() | back.keys() | failed.keys()):
-        if handled := done.get(group):
-            events = json.dumps([outcome.event_id for outcome in handled])
-            await tx.write("stream.mark_seen", event_ids=events, group=group, now_us=tx.now_us)
-            ids = json.dumps([outcome.id for outcome in handled])
-            await tx.write("stream.done", ids=ids, group=group, owner=owner)
-        for outcome in sorted(failed.get(group, ()), key=lambda outcome: outcome.id):
-            await _settle_failed(tx, owner, outcome)
-        if untried := back.get(group):
-            ids = json.dumps(untried)
-            if await tx.execute("stream.give_back", ids=ids, group=group, owner=owner):
-                tx.notify(STREAM_TOPIC)
-
-
-async def _settle_failed(tx: Tx, owner: str, outcome: Outcome) -> None:
-    row = {
-        "id": outcome.id,
-        "group": outcome.group,
-        "owner": owner,
-        "attempts": outcome.attempts,
-        "history": outcome.history,
-    }
-    if outcome.verdict is Verdict.DEAD:
-        await tx.write("stream.bury", **row, now_us=tx.now_us)
-    else:
-        await tx.write("stream.again", **row, next_at=tx.now_us + outcome.delay_us)
-
-
-def _message(row: Row, group: str) -> Message:
+def _message(row: Row, group: str, lane: str) -> Message:
     return Message(
         id=row["outbox_id"],
         group=group,
@@ -246,4 +272,6 @@ def _message(row: Row, group: str) -> Message:
         attempts=row["attempts"],
         history=row["history"],
         seen=bool(row["seen"]),
+        lane=lane,
+        order_key=row["order_key"],
     )

@@ -74,6 +74,7 @@ class Handling:
             attempts=message.attempts,
             delay_us=int(delay_s * 1e6),
             history=message.history,
+            order_key=message.order_key,
         )
 
     def _failed(
@@ -94,6 +95,7 @@ class Handling:
             attempts=attempt,
             delay_us=int(delay_s * 1e6),
             history=add_failure(message.history, failure),
+            order_key=message.order_key,
         )
 
     def _delay_s(self, attempt: int) -> float:
@@ -132,7 +134,11 @@ _LEVEL = {Verdict.RETRY: logging.WARNING, Verdict.DEAD: logging.ERROR}
 
 def _done(message: Message) -> Outcome:
     return Outcome(
-        group=message.group, id=message.id, verdict=Verdict.DONE, event_id=message.event_id
+        group=message.group,
+        id=message.id,
+        verdict=Verdict.DONE,
+        event_id=message.event_id,
+        order_key=message.order_key,
     )
 
 

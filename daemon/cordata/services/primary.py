@@ -168,7 +168,9 @@ class PrimaryService:
         async with alongside(self._extend("migrating")):
             await self._ctx.store.migrate(self._chains, fence=fence)
             await self._broker.register(
-                {s.group: s.type for s in self._app.subscriptions}, fence=fence
+                {s.group: s.type for s in self._app.subscriptions},
+                keyed={s.group for s in self._app.subscriptions if s.key},
+                fence=fence,
             )
         for startup in self._app.startups:
             async with alongside(self._extend(f"startup: {startup.__name__}")):

@@ -115,7 +115,9 @@ class ReclaimService:
     def _outcome(self, owner_id: str, held: Held, running: frozenset[bytes]) -> Outcome:
         """An attempt is used up if the handler ran; else it is as if it had not been claimed."""
         if mark_of(held.group, held.id) not in running:
-            return Outcome(group=held.group, id=held.id, verdict=Verdict.BACK)
+            return Outcome(
+                group=held.group, id=held.id, verdict=Verdict.BACK, order_key=held.order_key
+            )
         attempt = held.attempts + 1
         retries = self._retries.get(held.group, attempt)
         verdict = after_failure(attempt, retries=retries, permanent=False)
@@ -140,6 +142,7 @@ class ReclaimService:
             attempts=attempt,
             delay_us=int(delay_s * 1e6),
             history=add_failure(held.history, failure),
+            order_key=held.order_key,
         )
 
     def _watch(self) -> None:

@@ -42,6 +42,7 @@ class RelayService:
         self._store = store
         self._broker = broker
         self._groups = {s.group: s.type for s in subscriptions}
+        self._keyed = {s.group for s in subscriptions if s.key}
         self._config = config
         self._failures = 0
 
@@ -62,7 +63,7 @@ class RelayService:
         """One pass: seconds to sleep after it, and whether it filled its batch."""
         try:
             if not self.ready.is_set():
-                await self._broker.register(self._groups)
+                await self._broker.register(self._groups, keyed=self._keyed)
                 self.ready.set()
             relayed = await self.run_once()
         except StoreUnavailable as error:

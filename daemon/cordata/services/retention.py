@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 
+from cordata.broker.settle import add_groups
 from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import Context
 from cordata.errors import StoreUnavailable
@@ -38,6 +39,7 @@ class RetentionService:
     ) -> None:
         self._leadership = leadership
         self._groups = {s.group: s.type for s in subscriptions}
+        self._keyed = {s.group for s in subscriptions if s.key}
         self._engine = engine
         self._mail = mail
 
@@ -70,8 +72,7 @@ class RetentionService:
 
     async def _register(self, ctx: Context) -> None:
         async def unit(tx: Tx) -> None:
-            for group, type_ in sorted(self._groups.items()):
-                await tx.write("stream.register", group=group, type=type_, now_us=tx.now_us)
+            await add_groups(tx, self._groups, self._keyed)
 
         if self._groups:
             await ctx.store.run(unit)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from cordata import clock
 from cordata.beat import Beat
-from cordata.broker import Claimed, Message, Outcome, Owner, StoreBroker, mark_of
+from cordata.broker import Claimed, Due, Message, Outcome, Owner, StoreBroker, Want, mark_of
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.core.delivery import Verdict, mean_duration_s, prefetch_count
@@ -125,7 +125,11 @@ class SubscriptionService:
 
     async def run_once(self) -> float:
         """One pass: settle, renew, claim. Returns the seconds to sleep after it."""
-        wanted = {n: count for n, g in self._groups.items() if (count := g.wanted()) > 0}
+        wanted = {
+            n: Want(live=count, backfill=count)
+            for n, g in self._groups.items()
+            if (count := g.wanted()) > 0
+        }
         try:
             await self._renew()
             next_at = await self._exchange(wanted)
@@ -136,7 +140,7 @@ class SubscriptionService:
             self._failures = 0
         return self._sleep_s(wanted, next_at)
 
-    async def _exchange(self, wanted: Mapping[str, int]) -> Mapping[str, int]:
+    async def _exchange(self, wanted: Mapping[str, Want]) -> Mapping[str, Due]:
         """Settle and claim; looks first when there is nothing to settle, since every worker is
         woken for every message and one finds it.
         """
@@ -144,7 +148,8 @@ class SubscriptionService:
             if not wanted:
                 return {}
             due = await self._broker.due_at(wanted)
-            if not due or min(due.values()) > self._store.now_us():
+            moments = [at for one in due.values() if (at := one.first()) is not None]
+            if not moments or min(moments) > self._store.now_us():
                 return due
         outcomes, self._finished = self._finished, []
         try:
@@ -159,13 +164,13 @@ class SubscriptionService:
         for message in claimed.messages:
             self._groups[message.group].queue.put_nowait(message)
 
-    def _sleep_s(self, wanted: Mapping[str, int], next_at: Mapping[str, int]) -> float:
+    def _sleep_s(self, wanted: Mapping[str, Want], next_at: Mapping[str, Due]) -> float:
         """Until the next scheduled message, or a lane or the topic rings earlier."""
         now_us = self._store.now_us()
         sleep_s = min(self._config.poll_s, self._config.claim_timeout_s / 3)
         for name in wanted:
             group = self._groups[name]
-            at = next_at.get(name)
+            at = next_at.get(name, Due()).first()
             group.more = at is not None and at <= now_us
             if group.more and group.wanted():
                 return 0.0
@@ -229,7 +234,12 @@ class SubscriptionService:
                 message = group.queue.get_nowait()
                 if message is not None:
                     self._finished.append(
-                        Outcome(group=message.group, id=message.id, verdict=Verdict.BACK)
+                        Outcome(
+                            group=message.group,
+                            id=message.id,
+                            verdict=Verdict.BACK,
+                            order_key=message.order_key,
+                        )
                     )
             for _ in range(group.concurrency):
                 group.queue.put_nowait(None)

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 
 from cordata.app import App
-from cordata.broker import Message, Outcome, StoreBroker
+from cordata.broker import Message, Outcome, StoreBroker, Want
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, EventContext
 from cordata.core.delivery import Verdict
@@ -31,7 +31,10 @@ class Delivery:
 
     async def register(self) -> None:
         """Make the groups known, as the primary does before it is ready."""
-        await self._broker.register({one.group: one.type for one in self._subscriptions.values()})
+        await self._broker.register(
+            {one.group: one.type for one in self._subscriptions.values()},
+            keyed={one.group for one in self._subscriptions.values() if one.key},
+        )
 
     async def step(self) -> tuple[int, Failure | None]:
         """Relay what is due and handle at most one message of each group.
@@ -41,7 +44,7 @@ class Delivery:
         """
         while (await self._broker.relay(_RELAYED)).published:
             pass
-        wanted = dict.fromkeys(self._subscriptions, 1)
+        wanted = dict.fromkeys(self._subscriptions, Want(live=1, backfill=1))
         claimed = (await self._broker.exchange(OWNER, [], wanted)).messages
         outcomes: list[Outcome] = []
         failure: Failure | None = None
@@ -57,7 +60,8 @@ class Delivery:
 
     async def next_at(self) -> int | None:
         """When the next entry or message is due, in microseconds; None: nothing waits."""
-        moments = list((await self._broker.due_at(self._subscriptions)).values())
+        due = (await self._broker.due_at(self._subscriptions)).values()
+        moments = [at for one in due if (at := one.first()) is not None]
         if (entry := await self._broker.outbox_due_at()) is not None:
             moments.append(entry)
         return min(moments, default=None)

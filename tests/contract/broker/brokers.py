@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.integration.engine.parts import opened
 
-from cordata.broker import Message, StoreBroker
+from cordata.broker import Message, StoreBroker, Want
 from cordata.store import Store
 
 
@@ -29,7 +29,7 @@ class Parts:
 
     async def claim(self, group: str, limit: int = 100, owner: str = "me") -> list[Message]:
         """Claim for one group."""
-        return list((await self.broker.exchange(owner, [], {group: limit})).messages)
+        return list((await self.broker.exchange(owner, [], {group: Want(live=limit)})).messages)
 
 
 @asynccontextmanager

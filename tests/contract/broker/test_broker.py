@@ -13,7 +13,7 @@ from tests.integration.engine.parts import publish, rows
 from tests.integration.engine.stores import prepared
 
 from cordata import clock
-from cordata.broker import Message, Outcome
+from cordata.broker import Message, Outcome, Want
 from cordata.core.delivery import Verdict
 
 Open = Callable[[], AbstractAsyncContextManager[Parts]]
@@ -102,9 +102,9 @@ async def test_message_is_due_again_after_its_delay_when_it_failed(broker: Open)
         await parts.relay_all()
         (message,) = await parts.claim("a")
         failed = outcome(message, Verdict.RETRY, attempts=1, delay_us=3_600_000_000, history="[1]")
-        claimed = await parts.broker.exchange("me", [failed], {"a": 10})
+        claimed = await parts.broker.exchange("me", [failed], {"a": Want(live=10)})
         assert claimed.messages == []
-        assert claimed.next_at["a"] > clock.now_us() + 3_500_000_000
+        assert (claimed.next_at["a"].live or 0) > clock.now_us() + 3_500_000_000
         assert (await parts.broker.due_at(["a"])).keys() == {"a"}
 
 

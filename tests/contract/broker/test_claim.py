@@ -197,9 +197,7 @@ async def _relays_that_die(tmp_path: Path, data: st.DataObject) -> None:
         assert await states(store) == {"published": 7}
 
 
-async def _some_steps(
-    store: Store, owner: str, data: st.DataObject, reached: Counter[str]
-) -> None:
+async def _some_steps(store: Store, owner: str, data: st.DataObject, reached: Counter[str]) -> None:
     entries: list[Entry] = []
     sent: list[Entry] = []
     for step in data.draw(st.lists(st.sampled_from(STEPS), max_size=6)):

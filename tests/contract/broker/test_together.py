@@ -14,7 +14,7 @@ from tests.contract.broker.test_broker import Open, outcome
 from tests.integration.engine.parts import publish, rows
 from tests.integration.engine.stores import prepared
 
-from cordata.broker import Held, Message, Outcome
+from cordata.broker import Held, Message, Outcome, Want
 from cordata.core.delivery import Verdict
 
 
@@ -82,7 +82,9 @@ async def test_nothing_is_lost_or_doubled_when_all_settle_and_claim(broker: Open
         async def work(one: Parts, owner: str) -> None:
             settled: list[Outcome] = []
             while not (ended and len(handled) == 300):
-                claimed = await one.broker.exchange(owner, settled, {"a": 10, "b": 1})
+                claimed = await one.broker.exchange(
+                    owner, settled, {"a": Want(live=10), "b": Want(live=1)}
+                )
                 messages = [m for m in claimed.messages if m.group == "a"]
                 handled.update(m.event_id for m in messages)
                 settled = [outcome(m, Verdict.DONE) for m in claimed.messages]

@@ -32,6 +32,8 @@ _PARAMS: dict[str, object] = {
     "event_ids": json.dumps([f"{n:032x}" for n in range(1, 101)]),
     "floor": HISTORY // 2 - 5000,
     "group": "g",
+    "groups": json.dumps(["g", "k", "other"]),
+    "heads": json.dumps([["hot", 0], ["k7", 0], ["k8", 0]]),
     "history": None,
     "id": HISTORY + 1,
     "ids": json.dumps(list(range(HISTORY + 1, HISTORY + 101))),
@@ -39,6 +41,9 @@ _PARAMS: dict[str, object] = {
     "keyed": 0,
     "lane": "live",
     "limit": 100,
+    "not_before": NOW,
+    "pairs": json.dumps([["k", "hot"], ["k", "k7"], ["k", "k8"], ["g", "none"]]),
+    "run": 10,
     "max_attempts": 5,
     "next_at": NOW,
     "now_us": NOW,
@@ -73,6 +78,11 @@ _HOT = {
     "stream.held": 500,
     "stream.depth": 20,
     "stream.fan_out": 6000,
+    "stream.keys_of": 1000,
+    "stream.step_back": 100,
+    "stream.promote": 200,
+    "stream.followers": 300,
+    "stream.stranded": 10_000,  # a handful for each of 1000 keys
     "seen.has": 10,
     "mail.due": 10,
     "mail.next_at": 10,
@@ -110,7 +120,10 @@ def _fill() -> str:
         INSERT INTO message (outbox_id, "group", state, priority, next_at, owner, claimed_until)
         SELECT n, 'g', CASE WHEN n % 3 = 0 THEN 'claimed' ELSE 'ready' END, 0, n,
                CASE WHEN n % 3 = 0 THEN 'me' END, CASE WHEN n % 3 = 0 THEN {NOW} END
-        FROM generate_series({HISTORY} + 1, {ends}) AS n"""
+        FROM generate_series({HISTORY} + 1, {ends}) AS n;
+        INSERT INTO message (outbox_id, "group", key, state, priority, next_at)
+        SELECT n, 'k', CASE WHEN n % 3 = 0 THEN 'k' || n % 1000 ELSE 'hot' END, 'waiting', 0, n
+        FROM generate_series(1, {HISTORY // 2}) AS n"""
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])

@@ -17,7 +17,7 @@ from tests.integration.primary.primary import running as leading
 
 from cordata import clock
 from cordata.app import App
-from cordata.broker import Owner, Owners, StoreBroker, mark_of
+from cordata.broker import Owner, Owners, StoreBroker, Want, mark_of
 from cordata.config.sections import EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
@@ -149,7 +149,7 @@ async def test_nobody_counts_as_dead_when_the_runtime_directory_was_emptied(
         await broker.register({"t.take": "thing.done"})
         await publish(store, 1)
         await broker.relay(100)
-        await broker.exchange(other.id, [], {"t.take": 10})
+        await broker.exchange(other.id, [], {"t.take": Want(live=10)})
         shutil.rmtree(runtime / "owner")
         owners = Owners(runtime)
         reclaim = ReclaimService(store, broker, mine, owners, app.subscriptions, config)
@@ -184,7 +184,7 @@ async def test_claims_of_a_hanging_process_are_taken_back_when_they_expire(tmp_p
         await broker.register({"t.take": "thing.done"})
         await publish(store, 2)
         await broker.relay(100)
-        claimed = await broker.exchange(hanging.id, [], {"t.take": 10})
+        claimed = await broker.exchange(hanging.id, [], {"t.take": Want(live=10)})
         hanging.begin(mark_of("t.take", claimed.messages[0].id))
         reclaim = ReclaimService(store, broker, mine, Owners(runtime), app.subscriptions, QUICK)
         assert await reclaim.run_once() == 0

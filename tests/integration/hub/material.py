@@ -16,7 +16,7 @@ from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.sources import add_source
 from alpinehub.users import add_user
 from cordata import Context, Row, Tx, request_id
-from cordata.broker import Outcome, StoreBroker
+from cordata.broker import Outcome, StoreBroker, Want
 from cordata.config.sections import EngineConfig, StoreConfig
 from cordata.core.delivery import Verdict
 from cordata.opening import chains_of
@@ -161,7 +161,7 @@ class Hub:
         while (await broker.relay(100)).published:
             pass
         outcomes: list[Outcome] = []
-        wanted = dict.fromkeys(subscriptions, 100)
+        wanted = dict.fromkeys(subscriptions, Want(live=100))
         while messages := (await broker.exchange(owner, outcomes, wanted)).messages:
             outcomes = [await handling.attempt(subscriptions[m.group], m) for m in messages]
             assert {one.verdict for one in outcomes} == {Verdict.DONE}

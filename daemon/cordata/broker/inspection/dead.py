@@ -18,7 +18,8 @@ from cordata.broker.inspection.record import (
     Progress,
     WholeLetter,
 )
-from cordata.broker.store import STREAM_TOPIC
+from cordata.broker.key import take_places
+from cordata.broker.settle import STREAM_TOPIC
 from cordata.store import Row, Store, Tx
 
 
@@ -115,7 +116,9 @@ class DeadLetters:
             if query == "inspection.drop":
                 return await tx.execute(query, letters=keys, not_after=looked_at)
             tx.notify(STREAM_TOPIC)
-            return await tx.execute(query, letters=keys, not_after=looked_at, now_us=tx.now_us)
+            count = await tx.execute(query, letters=keys, not_after=looked_at, now_us=tx.now_us)
+            await take_places(tx, json.dumps([letter.id for letter in letters]))
+            return count
 
         return await self._store.run(unit)
 

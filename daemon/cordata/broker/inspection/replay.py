@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from cordata.broker.inspection import outbox
 from cordata.broker.inspection.record import BATCH, PAUSE_S, Filter, Progress, Replayed
-from cordata.broker.store import STREAM_TOPIC
+from cordata.broker.key import take_places
+from cordata.broker.settle import STREAM_TOPIC
 from cordata.errors import CordataError
 from cordata.store import Row, Store, Tx
 
@@ -129,6 +130,7 @@ async def _copy(
             "inspection.publish_again", ids=as_json, group=group, next_at=next_at
         )
         if made:
+            await take_places(tx, as_json)
             tx.notify(STREAM_TOPIC)
         return Replayed(entries=found["entries"], messages=made, left=found["messages"] - made)
 

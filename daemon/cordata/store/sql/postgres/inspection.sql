@@ -82,6 +82,12 @@ UPDATE outbox SET next_at = least(next_at, :now_us),
 WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
     AND state IN ('pending', 'failed', 'dead');
 
+-- name: inspection.hurry
+-- What waits for its next attempt is due now.
+UPDATE message SET next_at = :now_us
+WHERE state = 'ready' AND "group" = ANY (ARRAY(SELECT json_array_elements_text(:groups::json)))
+    AND next_at > :now_us;
+
 -- name: inspection.group_type
 -- The type that a consumer group handles.
 SELECT type FROM consumer_group WHERE "group" = :group;
@@ -111,8 +117,10 @@ WHERE "group" = :group AND event_id IN (
 -- name: inspection.publish_again
 -- One message for each group (or the one that is named) that has neither handled the event nor has
 -- it in hand.
-INSERT INTO message (outbox_id, "group", priority, next_at)
-SELECT o.id, g."group", o.priority, :next_at
+INSERT INTO message (outbox_id, "group", key, state, lane, priority, next_at)
+SELECT o.id, g."group", CASE WHEN g.keyed = 1 THEN o.key END,
+       CASE WHEN g.keyed = 1 AND o.key IS NOT NULL THEN 'waiting' ELSE 'ready' END,
+       o.lane, o.priority, :next_at
 FROM outbox AS o JOIN consumer_group AS g ON g.type = o.type
 WHERE o.id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
     AND o.state = 'published' AND (:group::text IS NULL OR g."group" = :group::text)
@@ -162,7 +170,9 @@ ORDER BY m."group";
 
 -- name: inspection.replay
 -- Only the very death that was looked at: what another operator replayed meanwhile is his.
-UPDATE message SET state = 'ready', attempts = 0, next_at = :now_us, dead_at = NULL
+UPDATE message SET
+    state = CASE WHEN key IS NULL THEN 'ready' ELSE 'waiting' END,
+    attempts = 0, next_at = :now_us, dead_at = NULL
 WHERE (outbox_id, "group") IN (
         SELECT (letter ->> 0)::bigint, letter ->> 1 FROM json_array_elements(:letters::json) AS letter)
     AND state = 'dead' AND dead_at <= :not_after;

@@ -24,7 +24,7 @@ SELECT lane, priority, next_at FROM level ORDER BY lane DESC, priority DESC;
 
 -- name: outbox.due
 -- Level by level as outbox.levels finds them. What another relay has in hand is passed over: it
--- will be published by that one.
+-- will be published by that one. `key` only where a group wants the order of keys.
 WITH RECURSIVE level AS (
     (SELECT lane, priority FROM outbox WHERE state IN ('pending', 'failed')
      ORDER BY lane DESC, priority DESC, next_at, id LIMIT 1)
@@ -35,7 +35,9 @@ WITH RECURSIVE level AS (
         WHERE state IN ('pending', 'failed') AND (lane, priority) < (level.lane, level.priority)
         ORDER BY lane DESC, priority DESC, next_at, id LIMIT 1) AS o
 )
-SELECT due.id, due.type, due.key
+SELECT due.id, due.type,
+       CASE WHEN EXISTS (SELECT 1 FROM consumer_group AS g
+                         WHERE g.type = due.type AND g.keyed = 1) THEN due.key END AS key
 FROM (SELECT lane, priority FROM level ORDER BY lane DESC, priority DESC) AS l
 CROSS JOIN LATERAL (
     SELECT id, type, key FROM outbox

@@ -1,49 +1,158 @@
 -- The store broker: groups, messages, claims, dead letters.
 --
 -- Sets of messages are looked up by their key, in whose order their rows are locked. Where a
--- condition says which states they are not in, it means the one that is left: named by itself it
--- would bring the index of that state into play, and a walk through all that waits.
+-- condition says which states they are not in, it means those that are left: named by themselves
+-- they would bring the indexes of those states into play, and a walk through all that waits.
+--
+-- Where a group wants the order of keys, of each key one message at most is `ready`, the first one;
+-- the others are `waiting`. Whatever comes or comes back enters as waiting, then stream.promote
+-- makes the first one ready unless one of its key is claimed. So a claim never looks at what has to
+-- wait, however much that is.
 
 -- name: stream.register
-INSERT INTO consumer_group ("group", type, registered_at, refreshed_at)
-VALUES (:group, :type, :now_us, :now_us)
-ON CONFLICT ("group") DO UPDATE SET type = excluded.type, refreshed_at = excluded.refreshed_at;
+INSERT INTO consumer_group ("group", type, keyed, registered_at, refreshed_at)
+VALUES (:group, :type, :keyed, :now_us, :now_us)
+ON CONFLICT ("group") DO UPDATE SET
+    type = excluded.type, keyed = excluded.keyed, refreshed_at = excluded.refreshed_at;
 
 -- name: stream.fan_out
 -- One message per group that is registered for the entry's type.
-INSERT INTO message (outbox_id, "group", priority, next_at)
-SELECT o.id, g."group", o.priority, :now_us::bigint
+INSERT INTO message (outbox_id, "group", key, state, lane, priority, next_at)
+SELECT o.id, g."group", CASE WHEN g.keyed = 1 THEN o.key END,
+       CASE WHEN g.keyed = 1 AND o.key IS NOT NULL THEN 'waiting' ELSE 'ready' END,
+       o.lane, o.priority, :now_us::bigint
 FROM outbox AS o JOIN consumer_group AS g ON g.type = o.type
 WHERE o.id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
 ON CONFLICT DO NOTHING;
 
--- name: stream.levels
--- As outbox.levels, for one group.
-WITH RECURSIVE level (priority) AS (
-    SELECT max(priority) FROM message WHERE state = 'ready' AND "group" = :group
+-- name: stream.keys_of
+-- The keys whose messages of these entries wait to be promoted.
+SELECT DISTINCT "group", key FROM message
+WHERE outbox_id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
+    AND state NOT IN ('ready', 'claimed', 'dead');
+
+-- name: stream.lock_keys
+-- Who decides who is first of these keys decides alone, until he has committed: else one that comes
+-- and one that ends at the same time would not see each other. In one order, so never in a circle.
+SELECT pg_advisory_xact_lock(hash) AS locked FROM (
+    SELECT DISTINCT hashtextextended((pair ->> 0) || chr(10) || (pair ->> 1), 0) AS hash
+    FROM json_array_elements(:pairs::json) AS pair ORDER BY hash) AS locks;
+
+-- name: stream.step_back
+-- `pairs`: JSON list of [group, key]. Who is ready may not be the first any more.
+UPDATE message AS m SET state = 'waiting'
+FROM (SELECT DISTINCT pair ->> 0 AS "group", pair ->> 1 AS key
+      FROM json_array_elements(:pairs::json) AS pair) AS p
+WHERE m."group" = p."group" AND m.key = p.key AND m.state = 'ready';
+
+-- name: stream.promote
+-- The first of each key, with the urgency of all that wait: nobody urgent waits behind the idle.
+UPDATE message AS m SET
+    state = 'ready', next_at = greatest(m.next_at, :not_before),
+    lane = p.lane, priority = p.priority
+FROM (
+    SELECT k."group", k.key, w.outbox_id, u.lane, u.priority
+    FROM (SELECT DISTINCT pair ->> 0 AS "group", pair ->> 1 AS key
+          FROM json_array_elements(:pairs::json) AS pair) AS k
+    CROSS JOIN LATERAL (
+        SELECT outbox_id FROM message
+        WHERE "group" = k."group" AND key = k.key AND state = 'waiting'
+        ORDER BY outbox_id LIMIT 1) AS w
+    CROSS JOIN LATERAL (
+        SELECT lane, priority FROM message
+        WHERE "group" = k."group" AND key = k.key AND state = 'waiting'
+        ORDER BY lane DESC, priority DESC LIMIT 1) AS u
+    WHERE NOT EXISTS (
+        SELECT 1 FROM message AS h
+        WHERE h."group" = k."group" AND h.key = k.key AND h.state IN ('ready', 'claimed'))
+) AS p
+WHERE m.outbox_id = p.outbox_id AND m."group" = p."group" AND m.state = 'waiting';
+
+-- name: stream.stranded
+-- Keys of which some wait for nobody: none, unless rows were deleted by other means than these.
+WITH RECURSIVE k AS (
+    (SELECT key FROM message WHERE key IS NOT NULL AND "group" = :group ORDER BY key LIMIT 1)
     UNION ALL
-    SELECT (SELECT max(priority) FROM message
-            WHERE state = 'ready' AND "group" = :group AND priority < level.priority)
-    FROM level WHERE level.priority IS NOT NULL
+    SELECT n.key FROM k CROSS JOIN LATERAL (
+        SELECT key FROM message WHERE "group" = :group AND key > k.key ORDER BY key LIMIT 1) AS n
 )
-SELECT priority, (SELECT next_at FROM message
-                  WHERE state = 'ready' AND "group" = :group AND priority = level.priority
-                  ORDER BY next_at LIMIT 1) AS next_at
-FROM level WHERE priority IS NOT NULL ORDER BY priority DESC;
+SELECT key FROM k
+WHERE EXISTS (SELECT 1 FROM message AS w
+              WHERE w."group" = :group AND w.key = k.key AND w.state = 'waiting')
+    AND NOT EXISTS (SELECT 1 FROM message AS h
+                    WHERE h."group" = :group AND h.key = k.key AND h.state IN ('ready', 'claimed'));
+
+-- name: stream.levels
+-- As outbox.levels, for each of the groups.
+WITH RECURSIVE level AS (
+    SELECT g."group", m.lane, m.priority, m.next_at
+    FROM json_array_elements_text(:groups::json) AS g ("group")
+    CROSS JOIN LATERAL (
+        SELECT lane, priority, next_at FROM message WHERE state = 'ready' AND "group" = g."group"
+        ORDER BY lane DESC, priority DESC, next_at, outbox_id LIMIT 1) AS m
+    UNION ALL
+    SELECT level."group", m.lane, m.priority, m.next_at
+    FROM level CROSS JOIN LATERAL (
+        SELECT lane, priority, next_at FROM message
+        WHERE state = 'ready' AND "group" = level."group"
+            AND (lane, priority) < (level.lane, level.priority)
+        ORDER BY lane DESC, priority DESC, next_at, outbox_id LIMIT 1) AS m
+)
+SELECT "group", lane, priority, next_at FROM level;
 
 -- name: stream.due
--- What another worker claims at this moment is passed over.
-SELECT m.outbox_id, m.attempts, m.history, o.event_id, o.type, o.key, o.payload, o.headers,
-       o.created_at,
+-- Of one lane, most urgent first. What another worker claims at this moment is passed over.
+WITH RECURSIVE level AS (
+    (SELECT priority FROM message WHERE state = 'ready' AND "group" = :group AND lane = :lane
+     ORDER BY priority DESC, next_at, outbox_id LIMIT 1)
+    UNION ALL
+    SELECT m.priority
+    FROM level CROSS JOIN LATERAL (
+        SELECT priority FROM message
+        WHERE state = 'ready' AND "group" = :group AND lane = :lane AND priority < level.priority
+        ORDER BY priority DESC, next_at, outbox_id LIMIT 1) AS m
+)
+SELECT m.outbox_id, m.key AS order_key, m.attempts, m.history, o.event_id, o.type, o.key,
+       o.payload, o.headers, o.created_at,
        EXISTS (SELECT 1 FROM seen AS s
                WHERE s.event_id = o.event_id AND s."group" = :group) AS seen
-FROM (SELECT outbox_id, attempts, history, next_at FROM message
-      WHERE state = 'ready' AND "group" = :group AND priority = :priority AND next_at <= :now_us
-      ORDER BY next_at, outbox_id LIMIT :limit FOR UPDATE SKIP LOCKED) AS m
+FROM (
+    SELECT c.outbox_id, c.key, c.attempts, c.history, c.priority, c.next_at
+    FROM (SELECT priority FROM level ORDER BY priority DESC) AS l
+    CROSS JOIN LATERAL (
+        SELECT outbox_id, key, attempts, history, priority, next_at FROM message
+        WHERE state = 'ready' AND "group" = :group AND lane = :lane AND priority = l.priority
+            AND next_at <= :now_us
+        ORDER BY next_at, outbox_id LIMIT :limit FOR UPDATE SKIP LOCKED) AS c
+    LIMIT :limit
+) AS m
 -- LIMIT 1: looked up one by one, whatever the planner thinks of the number of messages.
 CROSS JOIN LATERAL (SELECT event_id, type, key, payload, headers, created_at FROM outbox
                     WHERE id = m.outbox_id LIMIT 1) AS o
-ORDER BY m.next_at, m.outbox_id;
+ORDER BY m.priority DESC, m.next_at, m.outbox_id;
+
+-- name: stream.followers
+-- Of each of the `heads` (JSON list of [key, outbox_id]) what comes next of its key, `run` at most,
+-- evenly: no key's third before another one's second. Whoever holds the head holds these.
+SELECT m.outbox_id, m.key AS order_key, m.attempts, m.history, o.event_id, o.type, o.key,
+       o.payload, o.headers, o.created_at,
+       EXISTS (SELECT 1 FROM seen AS s
+               WHERE s.event_id = o.event_id AND s."group" = :group) AS seen
+FROM (
+    SELECT r.outbox_id, r.key, r.attempts, r.history, r.n
+    FROM json_array_elements(:heads::json) AS head
+    CROSS JOIN LATERAL (
+        SELECT w.outbox_id, w.key, w.attempts, w.history, row_number() OVER () AS n
+        FROM (SELECT outbox_id, key, attempts, history FROM message
+              WHERE state = 'waiting' AND "group" = :group AND key = head ->> 0
+                  AND outbox_id > (head ->> 1)::bigint
+              ORDER BY outbox_id LIMIT :run) AS w
+    ) AS r
+    ORDER BY r.n, r.outbox_id LIMIT :limit
+) AS m
+CROSS JOIN LATERAL (SELECT event_id, type, key, payload, headers, created_at FROM outbox
+                    WHERE id = m.outbox_id LIMIT 1) AS o
+ORDER BY m.outbox_id;
 
 -- name: stream.claim
 UPDATE message SET state = 'claimed', owner = :owner, claimed_until = :claimed_until
@@ -60,15 +169,19 @@ ON CONFLICT DO NOTHING;
 -- name: stream.done
 DELETE FROM message
 WHERE outbox_id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
-    AND "group" = :group AND state NOT IN ('ready', 'dead') AND owner = :owner;
+    AND "group" = :group AND state NOT IN ('waiting', 'ready', 'dead') AND owner = :owner;
 
 -- name: stream.give_back
-UPDATE message SET state = 'ready', owner = NULL, claimed_until = NULL
+UPDATE message SET
+    state = CASE WHEN key IS NULL THEN 'ready' ELSE 'waiting' END,
+    owner = NULL, claimed_until = NULL
 WHERE outbox_id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
-    AND "group" = :group AND state NOT IN ('ready', 'dead') AND owner = :owner;
+    AND "group" = :group AND state NOT IN ('waiting', 'ready', 'dead') AND owner = :owner;
 
 -- name: stream.again
-UPDATE message SET state = 'ready', owner = NULL, claimed_until = NULL,
+UPDATE message SET
+    state = CASE WHEN key IS NULL THEN 'ready' ELSE 'waiting' END,
+    owner = NULL, claimed_until = NULL,
     next_at = :next_at, attempts = :attempts, history = :history
 WHERE outbox_id = :id AND "group" = :group AND state = 'claimed' AND owner = :owner;
 
@@ -93,7 +206,7 @@ SELECT owner, (SELECT min(claimed_until) FROM message
 FROM holder WHERE owner IS NOT NULL;
 
 -- name: stream.held
-SELECT outbox_id, "group", attempts, history, claimed_until FROM message
+SELECT outbox_id, "group", key, attempts, history, claimed_until FROM message
 WHERE state = 'claimed' AND owner = :owner
 ORDER BY outbox_id, "group" LIMIT :limit;
 

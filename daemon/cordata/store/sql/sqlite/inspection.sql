@@ -77,6 +77,12 @@ UPDATE outbox SET next_at = min(next_at, :now_us),
 WHERE id IN (SELECT value FROM json_each(:ids))
     AND state IN ('pending', 'failed', 'dead');
 
+-- name: inspection.hurry
+-- What waits for its next attempt is due now.
+UPDATE message SET next_at = :now_us
+WHERE state = 'ready' AND "group" IN (SELECT value FROM json_each(:groups))
+    AND next_at > :now_us;
+
 -- name: inspection.group_type
 -- The type that a consumer group handles.
 SELECT type FROM consumer_group WHERE "group" = :group;
@@ -105,8 +111,9 @@ WHERE "group" = :group AND event_id IN (
 -- name: inspection.publish_again
 -- One message for each group (or the one that is named) that has neither handled the event nor has
 -- it in hand.
-INSERT INTO message (outbox_id, "group", priority, next_at)
-SELECT o.id, g."group", o.priority, :next_at
+INSERT INTO message (outbox_id, "group", key, state, lane, priority, next_at)
+SELECT o.id, g."group", iif(g.keyed, o.key, NULL),
+       iif(g.keyed AND o.key IS NOT NULL, 'waiting', 'ready'), o.lane, o.priority, :next_at
 FROM json_each(:ids) AS i
 CROSS JOIN outbox AS o ON o.id = i.value
 JOIN consumer_group AS g ON g.type = o.type
@@ -156,7 +163,8 @@ ORDER BY m."group";
 
 -- name: inspection.replay
 -- Only the very death that was looked at: what another operator replayed meanwhile is his.
-UPDATE message SET state = 'ready', attempts = 0, next_at = :now_us, dead_at = NULL
+UPDATE message SET
+    state = iif(key IS NULL, 'ready', 'waiting'), attempts = 0, next_at = :now_us, dead_at = NULL
 WHERE (outbox_id, "group") IN (
         SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:letters))
     AND state = 'dead' AND dead_at <= :not_after;

@@ -27,7 +27,7 @@ ORDER BY first.lane DESC, first.priority DESC;
 
 -- name: outbox.due
 -- Level by level as outbox.levels finds them, each in the order of the index: the order of the
--- joins is fixed, so the LIMIT ends the walk. The rows come in any order.
+-- joins is fixed, so the LIMIT ends the walk. `key` only where a group wants the order of keys.
 WITH RECURSIVE level (id) AS (
     SELECT (SELECT id FROM outbox WHERE state IN ('pending', 'failed')
             ORDER BY lane DESC, priority DESC, next_at, id LIMIT 1)
@@ -38,7 +38,9 @@ WITH RECURSIVE level (id) AS (
             ORDER BY o.lane DESC, o.priority DESC, o.next_at, o.id LIMIT 1)
     FROM level CROSS JOIN outbox AS first ON first.id = level.id
 )
-SELECT due.id, due.type, due.key
+SELECT due.id, due.type,
+       iif(EXISTS (SELECT 1 FROM consumer_group AS g WHERE g.type = due.type AND g.keyed),
+           due.key, NULL) AS key
 FROM level
 CROSS JOIN outbox AS first ON first.id = level.id
 CROSS JOIN outbox AS due INDEXED BY outbox_pending

@@ -16,8 +16,13 @@ CREATE INDEX consumer_group_type ON consumer_group (type);
 CREATE TABLE message (
     outbox_id     BIGINT  NOT NULL REFERENCES outbox (id),
     "group"       TEXT COLLATE "C" NOT NULL,
+    -- Of the event, if the group wants the order of keys.
+    key           TEXT COLLATE "C",
+    -- waiting: an earlier one of its key is ready or claimed.
     state         TEXT COLLATE "C" NOT NULL DEFAULT 'ready'
-                  CHECK (state IN ('ready', 'claimed', 'dead')),
+                  CHECK (state IN ('waiting', 'ready', 'claimed', 'dead')),
+    -- lane and priority are those of the event, or more: of the most urgent one that waits for it.
+    lane          TEXT COLLATE "C" NOT NULL DEFAULT 'live',
     priority      INTEGER NOT NULL,
     -- Attempts that failed, a worker's death in the handler included.
     attempts      INTEGER NOT NULL DEFAULT 0,
@@ -37,10 +42,14 @@ CREATE TABLE message (
 );
 
 -- Each stays as small as what is in flight, whatever the history.
-CREATE INDEX message_ready ON message ("group", priority DESC, next_at, outbox_id)
+CREATE INDEX message_ready ON message ("group", lane DESC, priority DESC, next_at, outbox_id)
     WHERE state = 'ready';
 CREATE INDEX message_claimed ON message (owner, claimed_until) WHERE state = 'claimed';
 CREATE INDEX message_dead ON message (dead_at) WHERE state = 'dead';
+-- Who is first of a key, and how urgent what waits behind him is. Events without order are in none.
+CREATE INDEX message_key ON message ("group", key, state, outbox_id) WHERE key IS NOT NULL;
+CREATE INDEX message_urgent ON message ("group", key, lane DESC, priority DESC)
+    WHERE state = 'waiting';
 
 -- For retention, which deletes by age.
 CREATE INDEX seen_age ON seen (created_at);
