@@ -117,7 +117,7 @@ def _add_engine(
     intake.append(ReclaimService(ctx.store, broker, owner, Owners(runtime), subscriptions, config))
     delivery.append(RelayService(ctx.store, broker, subscriptions, config))
     if role.test_mode:
-        intake.append(DrainService(broker, subscriptions, handling))
+        intake.append(DrainService(ctx.store, broker, subscriptions, handling))
 
 
 async def run_primary(role: Role) -> int:

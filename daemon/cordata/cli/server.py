@@ -18,7 +18,7 @@ from cordata.cli.options import shared
   cordata server --workers 4 --test-mode
 
 It prints one line `ready URL` when all are ready. Exit codes: 0 all ended cleanly, 1 one crashed,
-78 the configuration cannot be used."""
+or in test mode something ended in the dead letter, 78 the configuration cannot be used."""
 )
 @click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True)
 @click.option(
@@ -32,7 +32,11 @@ It prints one line `ready URL` when all are ready. Exit codes: 0 all ended clean
     type=click.Path(file_okay=False),
     help="Directory for all that this server keeps, instead of [paths].",
 )
-@click.option("--test-mode", is_flag=True, help="Process what is there, then exit.")
+@click.option(
+    "--test-mode",
+    is_flag=True,
+    help="Handle what is there and what follows from it, wait for no retry, then exit.",
+)
 @click.option("--restart", is_flag=True, help="Start crashed children again.")
 @click.option(
     "--watchdog",

@@ -56,7 +56,7 @@ def build(
         relay=RelayService(store, broker, app.subscriptions, config),
         subscriptions=subscriptions,
         reclaim=ReclaimService(store, broker, owner, Owners(runtime), app.subscriptions, config),
-        drain=DrainService(broker, app.subscriptions, subscriptions),
+        drain=DrainService(store, broker, app.subscriptions, subscriptions),
     )
 
 

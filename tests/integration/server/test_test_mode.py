@@ -1,0 +1,128 @@
+"""`cordata server --test-mode`: every worker handles what is there, then all end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.cli.command import cordata, write_config
+from tests.integration.cli.test_operator import told
+from tests.integration.server.chain import app
+from tests.integration.server.running import server
+
+from cordata import Tx, connect
+
+APP = "tests.integration.server.chain:app"
+#: A retry that were waited for would outlast the test.
+SLOW = "[engine]\nretry_min_s = 600.0\nretry_max_s = 3600.0\n"
+
+
+def prepared(directory: Path, more: str = "") -> Path:
+    config = write_config(directory, SLOW + more, app=APP)
+    assert cordata("migrate", "--config", str(config)).returncode == 0
+    return config
+
+
+def publish(config: Path, type_: str, *payloads: Mapping[str, Any], **options: Any) -> None:
+    async def main() -> None:
+        async with connect(app, config) as ctx:
+
+            async def unit(tx: Tx) -> None:
+                for payload in payloads:
+                    await tx.publish(type_, payload, **options)
+
+            await ctx.run(unit)
+
+    asyncio.run(main())
+
+
+def run(config: Path, *options: str, workers: int = 1) -> tuple[int, str]:
+    """Exit code and log."""
+    began = time.monotonic()
+    with server(
+        None, "--config", str(config), "--test-mode", *options, app=None, workers=workers
+    ) as running:
+        code = running.wait()
+    assert time.monotonic() - began < 25
+    assert running.out == []
+    return code, running.log
+
+
+def entries(config: Path) -> Counter[tuple[str, str]]:
+    items = told(config, "outbox", "list", "--limit", "1000")["items"]
+    return Counter((item["type"], item["state"]) for item in items)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_empty_store_is_the_end(tmp_path: Path, workers: int) -> None:
+    config = write_config(tmp_path, SLOW, app=APP)
+    code, log = run(config, workers=workers)
+    assert code == 0, log
+    assert log.count("nothing is left; this worker handled 0 messages") == workers
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_chains_and_retries_are_followed_to_their_end(tmp_path: Path, workers: int) -> None:
+    config = prepared(tmp_path)
+    publish(config, "step", *[{"left": n} for n in (0, 1, 5, 20)])
+    publish(config, "flaky", {}, {})
+    publish(config, "step", {"left": 0}, delay_s=3600.0)
+    code, log = run(config, workers=workers)
+    assert code == 0, log
+    assert log.count("flaky ended at attempt 3") == 2
+    assert entries(config) == {
+        ("step", "published"): 30,
+        ("step", "pending"): 1,  # its time has not come
+        ("arrived", "published"): 4,
+        ("counted", "published"): 4,
+        ("flaky", "published"): 2,
+    }
+
+
+def test_retry_that_an_earlier_run_left_behind_is_not_waited_for(tmp_path: Path) -> None:
+    config = prepared(tmp_path, '[worker]\nservices = ["engine"]\n')
+    publish(config, "flaky", {})
+    with server(None, "--config", str(config), app=None, workers=1) as running:
+        running.until_logged("chain.flaky: attempt 1 of 4")
+    code, log = run(config)
+    assert code == 0, log
+    assert "flaky ended at attempt 3" in log and "chain.flaky: attempt 2 of 4" in log
+
+
+def test_dead_letters_of_this_run_are_exit_1_and_those_of_others_are_not(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    publish(config, "hopeless", {})
+    publish(config, "step", {"left": 3})
+    code, log = run(config, workers=2)
+    assert code == 1
+    assert "1 messages went to the dead letter (`cordata dlq list` names them" in log
+    assert entries(config)["counted", "published"] == 1  # the rest is handled
+    assert run(config, workers=2)[0] == 0
+    assert len(told(config, "dlq", "list")["items"]) == 1
+
+
+def test_other_worker_takes_over_from_one_that_its_handler_kills(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    publish(config, "deadly", {})
+    code, log = run(config, workers=2)
+    assert code == 1  # a worker crashed
+    assert "was killed" in log or "SIGKILL" in log
+    assert told(config, "dlq", "list")["items"] == []
+    [entry] = told(config, "outbox", "list")["items"]
+    groups = told(config, "outbox", "show", entry["event_id"])["groups"]
+    assert [group["state"] for group in groups] == ["handled"]
+
+
+def test_message_that_kills_each_worker_is_a_dead_letter(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    publish(config, "deadly", {"always": True})
+    code, log = run(config, workers=3)
+    assert code == 1, log
+    [letter] = told(config, "dlq", "list")["items"]
+    assert (letter["group"], letter["error"]) == ("chain.deadly", "ProcessDied")
+    assert "1 messages went to the dead letter" in log
