@@ -93,4 +93,7 @@ class Delivery:
 
 
 def _untouched(messages: Sequence[Message]) -> list[Outcome]:
-    return [Outcome(group=one.group, id=one.id, verdict=Verdict.BACK) for one in messages]
+    return [
+        Outcome(group=one.group, id=one.id, verdict=Verdict.BACK, order_key=one.order_key)
+        for one in messages
+    ]

@@ -176,6 +176,32 @@ async def test_other_messages_wait_for_the_next_drain_when_one_fails() -> None:
         assert [n for n, _ in shop.packed] == [1, 2, 0]
 
 
+async def test_order_of_a_key_is_kept_though_its_first_one_fails() -> None:
+    app, fails, done = App("shop"), True, list[tuple[str, int]]()
+
+    @app.on("order.made", key=True, group="first")
+    async def first(event: Event, ctx: EventContext) -> None:
+        if fails and event.payload["n"] == 0:
+            raise ValueError("not yet")
+        done.append((event.key or "", event.payload["n"]))
+
+    @app.on("order.made", key=True, group="second")
+    async def second(event: Event, ctx: EventContext) -> None:
+        done.append(("second", event.payload["n"]))
+
+    async with open_app(app, now=NOW) as harness:
+        for n in range(4):
+            await harness.publish("order.made", {"n": n}, key="ab"[n % 2])
+        with pytest.raises(ValueError):  # what the second group had claimed is given back
+            await harness.drain()
+        assert await harness.drain() == 6
+        assert [one for one in done if one[0] != "second"] == [("b", 1), ("b", 3)]
+        fails = False
+        assert await harness.drain(within=timedelta(hours=1)) == 2
+        assert done[-2:] == [("a", 0), ("a", 2)]
+        assert sorted(n for name, n in done if name == "second") == [0, 1, 2, 3]
+
+
 async def test_handler_that_takes_too_long_is_a_timeout() -> None:
     app = App("shop")
 
