@@ -27,6 +27,9 @@ class Context:
     vault: Vault
     #: Sections of cordata.toml that the application declared, by name.
     settings: Mapping[str, Any] = field(default_factory=dict)
+    #: The primary's term, in what it calls: a fencing token for systems that can check one. It only
+    #: grows from primary to primary. 0 in workers and commands.
+    term: int = 0
     #: The migrations that this code needs.
     chains: tuple[Chain, ...] = ()
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("cordata.app"))

@@ -32,4 +32,4 @@ class _FencedStore:
 def fenced(ctx: Context, fence: Fence) -> Context:
     """The same Context, whose writes raise LeaseLost once a newer term exists."""
     store = cast(Store, _FencedStore(ctx.store, fence))
-    return dataclasses.replace(ctx, store=store)
+    return dataclasses.replace(ctx, store=store, term=fence.term)

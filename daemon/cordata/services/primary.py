@@ -31,8 +31,11 @@ log = logger("cordata.primary")
 
 #: Notified when a lease is taken or given back.
 LEASE_TOPIC = "lease"
-#: A leader looks at its term this often; its writes are checked each time anyway.
+#: A leader reads its term this often; its writes are checked each time anyway.
 _CHECK_S = 5.0
+#: It looks this often whether it may still trust its lock, which asks nobody: a host that is cut
+#: off must have stopped before the lock can be another's.
+_LOOK_S = 0.5
 _EXTEND_S = 30.0
 _TICK_S = 5.0
 
@@ -158,10 +161,14 @@ class PrimaryService:
             (clock.monotonic() - begun) * 1000,
             extra=fields(events.PRIMARY_ELECTED, term=fence.term),
         )
+        next_check = clock.monotonic()
         while not stop.is_set():
             self.beat.touch()
-            await self._check(fence)
-            await self._alarm.sleep(_CHECK_S)
+            now = clock.monotonic()
+            if now >= next_check or not self._lease.held:
+                await self._check(fence)
+                next_check = now + _CHECK_S
+            await self._alarm.sleep(_LOOK_S)
 
     async def _prepare(self, ctx: Context, fence: Fence) -> None:
         """Migrations first, then the application's startup functions, in their order."""
