@@ -256,6 +256,11 @@ async def test_empty_store_has_nothing(tmp_path: Path) -> None:
     ("name", "index"),
     [
         ("inspection.entries", "INTEGER PRIMARY KEY"),
+        ("inspection.waiting", "outbox_pending"),
+        ("inspection.ceiling", "INTEGER PRIMARY KEY"),
+        ("inspection.first_death", "message_dead"),
+        ("inspection.publish_again", "consumer_group_type"),
+        ("inspection.forget", "PRIMARY KEY"),
         ("inspection.letters", "message_dead"),
         ("inspection.letters_of", "event_id=?"),
         ("inspection.groups", "event_id=?"),

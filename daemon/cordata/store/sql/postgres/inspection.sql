@@ -82,12 +82,6 @@ UPDATE outbox SET next_at = least(next_at, :now_us),
 WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
     AND state IN ('pending', 'failed', 'dead');
 
--- name: inspection.hurry
--- What waits for its next attempt is due now.
-UPDATE message SET next_at = :now_us
-WHERE state = 'ready' AND "group" = ANY (ARRAY(SELECT json_array_elements_text(:groups::json)))
-    AND next_at > :now_us;
-
 -- name: inspection.group_type
 -- The type that a consumer group handles.
 SELECT type FROM consumer_group WHERE "group" = :group;

@@ -77,12 +77,6 @@ UPDATE outbox SET next_at = min(next_at, :now_us),
 WHERE id IN (SELECT value FROM json_each(:ids))
     AND state IN ('pending', 'failed', 'dead');
 
--- name: inspection.hurry
--- What waits for its next attempt is due now.
-UPDATE message SET next_at = :now_us
-WHERE state = 'ready' AND "group" IN (SELECT value FROM json_each(:groups))
-    AND next_at > :now_us;
-
 -- name: inspection.group_type
 -- The type that a consumer group handles.
 SELECT type FROM consumer_group WHERE "group" = :group;
