@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -31,12 +32,14 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def ready(argv: list[str], log: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def ready(
+    argv: list[str], log: Path, *, cwd: Path = CHECKOUT, **environment: str
+) -> Iterator[subprocess.Popen[str]]:
     """A server that has said `ready URL`; stopped by TERM at the end, and its exit code is 0."""
     with log.open("w") as errors:
         process = subprocess.Popen(
             argv,
-            cwd=CHECKOUT,
+            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -83,41 +86,96 @@ def test_first_request_is_received_read_and_acknowledged_when_typed(tmp_path: Pa
         assert reservation_id not in run_shell(read)
 
 
+def write_application(directory: Path) -> None:
+    """The Python files of "An application of your own", as its reader makes them."""
+    for text in blocks("python"):
+        name = re.match(r"# ([a-z_]+\.py)\n", text)
+        assert name is not None
+        (directory / name[1]).write_text(text)
+
+
+def typed(word: str) -> list[str]:
+    """The commands of the README for a developer that have a word in them."""
+    found = [line for line in commands("$ ") if word in line]
+    assert found
+    return found
+
+
+def as_python(command: str) -> list[str]:
+    """`cordata ...` by this interpreter."""
+    return [sys.executable, "-m", *shlex.split(command)]
+
+
 def test_application_of_the_readme_handles_its_event_once_when_run(tmp_path: Path) -> None:
     write_application(tmp_path)
-    command = next(line for line in commands("$ ") if line.startswith("cordata server"))
+    serve, test_mode = typed("bookings:app")
     port = free_port()
     state = tmp_path / "state"
-    there = command.replace("127.0.0.1:8000", f"127.0.0.1:{port}").replace("./data", str(state))
-    argv = [sys.executable, "-m", "cordata", *there.split()[1:]]
+    there = serve.replace("127.0.0.1:8000", f"127.0.0.1:{port}").replace("./data", str(state))
     path = os.pathsep.join([str(CHECKOUT / "daemon"), str(tmp_path)])
     database = state / "cordata.db"
-    with ready(argv, tmp_path / "log", PYTHONPATH=path):
+    with ready(as_python(there), tmp_path / "log", PYTHONPATH=path):
         url = f"http://127.0.0.1:{port}/book/7"
         answer = run_shell(f"{sys.executable} -c {_POST!r} {url}")
-        event = json.loads(answer)["event"]
+        assert len(json.loads(answer)["event"]) == 32
         deadline = time.monotonic() + 10
-        while not (mails(database) and stays(database)) and time.monotonic() < deadline:
+        while not mails(database) and time.monotonic() < deadline:
             time.sleep(0.02)
         own = {"STATE_DIRECTORY": str(state), "CORDATA_RUNTIME": str(state / "run")}
-        job = [sys.executable, "-m", "cordata", "job", "tally", "--app", "bookings:app"]
+        job = as_python("cordata job tally --app bookings:app")
         done = subprocess.run(
             job, env={**os.environ, **own, "PYTHONPATH": path}, capture_output=True, text=True
         )
-        assert done.returncode == 0 and "1 stays until 20" in done.stderr, done
+        assert done.returncode == 0 and "is over" in done.stderr, done
     assert mails(database) == [("Booked", "7")]
-    assert stays(database) == [(event, "7")]
+    again = subprocess.run(
+        as_python(test_mode.replace("./data", str(state))),
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert again.returncode == 0, again.stderr
 
 
-def write_application(directory: Path) -> None:
-    """The files of "An application of your own", as its reader makes them."""
-    (directory / "bookings.py").write_text("\n\n".join(blocks("python")))
-    text = README.read_text()
-    places = re.findall(r"`(bookings_sql/[\w/]+\.sql)`", text)
-    assert len(places) == len(blocks("sql")) == 2
-    for place, body in zip(places, blocks("sql"), strict=True):
-        (directory / place).parent.mkdir(parents=True, exist_ok=True)
-        (directory / place).write_text(body)
+def test_tests_of_the_readme_pass(tmp_path: Path) -> None:
+    write_application(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{CHECKOUT / 'daemon'}{os.pathsep}{tmp_path}"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_new_application_of_the_readme_works_when_typed(tmp_path: Path) -> None:
+    make, serve, *rest = (
+        command
+        for text in blocks("console")
+        if "myapp" in text
+        for command in re.findall(r"^\$ (.*?)(?:\s{2,}.*)?$", text, re.MULTILINE)
+    )
+    assert make == "cordata new myapp" and rest[-1] == "pytest"
+    for name, module in (("cordata", "-m cordata"), ("pytest", "-m pytest"), ("python", "")):
+        (tmp_path / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    place = tmp_path / "place"
+    place.mkdir()
+    port = free_port()
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    own = {"PATH": path, "PYTHONPATH": str(CHECKOUT / "daemon")}
+    script = f"export PATH='{path}' PYTHONPATH='{own['PYTHONPATH']}'; cd '{place}'\n"
+    run_shell(f"{script}{make}")
+    argv = [*as_python(serve), "--listen", f"127.0.0.1:{port}"]
+    with ready(argv, tmp_path / "log", cwd=place, **own):
+        typed_there = "\n".join(rest).replace("127.0.0.1:8080", f"127.0.0.1:{port}")
+        shown = run_shell(script + typed_there)
+    assert re.search(r'\{"id":"\w{32}"\}', shown)
+    assert "order.placed" in shown and "boots" in shown and "5 passed" in shown
 
 
 _POST = (
@@ -129,11 +187,6 @@ _POST = (
 def mails(database: Path) -> list[tuple[str, str]]:
     with contextlib.closing(sqlite3.connect(database)) as connection:
         return connection.execute("SELECT subject, text FROM mail").fetchall()
-
-
-def stays(database: Path) -> list[tuple[str, str]]:
-    with contextlib.closing(sqlite3.connect(database)) as connection:
-        return connection.execute("SELECT event_id, room FROM stay").fetchall()
 
 
 def test_make_targets_of_the_readme_exist_when_listed() -> None:
