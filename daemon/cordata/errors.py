@@ -52,6 +52,12 @@ class StoreFull(StoreUnavailable):
     code = "store_full"
 
 
+class BrokerUnavailable(TransientError):
+    """The broker that is not the store cannot take or give anything at the moment."""
+
+    code = "broker_unavailable"
+
+
 class PermanentError(CordataError):
     """Will fail again however often it is tried; goes to the dead letter at once."""
 
