@@ -4,6 +4,9 @@
 -- condition says which states they are not in, it means those that are left: named by themselves
 -- they would bring the indexes of those states into play, and a walk through all that waits.
 --
+-- A row of another table is the first one from its key on (>= and LIMIT 1): always looked up, never
+-- found by reading a table that was small when the server last counted.
+--
 -- Where a group wants the order of keys, of each key one message at most is `ready`, the first one;
 -- the others are `waiting`. Whatever comes or comes back enters as waiting, then stream.promote
 -- makes the first one ready unless one of its key is claimed. So a claim never looks at what has to
@@ -114,8 +117,9 @@ WITH RECURSIVE level AS (
 )
 SELECT m.outbox_id, m.key AS order_key, m.attempts, m.history, o.event_id, o.type, o.key,
        o.payload, o.headers, o.created_at,
-       EXISTS (SELECT 1 FROM seen AS s
-               WHERE s.event_id = o.event_id AND s."group" = :group) AS seen
+       coalesce((SELECT s.event_id = o.event_id AND s."group" = :group FROM seen AS s
+                 WHERE (s.event_id, s."group") >= (o.event_id, :group)
+                 ORDER BY s.event_id, s."group" LIMIT 1), false) AS seen
 FROM (
     SELECT c.outbox_id, c.key, c.attempts, c.history, c.priority, c.next_at
     FROM (SELECT priority FROM level ORDER BY priority DESC) AS l
@@ -126,9 +130,8 @@ FROM (
         ORDER BY next_at, outbox_id LIMIT :limit FOR UPDATE SKIP LOCKED) AS c
     LIMIT :limit
 ) AS m
--- LIMIT 1: looked up one by one, whatever the planner thinks of the number of messages.
 CROSS JOIN LATERAL (SELECT event_id, type, key, payload, headers, created_at FROM outbox
-                    WHERE id = m.outbox_id LIMIT 1) AS o
+                    WHERE id >= m.outbox_id ORDER BY id LIMIT 1) AS o
 ORDER BY m.priority DESC, m.next_at, m.outbox_id;
 
 -- name: stream.followers
@@ -136,8 +139,9 @@ ORDER BY m.priority DESC, m.next_at, m.outbox_id;
 -- evenly: no key's third before another one's second. Whoever holds the head holds these.
 SELECT m.outbox_id, m.key AS order_key, m.attempts, m.history, o.event_id, o.type, o.key,
        o.payload, o.headers, o.created_at,
-       EXISTS (SELECT 1 FROM seen AS s
-               WHERE s.event_id = o.event_id AND s."group" = :group) AS seen
+       coalesce((SELECT s.event_id = o.event_id AND s."group" = :group FROM seen AS s
+                 WHERE (s.event_id, s."group") >= (o.event_id, :group)
+                 ORDER BY s.event_id, s."group" LIMIT 1), false) AS seen
 FROM (
     SELECT r.outbox_id, r.key, r.attempts, r.history, r.n
     FROM json_array_elements(:heads::json) AS head
@@ -151,7 +155,7 @@ FROM (
     ORDER BY r.n, r.outbox_id LIMIT :limit
 ) AS m
 CROSS JOIN LATERAL (SELECT event_id, type, key, payload, headers, created_at FROM outbox
-                    WHERE id = m.outbox_id LIMIT 1) AS o
+                    WHERE id >= m.outbox_id ORDER BY id LIMIT 1) AS o
 ORDER BY m.outbox_id;
 
 -- name: stream.claim
