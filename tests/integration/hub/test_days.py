@@ -1,0 +1,110 @@
+"""The hub over some days, as its workers, its primary and its timer make them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+from tests.integration.alpinebits.hub import read_rq, reservations
+from tests.integration.hub.material import BOOKING
+from tests.raw import raw
+
+from alpinehub import demo
+from alpinehub.app import app
+from cordata import to_us
+from cordata.testing import Harness, open_app
+
+#: In Rome it is eight, when the report of the day before is due.
+NOW = datetime(2026, 7, 1, 6, tzinfo=UTC)
+
+
+@asynccontextmanager
+async def demo_hub(directory: Path) -> AsyncIterator[Harness]:
+    config = {"alpinehub": {"demo": True, "report_to": ["agency@example.com"]}}
+    async with open_app(app, now=NOW, config=config, directory=directory) as hub:
+        yield hub
+
+
+async def book(hub: Harness, number: int = 1, **fields: object) -> str:
+    answer = await hub.request(
+        "POST",
+        "/api/webhook/generic",
+        headers={"X-Webhook-Secret": demo.SECRET},
+        json={**BOOKING, "external_id": f"n-{number}", **fields},
+    )
+    assert answer.status == 200, answer.text
+    return str(answer.json()["id"])
+
+
+async def poll(hub: Harness) -> list[str]:
+    """What the hotel's software does every few minutes; the ids that it gets."""
+    transport = httpx.ASGITransport(hub.asgi)
+    async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
+        answer = await client.post(
+            "/api/alpinebits",
+            files={
+                "action": (None, "OTA_Read:GuestRequests"),
+                "request": (None, read_rq(demo.HOTEL)),
+            },
+            auth=(demo.USER, demo.PASSWORD),
+            headers={"X-AlpineBits-ClientProtocolVersion": "2024-10"},
+        )
+    return [unique_id for _, unique_id, _ in reservations(answer.content)]
+
+
+async def test_request_is_received_delivered_and_on_the_trail(tmp_path: Path) -> None:
+    async with demo_hub(tmp_path) as hub:
+        reservation_id = await book(hub)
+        assert await hub.drain() == 1
+        hub.advance(minutes=5)
+        assert await poll(hub) == [reservation_id]
+        hub.advance(minutes=5)
+        assert await poll(hub) == [reservation_id]  # until it is acknowledged
+        assert await hub.drain() == 1
+        received, delivered = await hub.outbox()
+        assert (received.type, received.created_at) == ("reservation.received", NOW)
+        assert delivered.type == "reservation.delivered"
+        assert delivered.created_at == NOW + timedelta(minutes=5)
+        assert {entry.key for entry in (received, delivered)} == {reservation_id}
+
+
+async def test_report_tells_of_each_day_once_and_catches_up(tmp_path: Path) -> None:
+    async with demo_hub(tmp_path) as hub:
+        assert (await hub.run_job("daily-report")).ran == []  # the hotel is of today
+        for number in range(3):
+            await book(hub, number)
+        hub.advance(days=1)
+        await book(hub, 2, adults=5)
+        assert len((await hub.run_job("daily-report")).ran) == 1
+        assert (await hub.run_job("daily-report")).ran == []
+        hub.advance(days=2)  # the host was off yesterday
+        ran = (await hub.run_job("daily-report")).ran
+        assert [run.period for run in ran] == ["2026-07-02", "2026-07-03"]
+        first, second, third = await hub.mails()
+        assert first.to == ["agency@example.com"] and "01.07.2026" in first.subject
+        assert "Eingegangen: 3" in first.text
+        assert "02.07.2026" in second.subject and "03.07.2026" in third.subject
+        assert len({mail.message_id for mail in (first, second, third)}) == 3
+
+
+async def test_hourly_counts_are_of_the_hour_in_which_a_request_came(tmp_path: Path) -> None:
+    async with demo_hub(tmp_path) as hub:
+        await book(hub, 1)
+        hub.advance(hours=1)
+        await book(hub, 2)
+        await book(hub, 1, status="cancelled")
+        hub.advance(hours=5)
+        await hub.drain()  # late
+        await hub.run_periodic("count_versions")
+        columns = "hour_at, received, cancelled"
+        rows = await hub.ctx.store.read(
+            lambda tx: raw(tx, f"SELECT {columns} FROM hotel_hour ORDER BY hour_at")
+        )
+        later = NOW + timedelta(hours=1)
+        assert [tuple(dict(row).values()) for row in rows] == [
+            (to_us(NOW), 1, 0),
+            (to_us(later), 1, 1),
+        ]
