@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from cordata.core.outbox import LANES
+
 if TYPE_CHECKING:
     from cordata.broker.inspection import Filter
 
@@ -153,7 +155,7 @@ _CHOICES: dict[str, Callable[..., Any]] = {
     "event_id": click.option("--id", "event_id", metavar="EVENT", help="Of this event."),
     "state": click.option("--state", type=click.Choice(_STATES), help="In this state."),
     "type": click.option("--type", metavar="TYPE", help="Of this event type."),
-    "lane": click.option("--lane", metavar="LANE", help="Of this lane: live, backfill."),
+    "lane": click.option("--lane", type=click.Choice(LANES), help="Of this lane."),
     "group": click.option("--group", metavar="GROUP", help="Of this consumer group."),
     "error": click.option("--error", metavar="KIND", help="Whose last error is a KeyError, say."),
     "since": click.option(
