@@ -46,14 +46,14 @@ async def run_until_idle(store: Store, state: Path, groups: Groups) -> None:
         await until(nothing_left)
 
 
-async def test_group_that_came_later_gets_what_was_published_before(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+async def test_group_that_came_later_gets_what_was_published_before(state: Path) -> None:
+    async with opened(state) as store:
         early, told = Groups("early"), list[tuple[int, float]]()
         ids = await publish(store, 450)
         await publish(store, 3, type_="thing.other")
-        await run_until_idle(store, tmp_path, early)
+        await run_until_idle(store, state, early)
         both = Groups("early", "late")
-        async with running(build(store, tmp_path, both.app)):
+        async with running(build(store, state, both.app)):
             pass  # registers the second group
         done = await publish_again(
             store, ALL, progress=lambda count, share: told.append((count, share))
@@ -61,43 +61,43 @@ async def test_group_that_came_later_gets_what_was_published_before(tmp_path: Pa
         assert done == Replayed(entries=453, messages=450, left=450)
         assert told[-1] == (453, 1.0) and len(told) >= 3
         assert [share for _, share in told] == sorted(share for _, share in told)
-        await run_until_idle(store, tmp_path, both)
+        await run_until_idle(store, state, both)
         assert both.handled == {"early": [], "late": ids}
         again = await publish_again(store, Filter(type="thing.done"), group="late")
         assert again == Replayed(entries=450, messages=0, left=450)
 
 
-async def test_group_does_it_once_more_when_its_marks_are_forgotten(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+async def test_group_does_it_once_more_when_its_marks_are_forgotten(state: Path) -> None:
+    async with opened(state) as store:
         groups = Groups("one", "two")
         first, second = await publish(store, 2)
-        await run_until_idle(store, tmp_path, groups)
+        await run_until_idle(store, state, groups)
         done = await publish_again(store, Filter(event_id=second), group="two", again=True)
         assert done == Replayed(entries=1, messages=1, left=0)
-        await run_until_idle(store, tmp_path, groups)
+        await run_until_idle(store, state, groups)
         assert groups.handled == {"one": [first, second], "two": [first, second, second]}
         (seen,) = await rows(store, "seen_count")
         assert seen["count"] == 4
 
 
-async def test_what_a_group_has_in_hand_or_as_dead_letter_is_left_alone(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+async def test_what_a_group_has_in_hand_or_as_dead_letter_is_left_alone(state: Path) -> None:
+    async with opened(state) as store:
         groups = Groups("one", broken="one")
         await publish(store, 2)
-        await run_until_idle(store, tmp_path, groups)
+        await run_until_idle(store, state, groups)
         assert await publish_again(store, ALL, group="one", again=True) == Replayed(
             entries=2, messages=0, left=2
         )
         assert len((await DeadLetters(store).page(ALL, limit=9)).items) == 2
 
 
-async def test_entries_are_chosen_by_type_lane_and_time(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+async def test_entries_are_chosen_by_type_lane_and_time(state: Path) -> None:
+    async with opened(state) as store:
         groups = Groups("one")
         (first,) = await publish(store, 1)
         moment = store.now_us()
         (second,) = await publish(store, 1, lane="backfill")
-        await run_until_idle(store, tmp_path, groups)
+        await run_until_idle(store, state, groups)
         waiting = await publish(store, 1, delay_s=3600.0)
         for wanted, count in (
             (Filter(before=moment), 1),
@@ -115,9 +115,9 @@ async def test_entries_are_chosen_by_type_lane_and_time(tmp_path: Path) -> None:
         assert Counter(groups.handled["one"]) == Counter([first, second])
 
 
-async def test_unknown_group_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        async with running(build(store, tmp_path, Groups("one", "two").app)):
+async def test_unknown_group_is_refused_with_those_that_are_known(state: Path) -> None:
+    async with opened(state) as store:
+        async with running(build(store, state, Groups("one", "two").app)):
             pass
         with pytest.raises(UnknownGroup) as caught:
             await publish_again(store, ALL, group="three")
