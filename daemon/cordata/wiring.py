@@ -26,6 +26,7 @@ from cordata.systemd import Notifier, listen_fds, set_level
 if TYPE_CHECKING:
     from cordata.loading import Loaded
     from cordata.services.http import HttpService
+    from cordata.services.projection import ProjectionService
 
 log = logger("cordata.wiring")
 
@@ -116,8 +117,29 @@ def _add_engine(
     intake.append(handling)
     intake.append(ReclaimService(ctx.store, broker, owner, Owners(runtime), subscriptions, config))
     delivery.append(RelayService(ctx.store, broker, subscriptions, config))
+    projections = _projections(role, ctx, stack) if role.app.projections else None
+    if projections is not None:
+        intake.append(projections)
     if role.test_mode:
-        intake.append(DrainService(ctx.store, broker, subscriptions, handling))
+        intake.append(DrainService(ctx.store, broker, subscriptions, handling, projections))
+
+
+def _projections(role: Role, ctx: Context, stack: ExitStack) -> ProjectionService:
+    """The subscriptions to the event store; their owners' files are apart from the streams'."""
+    from cordata.broker import Owner, Owners
+    from cordata.services.projection import ProjectionService
+
+    runtime = role.config.paths.runtime / "projection"
+    owner = Owner.register(runtime, name=f"worker-{role.instance}")
+    stack.callback(owner.close)
+    return ProjectionService(
+        ctx,
+        owner,
+        Owners(runtime),
+        role.app.projections,
+        role.config.engine,
+        hurried=role.test_mode,
+    )
 
 
 async def run_primary(role: Role) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cordata.beat import Beat
 from cordata.broker import Depth, StoreBroker
@@ -13,6 +14,9 @@ from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.subscription import SubscriptionService
 from cordata.store import Store, Tx
+
+if TYPE_CHECKING:
+    from cordata.services.projection import ProjectionService
 
 log = logger("cordata.engine")
 
@@ -26,7 +30,7 @@ class DeadLetters(CordataError):
 
 
 class DrainService:
-    """Ends when outbox and streams are empty.
+    """Ends when outbox and streams are empty, and the subscriptions have read all events.
 
     What is there includes what handlers publish meanwhile, what other workers still hold, and
     retries, which nobody waits for: those of this run, and those that an earlier one left behind.
@@ -43,12 +47,14 @@ class DrainService:
         broker: StoreBroker,
         subscriptions: Sequence[Subscription],
         service: SubscriptionService,
+        projections: ProjectionService | None = None,
     ) -> None:
         self.beat = Beat()
         self._store = store
         self._broker = broker
         self._groups = [s.group for s in subscriptions]
         self._service = service
+        self._projections = projections
         #: In the dead letter before this run.
         self._dead_before: int | None = None
 
@@ -58,24 +64,37 @@ class DrainService:
         while not stop.is_set():
             self.beat.touch()
             try:
+                before = await self._events_read()
                 depth = await self.run_once()
+                after = await self._events_read()
             except StoreUnavailable as error:
                 log.debug("cannot look: %s", error)
             else:
                 if self._dead_before is None:
                     self._dead_before = depth.dead - self._service.dead_count
                 dead = depth.dead - self._dead_before
-                if not (depth.outbox or depth.ready or depth.claimed):
+                # Whoever handles events may publish, whoever handles messages may append.
+                events_left = before is None or before != after
+                if not (depth.outbox or depth.ready or depth.claimed or events_left):
                     break
             await asyncio.sleep(_LOOK_S)
         # Some may be of other workers, which say so, too; or of one that died with its handler.
         dead = max(dead, self._service.dead_count)
         log.info("nothing is left; this worker handled %d messages", self._service.handled_count)
+        if self._projections is not None and self._projections.given_up_count:
+            raise DeadLetters(
+                f"{self._projections.given_up_count} events were given up by subscriptions",
+                hint="`cordata subscriptions list` names them, `... status NAME` says why",
+            )
         if dead:
             raise DeadLetters(
                 f"{dead} messages went to the dead letter",
                 hint="`cordata dlq list` names them, `cordata dlq show` says why",
             )
+
+    async def _events_read(self) -> int | None:
+        """The position up to which subscriptions have handled all; None: they have not."""
+        return 0 if self._projections is None else await self._projections.quiet_at()
 
     async def run_once(self) -> Depth:
         """What is left. When it all waits for its next attempt, that is due from now on."""

@@ -116,14 +116,14 @@ WHERE name = :name;
 
 -- name: projection.left
 -- How many events each partition has still to handle, counted over the next `cap` of the category;
--- `reached` is where the counting ended.
-SELECT p.partition, count(*) AS count, max(e.position) AS reached
+-- `seen` is how many were looked at, `reached` where that ended.
+SELECT p.partition, sum(CASE WHEN e.position > p.position THEN 1 ELSE 0 END) AS count,
+       count(*) AS seen, max(e.position) AS reached
 FROM (SELECT position, bucket FROM event INDEXED BY event_category
       WHERE category = :category AND position > :after AND position <= :until
       ORDER BY position LIMIT :cap) AS e
 CROSS JOIN projection_partition AS p
     ON p.projection = :projection AND p.partition = e.bucket % :partitions
-WHERE e.position > p.position
 GROUP BY p.partition ORDER BY p.partition;
 
 -- name: projection.letters

@@ -1,0 +1,196 @@
+"""Subscriptions by hand: how far they are, begin anew, go on after a failure, forget."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from cordata.errors import PermanentError, TransientError
+from cordata.eventstore.log import EventLog
+from cordata.eventstore.partition import PROJECTION_TOPIC, Partitions, add_partitions
+from cordata.eventstore.status import (
+    DeadEvent,
+    SubscriptionStatus,
+    extrapolation,
+    letter_of,
+    status_of,
+    worst,
+)
+from cordata.store import Row, Store, Tx
+
+#: Events that are counted one by one; how many more there are is estimated.
+_CAP = 100_000
+#: A look at what is going on waits so long for appends in flight.
+_HEAD_S = 1.0
+_EVER = 2**63 - 1
+
+
+class Subscriptions:
+    """The subscriptions of a store, whether its workers run or not."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._partitions = Partitions(store)
+        self._log = EventLog(store)
+
+    async def names(self) -> list[str]:
+        """All that ever began, sorted."""
+
+        async def unit(tx: Tx) -> list[Row]:
+            return await tx.fetch_all("projection.all")
+
+        return [row["name"] for row in await self._store.read(unit)]
+
+    async def status(self, name: str) -> SubscriptionStatus | None:
+        """How far one is, as of now. None: there is none of this name."""
+        head = await self._head()
+        table = await self._partitions.look([name])
+        after = min((one.position for one in table.standings), default=0)
+
+        async def unit(tx: Tx) -> tuple[Row | None, list[Row], list[Row]]:
+            known = await tx.fetch_one("projection.get", name=name)
+            if known is None:
+                return None, [], []
+            left = await tx.fetch_all(
+                "projection.left",
+                projection=name,
+                category=known["category"],
+                partitions=known["partitions"],
+                after=after,
+                until=head,
+                cap=_CAP,
+            )
+            return known, left, await tx.fetch_all("projection.letter_count")
+
+        known, left, letters = await self._store.read(unit)
+        if known is None:
+            return None
+        living = {w.owner for w in table.workers if w.expires_at > table.at}
+        serving = sum(w.owner in living and name in w.projections for w in table.workers)
+        factor = extrapolation(left, after, head, cap=_CAP)
+        counts = {row["partition"]: round(row["count"] * factor) for row in left}
+        found = [
+            status_of(one, counts.get(one.partition, 0), living, served=serving > 0)
+            for one in table.standings
+        ]
+        return SubscriptionStatus(
+            name=name,
+            category=known["category"],
+            state=worst(found),
+            workers=serving,
+            position=after,
+            head=head,
+            behind=sum(counts.values()),
+            estimated=factor > 1.0,
+            blocked=sum(one.state == "blocked" for one in found),
+            dead=next((row["count"] for row in letters if row["projection"] == name), 0),
+            origin=known["origin"],
+            created_at=known["created_at"],
+            reset_at=known["reset_at"],
+            partitions=found,
+        )
+
+    async def reset(
+        self,
+        name: str,
+        to: int | Literal["start", "end"],
+        *,
+        partitions: int | None = None,
+        clear: Callable[[Tx], Awaitable[None]] | None = None,
+    ) -> int | None:
+        """Begin anew after a position, whatever the workers do meanwhile: what they have in hand is
+        refused at its commit. `clear` runs in the same unit. Returns the position; None: there is
+        no such subscription. Raises: TransientError for "end" when appends in flight last too long.
+        """
+        origin = 0 if to == "start" else await self._log.head() if to == "end" else to
+
+        async def unit(tx: Tx) -> int | None:
+            known = await tx.fetch_one("projection.get", name=name)
+            newest = await tx.fetch_one("projection.newest_term", projection=name)
+            if known is None or newest is None:
+                return None
+            count = partitions or known["partitions"]
+            # First: whoever is about to commit for a partition is waited for, or refused.
+            await tx.execute("projection.drop_partitions", projection=name)
+            await add_partitions(tx, name, count, origin, term=newest["term"] + 1)
+            await tx.execute(
+                "projection.restart", name=name, partitions=count, origin=origin, now_us=tx.now_us
+            )
+            await tx.execute("projection.drop_letters", projection=name)
+            if clear is not None:
+                await clear(tx)
+            tx.notify(PROJECTION_TOPIC)
+            return origin
+
+        return await self._store.run(unit)
+
+    async def resume(self, name: str, *, partition: int | None = None, skip: bool = False) -> int:
+        """Go on with blocked partitions: try the event again, or leave it out as a dead letter.
+
+        Returns how many.
+        """
+        table = await self._partitions.look([name])
+        blocked = [
+            one
+            for one in table.standings
+            if one.blocked_at is not None and partition in (None, one.partition)
+        ]
+
+        async def unit(tx: Tx) -> int:
+            count = 0
+            for one in blocked:
+                key = {"projection": name, "partition": one.partition, "failing": one.failing}
+                changed = await tx.execute(
+                    "projection.skip" if skip else "projection.resume", **key
+                )
+                if changed and skip:
+                    await tx.execute(
+                        "projection.bury",
+                        projection=name,
+                        position=one.failing,
+                        attempts=one.attempts,
+                        history=one.history,
+                        now_us=tx.now_us,
+                    )
+                count += changed
+            tx.notify(PROJECTION_TOPIC)
+            return count
+
+        return await self._store.run(unit) if blocked else 0
+
+    async def letters(
+        self, name: str, *, before: int | None = None, limit: int = 50
+    ) -> tuple[list[DeadEvent], int | None]:
+        """Events that a subscription gave up, the newest first, and `before` of the next page."""
+
+        async def unit(tx: Tx) -> list[Row]:
+            return await tx.fetch_all(
+                "projection.letters",
+                projection=name,
+                before=_EVER if before is None else before,
+                limit=limit + 1,
+            )
+
+        found = [letter_of(row) for row in await self._store.read(unit)]
+        more = len(found) > limit
+        return found[:limit], found[limit - 1].position if more else None
+
+    async def drop(self, name: str) -> bool:
+        """Forget one that no code has any more. Raises: PermanentError while a worker serves it."""
+
+        async def unit(tx: Tx) -> bool:
+            for row in await tx.fetch_all("projection.workers"):
+                if row["expires_at"] > tx.now_us and name in json.loads(row["projections"]):
+                    raise PermanentError(f"{row['owner']} serves {name}")
+            for query in ("projection.drop_partitions", "projection.drop_letters"):
+                await tx.execute(query, projection=name)
+            return await tx.execute("projection.drop", name=name) > 0
+
+        return await self._store.run(unit)
+
+    async def _head(self) -> int:
+        try:
+            return await self._log.head(timeout_s=_HEAD_S)
+        except TransientError:
+            return await self._log.look()

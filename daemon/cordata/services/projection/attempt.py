@@ -1,0 +1,76 @@
+"""One attempt at one event of a subscription: the handler is called, whatever happens is told."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+
+from cordata.context import Context, narrowed
+from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
+from cordata.eventstore import Claim, StoredEvent
+from cordata.log import request_id
+from cordata.projection import Projection, ProjectionContext
+
+
+class Ending(Enum):
+    """How an attempt ended."""
+
+    #: Handled; nothing was committed by it.
+    HANDLED = "handled"
+    #: Handled; effect and position are committed.
+    COMMITTED = "committed"
+    #: The store is away, which is not the event's fault.
+    AWAY = "away"
+    #: The partition is another process' by now.
+    LOST = "lost"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """What became of one attempt."""
+
+    ending: Ending
+    #: Also beside COMMITTED, when the handler failed after its commit.
+    error: BaseException | None = None
+
+
+async def attempt(
+    shared: Context, projection: Projection, claim: Claim, event: StoredEvent
+) -> Attempted:
+    """Call the handler once. Raises nothing but CancelledError, when this task is cancelled."""
+    ctx = narrowed(
+        shared,
+        ProjectionContext,
+        subscription=projection.name,
+        position=event.position,
+        _claim=claim,
+    )
+    token = request_id.set(event.headers.get("request_id", ""))
+    error: BaseException | None = None
+    try:
+        async with asyncio.timeout(projection.timeout_s):
+            await projection.handler(event, ctx)
+    except asyncio.CancelledError as cancelled:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        error = cancelled  # of something the handler awaited
+    except Exception as failure:  # noqa: BLE001 - the per-event boundary
+        error = failure
+    finally:
+        request_id.reset(token)
+    return _told(ctx, error)
+
+
+def _told(ctx: ProjectionContext, error: BaseException | None) -> Attempted:
+    if ctx.committed or isinstance(error, AlreadySeen):
+        return Attempted(Ending.COMMITTED, error if ctx.committed else None)
+    if error is None:
+        return Attempted(Ending.HANDLED)
+    if isinstance(error, PartitionLost):
+        return Attempted(Ending.LOST)
+    if isinstance(error, StoreUnavailable):
+        return Attempted(Ending.AWAY, error)
+    return Attempted(Ending.FAILED, error)

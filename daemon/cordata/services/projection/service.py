@@ -1,0 +1,275 @@
+"""The pump of all subscriptions of one worker: members, horizon, reads, positions."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+
+from cordata import clock
+from cordata.beat import Beat
+from cordata.broker import Owner, Owners
+from cordata.config.sections import EngineConfig
+from cordata.context import Context
+from cordata.core.retry import next_delay_s
+from cordata.errors import StoreUnavailable, TransientError
+from cordata.eventstore import EVENT_TOPIC, PROJECTION_TOPIC, EventLog, Partitions
+from cordata.eventstore.inspection import Subscriptions
+from cordata.log import logger
+from cordata.projection import Projection
+from cordata.services.alarm import Alarm, waking
+from cordata.services.pace import Pace
+from cordata.services.projection.hands import Hands, places
+from cordata.services.projection.lane import Lane, Surroundings
+from cordata.services.projection.membership import Membership
+from cordata.services.projection.neighbours import Neighbours
+from cordata.services.projection.reading import Reading
+
+log = logger("cordata.engine")
+
+#: First and longest pause while the store cannot be written.
+_FIRST_S, _LONGEST_S = 0.25, 5.0
+#: Positions of what was handled without a commit are stored after so long.
+FLUSH_S = 0.5
+#: Positions that moved without an event are worth a write only now and then.
+_QUIET_S = 60.0
+#: At the stop a store that takes no writes gets this long to take the positions.
+_LEAVE_S = 3.0
+
+
+class _Bell(Alarm):
+    """An alarm that does something of its own when it rings."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        super().__init__()
+        self._do = ring
+
+    def ring(self) -> None:
+        self._do()
+
+
+class ProjectionService:
+    """All subscriptions of one worker. At its stop each lane ends its event in hand, and the
+    partitions are given back with their positions.
+    """
+
+    name = "projections"
+
+    def __init__(
+        self,
+        ctx: Context,
+        owner: Owner,
+        owners: Owners,
+        projections: Mapping[str, Projection],
+        config: EngineConfig,
+        *,
+        hurried: bool = False,
+    ) -> None:
+        """`hurried`: test mode, in which a failed event is due again at once."""
+        self.beat = Beat(max_age_s=30.0 + config.poll_s)
+        self._store = ctx.store
+        self._projections = projections
+        self._owner_id = owner.id
+        self._config = config
+        self._alarm = Alarm()
+        self._bell = _Bell(self._look_soon)
+        self._log = EventLog(ctx.store)
+        self._partitions = Partitions(ctx.store)
+        self._neighbours = Neighbours(owner, owners, self._look_soon, blind_s=2 * config.poll_s)
+        self._membership = Membership(
+            ctx.store,
+            self._partitions,
+            self._neighbours,
+            owner.id,
+            projections,
+            lease_s=config.claim_timeout_s,
+        )
+        around = Surroundings(
+            ctx=ctx,
+            partitions=self._partitions,
+            owner=owner,
+            config=config,
+            died=self._neighbours.died,
+            leased=self._membership.leased,
+            hurried=hurried,
+            ended=self._event_ended,
+            gave_up=self._gave_up,
+        )
+        self._hands = Hands(projections, around)
+        self._reading = Reading(ctx.store, self._log, projections, self._hands)
+        self._unregistered = list(projections.values())
+        #: Events that this process gave up, or stands still at.
+        self.given_up_count = 0
+        self._failures = 0
+        self._look_deadline = self._quiet_deadline = 0.0
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._flush_due = False
+
+    def status(self) -> str:
+        """For STATUS=."""
+        count, blocked = len(self._hands), sum(lane.blocked for lane in self._hands.all())
+        return f"{count} partitions" + (f", {blocked} blocked" if blocked else "")
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Handle events until `stop`, then until the hands are empty."""
+        try:
+            async with (
+                waking(self._alarm, stop, self._store, EVENT_TOPIC),
+                waking(self._bell, stop, self._store, PROJECTION_TOPIC),
+                asyncio.TaskGroup() as group,
+            ):
+                await self._pump(stop, group)
+                self._hands.stop()
+                await self._leave()
+        finally:
+            self._neighbours.close()
+            if self._flush_timer is not None:
+                self._flush_timer.cancel()
+
+    async def quiet_at(self) -> int | None:
+        """The position up to which everything is handled; None while there is something to do.
+
+        What is blocked does not count: nobody will do it. Raises: StoreUnavailable.
+        """
+        subscriptions = Subscriptions(self._store)
+        head = await self._log.look()
+        if self._log.held_back_by or self._unregistered:
+            return None
+        for name in self._projections:
+            status = await subscriptions.status(name)
+            if status is None or any(
+                one.behind for one in status.partitions if one.blocked_at is None
+            ):
+                return None
+        return head
+
+    async def _pump(self, stop: asyncio.Event, group: asyncio.TaskGroup) -> None:
+        pace = Pace(self._store)
+        while not stop.is_set():
+            self.beat.touch()
+            await pace.next(full=self._reading.behind)
+            try:
+                sleep_s = await self.run_once(group)
+            except TransientError as error:
+                sleep_s = self._back_off(error)
+            else:
+                if self._failures:
+                    log.info("subscriptions go on")
+                    self._failures = 0
+            if sleep_s > 0.0:
+                await self._alarm.sleep(sleep_s)
+
+    async def run_once(self, group: asyncio.TaskGroup) -> float:
+        """One pass; new lanes run in `group`. Returns the seconds to sleep after it."""
+        while self._unregistered:
+            await self._register(self._unregistered[-1])
+            self._unregistered.pop()
+        await self._members(group)
+        await self._reading.run_once()
+        await self._store_positions()
+        look_in_s = max(0.001, self._look_deadline - clock.monotonic())
+        return self._reading.sleep_s(min(self._membership.renew_in_s, look_in_s))
+
+    async def _register(self, projection: Projection) -> None:
+        origin = projection.origin
+        if origin in ("start", "end"):
+            known = origin == "start" or await self._partitions.known(projection.name)
+            origin = 0 if known else await self._log.head()
+        found = await self._partitions.add(
+            projection.name, projection.category, projection.partitions, int(origin)
+        )
+        if found is not None and found.category != projection.category:
+            log.warning(
+                "%s is a subscription to %s now, before to %s; it goes on from its position",
+                projection.name,
+                projection.category,
+                found.category,
+            )
+        if found is not None and found.partitions != projection.partitions:
+            log.warning(
+                "%s keeps its %d partitions until its next reset; the code says %d",
+                projection.name,
+                found.partitions,
+                projection.partitions,
+            )
+
+    async def _members(self, group: asyncio.TaskGroup) -> None:
+        """Stay alive, give back what has ended, see now and then what is ours."""
+        if await self._membership.renew():
+            self._store.notify(PROJECTION_TOPIC)
+            self._look_soon()
+        if ended := self._hands.ended():
+            released = places(lane for lane in ended if not lane.lost)
+            if released:
+                await self._partitions.release(released)
+            self._hands.forget(ended)
+            self._look_soon()
+        if clock.monotonic() >= self._look_deadline:
+            self._look_deadline = clock.monotonic() + self._config.poll_s
+            self._hands.bring_in_line(await self._membership.look(), group)
+
+    async def _store_positions(self) -> None:
+        """Of events that were handled without a commit, and now and then of all."""
+        now = clock.monotonic()
+        quiet = now >= self._quiet_deadline
+        if not (self._flush_due or quiet):
+            return
+        if lanes := self._hands.unstored(quiet=quiet):
+            moved = places(lanes)
+            await self._partitions.store(moved)
+            for lane, (_, position) in zip(lanes, moved, strict=True):
+                lane.stored = max(lane.stored, position)
+        self._flush_due = False
+        if quiet:
+            self._quiet_deadline = now + _QUIET_S
+
+    def _look_soon(self) -> None:
+        self._look_deadline = 0.0
+        self._alarm.ring()
+
+    def _event_ended(self, lane: Lane) -> None:
+        if lane.stopping or self._reading.wanted_by(lane):
+            self._alarm.ring()
+        if lane.unstored and self._flush_timer is None:
+            loop = asyncio.get_running_loop()
+            self._flush_timer = loop.call_later(FLUSH_S, self._flush_soon)
+
+    def _flush_soon(self) -> None:
+        self._flush_timer = None
+        self._flush_due = True
+        self._alarm.ring()
+
+    def _gave_up(self) -> None:
+        self.given_up_count += 1
+
+    def _back_off(self, error: TransientError) -> float:
+        self._failures += 1
+        if self._failures == 1:
+            log.warning("subscriptions wait: %s", error)
+        return next_delay_s(self._failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S)
+
+    async def _leave(self) -> None:
+        """Until every lane has ended, which the role's deadline bounds; then all is given back.
+
+        Nobody waits for a full disk, though: others take over what a process that ended held, and
+        handle again what it had not stored.
+        """
+        deadline: float | None = None
+        while True:
+            self.beat.touch()
+            over = len(self._hands.ended()) == len(self._hands)
+            pause_s = 1.0
+            try:
+                await self._membership.renew()
+                if over:
+                    kept = places(lane for lane in self._hands.all() if not lane.lost)
+                    await self._partitions.leave([self._owner_id], kept)
+                    return
+            except StoreUnavailable as error:
+                pause_s, now = self._back_off(error), clock.monotonic()
+                if over:
+                    deadline = now + _LEAVE_S if deadline is None else deadline
+                    if now >= deadline:
+                        log.warning("the positions of subscriptions stay unstored: %s", error)
+                        return
+            await self._alarm.sleep(pause_s)

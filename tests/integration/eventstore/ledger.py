@@ -1,0 +1,167 @@
+"""A ledger built from the events of accounts, and the worker that builds it.
+
+`python -m tests.integration.eventstore.ledger STATE [CLAIM_TIMEOUT_S]` is such a worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from tests.integration.engine.parts import context_of, runtime_of
+from tests.integration.engine.stores import url_of
+
+from cordata.app import App
+from cordata.broker import Owner, Owners
+from cordata.config.sections import EngineConfig, StoreConfig
+from cordata.eventstore import EventStore, NewEvent, StoredEvent
+from cordata.projection import Projection, ProjectionContext
+from cordata.services.projection import ProjectionService
+from cordata.store import Chain, Queries, Row, Store, Tx, dialect_of, open_store
+
+SQL = "tests.integration.eventstore.sql"
+CHAINS = (Chain("ledger", SQL),)
+QUICK = EngineConfig(retry_min_s=0.02, retry_max_s=0.1, poll_s=2.0)
+
+
+@asynccontextmanager
+async def opened(state: Path, *, migrate: bool = True) -> AsyncIterator[Store]:
+    """The store of one process."""
+    config = StoreConfig(url=url_of(state))
+    store = await open_store(
+        config,
+        state_dir=state,
+        runtime_dir=runtime_of(state),
+        queries=Queries.load([SQL], dialect_of(config)),
+    )
+    async with store:
+        if migrate:
+            await store.migrate(CHAINS)
+        yield store
+
+
+async def rows(store: Store, query: str) -> list[Row]:
+    """All rows of a named query."""
+
+    async def unit(tx: Tx) -> list[Row]:
+        return await tx.fetch_all(query)
+
+    return await store.read(unit)
+
+
+async def deposit(store: Store, stream: str, *amounts: int, **more: Any) -> int:
+    """Append one event for each amount; `more` says what goes wrong with them."""
+    new = [NewEvent(type="deposited", payload={"amount": one, **more}) for one in amounts]
+
+    async def unit(tx: Tx) -> int:
+        return await EventStore(tx).append(stream, new, expected=None)
+
+    return await store.run(unit)
+
+
+async def deposit_many(store: Store, streams: int, each: int, **more: Any) -> int:
+    """Events 1 to `each` in so many streams, interleaved. Returns how many."""
+    for amount in range(1, each + 1):
+
+        async def unit(tx: Tx, amount: int = amount) -> None:
+            event = NewEvent(type="deposited", payload={"amount": amount, **more})
+            for number in range(streams):
+                await EventStore(tx).append(f"account-{number}", [event], expected=amount - 1)
+
+        await store.run(unit)
+    return streams * each
+
+
+def service(
+    store: Store,
+    state: Path,
+    projections: Mapping[str, Projection],
+    config: EngineConfig = QUICK,
+    *,
+    hurried: bool = False,
+) -> tuple[ProjectionService, Owner]:
+    """The service of one worker, and who it is; close the owner at the end."""
+    runtime = runtime_of(state) / "projection"
+    owner = Owner.register(runtime, name="worker-test")
+    one = ProjectionService(
+        context_of(store), owner, Owners(runtime), projections, config, hurried=hurried
+    )
+    return one, owner
+
+
+@asynccontextmanager
+async def running(
+    store: Store, state: Path, app: App, config: EngineConfig = QUICK, *, hurried: bool = False
+) -> AsyncIterator[ProjectionService]:
+    """Run the subscriptions of an App while inside; the ordered stop at the end."""
+    one, owner = service(store, state, app.projections, config, hurried=hurried)
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(one.run(stop))
+        try:
+            yield one
+        finally:
+            stop.set()
+    owner.close()
+
+
+app = App("t")
+
+
+@app.subscribe("account", partitions=8, retries=3)
+async def ledger(event: StoredEvent, ctx: ProjectionContext) -> None:
+    """Add up; the payload says what goes wrong first."""
+    if event.payload.get("hang"):
+        await asyncio.sleep(3600)
+    if event.payload.get("slow_s"):
+        await asyncio.sleep(event.payload["slow_s"])
+    if event.payload.get("kill"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if event.payload.get("kill_once") and event.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if event.payload.get("stop"):
+        print("stopping", flush=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    async def unit(tx: Tx) -> None:
+        await tx.write("ledger.add", stream=event.stream, amount=event.payload["amount"])
+        await tx.write(
+            "ledger.note",
+            position=event.position,
+            stream=event.stream,
+            version=event.version,
+            owner=str(os.getpid()),
+            at=tx.now_us,
+        )
+
+    await ctx.run(unit)
+
+
+@ledger.reset
+async def clear(tx: Tx) -> None:
+    """As if nothing had ever been added up."""
+    await tx.execute("ledger.clear")
+
+
+async def main(state: Path, claim_timeout_s: float) -> None:
+    """A worker process: says `up` on stdout, ends at SIGTERM."""
+    config = EngineConfig(
+        retry_min_s=0.02, retry_max_s=0.1, poll_s=2.0, claim_timeout_s=claim_timeout_s
+    )
+    async with opened(state, migrate=False) as store:
+        stopped = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+        async with running(store, state, app, config):
+            print("up", flush=True)
+            await stopped.wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 60.0))

@@ -1,0 +1,32 @@
+-- name: ledger.add
+INSERT INTO balance (stream, total, count) VALUES (:stream, :amount, 1)
+ON CONFLICT (stream) DO UPDATE SET total = balance.total + excluded.total, count = balance.count + 1;
+
+-- name: ledger.note
+INSERT INTO handled (position, stream, version, owner, at)
+VALUES (:position, :stream, :version, :owner, :at);
+
+-- name: ledger.balances
+SELECT stream, total, count FROM balance ORDER BY stream;
+
+-- name: ledger.handled
+SELECT id, position, stream, version, owner, at FROM handled ORDER BY id;
+
+-- name: ledger.count
+SELECT count(*) AS count FROM handled;
+
+-- name: ledger.clear
+DELETE FROM balance;
+
+-- name: ledger.clear_notes
+DELETE FROM handled;
+
+-- name: ledger.partitions
+SELECT projection, partition, position, term, owner, failing, attempts, next_at, history, blocked_at
+FROM projection_partition ORDER BY projection, partition;
+
+-- name: ledger.workers
+SELECT owner, expires_at FROM projection_worker ORDER BY owner;
+
+-- name: ledger.expire
+UPDATE projection_worker SET expires_at = 1 WHERE owner = :owner;
