@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,13 +15,15 @@ import msgspec
 from lxml import etree
 from starlette.applications import Starlette
 from starlette.routing import Route
+from tests.integration.alpinebits.database import Database, Found, connect
+from tests.integration.engine.stores import url_of
 
 from alpinehub.alpinebits.endpoint import alpinebits
 from alpinehub.passwords import hash_password
 from alpinehub.reservations import ReservationData, Status, encode, next_res_status
 from cordata import Context
 from cordata.config.sections import StoreConfig
-from cordata.store import Chain, Queries, open_store
+from cordata.store import Chain, Queries, dialect_of, open_store
 from cordata.vault import Vault
 
 NAMESPACE = "http://www.opentravel.org/OTA/2003/05"
@@ -41,24 +42,26 @@ REQUEST = ReservationData(
 )
 
 _ADD_HOTEL = """INSERT INTO hotel (code, name, time_zone, language, region, created_at)
-    VALUES (?, ?, ?, 'de', 'IT', ?)"""
+    VALUES (?, ?, ?, 'de', 'IT', ?) RETURNING id"""
 _ADD_SOURCE = """INSERT INTO source
     (hotel_id, kind, name, secret, fingerprint, created_at, changed_at)
-    VALUES (?, 'generic', 'website', x'00', ?, 0, 0)"""
-_ADD_USER = "INSERT INTO hotel_user (name, password, created_at, changed_at) VALUES (?, ?, 0, 0)"
+    VALUES (?, 'generic', 'website', ?, ?, 0, 0)"""
+_ADD_USER = """INSERT INTO hotel_user (name, password, created_at, changed_at)
+    VALUES (?, ?, 0, 0) RETURNING id"""
 _ADD_USER_HOTEL = "INSERT INTO user_hotel (user_id, hotel_id) VALUES (?, ?)"
 _FIND = "SELECT version, status FROM reservation WHERE id = ?"
 _CHANGE = "UPDATE reservation SET version = ?, status = ?, changed_at = ? WHERE id = ?"
 _ADD_RESERVATION = """INSERT INTO reservation
     (id, hotel_id, source_id, version, status, created_at, changed_at)
-    SELECT ?, hotel_id, id, 1, ?, ?, ? FROM source WHERE hotel_id = ?"""
+    VALUES (?, ?, (SELECT id FROM source WHERE hotel_id = ?), 1, ?, ?, ?)"""
 _ADD_VERSION = """INSERT INTO reservation_version
     (reservation_id, version, content_hash, res_status, data, request_id, created_at)
-    VALUES (?, ?, x'00', ?, ?, '', ?)"""
+    VALUES (?, ?, ?, ?, ?, '', ?)"""
 _END_WAITING = "UPDATE delivery SET waiting = 0 WHERE reservation_id = ?"
+_READERS = "SELECT user_id FROM user_hotel WHERE hotel_id = ?"
 _FAN_OUT = """INSERT INTO delivery
     (reservation_id, user_id, version, hotel_id, unique_id_type, waiting)
-    SELECT ?, user_id, ?, ?, ?, 1 FROM user_hotel WHERE hotel_id = ?"""
+    VALUES (?, ?, ?, ?, ?, 1)"""
 
 
 @dataclass(slots=True)
@@ -67,54 +70,57 @@ class Hub:
 
     ctx: Context
     client: httpx.AsyncClient
-    db: sqlite3.Connection
+    db: Database
     #: Clock of the guest requests made here.
     made_at: int = CREATED_AT
 
     def add_hotel(self, code: str, *, name: str = "", time_zone: str = "Europe/Rome") -> int:
         values = (code, name or f"Hotel {code}", time_zone, CREATED_AT)
-        hotel_id = self._insert(_ADD_HOTEL, *values)
-        self._insert(_ADD_SOURCE, hotel_id, code.encode())
-        return hotel_id
+        [hotel] = self._insert(_ADD_HOTEL, *values)
+        self._insert(_ADD_SOURCE, hotel["id"], b"\0", code.encode())
+        return int(hotel["id"])
 
     def add_user(self, name: str, *hotel_ids: int) -> int:
-        user_id = self._insert(_ADD_USER, name, _HASH)
+        [user] = self._insert(_ADD_USER, name, _HASH)
         for hotel_id in hotel_ids:
-            self._insert(_ADD_USER_HOTEL, user_id, hotel_id)
-        return user_id
+            self._insert(_ADD_USER_HOTEL, user["id"], hotel_id)
+        return int(user["id"])
 
     def add(
         self, hotel_id: int, reservation_id: str, status: Status = "request", **fields: Any
     ) -> None:
-        """A guest request, or the next version of it, as the intake stores it."""
-        self.made_at += 1_000_000
+        """A guest request, or the next version of it, as the intake stores it.
+
+        While others change the same ones, call it in a thread: it waits for their locks.
+        """
         data = msgspec.structs.replace(REQUEST, status=status, **fields)
-        with self.db:
-            known = self.db.execute(_FIND, (reservation_id,)).fetchone()
+        with self.db as db:
+            self.made_at += 1_000_000
+            known = [*db.execute(_FIND, reservation_id), None][0]
             version = known["version"] + 1 if known else 1
             res_status = next_res_status(status, known["status"] if known else None)
             if known:
-                changed = (version, status, self.made_at, reservation_id)
-                self.db.execute(_CHANGE, changed)
+                db.execute(_CHANGE, version, status, self.made_at, reservation_id)
             else:
-                made = (reservation_id, status, self.made_at, self.made_at, hotel_id)
-                self.db.execute(_ADD_RESERVATION, made)
+                made = (status, self.made_at, self.made_at)
+                db.execute(_ADD_RESERVATION, reservation_id, hotel_id, hotel_id, *made)
             text = encode(data).decode()
-            values = (reservation_id, version, res_status, text, self.made_at)
-            self.db.execute(_ADD_VERSION, values)
-            self.db.execute(_END_WAITING, (reservation_id,))
-            row = (reservation_id, version, hotel_id, data.unique_id_type, hotel_id)
-            self.db.execute(_FAN_OUT, row)
+            values = (reservation_id, version, b"\0", res_status, text, self.made_at)
+            db.execute(_ADD_VERSION, *values)
+            db.execute(_END_WAITING, reservation_id)
+            for reader in db.execute(_READERS, hotel_id):
+                waits = (version, hotel_id, data.unique_id_type)
+                db.execute(_FAN_OUT, reservation_id, reader["user_id"], *waits)
 
-    def deliveries(self, user_id: int) -> dict[tuple[str, int], sqlite3.Row]:
+    def deliveries(self, user_id: int) -> dict[tuple[str, int], Found]:
         """The user's delivery rows by (reservation, version)."""
-        rows = self.db.execute("SELECT * FROM delivery WHERE user_id = ?", (user_id,))
+        rows = self.db.execute("SELECT * FROM delivery WHERE user_id = ?", user_id)
         return {(row["reservation_id"], row["version"]): row for row in rows}
 
-    def _insert(self, sql: str, *values: object) -> int:
-        with self.db:
-            self.db.execute("UPDATE directory SET revision = revision + 1")
-            return self.db.execute(sql, values).lastrowid or 0
+    def _insert(self, sql: str, *values: object) -> list[Found]:
+        with self.db as db:
+            db.execute("UPDATE directory SET revision = revision + 1")
+            return db.execute(sql, *values)
 
     async def post(
         self, user: str, action: str, document: str | bytes | None, version: str = "2024-10"
@@ -218,11 +224,12 @@ async def open_hub(folder: Path) -> AsyncIterator[Hub]:
 
 @asynccontextmanager
 async def open_worker(folder: Path) -> AsyncIterator[Hub]:
-    """One worker on the store in a folder; several may share one."""
-    queries = Queries.load(["alpinehub.sql"], "sqlite")
+    """One worker on the store of a folder; several may share one."""
+    config = StoreConfig(url=url_of(folder))
+    queries = Queries.load(["alpinehub.sql"], dialect_of(config))
     chains = [Chain("cordata", "cordata.store.sql"), Chain("alpinehub", "alpinehub.sql")]
     async with await open_store(
-        StoreConfig(), state_dir=folder, runtime_dir=folder, queries=queries
+        config, state_dir=folder, runtime_dir=folder, queries=queries
     ) as store:
         await store.migrate(chains)
         ctx = Context(store=store, vault=Vault(None))
@@ -231,11 +238,7 @@ async def open_worker(folder: Path) -> AsyncIterator[Hub]:
         async def with_state(scope: Any, receive: Any, send: Any) -> None:
             await app({**scope, "state": {"cordata": ctx}}, receive, send)
 
-        db = sqlite3.connect(folder / "cordata.db")
-        db.row_factory = sqlite3.Row
         transport = httpx.ASGITransport(app=with_state)
-        try:
+        with connect(config.url, folder) as db:
             async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
                 yield Hub(ctx, client, db)
-        finally:
-            db.close()

@@ -14,6 +14,7 @@ from tests.integration.hub.material import BOOKING, PRICE, Answer, Hub, open_hub
 from alpinehub.alpinebits.version import VERSIONS
 from alpinehub.users import add_user, grant, revoke, set_password, set_user_disabled
 
+pytestmark = pytest.mark.usefixtures("each_store")
 READ, ACKNOWLEDGE = "OTA_Read:GuestRequests", "OTA_NotifReport:GuestRequests"
 
 

@@ -241,8 +241,7 @@ async def test_samples_are_answered_in_every_version(tmp_path: Path, version: st
 async def test_failure_is_told_as_a_transport_error(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add(1, "a1")
-        with hub.db:
-            hub.db.execute("DROP TABLE reservation_version")
+        hub.db.execute("DROP TABLE reservation_version")
         response = await hub.post("u1", READ, read_rq("H1"))
         assert response.status_code in (500, 503)
         assert response.text.startswith("ERROR:")

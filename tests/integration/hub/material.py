@@ -1,4 +1,4 @@
-"""A hub on a real store in a directory, and requests to it, without sockets."""
+"""A hub on a real store, and requests to it, without sockets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.integration.engine.stores import url_of
 from tests.raw import raw
 
 from alpinehub.app import app as hub_app
@@ -22,7 +23,7 @@ from cordata.core.delivery import Verdict
 from cordata.opening import chains_of
 from cordata.registry import AsgiApp
 from cordata.services.handling import Handling
-from cordata.store import Queries, open_store
+from cordata.store import Queries, dialect_of, open_store
 from cordata.vault import Vault
 
 MASTER_KEY = bytes(range(32)).hex().encode()
@@ -185,14 +186,13 @@ class Hub:
 
 @asynccontextmanager
 async def open_hub(directory: Path, *, seed: bool = True) -> AsyncIterator[Hub]:
-    """The hub on a store in a directory, migrated, with a demo hotel, user and source."""
-    queries = Queries.load(hub_app.query_packages, "sqlite")
+    """The hub on the store of a directory, migrated, with a demo hotel, user and source."""
+    config = StoreConfig(url=url_of(directory))
+    queries = Queries.load(hub_app.query_packages, dialect_of(config))
     chains = chains_of(hub_app)
     runtime = directory / "run"
     runtime.mkdir(exist_ok=True)
-    store = await open_store(
-        StoreConfig(), state_dir=directory, runtime_dir=runtime, queries=queries
-    )
+    store = await open_store(config, state_dir=directory, runtime_dir=runtime, queries=queries)
     async with store:
         await store.migrate(chains)
         ctx = Context(store=store, vault=Vault(MASTER_KEY), chains=chains)

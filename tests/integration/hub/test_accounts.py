@@ -20,6 +20,7 @@ from alpinehub.sources import add_source, set_secret, set_source_disabled
 from alpinehub.users import add_user, grant, revoke, set_password, set_user_disabled
 from cordata import Tx
 
+on_each_store = pytest.mark.usefixtures("each_store")
 #: What is promised: a change counts in every worker within two seconds.
 PROMISED_S = 2.0
 
@@ -30,6 +31,7 @@ async def within_promise(holds: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.05)
 
 
+@on_each_store
 async def test_user_is_let_in_when_password_is_right(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         account = await authenticate(hub.ctx, "demo", "demo")
@@ -130,6 +132,7 @@ async def test_memory_of_a_process_goes_with_its_store(tmp_path: Path) -> None:
     assert store() is None
 
 
+@on_each_store
 async def test_change_of_a_user_counts_in_another_process_within_promise(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
 
@@ -153,6 +156,7 @@ async def shut_in(let_in: Callable[[str], Awaitable[bool]]) -> bool:
     return not await let_in("new")
 
 
+@on_each_store
 async def test_change_of_a_source_counts_in_another_process_within_promise(
     tmp_path: Path,
 ) -> None:
@@ -174,6 +178,7 @@ async def test_change_of_a_source_counts_in_another_process_within_promise(
         await within_promise(lambda: answers(401, "rotated"))
 
 
+@on_each_store
 async def test_grant_delivers_what_nobody_acknowledged_when_user_is_new(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         store = hub.ctx.store
@@ -197,6 +202,7 @@ async def test_grant_delivers_what_nobody_acknowledged_when_user_is_new(tmp_path
         assert sorted(r["reservation_id"] for r in await hub.rows(waiting)) == [second, third]
 
 
+@on_each_store
 async def test_administration_refuses_with_the_nearest_name(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         store = hub.ctx.store

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.integration.engine.stores import url_of
 from tests.integration.hub.material import BOOKING, MASTER_KEY, open_hub
 
 from alpinehub.accounts import authenticate
@@ -27,7 +28,7 @@ def run(tmp_path: Path) -> Run:
     config = tmp_path / "cordata.toml"
     config.write_text(
         f'[paths]\nstate = "{tmp_path}"\nruntime = "{tmp_path / "run"}"\n'
-        f'credentials = "{credentials}"\n'
+        f'credentials = "{credentials}"\n[store]\nurl = "{url_of(tmp_path)}"\n'
     )
 
     def run_(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
@@ -40,6 +41,7 @@ def run(tmp_path: Path) -> Run:
     return run_
 
 
+@pytest.mark.usefixtures("each_store")
 async def test_command_manages_a_hotel_from_first_to_last(tmp_path: Path, run: Run) -> None:
     async with open_hub(tmp_path, seed=False) as hub:
 

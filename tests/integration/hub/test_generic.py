@@ -13,6 +13,8 @@ from tests.integration.hub.material import BOOKING, PRICE, SECRET, Hub, open_hub
 from alpinehub.app import check_secrets
 from cordata.vault import Vault
 
+on_each_store = pytest.mark.usefixtures("each_store")
+
 RESERVATION: dict[str, Any] = {**BOOKING, **PRICE}
 CANCEL = {"hotel_code": "DEMO", "status": "cancelled", "external_id": "n-1"}
 TABLES = (
@@ -30,6 +32,7 @@ async def counts(hub: Hub) -> dict[str, int]:
     return {table: await hub.one(f"SELECT count(*) FROM {table}") for table in TABLES}
 
 
+@on_each_store
 async def test_post_stores_everything_when_payload_is_good(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         answer = await hub.post(BOOKING)
@@ -54,6 +57,7 @@ async def test_post_stores_everything_when_payload_is_good(tmp_path: Path) -> No
         assert json.loads(event["headers"])["request_id"] == "r-1"
 
 
+@on_each_store
 async def test_post_writes_nothing_when_content_is_equal(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         first = await hub.post(BOOKING)
@@ -63,6 +67,7 @@ async def test_post_writes_nothing_when_content_is_equal(tmp_path: Path) -> None
         assert await counts(hub) == before
 
 
+@on_each_store
 async def test_post_is_a_modification_when_content_differs(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         first = await hub.post(RESERVATION)
@@ -81,6 +86,7 @@ async def test_post_is_a_modification_when_content_differs(tmp_path: Path) -> No
         assert await hub.one("SELECT count(*) FROM inbox") == 2
 
 
+@on_each_store
 async def test_cancellation_carries_little_when_reservation_is_known(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         first = await hub.post(RESERVATION)
@@ -99,6 +105,7 @@ async def test_cancellation_carries_little_when_reservation_is_known(tmp_path: P
         assert await hub.one("SELECT status FROM reservation") == "reservation"
 
 
+@on_each_store
 async def test_cancellation_must_be_complete_when_nothing_is_known(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         answer = await hub.post(CANCEL)
@@ -109,6 +116,7 @@ async def test_cancellation_must_be_complete_when_nothing_is_known(tmp_path: Pat
         assert await hub.one("SELECT res_status FROM reservation_version") == "Cancelled"
 
 
+@on_each_store
 async def test_each_post_is_new_when_it_has_no_external_id(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         payload = {**BOOKING, "external_id": None}
@@ -116,6 +124,7 @@ async def test_each_post_is_new_when_it_has_no_external_id(tmp_path: Path) -> No
         assert await hub.one("SELECT count(*) FROM customer") == 1
 
 
+@on_each_store
 async def test_idempotency_key_gives_first_response_when_body_is_the_same(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         payload = {**BOOKING, "external_id": None}
@@ -210,6 +219,7 @@ async def test_refusal_tells_nothing_of_hotels_when_secret_is_wrong(tmp_path: Pa
         assert len(bodies) == 1
 
 
+@on_each_store
 async def test_markup_and_foreign_scripts_are_kept_verbatim(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         nasty = {
@@ -222,6 +232,7 @@ async def test_markup_and_foreign_scripts_are_kept_verbatim(tmp_path: Path) -> N
         assert {name: data[name] for name in nasty} == nasty
 
 
+@on_each_store
 async def test_customer_is_found_again_by_address_or_number(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 from tests.integration.hub.material import BOOKING, SECRET, Hub, open_hub
 
 from alpinehub.app import app
@@ -74,6 +75,7 @@ async def test_webhook_takes_a_chunked_body(tmp_path: Path) -> None:
         assert answer.status_code == 200
 
 
+@pytest.mark.usefixtures("each_store")
 async def test_webhook_takes_many_at_once(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub, serve(hub) as client:
 

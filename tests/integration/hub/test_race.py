@@ -8,9 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import uvloop
 from tests.integration.hub.material import BOOKING, open_hub
 
+pytestmark = pytest.mark.usefixtures("each_store")
 WORKERS, NUMBERS = 2, 40
 
 

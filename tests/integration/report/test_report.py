@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 import logging
-import sqlite3
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from tests.integration.alpinebits.database import Found
 from tests.integration.alpinebits.hub import CREATED_AT, Hub, open_hub
 
 from alpinehub.hotels import set_hotel_disabled
@@ -16,6 +16,8 @@ from alpinehub.report.job import due_reports, read_report, send_report
 from cordata import PermanentError
 from cordata.registry import JobTask
 from cordata.services.job import run_job
+
+pytestmark = pytest.mark.usefixtures("each_store")
 
 H1, U1 = 1, 1
 DAY = "2024-01-02"
@@ -32,8 +34,8 @@ def with_settings(hub: Hub, *report_to: str) -> None:
     hub.ctx = replace(hub.ctx, settings={"alpinehub": Settings(report_to)})
 
 
-def mails(hub: Hub) -> list[sqlite3.Row]:
-    return hub.db.execute("SELECT * FROM mail ORDER BY id").fetchall()
+def mails(hub: Hub) -> list[Found]:
+    return hub.db.execute("SELECT * FROM mail ORDER BY id")
 
 
 async def test_figures_count_what_the_day_brought(tmp_path: Path) -> None:
@@ -77,8 +79,7 @@ async def test_reports_are_due_for_each_hotel_at_its_own_time(tmp_path: Path) ->
         hub.add_hotel("NZ", time_zone="Pacific/Auckland")  # created on its 3rd of January
         disabled = hub.add_hotel("OFF")
         odd = hub.add_hotel("ODD", time_zone="Mars/Olympus")
-        with hub.db:
-            hub.db.execute("UPDATE hotel SET disabled_at = 1 WHERE id = ?", (disabled,))
+        hub.db.execute("UPDATE hotel SET disabled_at = 1 WHERE id = ?", disabled)
         assert odd
         assert list(await due_reports(hub.ctx, NOW)) == [("H1", DAY)]
         later = datetime.fromisoformat("2024-01-05T00:00:00+01:00")
@@ -106,8 +107,7 @@ async def test_reports_begin_anew_when_a_hotel_is_enabled_again(tmp_path: Path) 
 async def test_report_is_mailed_once_however_often_it_runs(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         with_settings(hub, "agency@example.com")
-        with hub.db:
-            hub.db.execute("UPDATE hotel SET report_email = 'a@example.com, b@example.com'")
+        hub.db.execute("UPDATE hotel SET report_email = 'a@example.com, b@example.com'")
         hub.add(H1, "a1")
         for _ in range(3):
             await send_report(hub.ctx, "H1", DAY)

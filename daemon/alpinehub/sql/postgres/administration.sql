@@ -24,9 +24,9 @@ SELECT id FROM hotel WHERE id = :hotel_id FOR UPDATE
 
 -- name: set_hotel_disabled
 UPDATE hotel
-SET disabled_at = :disabled_at,
+SET disabled_at = :disabled_at::bigint,
     enabled_at = CASE
-        WHEN disabled_at IS NOT NULL AND :disabled_at IS NULL THEN :now ELSE enabled_at
+        WHEN disabled_at IS NOT NULL AND :disabled_at::bigint IS NULL THEN :now ELSE enabled_at
     END
 WHERE code = :code
 

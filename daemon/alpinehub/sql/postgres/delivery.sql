@@ -27,7 +27,8 @@ ORDER BY r.created_at, r.id LIMIT :limit
 
 -- name: mark_sent
 -- :sent is [[reservation id, version, unique id type], ...]. A user who got the hotel after the
--- version was made has no row yet; it waits for him if nothing newer does.
+-- version was made has no row yet; it waits for him if nothing newer does, and nothing newer is
+-- being made: FOR SHARE. Whoever locks several deliveries does it by reservation and version.
 INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting,
                       first_sent_at, last_sent_at)
 SELECT r.id, :user_id::bigint, (j.value ->> 1)::integer, r.hotel_id, (j.value ->> 2)::integer,
@@ -35,6 +36,7 @@ SELECT r.id, :user_id::bigint, (j.value ->> 1)::integer, r.hotel_id, (j.value ->
        :now_us::bigint
 FROM json_array_elements(:sent::json) AS j (value) JOIN reservation r ON r.id = j.value ->> 0
 ORDER BY r.id
+FOR SHARE OF r
 ON CONFLICT (reservation_id, user_id, version) DO UPDATE SET
     first_sent_at = COALESCE(delivery.first_sent_at, excluded.first_sent_at),
     last_sent_at = excluded.last_sent_at,
@@ -49,29 +51,45 @@ WHERE reservation_id = :reservation_id AND user_id = :user_id AND version = :ver
 -- name: acknowledge
 -- :accepted is [[unique id type, reservation id], ...]. Each acknowledges, for this user, the
 -- newest version of that type and id that was sent to him, and none that was not.
-UPDATE delivery SET acked_at = COALESCE(delivery.acked_at, :now_us), waiting = 0
-FROM (SELECT d.reservation_id, max(d.version) AS version
-      FROM json_array_elements(:accepted::json) AS j (value)
-      JOIN delivery d ON d.reservation_id = j.value ->> 1
-          AND d.unique_id_type = (j.value ->> 0)::integer
-      JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
-      WHERE d.user_id = :user_id AND d.first_sent_at IS NOT NULL
-      GROUP BY d.reservation_id, d.unique_id_type) AS sent
-WHERE delivery.user_id = :user_id AND delivery.reservation_id = sent.reservation_id
-  AND delivery.version = sent.version
-RETURNING unique_id_type, reservation_id, version, hotel_id, acked_at
+WITH sent AS (
+    SELECT d.reservation_id, max(d.version) AS version
+    FROM json_array_elements(:accepted::json) AS j (value)
+    JOIN delivery d ON d.reservation_id = j.value ->> 1 AND d.user_id = :user_id
+        AND d.unique_id_type = (j.value ->> 0)::integer
+    JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
+    WHERE d.first_sent_at IS NOT NULL
+    GROUP BY d.reservation_id, d.unique_id_type
+), held AS MATERIALIZED (
+    SELECT d.reservation_id, d.version
+    FROM sent JOIN delivery d ON d.reservation_id = sent.reservation_id AND d.user_id = :user_id
+        AND d.version = sent.version
+    ORDER BY d.reservation_id, d.version
+    FOR NO KEY UPDATE OF d
+)
+UPDATE delivery d SET acked_at = COALESCE(d.acked_at, :now_us), waiting = 0
+FROM held
+WHERE d.reservation_id = held.reservation_id AND d.user_id = :user_id AND d.version = held.version
+RETURNING d.unique_id_type, d.reservation_id, d.version, d.hotel_id, d.acked_at
 
 -- name: refuse
 -- :refused is [[reservation id, text], ...]. Taken, and the hotel says why it cannot use it: no
 -- longer delivered. A refusal names no type: it means the newest version sent.
-UPDATE delivery SET acked_at = COALESCE(delivery.acked_at, :now_us), waiting = 0,
-    refused_text = COALESCE(delivery.refused_text, sent.refused_text)
-FROM (SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS refused_text
-      FROM json_array_elements(:refused::json) AS j (value)
-      JOIN delivery d ON d.reservation_id = j.value ->> 0
-      JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
-      WHERE d.user_id = :user_id AND d.first_sent_at IS NOT NULL
-      GROUP BY d.reservation_id) AS sent
-WHERE delivery.user_id = :user_id AND delivery.reservation_id = sent.reservation_id
-  AND delivery.version = sent.version
-RETURNING reservation_id, version, hotel_id, acked_at
+WITH sent AS (
+    SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS refused_text
+    FROM json_array_elements(:refused::json) AS j (value)
+    JOIN delivery d ON d.reservation_id = j.value ->> 0 AND d.user_id = :user_id
+    JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
+    WHERE d.first_sent_at IS NOT NULL
+    GROUP BY d.reservation_id
+), held AS MATERIALIZED (
+    SELECT d.reservation_id, d.version, sent.refused_text
+    FROM sent JOIN delivery d ON d.reservation_id = sent.reservation_id AND d.user_id = :user_id
+        AND d.version = sent.version
+    ORDER BY d.reservation_id, d.version
+    FOR NO KEY UPDATE OF d
+)
+UPDATE delivery d SET acked_at = COALESCE(d.acked_at, :now_us), waiting = 0,
+    refused_text = COALESCE(d.refused_text, held.refused_text)
+FROM held
+WHERE d.reservation_id = held.reservation_id AND d.user_id = :user_id AND d.version = held.version
+RETURNING d.reservation_id, d.version, d.hotel_id, d.acked_at

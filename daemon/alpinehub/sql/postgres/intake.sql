@@ -22,12 +22,12 @@ UNION ALL
 SELECT * FROM (
     SELECT id, email, phone FROM customer
     WHERE hotel_id = :hotel_id AND phone = :phone AND email IS NULL LIMIT 1
-)
+) AS nameless
 LIMIT 1
 
 -- name: find_customer_by_phone
 SELECT id, email, phone FROM customer WHERE hotel_id = :hotel_id AND phone = :phone
-ORDER BY email LIMIT 1
+ORDER BY email NULLS FIRST LIMIT 1
 
 -- name: create_customer
 INSERT INTO customer (hotel_id, email, phone, created_at)

@@ -65,6 +65,9 @@ CREATE TABLE customer (
 CREATE UNIQUE INDEX customer_email ON customer (hotel_id, email) WHERE email IS NOT NULL;
 -- With the address: found at once, however many share the number.
 CREATE INDEX customer_phone ON customer (hotel_id, phone, email) WHERE phone IS NOT NULL;
+-- One of whom the number is all that is known: two at once are one.
+CREATE UNIQUE INDEX customer_nameless ON customer (hotel_id, phone)
+    WHERE phone IS NOT NULL AND email IS NULL;
 
 -- The id is the AlpineBits UniqueID: 32 hex digits, in the order of time, so rows are appended.
 CREATE TABLE reservation (

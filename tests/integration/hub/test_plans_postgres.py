@@ -1,0 +1,183 @@
+"""No statement of the hot paths reads more than what it is about: PostgreSQL, on a long history."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import RawCursor
+from tests.integration.dialect.database import connect
+from tests.servers.postgres import PostgresServer
+
+from alpinehub.app import app
+from cordata.opening import chains_of
+from cordata.store import Queries
+from cordata.store.migrate import load
+
+Database = psycopg.Connection[dict[str, Any]]
+
+QUERIES = Queries.load(app.query_packages, "postgres").by_name
+HOTELS, PER_HOTEL, WAITING = 20, 2000, 150
+ALL = HOTELS * PER_HOTEL
+_ID = "lpad(to_hex(n), 32, '0')"
+
+
+def id_of(number: int) -> str:
+    return f"{number:032x}"
+
+
+#: The hotel with the number 7; the newest WAITING of its reservations wait for its user.
+_OF_HOTEL = [id_of(n) for n in range(7, ALL + 1, HOTELS)]
+_NEWEST = _OF_HOTEL[-WAITING:]
+_PARAMS: dict[str, object] = {
+    "accepted": json.dumps([[14, id_] for id_ in _NEWEST[:100]]),
+    "after_at": 0,
+    "after_id": "",
+    "created_at": 0,
+    "customer_id": 7,
+    "email": "guest7@example.com",
+    "external_id": "e-7",
+    "held_text": "why",
+    "hotel_id": 7,
+    "id": id_of(7),
+    "ids": json.dumps(list(range(1, 101))),
+    "key": "k-7",
+    "limit": 100,
+    "now": 0,
+    "now_us": 0,
+    "phone": "+39shared",
+    "refused": json.dumps([[id_, "no"] for id_ in _NEWEST[:100]]),
+    "reservation_id": _NEWEST[0],
+    "scope": "source:7",
+    "sent": json.dumps([[id_, 1, 14] for id_ in _NEWEST[:100]]),
+    "source_id": 7,
+    "status": "request",
+    "unique_id_type": 14,
+    "user_id": 7,
+    "version": 1,
+}
+#: Of each: shared buffers that it may touch at most, with a hundred rows in hand.
+_HOT = {
+    "find_remembered_response": 10,
+    "find_reservation": 15,
+    "find_customer": 15,
+    "find_customer_by_phone": 10,
+    "update_reservation": 60,
+    "end_waiting": 30,
+    "fan_out": 60,
+    "waiting_reservations": 2000,
+    "selected_reservations": 2000,
+    "mark_sent": 4500,
+    "mark_held": 30,
+    "acknowledge": 4000,
+    "refuse": 4000,
+    "hour_changes": 1500,
+    "forget_changes": 1500,
+    "directory_revision": 5,
+}
+
+
+@pytest.fixture(scope="module")
+def filled(postgres: PostgresServer) -> Iterator[Database]:
+    """Many hotels with a user each, a long history that is acknowledged, a little that waits."""
+    with postgres.database() as url, connect(url, fresh=False) as database:
+        from cordata.store.queries import sql_folder
+
+        bootstrap = sql_folder("cordata.store.sql", "postgres") / "bootstrap.sql"
+        scripts = [m.script for m in load(chains_of(app), "postgres")]
+        for script in (bootstrap.read_text(), *scripts, _fill()):
+            database.execute(script.encode())
+        database.execute("VACUUM (ANALYZE)")
+        yield database
+
+
+def _fill() -> str:
+    waits = f"n > {ALL - WAITING * HOTELS}"
+    return f"""
+        INSERT INTO hotel (code, name, time_zone, language, region, created_at)
+        SELECT 'H' || n, 'H', 'UTC', 'de', 'IT', 0 FROM generate_series(1, {HOTELS}) AS n;
+        INSERT INTO hotel_user (name, password, created_at, changed_at)
+        SELECT 'u' || n, '', 0, 0 FROM generate_series(1, {HOTELS}) AS n;
+        INSERT INTO user_hotel SELECT n, n FROM generate_series(1, {HOTELS}) AS n;
+        INSERT INTO source (hotel_id, kind, name, secret, fingerprint, created_at, changed_at)
+        SELECT n, 'generic', 'website', '', '', 0, 0 FROM generate_series(1, {HOTELS}) AS n;
+        INSERT INTO customer (hotel_id, email, phone, created_at)
+        SELECT 1 + (n - 1) % {HOTELS}, 'guest' || n || '@example.com', '+39shared', n
+        FROM generate_series(1, {ALL}) AS n;
+        INSERT INTO reservation (id, hotel_id, source_id, external_id, customer_id, version, status,
+            created_at, changed_at)
+        SELECT {_ID}, 1 + (n - 1) % {HOTELS}, 1 + (n - 1) % {HOTELS}, 'e-' || n, n, 1, 'request',
+            n, n
+        FROM generate_series(1, {ALL}) AS n;
+        INSERT INTO reservation_version (reservation_id, version, content_hash, res_status, data,
+            request_id, created_at)
+        SELECT {_ID}, 1, '', 'Requested', repeat('x', 300), '', n
+        FROM generate_series(1, {ALL}) AS n;
+        INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting,
+            first_sent_at, acked_at)
+        SELECT {_ID}, 1 + (n - 1) % {HOTELS}, 1, 1 + (n - 1) % {HOTELS}, 14,
+            CASE WHEN {waits} THEN 1 ELSE 0 END, n, CASE WHEN {waits} THEN NULL ELSE n END
+        FROM generate_series(1, {ALL}) AS n;
+        INSERT INTO idempotency (scope, key, body_hash, response, created_at)
+        SELECT 'source:7', 'k-' || n, '', '', n FROM generate_series(1, {ALL}) AS n;
+        INSERT INTO hour_change (hotel_id, hour_at, received, modified, cancelled)
+        SELECT 7, 0, 1, 0, 0 FROM generate_series(1, {ALL}) AS n"""
+
+
+def explain(database: Database, name: str, mode: str, **changes: object) -> str:
+    """EXPLAIN ANALYZE of a prepared statement; what it changed is taken back."""
+    query = QUERIES[name]
+    values = [{**_PARAMS, **changes}[param] for param in query.params]
+    marks = ", ".join(
+        "NULL" if v is None else f"'{v}'" if isinstance(v, str) else str(v) for v in values
+    )
+    with RawCursor(database) as cursor:
+        cursor.execute(f"PREPARE looked_at AS {query.sql}".encode())
+    execute = f"EXECUTE looked_at({marks})" if marks else "EXECUTE looked_at"
+    try:
+        with database.transaction(force_rollback=True):
+            database.execute(f"SET LOCAL plan_cache_mode = {mode}".encode())
+            explained = f"EXPLAIN (ANALYZE, BUFFERS, COSTS off) {execute}"
+            rows = database.execute(explained.encode()).fetchall()
+    finally:
+        database.execute("DEALLOCATE looked_at")
+    return "\n".join(row["QUERY PLAN"] for row in rows)
+
+
+def buffers(text: str) -> int:
+    """Shared buffers touched by the whole statement, without its foreign-key checks."""
+    touched = re.search(r"Buffers: shared ([^\n]*)", text)
+    assert touched is not None, text
+    return sum(map(int, re.findall(r"(?:hit|read)=(\d+)", touched[1])))
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("name", sorted(_HOT))
+def test_statement_stays_on_its_indexes_when_history_is_long(
+    filled: Database, name: str, mode: str
+) -> None:
+    text = explain(filled, name, mode, version=2 if name == "fan_out" else 1)
+    large = "reservation|reservation_version|delivery|customer|idempotency|hour_change"
+    assert not re.search(rf"Seq Scan on ({large})\b", text), text
+    assert buffers(text) <= _HOT[name], text
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_waiting_list_costs_what_waits_and_not_what_ever_was(filled: Database, mode: str) -> None:
+    text = explain(filled, "waiting_reservations", mode, after_id=_NEWEST[-2])
+    assert "delivery_waiting" in text
+    assert buffers(text) <= 40, text
+    filled.execute("UPDATE delivery SET waiting = 1 WHERE hotel_id = 8")  # much waits elsewhere
+    text = explain(filled, "waiting_reservations", mode, after_id=_NEWEST[-2])
+    assert buffers(text) <= 40, text
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_customer_of_a_shared_number_is_found_at_once(filled: Database, mode: str) -> None:
+    for changes in ({"email": "nobody@example.com"}, {"phone": None}, {"phone": "+390"}):
+        text = explain(filled, "find_customer", mode, **changes)
+        assert buffers(text) <= 20, text

@@ -1,0 +1,162 @@
+"""What meets at the same rows at once, each from a process of its own: nothing is lost or doubled.
+
+PostgreSQL lets it meet; on SQLite one comes after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.raw import raw
+
+from alpinehub.users import add_user, grant, revoke
+from cordata import Tx
+
+pytestmark = pytest.mark.usefixtures("each_store")
+only_postgres = pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
+
+#: Newest versions without a delivery that waits for each user of their hotel who has not taken them,
+#: and deliveries that wait though they are not of the newest version.
+_MISSING = """SELECT r.id FROM reservation r JOIN user_hotel uh ON uh.hotel_id = r.hotel_id
+    WHERE NOT EXISTS (SELECT 1 FROM delivery d WHERE d.reservation_id = r.id
+        AND d.user_id = uh.user_id AND d.version = r.version
+        AND (d.waiting = 1 OR d.acked_at IS NOT NULL))"""
+_STALE = """SELECT d.reservation_id FROM delivery d JOIN reservation r ON r.id = d.reservation_id
+    WHERE d.waiting = 1 AND (d.version <> r.version OR d.acked_at IS NOT NULL)"""
+
+
+async def check(hub: Hub) -> None:
+    assert await hub.rows(_MISSING) == []
+    assert await hub.rows(_STALE) == []
+
+
+async def blocked(hub: Hub) -> None:
+    """Wait until somebody waits for a lock."""
+    async with asyncio.timeout(5):
+        while not await hub.one("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+            await asyncio.sleep(0.01)
+
+
+async def test_two_workers_find_one_customer_when_the_same_guest_writes_at_once(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        by_phone = {**BOOKING, "email": None, "phone": "+39 0471 999999"}
+
+        async def post(number: int, payload: dict[str, Any]) -> None:
+            worker = (hub, other)[number % 2]
+            answer = await worker.post({**payload, "external_id": f"n-{number}"})
+            assert answer.status == 200
+
+        for first, payload in ((0, BOOKING), (20, by_phone)):
+            await asyncio.gather(*(post(number, payload) for number in range(first, first + 20)))
+        guests = await hub.rows("SELECT email, phone FROM customer ORDER BY id")
+        assert guests == [
+            {"email": "eva@example.com", "phone": "+393331234567"},
+            {"email": None, "phone": "+390471999999"},
+        ]
+        await check(hub)
+
+
+async def test_versions_have_no_gap_when_two_workers_change_one_reservation(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        await hub.post(BOOKING)
+
+        async def change(number: int) -> int:
+            worker = (hub, other)[number % 2]
+            return (await worker.post({**BOOKING, "message": f"change {number}"})).status
+
+        for start in range(0, 12, 6):
+            assert set(await asyncio.gather(*map(change, range(start, start + 6)))) == {200}
+        versions = await hub.rows("SELECT version FROM reservation_version ORDER BY id")
+        assert [row["version"] for row in versions] == list(range(1, 14))
+        await check(hub)
+
+
+async def test_grant_misses_nothing_when_webhooks_come_at_the_same_time(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        await add_user(hub.ctx.store, "late", "late", [])
+
+        async def post(number: int) -> None:
+            payload = {**BOOKING, "external_id": f"n-{number}", "email": f"{number}@example.com"}
+            assert (await other.post(payload)).status == 200
+            assert (await other.post({**payload, "adults": 3})).status == 200
+
+        async def change_rights() -> None:
+            for _ in range(5):
+                await grant(hub.ctx.store, "late", "DEMO")
+                await revoke(hub.ctx.store, "late", "DEMO")
+            await grant(hub.ctx.store, "late", "DEMO")
+
+        await asyncio.gather(change_rights(), *map(post, range(30)))
+        await check(hub)
+
+
+async def change(tx: Tx, reservation_id: str, *, to: int) -> None:
+    """What the intake does to make the next version, without its inbox."""
+    await tx.execute(
+        "update_reservation",
+        id=reservation_id,
+        version=to,
+        status="request",
+        customer_id=1,
+        now=tx.now_us,
+    )
+    await tx.execute("end_waiting", reservation_id=reservation_id)
+
+
+async def fan_out(tx: Tx, reservation_id: str, version: int) -> None:
+    await tx.execute(
+        "fan_out", reservation_id=reservation_id, version=version, hotel_id=1, unique_id_type=14
+    )
+
+
+@only_postgres
+async def test_granted_user_gets_the_version_that_is_being_made(
+    tmp_path: Path,
+) -> None:
+    """Each holds what the other waits for; whoever has to begin again does, and nothing is lost."""
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        reservation_id = (await hub.post(BOOKING)).id
+        await add_user(hub.ctx.store, "late", "late", [])
+        async with asyncio.TaskGroup() as group:
+            async with other.ctx.store.transaction() as tx:
+                await change(tx, reservation_id, to=2)
+                group.create_task(grant(hub.ctx.store, "late", "DEMO"))
+                await blocked(other)
+                await fan_out(tx, reservation_id, 2)
+        await check(hub)
+
+
+@only_postgres
+async def test_only_the_newest_version_waits_when_an_older_one_is_sent_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """By a user who asks for the past: no delivery of his is there to be ended."""
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        reservation_id = (await hub.post(BOOKING)).id
+        await add_user(hub.ctx.store, "late", "late", ["DEMO"])
+        await hub.ctx.store.run(forget_deliveries)
+
+        async def record(tx: Tx) -> None:
+            sent = json.dumps([[reservation_id, 1, 14]])
+            await tx.fetch_all("mark_sent", user_id=2, sent=sent, now_us=tx.now_us)
+
+        async with asyncio.TaskGroup() as group:
+            async with other.ctx.store.transaction() as tx:
+                await change(tx, reservation_id, to=2)
+                await fan_out(tx, reservation_id, 2)
+                group.create_task(hub.ctx.store.run(record))
+                await blocked(other)
+        await check(hub)
+
+
+async def forget_deliveries(tx: Tx) -> None:
+    await raw(tx, "DELETE FROM delivery WHERE user_id = 2")
