@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from cordata.app import App
 from cordata.broker import Message, Outcome, StoreBroker, Want
@@ -15,6 +14,7 @@ from cordata.core.event import Event
 from cordata.registry import Subscription
 from cordata.services.handling import Handling
 from cordata.testing.record import Failure
+from cordata.testing.watch import Watch
 
 OWNER = "test"
 _RELAYED = 100
@@ -26,7 +26,7 @@ class Delivery:
     def __init__(self, ctx: Context, app: App, config: EngineConfig) -> None:
         self._broker = StoreBroker(ctx.store, claim_timeout_s=config.claim_timeout_s)
         self._handling = Handling(ctx, config, owner_id=OWNER)
-        self._caught: list[tuple[Event, BaseException]] = []
+        self._watch = Watch()
         self._subscriptions = {one.group: self._watched(one) for one in app.subscriptions}
 
     async def register(self) -> None:
@@ -68,26 +68,19 @@ class Delivery:
 
     async def _attempt(self, message: Message) -> tuple[Outcome, Failure | None]:
         subscription = self._subscriptions[message.group]
-        self._caught.clear()
+        self._watch.clear()
         outcome = await self._handling.attempt(subscription, message)
-        if outcome.verdict is Verdict.DONE or not self._caught:
+        if outcome.verdict is Verdict.DONE:
             return outcome, None
-        event, error = self._caught[-1]
-        if isinstance(error, asyncio.CancelledError):
-            error = TimeoutError(f"{message.group} took longer than {subscription.timeout_s} s")
-        error.add_note(f"in {message.group}, attempt {event.attempt} at event {event.id}")
-        return outcome, Failure(group=message.group, event=event, error=error)
+        return outcome, self._watch.failure(message.group, subscription.timeout_s)
 
     def _watched(self, subscription: Subscription) -> Subscription:
         """The same, but what its handler raises is noted on its way."""
-        handler: Callable[[Event, EventContext], Awaitable[None]] = subscription.handler
+        handler = subscription.handler
 
         async def watched(event: Event, ctx: EventContext) -> None:
-            try:
+            with self._watch.over(event):
                 await handler(event, ctx)
-            except BaseException as error:
-                self._caught.append((event, error))
-                raise
 
         return dataclasses.replace(subscription, handler=watched)
 

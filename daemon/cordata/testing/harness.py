@@ -10,9 +10,13 @@ from typing import Any, TypeVar
 
 from cordata import clock as wall
 from cordata.app import App
+from cordata.broker import Owner
 from cordata.broker.inspection import DeadLetters, Filter
 from cordata.config import Config
 from cordata.context import Context
+from cordata.eventstore import EventStore, NewEvent, StoredEvent
+from cordata.eventstore.inspection import Subscriptions
+from cordata.eventstore.status import SubscriptionStatus
 from cordata.http import AsgiApp
 from cordata.log import request_id
 from cordata.services.alongside import alongside
@@ -20,6 +24,7 @@ from cordata.services.job import JobResult
 from cordata.store import Row, Tx, Unit, new_id
 from cordata.testing.delivery import Delivery
 from cordata.testing.mounted import Mounted
+from cordata.testing.projected import Projected
 from cordata.testing.record import DeadLetter, Failure, Mail, OutboxEntry
 from cordata.testing.response import Response
 from cordata.testing.task import backfill_to_its_end, run_job_now
@@ -34,7 +39,7 @@ _PAGE = 1000
 class Harness:
     """An application in a test; `open_app` makes one."""
 
-    def __init__(self, app: App, ctx: Context, config: Config, clock: Clock) -> None:
+    def __init__(self, app: App, ctx: Context, config: Config, clock: Clock, owner: Owner) -> None:
         self.app = app
         #: What the application's functions get; `ctx.store` is the store.
         self.ctx = ctx
@@ -43,6 +48,7 @@ class Harness:
         self._config = config
         self._clock = clock
         self._delivery = Delivery(ctx, app, config.engine)
+        self._projected = Projected(ctx, app, config.engine, owner)
         self._mounted = Mounted(app.mounts, {"cordata": ctx})
 
     @property
@@ -75,7 +81,8 @@ class Harness:
 
         What is due later (a retry, a scheduled event) stays; with `within` also what becomes due in
         that time is handled: the time moves from one due moment to the next, and stands `within`
-        later at the end. One message of a group is handled after the other, in their order.
+        later at the end. A group handles one message after the other, a subscription to the event
+        store one event after the other, in their order.
 
         Returns how many were handled. Raises: what a handler raised, after its attempt is settled
         as in a worker (a later `drain` tries it again when it is due); with `raising=False`
@@ -86,24 +93,54 @@ class Harness:
             until += within // _MICROSECOND
         while True:
             count += await self._drain_now(raising=raising)
-            due_at = await self._delivery.next_at()
-            if due_at is None or not self._clock.now_us() < due_at <= until:
+            moments = (await self._delivery.next_at(), await self._projected.next_at())
+            due_at = min((at for at in moments if at is not None), default=until + 1)
+            if not self._clock.now_us() < due_at <= until:
                 break
             self._clock.move_to(due_at)
         self._clock.move_to(until)
         return count
 
     async def _drain_now(self, *, raising: bool) -> int:
-        count = 0
-        while True:
-            handled, failure = await self._delivery.step()
-            count += handled
-            if failure is not None:
-                self.failures.append(failure)
-                if raising:
-                    raise failure.error
-            if not handled:
-                return count
+        count, idle = 0, 0
+        await self._projected.look()
+        while idle < 2:
+            for step in (self._delivery.step, self._projected.step):
+                handled, failure = await step()
+                count += handled
+                idle = 0 if handled else idle + 1
+                if failure is not None:
+                    self.failures.append(failure)
+                    if raising:
+                        raise failure.error
+        return count
+
+    async def append(
+        self, stream: str, type: str, payload: Mapping[str, Any], *, expected: int | None = None
+    ) -> int:
+        """Append an event to a stream of the event store, in a unit of its own.
+
+        Returns the version. `drain` has it handled. Raises: WrongExpectedVersion.
+        """
+        event = NewEvent(type=type, payload=payload)
+        return await self.ctx.run(
+            lambda tx: EventStore(tx).append(stream, [event], expected=expected)
+        )
+
+    async def stream(self, name: str) -> Sequence[StoredEvent]:
+        """The events of a stream, in order; the first 500."""
+        page = await self.ctx.store.read(lambda tx: EventStore(tx).read(name, limit=500))
+        return page.events
+
+    async def subscription(self, name: str) -> SubscriptionStatus:
+        """How far a subscription to the event store is, and what holds it up.
+
+        Raises: KeyError when there is none of this name.
+        """
+        status = await Subscriptions(self.ctx.store).status(name)
+        if status is None:
+            raise KeyError(name)
+        return status
 
     async def request(
         self,
@@ -220,6 +257,7 @@ class Harness:
     async def opened(self) -> AsyncIterator[Harness]:
         """What `open_app` enters: groups are registered, what is mounted is stopped at the end."""
         await self._delivery.register()
+        await self._projected.register()
         async with alongside(self._mounted.live()):
             try:
                 yield self

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from cordata import clock as wall
 from cordata.app import App
+from cordata.broker import Owner
 from cordata.config import Config, Document, build, find_file, open_document
 from cordata.config.sections import PathsConfig
 from cordata.opening import open_context
@@ -55,7 +56,10 @@ async def open_app(
         store = cast(Store, TimedStore(opened.store, clock))
         ctx = dataclasses.replace(opened, store=store)
         await store.migrate(ctx.chains)
-        harness = await stack.enter_async_context(Harness(app, ctx, loaded, clock).opened())
+        owner = Owner.register(loaded.paths.runtime, name="test")
+        stack.callback(owner.close)
+        harness = Harness(app, ctx, loaded, clock, owner)
+        await stack.enter_async_context(harness.opened())
         if startup:
             await harness.run_startup()
         yield harness

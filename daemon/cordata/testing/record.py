@@ -11,6 +11,7 @@ from typing import Any
 from cordata.broker.inspection import WholeLetter
 from cordata.clock import from_us
 from cordata.core.event import Event
+from cordata.eventstore import StoredEvent
 from cordata.store import Row
 
 
@@ -18,8 +19,9 @@ from cordata.store import Row
 class Failure:
     """One attempt that failed."""
 
+    #: The consumer group, or the subscription to the event store.
     group: str
-    event: Event
+    event: Event | StoredEvent
     error: BaseException
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -18,7 +18,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from cordata import App, BackfillContext, Context, Event, EventContext, PermanentError, from_us
+from cordata import (
+    App,
+    BackfillContext,
+    Context,
+    Event,
+    EventContext,
+    PermanentError,
+    ProjectionContext,
+    StoredEvent,
+    WrongExpectedVersion,
+    from_us,
+)
+from cordata.eventstore.inspection import Subscriptions
 from cordata.testing import Harness, async_test, open_app
 
 NOW = datetime(2026, 7, 1, 8, tzinfo=UTC)
@@ -213,6 +225,79 @@ async def test_handler_that_takes_too_long_is_a_timeout() -> None:
         await harness.publish("order.made", {})
         with pytest.raises(TimeoutError, match=r"shop\.hang took longer than 0\.01 s"):
             await harness.drain()
+
+
+def with_ledger(on_error: Literal["block", "dead"] = "block") -> tuple[App, list[Any], list[int]]:
+    """An App with a subscription; what it handled, and the amounts that it refuses yet."""
+    app, handled, refused = App("bank"), list[Any](), list[int]()
+
+    @app.subscribe("account", partitions=4, retries=2, on_error=on_error)
+    async def sum_up(event: StoredEvent, ctx: ProjectionContext) -> None:
+        if event.payload["amount"] in refused:
+            raise ValueError("refused")
+        handled.append((event.stream, event.payload["amount"], from_us(ctx.now_us())))
+        if event.payload["amount"] == 100:
+            await ctx.run(lambda tx: tx.publish("account.rich", {"stream": event.stream}))
+
+    @app.on("account.rich")
+    async def tell(event: Event, ctx: EventContext) -> None:
+        handled.append(event.payload["stream"])
+
+    return app, handled, refused
+
+
+async def test_subscription_handles_each_event_once_in_the_order_of_its_stream() -> None:
+    app, handled, _ = with_ledger()
+    async with open_app(app, now=NOW) as harness:
+        for amount in (1, 2, 100):
+            for stream in ("account-a", "account-b", "other-c"):
+                await harness.append(stream, "deposited", {"amount": amount})
+        assert await harness.drain() == 8  # two of them followed by a message
+        of_a = [one[1] for one in handled if one[0] == "account-a"]
+        assert of_a == [1, 2, 100]
+        assert handled.count("account-a") == handled.count("account-b") == 1
+        assert await harness.drain() == 0
+        assert [event.version for event in await harness.stream("account-a")] == [1, 2, 3]
+        with pytest.raises(WrongExpectedVersion):
+            await harness.append("account-a", "deposited", {}, expected=1)
+        assert (await harness.subscription("bank.sum_up")).behind == 0
+        with pytest.raises(KeyError):
+            await harness.subscription("nothing")
+
+
+async def test_subscription_waits_with_its_stream_for_the_retry_and_is_blocked_in_the_end() -> None:
+    app, handled, refused = with_ledger()
+    async with open_app(app, now=NOW) as harness:
+        refused.append(1)
+        for amount in (1, 2):
+            await harness.append("account-a", "deposited", {"amount": amount})
+        with pytest.raises(ValueError, match="refused") as caught:
+            await harness.drain()
+        assert caught.value.__notes__ == ["in bank.sum_up, attempt 1 at event account-a/1"]
+        assert await harness.drain() == 0  # the second one waits behind the first
+        refused.clear()
+        assert await harness.drain(within=timedelta(hours=1)) == 2
+        assert [one[1] for one in handled] == [1, 2]
+        assert NOW < handled[0][2] < NOW + timedelta(minutes=1)
+        refused.append(3)
+        await harness.append("account-a", "deposited", {"amount": 3})
+        assert await harness.drain(within=timedelta(hours=1), raising=False) == 3
+        assert (await harness.subscription("bank.sum_up")).state == "blocked"
+        refused.clear()
+        await Subscriptions(harness.ctx.store).resume("bank.sum_up")
+        assert await harness.drain() == 1
+
+
+async def test_subscription_goes_on_after_a_dead_letter_where_that_is_wanted() -> None:
+    app, handled, refused = with_ledger("dead")
+    async with open_app(app, now=NOW) as harness:
+        refused.append(1)
+        for amount in (1, 2):
+            await harness.append("account-a", "deposited", {"amount": amount})
+        assert await harness.drain(within=timedelta(hours=1), raising=False) == 4
+        assert [one[1] for one in handled] == [2]
+        status = await harness.subscription("bank.sum_up")
+        assert (status.dead, status.state, len(harness.failures)) == (1, "current", 3)
 
 
 async def test_startup_job_periodic_and_backfill_run_when_they_are_told() -> None:

@@ -1,0 +1,45 @@
+"""What handlers raise is noted on its way to the code that settles it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cordata.core.event import Event
+from cordata.errors import AlreadySeen
+from cordata.eventstore import StoredEvent
+from cordata.testing.record import Failure
+
+
+class Watch:
+    """The last error of one attempt."""
+
+    def __init__(self) -> None:
+        self._caught: tuple[Event | StoredEvent, BaseException] | None = None
+
+    def clear(self) -> None:
+        """Before an attempt."""
+        self._caught = None
+
+    @contextmanager
+    def over(self, event: Event | StoredEvent) -> Iterator[None]:
+        """Around the call of a handler."""
+        try:
+            yield
+        except AlreadySeen:  # no failure: the effect is there
+            raise
+        except BaseException as error:
+            self._caught = (event, error)
+            raise
+
+    def failure(self, group: str, timeout_s: float) -> Failure | None:
+        """What the attempt failed with, as a test is to see it; None: it did not."""
+        if self._caught is None:
+            return None
+        event, error = self._caught
+        if isinstance(error, asyncio.CancelledError):
+            error = TimeoutError(f"{group} took longer than {timeout_s} s")
+        name = event.id if isinstance(event, Event) else f"{event.stream}/{event.version}"
+        error.add_note(f"in {group}, attempt {event.attempt} at event {name}")
+        return Failure(group=group, event=event, error=error)
