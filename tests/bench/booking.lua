@@ -16,13 +16,13 @@ end
 
 local template = '{"hotel_code":"DEMO","status":"request","external_id":"%s","arrival":"2027-02-01",'
    .. '"departure":"2027-02-08","adults":2,"children":[5,8],"first_name":"Eva","last_name":"Muster",'
-   .. '"email":"eva%d@example.com","phone":"+39 333 1234567","language":"de",'
+   .. '"email":"eva%d-%d@example.com","phone":"+39 333 1234567","language":"de",'
    .. '"message":"Zimmer mit Balkon, bitte.","newsletter":true}'
 
 function request()
    count = count + 1
    local id = run .. "-" .. thread_number .. "-" .. count
-   return wrk.format(nil, nil, nil, string.format(template, id, count % 5000))
+   return wrk.format(nil, nil, nil, string.format(template, id, thread_number, count % 5000))
 end
 
 function response(status)

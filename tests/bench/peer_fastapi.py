@@ -1,13 +1,15 @@
 """The peer of the webhook benchmark: the same work as people write it, FastAPI + SQLAlchemy 2.
 
 Same checks, same rows (inbox, customer, reservation, version, outbox), one transaction a request,
-same file system, same durability (WAL, synchronous=FULL). Run by uvicorn with four workers:
+same disk, same durability (SQLite: WAL, synchronous=FULL; PostgreSQL by asyncpg, fsync on).
 
-    PEER_DATABASE=/path/peer.db uvicorn tests.bench.peer_fastapi:app --workers 4
+    PEER_DATABASE=sqlite+aiosqlite:////path/peer.db python -m tests.bench.peer_fastapi
+    PEER_DATABASE=... uvicorn tests.bench.peer_fastapi:app --workers 4
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -16,24 +18,24 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, event, select
+from sqlalchemy import DateTime, ForeignKey, Index, UniqueConstraint, event, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 SECRET_HASH = hashlib.sha256(b"demo").digest()
 
-engine = create_async_engine(
-    f"sqlite+aiosqlite:///{os.environ['PEER_DATABASE']}", connect_args={"timeout": 60}
-)
+DATABASE = os.environ["PEER_DATABASE"]
+EMBEDDED = DATABASE.startswith("sqlite")
+
+engine = create_async_engine(DATABASE, connect_args={"timeout": 60} if EMBEDDED else {})
 Session = async_sessionmaker(engine, expire_on_commit=False)
 
 
-@event.listens_for(engine.sync_engine, "connect")
 def set_durability(connection: Any, _record: Any) -> None:
     """WAL with a synced commit, as in the embedded store."""
     connection.isolation_level = None
@@ -44,10 +46,14 @@ def set_durability(connection: Any, _record: Any) -> None:
     cursor.close()
 
 
-@event.listens_for(engine.sync_engine, "begin")
 def begin_immediate(connection: Any) -> None:
     """The write lock first: a deferred transaction would fail with `database is locked`."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+if EMBEDDED:
+    event.listen(engine.sync_engine, "connect", set_durability)
+    event.listen(engine.sync_engine, "begin", begin_immediate)
 
 
 def now() -> datetime:
@@ -59,7 +65,7 @@ def new_id() -> str:
 
 
 class Base(DeclarativeBase):
-    pass
+    type_annotation_map: ClassVar[dict[Any, Any]] = {datetime: DateTime(timezone=True)}
 
 
 class Customer(Base):
@@ -109,7 +115,14 @@ class Outbox(Base):
     payload: Mapped[str]
     state: Mapped[str] = mapped_column(default="pending")
     created_at: Mapped[datetime] = mapped_column(default=now)
-    __table_args__ = (Index("outbox_pending", "id", sqlite_where=state == "pending"),)
+    __table_args__ = (
+        Index(
+            "outbox_pending",
+            "id",
+            sqlite_where=state == "pending",
+            postgresql_where=state == "pending",
+        ),
+    )
 
 
 class Booking(BaseModel):
@@ -138,10 +151,15 @@ class Booking(BaseModel):
         return self
 
 
-@asynccontextmanager
-async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+async def create_tables() -> None:
+    """Once, before the workers start."""
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)
+    await engine.dispose()
+
+
+@asynccontextmanager
+async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
     yield
     await engine.dispose()
 
@@ -231,3 +249,7 @@ async def receive(
         return {"id": reservation.id}
     except IntegrityError as error:
         raise HTTPException(409) from error
+
+
+if __name__ == "__main__":
+    asyncio.run(create_tables())

@@ -88,8 +88,8 @@ def running(
 
 
 @contextlib.contextmanager
-def hub(scratch: Path, *, workers: int = 4) -> Iterator[Server]:
-    """alpinehub with its demo hotel, on the embedded store, as `make run` starts it."""
+def hub(scratch: Path, store: str = "sqlite:", *, workers: int = 4) -> Iterator[Server]:
+    """alpinehub with its demo hotel, on the embedded store or an empty database's url."""
     port = free_port()
     state = scratch / "hub"
     state.mkdir(parents=True, exist_ok=True)
@@ -97,6 +97,7 @@ def hub(scratch: Path, *, workers: int = 4) -> Iterator[Server]:
     config.write_text(
         f'[app]\nimport = "alpinehub.app:app"\n[paths]\nstate = "{state}"\n'
         f'runtime = "{state}/run"\ncredentials = "{state}/credentials"\n[log]\nlevel = "warning"\n'
+        f'[store]\nurl = "{store}"\n'
     )
     extra = {"CORDATA_CONFIG": str(config)}
     python = [sys.executable, "-m"]
@@ -117,9 +118,13 @@ def prepare(argv: Sequence[str], extra: dict[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def fastapi_peer(scratch: Path, *, workers: int = 4) -> Iterator[Server]:
-    """The FastAPI + SQLAlchemy application under uvicorn."""
+def fastapi_peer(scratch: Path, store: str = "sqlite:", *, workers: int = 4) -> Iterator[Server]:
+    """The FastAPI + SQLAlchemy application under uvicorn, on SQLite or an empty database's url."""
     port = free_port()
+    database = f"sqlite+aiosqlite:///{scratch / 'peer.db'}"
+    if not store.startswith("sqlite:"):
+        database = store.replace("postgresql://", "postgresql+asyncpg://")
+    prepare([sys.executable, "-m", "tests.bench.peer_fastapi"], {"PEER_DATABASE": database})
     argv = [sys.executable, "-m", "uvicorn", "tests.bench.peer_fastapi:app"]
     argv += ["--workers", str(workers), "--port", str(port), "--no-access-log"]
     argv += ["--log-level", "warning"]
@@ -129,7 +134,7 @@ def fastapi_peer(scratch: Path, *, workers: int = 4) -> Iterator[Server]:
         argv,
         url=url + "/api/health",
         log=scratch / "peer.log",
-        PEER_DATABASE=str(scratch / "peer.db"),
+        PEER_DATABASE=database,
     ) as server:
         yield replace(server, url=url)
 

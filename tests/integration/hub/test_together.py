@@ -20,8 +20,8 @@ from cordata import Tx
 pytestmark = pytest.mark.usefixtures("each_store")
 only_postgres = pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
 
-#: Newest versions without a delivery that waits for each user of their hotel who has not taken them,
-#: and deliveries that wait though they are not of the newest version.
+#: Newest versions without a delivery that waits for each user of their hotel who has not taken
+#: them, and deliveries that wait though they are not of the newest version.
 _MISSING = """SELECT r.id FROM reservation r JOIN user_hotel uh ON uh.hotel_id = r.hotel_id
     WHERE NOT EXISTS (SELECT 1 FROM delivery d WHERE d.reservation_id = r.id
         AND d.user_id = uh.user_id AND d.version = r.version
@@ -38,7 +38,7 @@ async def check(hub: Hub) -> None:
 async def blocked(hub: Hub) -> None:
     """Wait until somebody waits for a lock."""
     async with asyncio.timeout(5):
-        while not await hub.one("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+        while not await hub.one("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
