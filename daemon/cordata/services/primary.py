@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from cordata import clock, events
 from cordata.app import App
 from cordata.beat import Beat
-from cordata.broker import StoreBroker
+from cordata.broker import Broker
 from cordata.config.sections import PrimaryConfig
 from cordata.context import Context
 from cordata.errors import LeaseLost, StoreUnavailable
@@ -36,6 +36,8 @@ _CHECK_S = 5.0
 #: It looks this often whether it may still trust its lock, which asks nobody: a host that is cut
 #: off must have stopped before the lock can be another's.
 _LOOK_S = 0.5
+#: For one reading of the term: a server that is cut off lets it wait, and the looks with it.
+_READ_S = 1.0
 _EXTEND_S = 30.0
 _TICK_S = 5.0
 
@@ -82,7 +84,7 @@ class PrimaryService:
         app: App,
         lease: Lease,
         leadership: Leadership,
-        broker: StoreBroker,
+        broker: Broker,
         chains: Sequence[Chain],
         notifier: Notifier,
         config: PrimaryConfig,
@@ -193,8 +195,9 @@ class PrimaryService:
     async def _check(self, fence: Fence) -> None:
         """Raises: LeaseLost when a newer term exists, or the lock's file is gone."""
         try:
-            await self._lease.check()
-        except StoreUnavailable:
+            async with asyncio.timeout(_READ_S):
+                await self._lease.check()
+        except (StoreUnavailable, TimeoutError):
             return  # no write gets through either
         except LeaseLost as error:
             log.error("%s", error, extra=fields(events.PRIMARY_LOST, term=fence.term))
