@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.host.machine import Host, HostError
+from tests.host.network import Network
 
 BOOKING = json.dumps(
     {
@@ -27,8 +28,11 @@ BOOKING = json.dumps(
 class Load:
     """Requests that keep coming while the block runs; what became of them is there after it."""
 
-    def __init__(self, host: Host, **settings: Any) -> None:
-        """`settings` are those of load_client.Settings."""
+    def __init__(self, host: Host | Network, **settings: Any) -> None:
+        """Sent from inside a host, or from outside of all of them (then with `address`).
+
+        `settings` are those of load_client.Settings.
+        """
         self.host = host
         self.settings = settings
         self.counts: dict[str, int] = {}
@@ -79,7 +83,7 @@ class Load:
             self.stop()
 
 
-def booking_load(host: Host, **settings: Any) -> Load:
+def booking_load(host: Host | Network, **settings: Any) -> Load:
     """Bookings for the demo hotel, each with a number of its own."""
     return Load(
         host,

@@ -24,6 +24,8 @@ class Settings:
     headers: dict[str, str] = field(default_factory=dict)
     body: str = ""
     connections: int = 16
+    #: Number of the first request.
+    first: int = 0
     #: Requests in all; 0: until stdin ends.
     count: int = 0
     #: Pause of one connection between two requests.
@@ -44,7 +46,7 @@ class Client:
         self.counts: Counter[str] = Counter()
         self.latencies_s: list[float] = []
         self.acknowledged: list[int] = []
-        self.next = 0
+        self.next = settings.first
         self.host, _, self.port = settings.address.rpartition(":")
 
     async def run(self) -> dict[str, Any]:
@@ -78,7 +80,7 @@ class Client:
         number, answered = 0, True
         while not self.stop.is_set():
             if answered or not self.settings.again:
-                if self.settings.count and self.next >= self.settings.count:
+                if self.settings.count and self.next >= self.settings.first + self.settings.count:
                     break
                 number = self.next
                 self.next += 1

@@ -1,0 +1,166 @@
+"""Two hosts and a third with the data, under load, while hosts, links, servers and workers fail.
+
+Each test prints how long it took to recover, and leaves the fleet whole.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.host.load import Load
+from tests.host.machine import Host, wait_for
+from tests.system.fleet import Fleet, fleet, install_again
+
+from cordata.events import PRIMARY_LOST
+
+#: A dead host's lock is gone within 10 s; system tests assert twice what is promised.
+TAKEOVER_S = 2 * 10.0
+#: Servers that come back are found again by themselves.
+HEALED_S = 2 * 5.0
+_numbers = iter(range(0, 10_000_000, 100_000))
+
+
+@pytest.fixture(scope="module")
+def ropes(deb: Path) -> Iterator[Fleet]:
+    """The fleet on PostgreSQL alone."""
+    with fleet(deb) as made:
+        yield made
+
+
+@contextmanager
+def under_load(ropes: Fleet, *hosts: Host) -> Iterator[None]:
+    """Bookings to the hosts while the block runs; afterwards every one of them counts once."""
+    acknowledged: set[int] = set()
+    with ExitStack() as stack:
+        loads: list[Load] = []
+        for host in hosts:
+            load = ropes.load(host, next(_numbers), connections=4, pause_s=0.02, timeout_s=5.0)
+            loads.append(load.start())
+            stack.callback(_end, load)
+        yield
+        for load in loads:
+            load.stop()
+            assert load.counts["ok"] > 0
+            acknowledged.update(load.result["acknowledged"])
+    print(f"\n{len(acknowledged)} accepted; {[load.counts for load in loads]}")
+    ropes.settle()
+    ropes.check(acknowledged)
+
+
+def _end(load: Load) -> None:
+    if not load.result:
+        load.stop()
+
+
+def took(what: str, seconds: float) -> None:
+    """Tell how long a recovery took."""
+    print(f"{what}: {seconds:.1f} s")
+
+
+def serving(host: Host) -> bool:
+    """Whether a host takes requests."""
+    answer = host.run("curl", "-fsS", "-m", "5", "http://127.0.0.1:8080/api/ready", check=False)
+    return "ready" in answer.stdout and answer.returncode == 0
+
+
+def test_one_primary_leads_and_both_hosts_work(ropes: Fleet) -> None:
+    with under_load(ropes, ropes.one, ropes.two):
+        time.sleep(2)
+    states = [host.systemctl("status", "primary") for host in (ropes.one, ropes.two)]
+    assert sum("standby" in text for text in states) == 1
+    assert sum("primary, term" in text for text in states) == 1
+
+
+def test_job_runs_once_when_both_hosts_call_it(ropes: Fleet) -> None:
+    hosts = (ropes.one, ropes.two)
+    runs = [host.popen("cordata", "job", "say-once") for host in hosts]
+    for run in runs:
+        _, errors = run.communicate(timeout=60)
+        assert run.returncode in (0, 75), errors
+    assert ropes.number("SELECT count(*) FROM job_said") == 1
+
+
+def test_workers_lose_nothing_when_they_are_killed_at_random(ropes: Fleet) -> None:
+    chance, kills = random.Random(7), 0
+    with under_load(ropes, ropes.one, ropes.two):
+        end = time.monotonic() + 8
+        while time.monotonic() < end:
+            host = chance.choice((ropes.one, ropes.two))
+            pid = host.main_pid(f"worker@{chance.randrange(4)}")
+            if pid:
+                kills += host.run("kill", "-KILL", pid, check=False).returncode == 0
+            time.sleep(chance.uniform(0.05, 0.4))
+    assert kills >= 10
+
+
+@pytest.mark.parametrize("way", ["stop", "kill"])
+def test_fleet_heals_when_postgresql_was_away(ropes: Fleet, way: str) -> None:
+    with under_load(ropes, ropes.one, ropes.two):
+        time.sleep(1)
+        getattr(ropes.servers.postgres, way)()
+        refused = ropes.one.run(
+            *("curl", "-sS", "-m", "20", "-D", "-", "-o", "/dev/null"),
+            "http://127.0.0.1:8080/api/ready",
+        ).stdout
+        assert " 503 " in refused and "retry-after" in refused.lower()
+        time.sleep(3)
+        ropes.servers.postgres.start()
+        healed = wait_for(
+            lambda: serving(ropes.one) and serving(ropes.two),
+            timeout_s=HEALED_S,
+            what="both hosts serve again",
+        )
+        took(f"PostgreSQL back after {way}", healed)
+        time.sleep(1)
+    wait_for(lambda: "term" in status(ropes), timeout_s=TAKEOVER_S, what="a primary")
+
+
+def status(ropes: Fleet) -> str:
+    """What the leading primary says of itself."""
+    return ropes.primary().props("primary.service", "StatusText")["StatusText"]
+
+
+def test_other_host_takes_over_when_power_is_lost(ropes: Fleet) -> None:
+    dead = ropes.primary()
+    term, _ = ropes.term()
+    with under_load(ropes, ropes.other(dead)):
+        time.sleep(1)
+        dead.lose_power()
+        taken = wait_for(
+            lambda: ropes.term()[0] > term, timeout_s=TAKEOVER_S, what="another primary"
+        )
+        took("primary's host dead, another leads", taken)
+        assert ropes.primary() is not dead
+        time.sleep(1)
+    install_again(ropes, dead)
+    wait_for(lambda: serving(dead), timeout_s=HEALED_S, what="the host is back")
+
+
+@pytest.mark.parametrize("way", ["both", "in", "out"])
+def test_only_one_leads_when_the_primary_is_cut_off(ropes: Fleet, way: str) -> None:
+    cut = ropes.primary()
+    term, _ = ropes.term()
+    cursor = cut.cursor()
+    with under_load(ropes, ropes.other(cut)):
+        time.sleep(1)
+        cut.cut(way)  # type: ignore[arg-type]
+        taken = wait_for(
+            lambda: ropes.term()[0] > term, timeout_s=TAKEOVER_S, what="another primary"
+        )
+        took(f"primary cut off ({way}), another leads", taken)
+        # It stopped leading by itself, before another could begin: nobody could have told it.
+        [lost] = cut.journal(f"MESSAGE_ID={PRIMARY_LOST}", since=cursor)
+        begun = ropes.number("SELECT acquired_at FROM lease WHERE name = 'primary'")
+        before_us = begun - int(lost["__REALTIME_TIMESTAMP"])
+        took("it had stopped leading before that", before_us / 1e6)
+        assert before_us > 0
+        cut.heal()
+        healed = wait_for(lambda: serving(cut), timeout_s=HEALED_S, what="the host serves again")
+        took("link healed, the host serves", healed)
+        time.sleep(1)
+    assert ropes.primary() is not cut
