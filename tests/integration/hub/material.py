@@ -17,14 +17,8 @@ from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.sources import add_source
 from alpinehub.users import add_user
 from cordata import Context, Row, Tx, request_id
-from cordata.broker import Outcome, StoreBroker, Want
-from cordata.config.sections import EngineConfig, StoreConfig
-from cordata.core.delivery import Verdict
-from cordata.opening import chains_of
 from cordata.registry import AsgiApp
-from cordata.services.handling import Handling
-from cordata.store import Queries, dialect_of, open_store
-from cordata.vault import Vault
+from cordata.testing import Harness, open_app
 
 MASTER_KEY = bytes(range(32)).hex().encode()
 SECRET = "demo-secret"
@@ -80,6 +74,7 @@ class Hub:
     """The application with its Context."""
 
     ctx: Context
+    harness: Harness | None = None
     headers: dict[str, str] = field(
         default_factory=lambda: {
             "content-type": "application/json",
@@ -116,6 +111,8 @@ class Hub:
         app: AsgiApp | None = None,
     ) -> Answer:
         """One request through the mount that serves the path (or another application there)."""
+        if self.harness is not None:
+            self.harness.advance(milliseconds=1)  # no two at the same moment
         mount = max(
             (m for m in hub_app.mounts if path == m.prefix or path.startswith(m.prefix + "/")),
             key=lambda m: len(m.prefix),
@@ -154,20 +151,8 @@ class Hub:
 
     async def handle_events(self) -> int:
         """Relay and handle what is there, as a worker would; how many messages that were."""
-        owner, handled = "test", 0
-        broker = StoreBroker(self.ctx.store, claim_timeout_s=60.0)
-        subscriptions = {one.group: one for one in hub_app.subscriptions}
-        await broker.register({one.group: one.type for one in subscriptions.values()})
-        handling = Handling(self.ctx, EngineConfig(), owner_id=owner)
-        while (await broker.relay(100)).published:
-            pass
-        outcomes: list[Outcome] = []
-        wanted = dict.fromkeys(subscriptions, Want(live=100))
-        while messages := (await broker.exchange(owner, outcomes, wanted)).messages:
-            outcomes = [await handling.attempt(subscriptions[m.group], m) for m in messages]
-            assert {one.verdict for one in outcomes} == {Verdict.DONE}
-            handled += len(outcomes)
-        return handled
+        assert self.harness is not None
+        return await self.harness.drain()
 
     async def rows(self, sql: str) -> list[dict[str, Any]]:
         """The rows of a query written in the test, read past the named SQL."""
@@ -187,17 +172,11 @@ class Hub:
 @asynccontextmanager
 async def open_hub(directory: Path, *, seed: bool = True) -> AsyncIterator[Hub]:
     """The hub on the store of a directory, migrated, with a demo hotel, user and source."""
-    config = StoreConfig(url=url_of(directory))
-    queries = Queries.load(hub_app.query_packages, dialect_of(config))
-    chains = chains_of(hub_app)
-    runtime = directory / "run"
-    runtime.mkdir(exist_ok=True)
-    store = await open_store(config, state_dir=directory, runtime_dir=runtime, queries=queries)
-    async with store:
-        await store.migrate(chains)
-        ctx = Context(store=store, vault=Vault(MASTER_KEY), chains=chains)
+    config = {"store": {"url": url_of(directory)}}
+    async with open_app(hub_app, config=config, directory=directory, startup=False) as harness:
+        ctx = harness.ctx
         if seed:
-            await add_hotel(store, NewHotel(code="DEMO", name="Hotel Demo"))
-            await add_user(store, "demo", "demo", ["DEMO"])
+            await add_hotel(ctx.store, NewHotel(code="DEMO", name="Hotel Demo"))
+            await add_user(ctx.store, "demo", "demo", ["DEMO"])
             await add_source(ctx, "DEMO", "generic", "website", SECRET)
-        yield Hub(ctx)
+        yield Hub(ctx, harness)
