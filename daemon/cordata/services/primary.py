@@ -24,11 +24,13 @@ from cordata.log import fields, logger
 from cordata.services.alarm import Alarm, waking
 from cordata.services.alongside import alongside
 from cordata.services.fenced import fenced
-from cordata.store import Chain, Fence, Lease
+from cordata.store import WISH_S, Chain, Fence, Lease, wish_for, wished_by_another
 from cordata.systemd import Notifier
 
 log = logger("cordata.primary")
 
+#: Name of the lease.
+PRIMARY = "primary"
 #: Notified when a lease is taken or given back.
 LEASE_TOPIC = "lease"
 #: A leader reads its term this often; its writes are checked each time anyway.
@@ -38,6 +40,8 @@ _CHECK_S = 5.0
 _LOOK_S = 0.5
 #: For one reading of the term: a server that is cut off lets it wait, and the looks with it.
 _READ_S = 1.0
+#: A standby looks this often whether another is to have the lease before it.
+_WISH_LOOK_S = 1.0
 _EXTEND_S = 30.0
 _TICK_S = 5.0
 
@@ -88,7 +92,10 @@ class PrimaryService:
         chains: Sequence[Chain],
         notifier: Notifier,
         config: PrimaryConfig,
+        *,
+        holder: str = "",
     ) -> None:
+        """`holder`: who this process is, among those that wish for the lease."""
         self.beat = Beat()
         #: Leading, or standing by with the schema current.
         self.ready = asyncio.Event()
@@ -100,9 +107,12 @@ class PrimaryService:
         self._chains = chains
         self._notifier = notifier
         self._config = config
+        self._holder = holder
         self._alarm = Alarm()
         self._standing_by = False
         self._fence: Fence | None = None
+        self._next_wish = self._next_look = 0.0
+        self._for_another = False
 
     def status(self) -> str:
         """For STATUS=."""
@@ -131,7 +141,9 @@ class PrimaryService:
     async def run_once(self) -> Fence | None:
         """One try to get the lease; None: stand by."""
         try:
-            fence = await self._lease.try_acquire()
+            fence = None
+            if not await self._is_for_another():
+                fence = await self._lease.try_acquire()
             if fence is None:
                 await self._stand_by()
         except StoreUnavailable as error:
@@ -145,10 +157,26 @@ class PrimaryService:
             log.info("stands by", extra=fields(events.PRIMARY_STANDBY))
         if self.ready.is_set():
             return
-        if await self._ctx.store.schema_current(self._chains):
+        pending = await self._ctx.store.pending(self._chains)
+        if not pending:
             self.ready.set()
-        else:
-            self._notifier.extend_timeout(_EXTEND_S, "standby; waiting for the schema")
+            return
+        self._notifier.extend_timeout(_EXTEND_S, "standby; waiting for the schema")
+        now = clock.monotonic()
+        if now >= self._next_wish:
+            await wish_for(self._ctx.store, pending[-1], name=PRIMARY, holder=self._holder)
+            self._next_wish = now + WISH_S / 3
+
+    async def _is_for_another(self) -> bool:
+        """Whether another is to have the lease first, since its migrations are newer than ours."""
+        now = clock.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + _WISH_LOOK_S
+            store = self._ctx.store
+            self._for_another = await wished_by_another(
+                store, name=PRIMARY, holder=self._holder
+            ) and await store.schema_current(self._chains)
+        return self._for_another
 
     async def _lead(self, fence: Fence, stop: asyncio.Event) -> None:
         begun = clock.monotonic()

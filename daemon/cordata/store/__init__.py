@@ -15,11 +15,13 @@ from cordata.store.tx import (
     UnitMisuse,
     new_id,
 )
+from cordata.store.wish import WISH_S, wish_for, wished_by_another
 
 __all__ = [
     "CHECKPOINT_TOPIC",
     "MAIL_TOPIC",
     "OUTBOX_TOPIC",
+    "WISH_S",
     "Applied",
     "Chain",
     "Fence",
@@ -37,4 +39,6 @@ __all__ = [
     "new_id",
     "open_store",
     "store_class",
+    "wish_for",
+    "wished_by_another",
 ]

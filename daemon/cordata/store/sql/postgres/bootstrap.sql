@@ -15,5 +15,10 @@ CREATE TABLE IF NOT EXISTS lease (
     holder      TEXT   NOT NULL,
     term        BIGINT NOT NULL,
     acquired_at BIGINT NOT NULL,
-    released_at BIGINT
+    released_at BIGINT,
+    -- A primary whose program has this migration waits for it.
+    wanted_by   TEXT,
+    wanted_component TEXT,
+    wanted_number    INTEGER,
+    wanted_at   BIGINT
 );

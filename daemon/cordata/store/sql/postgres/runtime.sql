@@ -21,11 +21,24 @@ SELECT 1 AS seen FROM seen WHERE event_id = :event_id AND "group" = :group;
 INSERT INTO lease (name, holder, term, acquired_at) VALUES (:name, :holder, 1, :acquired_at)
 ON CONFLICT (name) DO UPDATE SET
     holder = excluded.holder, term = lease.term + 1, acquired_at = excluded.acquired_at,
-    released_at = NULL
+    released_at = NULL, wanted_by = NULL, wanted_at = NULL
 RETURNING term;
 
 -- name: lease.release
 UPDATE lease SET released_at = :released_at WHERE name = :name AND term = :term;
+
+-- name: lease.wish
+UPDATE lease
+SET wanted_by = :wanted_by, wanted_component = :component, wanted_number = :number,
+    wanted_at = :wanted_at
+WHERE name = :name;
+
+-- name: lease.wished
+-- A wish ends with its migration, whoever applied that.
+SELECT wanted_by FROM lease
+WHERE name = :name AND wanted_by <> :holder AND wanted_at > :since AND NOT EXISTS (
+    SELECT 1 FROM migration AS m
+    WHERE m.component = lease.wanted_component AND m.number = lease.wanted_number);
 
 -- name: lease.term
 SELECT term FROM lease WHERE name = :name;

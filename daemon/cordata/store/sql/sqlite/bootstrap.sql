@@ -15,5 +15,10 @@ CREATE TABLE IF NOT EXISTS lease (
     holder      TEXT    NOT NULL,
     term        INTEGER NOT NULL,
     acquired_at INTEGER NOT NULL,
-    released_at INTEGER
+    released_at INTEGER,
+    -- A primary whose program has this migration waits for it.
+    wanted_by   TEXT,
+    wanted_component TEXT,
+    wanted_number    INTEGER,
+    wanted_at   INTEGER
 ) STRICT, WITHOUT ROWID;

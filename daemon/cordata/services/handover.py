@@ -1,0 +1,60 @@
+"""A rolling upgrade: the primary hands over to one whose program has newer migrations.
+
+    newer, standing by          older, leading
+    schema pending: wish ─────> sees the wish, stops in order, releases
+    takes the lease, migrates   starts again, stands by until the wish is fulfilled or given up
+
+Else the host that was upgraded first would wait for its schema until the last one is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+from cordata.beat import Beat
+from cordata.errors import StoreUnavailable
+from cordata.log import logger
+from cordata.services.alarm import pause
+from cordata.services.primary import PRIMARY, Leadership
+from cordata.store import Store, wished_by_another
+
+log = logger("cordata.primary")
+
+_LOOK_S = 2.0
+
+
+def holder_name() -> str:
+    """This process, as a holder of the lease is called."""
+    return f"{socket.gethostname()}/{os.getpid()}"
+
+
+class HandoverService:
+    """Ends the role, in order, when another primary asks for the lease."""
+
+    name = "handover"
+    #: Tells the runner that ending early is its job.
+    finite = True
+
+    def __init__(self, store: Store, leadership: Leadership, *, holder: str) -> None:
+        self.beat = Beat()
+        self._store = store
+        self._leadership = leadership
+        self._holder = holder
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Watch for a wish until `stop`; return when there is one."""
+        while not stop.is_set():
+            self.beat.touch()
+            if self._leadership.leads and await self.run_once():
+                log.warning("hands over to a primary with newer migrations")
+                return
+            await pause(stop, _LOOK_S)
+
+    async def run_once(self) -> bool:
+        """One look. Returns whether another asks for the lease."""
+        try:
+            return await wished_by_another(self._store, name=PRIMARY, holder=self._holder)
+        except StoreUnavailable:
+            return False

@@ -1,0 +1,99 @@
+"""A primary with newer migrations gets the lease from one that has not."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.integration.engine.parts import CHAINS, context_of, opened
+from tests.integration.primary.primary import Primary, build, running
+
+from cordata.app import App
+from cordata.broker import StoreBroker
+from cordata.config.sections import PrimaryConfig
+from cordata.services.handover import HandoverService
+from cordata.services.primary import Leadership, PrimaryService
+from cordata.store import Chain, Store
+from cordata.systemd import Notifier
+
+NEWER = Chain("upgrade", "upgrade_sql")
+
+
+def newer_package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newer program's migrations."""
+    migrations = folder / "upgrade_sql" / "sqlite" / "migrations"
+    migrations.mkdir(parents=True)
+    (folder / "upgrade_sql" / "__init__.py").touch()
+    (migrations / "0001_more.sql").write_text("CREATE TABLE more (id INTEGER PRIMARY KEY);\n")
+    monkeypatch.syspath_prepend(str(folder))
+
+
+def newer_primary(store: Store, app: App, leadership: Leadership) -> PrimaryService:
+    """As it stands by after its host was upgraded."""
+    return PrimaryService(
+        *(context_of(store), app, store.lease(holder="newer"), leadership),
+        *(StoreBroker(store, claim_timeout_s=60.0), (*CHAINS, NEWER), Notifier(), PrimaryConfig()),
+        holder="newer",
+    )
+
+
+async def led_by_older(store: Store, older: Primary) -> None:
+    """Returns when it hands over."""
+    handover = HandoverService(store, older.leadership, holder="older")
+    async with asyncio.timeout(20):
+        await handover.run(asyncio.Event())
+
+
+async def test_older_primary_hands_over_when_a_newer_one_waits_for_its_migration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer_package(tmp_path / "lib", monkeypatch)
+    app = App("p")
+    async with opened(tmp_path) as one, opened(tmp_path, migrate=False) as two:
+        stop, leadership = asyncio.Event(), Leadership()
+        newer = newer_primary(two, app, leadership)
+        async with asyncio.TaskGroup() as group:
+            older = build(one, tmp_path, app)
+            async with running(older):
+                group.create_task(newer.run(stop))
+                await led_by_older(one, older)
+                assert not newer.ready.is_set()
+            async with asyncio.timeout(20):
+                await newer.ready.wait()
+            assert leadership.leads and not await two.pending((*CHAINS, NEWER))
+            # The older one starts again, and stands by.
+            again = build(one, tmp_path, app)
+            assert await again.lease.run_once() is None
+            stop.set()
+
+
+async def test_older_primary_leaves_the_lease_to_the_newer_when_both_want_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer_package(tmp_path / "lib", monkeypatch)
+    app = App("p")
+    async with opened(tmp_path) as one, opened(tmp_path, migrate=False) as two:
+        held = one.lease(holder="somebody")
+        assert await held.try_acquire() is not None
+        newer = newer_primary(two, app, Leadership())
+        assert await newer.run_once() is None  # says its wish
+        await held.release()
+        older = build(one, tmp_path, app)
+        assert await older.lease.run_once() is None
+        fence = await newer.run_once()
+        assert fence is not None
+        await two.migrate((*CHAINS, NEWER), fence=fence)
+
+
+async def test_primary_leads_on_when_the_wish_was_for_what_it_applied(tmp_path: Path) -> None:
+    app = App("p")
+    async with opened(tmp_path, migrate=False) as one, opened(tmp_path, migrate=False) as two:
+        other = build(two, tmp_path, app)
+        older = build(one, tmp_path, app)
+        fence = await older.lease.run_once()
+        assert fence is not None
+        assert await other.lease.run_once() is None  # the schema is not there yet: says its wish
+        handover = HandoverService(one, older.leadership, holder="older")
+        await one.migrate(CHAINS, fence=fence)
+        assert not await handover.run_once()
