@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.host.load import Load, booking_load
 from tests.host.machine import Host, find_tree, wait_for
 from tests.host.network import Network, start_all
+from tests.host.package import later_version
 from tests.host.servers import SECRET, USER, ServerHost
 
 #: The application of the tests: the hub, a primary that says its term ten times a second, a job.
@@ -36,6 +37,8 @@ SQL += "-- name: say_job\nINSERT INTO job_said (period) VALUES (:period)\n"
 TABLES = "CREATE TABLE term_said (id bigserial PRIMARY KEY, term bigint, at bigint);"
 TABLES += "CREATE TABLE job_said (period text)"
 KEY = "5a" * 32
+#: The migration of the later version.
+MIGRATION = "usr/share/cordata/alpinehub/sql/postgres/migrations/0002_added.sql"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +134,17 @@ def install(host: Host, settings: str) -> None:
 
 
 @contextmanager
-def fleet(deb: Path, broker: str = "") -> Iterator[Fleet]:
-    """Three booted hosts; all that the first two store is on the third."""
+def fleet(deb: Path, folder: Path, broker: str = "") -> Iterator[Fleet]:
+    """Three booted hosts; all that the first two store is on the third.
+
+    A later version of the package, with one more migration, is at hand as /newer.deb.
+    """
     tree = find_tree()
+    newer = later_version(deb, folder, {MIGRATION: "CREATE TABLE added_later (id bigint);\n"})
+    binds = {deb: "/cordata.deb", newer: "/newer.deb"}
     with ExitStack() as stack:
         network = stack.enter_context(Network())
-        one, two = (Host(tree, network=network, binds={deb: "/cordata.deb"}) for _ in range(2))
+        one, two = (Host(tree, network=network, binds=binds) for _ in range(2))
         servers = ServerHost(tree, network=network)
         for host in (one, two, servers):
             stack.callback(host.stop)

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,9 @@ _numbers = iter(range(0, 10_000_000, 100_000))
 
 
 @pytest.fixture(scope="module")
-def ropes(deb: Path) -> Iterator[Fleet]:
+def ropes(deb: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """The fleet on PostgreSQL alone."""
-    with fleet(deb) as made:
+    with fleet(deb, tmp_path_factory.mktemp("newer")) as made:
         yield made
 
 
@@ -164,3 +165,18 @@ def test_only_one_leads_when_the_primary_is_cut_off(ropes: Fleet, way: str) -> N
         took("link healed, the host serves", healed)
         time.sleep(1)
     assert ropes.primary() is not cut
+
+
+def test_nothing_fails_when_one_host_after_the_other_is_upgraded(ropes: Fleet) -> None:
+    """The new version has a migration: the first host gets it while the other runs the old code."""
+    with under_load(ropes, ropes.one, ropes.two):
+        time.sleep(1)
+        for host in (ropes.other(ropes.primary()), ropes.primary()):
+            begun = time.monotonic()
+            host.run("apt-get", "-qq", "-y", "install", "/newer.deb")
+            wait_for(partial(serving, host), timeout_s=HEALED_S, what="the upgraded host")
+            took("upgraded and serving", time.monotonic() - begun)
+            assert ropes.rows("SELECT count(*) FROM added_later") == [(0,)]
+            time.sleep(1)
+    for host in (ropes.one, ropes.two):
+        assert "+later" in host.sh("dpkg-query -W cordata")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.host.load import booking_load
 from tests.host.machine import Host, find_tree
+from tests.host.package import later_version
 
 WORKERS = [f"worker@{n}.service" for n in range(4)]
 #: Names of the units, instances and all.
@@ -22,17 +21,7 @@ _MEMORY = ("/var/log/", "/var/lib/dpkg/", "/var/lib/apt/", "/var/cache/", "/run/
 @pytest.fixture(scope="module")
 def newer_deb(deb: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same package as a later version."""
-    tree = tmp_path_factory.mktemp("newer") / "tree"
-    subprocess.run(["dpkg-deb", "--raw-extract", deb, tree], check=True)
-    control = tree / "DEBIAN/control"
-    text = control.read_text()
-    version = next(line for line in text.splitlines() if line.startswith("Version: "))
-    control.write_text(text.replace(version, version + "+later"))
-    newer = tree.with_suffix(".deb")
-    command = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", str(tree), str(newer)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    shutil.rmtree(tree)
-    return newer
+    return later_version(deb, tmp_path_factory.mktemp("newer"))
 
 
 @pytest.fixture
