@@ -158,7 +158,6 @@ class _Version:
             customer_id=customer_id,
             now=tx.now_us,
         )
-        await tx.write("end_waiting", reservation_id=reservation_id)
         res_status = next_res_status(data.status, known["status"])
         await self._add_version(tx, reservation_id, version, res_status, text)
         event = "cancelled" if data.status == "cancelled" else "modified"
@@ -188,6 +187,9 @@ class _Version:
             reservation_id=reservation_id,
             request_id=arrival.request_id,
         )
+        # Behind the inbox: who grants the hotel to a user meanwhile holds its source (users.py).
+        if version > 1:
+            await tx.write("end_waiting", reservation_id=reservation_id)
         await tx.write(
             "fan_out",
             reservation_id=reservation_id,

@@ -91,6 +91,7 @@ async def revoke(store: Store, name: str, hotel: str) -> None:
 
 async def _grant(tx: Tx, user_id: int, hotel_id: int) -> None:
     await tx.fetch_one("hold_hotel", hotel_id=hotel_id)
+    await tx.fetch_all("hold_sources", hotel_id=hotel_id)
     if await tx.execute("grant_hotel", user_id=user_id, hotel_id=hotel_id):
         await tx.execute("deliver_open", user_id=user_id, hotel_id=hotel_id)
 

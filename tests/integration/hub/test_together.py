@@ -99,39 +99,71 @@ async def test_grant_misses_nothing_when_webhooks_come_at_the_same_time(tmp_path
         await check(hub)
 
 
-async def change(tx: Tx, reservation_id: str, *, to: int) -> None:
-    """What the intake does to make the next version, without its inbox."""
+async def change(tx: Tx, reservation_id: str) -> None:
+    """What the intake does first to make version 2."""
     await tx.execute(
         "update_reservation",
         id=reservation_id,
-        version=to,
+        version=2,
         status="request",
         customer_id=1,
         now=tx.now_us,
     )
-    await tx.execute("end_waiting", reservation_id=reservation_id)
 
 
-async def fan_out(tx: Tx, reservation_id: str, version: int) -> None:
+async def note(tx: Tx, reservation_id: str) -> None:
+    """What it does then."""
     await tx.execute(
-        "fan_out", reservation_id=reservation_id, version=version, hotel_id=1, unique_id_type=14
+        "insert_inbox",
+        source_id=1,
+        external_id="n-1",
+        now=tx.now_us,
+        headers="{}",
+        body=b"",
+        reservation_id=reservation_id,
+        request_id="",
+    )
+
+
+async def fan_out(tx: Tx, reservation_id: str) -> None:
+    """And at last."""
+    await tx.execute("end_waiting", reservation_id=reservation_id)
+    await tx.execute(
+        "fan_out", reservation_id=reservation_id, version=2, hotel_id=1, unique_id_type=14
     )
 
 
 @only_postgres
+@pytest.mark.parametrize("acknowledged", [False, True])
 async def test_granted_user_gets_the_version_that_is_being_made(
-    tmp_path: Path,
+    tmp_path: Path, acknowledged: bool
 ) -> None:
-    """Each holds what the other waits for; whoever has to begin again does, and nothing is lost."""
+    """Whether or not the one before was open to him, and whichever of the two is first."""
     async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
         reservation_id = (await hub.post(BOOKING)).id
+        if acknowledged:
+            await hub.ctx.store.run(lambda tx: raw(tx, "UPDATE delivery SET acked_at=1, waiting=0"))
         await add_user(hub.ctx.store, "late", "late", [])
         async with asyncio.TaskGroup() as group:
             async with other.ctx.store.transaction() as tx:
-                await change(tx, reservation_id, to=2)
+                await change(tx, reservation_id)
+                await note(tx, reservation_id)
                 group.create_task(grant(hub.ctx.store, "late", "DEMO"))
                 await blocked(other)
-                await fan_out(tx, reservation_id, 2)
+                await fan_out(tx, reservation_id)
+        await check(hub)
+
+
+@only_postgres
+async def test_version_that_is_being_made_is_for_a_user_granted_meanwhile(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        reservation_id = (await hub.post(BOOKING)).id
+        await add_user(hub.ctx.store, "late", "late", [])
+        async with other.ctx.store.transaction() as tx:
+            await change(tx, reservation_id)
+            await grant(hub.ctx.store, "late", "DEMO")
+            await note(tx, reservation_id)
+            await fan_out(tx, reservation_id)
         await check(hub)
 
 
@@ -151,8 +183,8 @@ async def test_only_the_newest_version_waits_when_an_older_one_is_sent_meanwhile
 
         async with asyncio.TaskGroup() as group:
             async with other.ctx.store.transaction() as tx:
-                await change(tx, reservation_id, to=2)
-                await fan_out(tx, reservation_id, 2)
+                await change(tx, reservation_id)
+                await fan_out(tx, reservation_id)
                 group.create_task(hub.ctx.store.run(record))
                 await blocked(other)
         await check(hub)

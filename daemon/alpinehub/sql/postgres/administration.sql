@@ -22,6 +22,11 @@ SELECT id, code, disabled_at FROM hotel WHERE code = :code
 -- foreign key demands.
 SELECT id FROM hotel WHERE id = :hotel_id FOR UPDATE
 
+-- name: hold_sources
+-- Nor is one changed: whoever does locks his source by the foreign key of the inbox, and only then
+-- looks who reads the hotel and what waits.
+SELECT id FROM source WHERE hotel_id = :hotel_id ORDER BY id FOR UPDATE
+
 -- name: set_hotel_disabled
 UPDATE hotel
 SET disabled_at = :disabled_at::bigint,
@@ -60,8 +65,7 @@ ON CONFLICT DO NOTHING
 DELETE FROM user_hotel WHERE user_id = :user_id AND hotel_id = :hotel_id
 
 -- name: deliver_open
--- For a user new to a hotel: the newest version of everything that no user has acknowledged. A
--- version being made at this moment is waited for, or waits: FOR SHARE.
+-- For a user new to a hotel: the newest version of everything that no user has acknowledged.
 INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting)
 SELECT r.id, :user_id, r.version, r.hotel_id,
     CASE r.status WHEN 'cancelled' THEN 15 ELSE 14 END, 1
@@ -69,7 +73,6 @@ FROM reservation r
 WHERE r.hotel_id = :hotel_id AND NOT EXISTS (
     SELECT 1 FROM delivery d
     WHERE d.reservation_id = r.id AND d.version = r.version AND d.acked_at IS NOT NULL)
-FOR SHARE OF r
 ON CONFLICT (reservation_id, user_id, version) DO NOTHING
 
 -- name: list_sources

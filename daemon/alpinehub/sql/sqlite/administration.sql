@@ -21,6 +21,10 @@ SELECT id, code, disabled_at FROM hotel WHERE code = :code
 -- On PostgreSQL it keeps reservations of the hotel out until the end of the unit; here they are.
 SELECT id FROM hotel WHERE id = :hotel_id
 
+-- name: hold_sources
+-- As hold_hotel: here a unit has the store to itself.
+SELECT id FROM source WHERE hotel_id = :hotel_id
+
 -- name: set_hotel_disabled
 UPDATE hotel
 SET disabled_at = :disabled_at,
