@@ -16,6 +16,12 @@ _COMMANDS = {
     "alert": ("cordata.cli.alert", "alert", "Report a failed unit (alert@.service)."),
     "outbox": ("cordata.cli.outbox", "outbox", "Look at events that were written."),
     "dlq": ("cordata.cli.dlq", "dlq", "Look at dead letters, replay or drop them."),
+    "events": ("cordata.cli.events", "events", "Append to, read and follow the event store."),
+    "subscriptions": (
+        "cordata.cli.subscriptions",
+        "subscriptions",
+        "See how far subscriptions are, reset them.",
+    ),
     "migrate": ("cordata.cli.migrate", "migrate", "Migrate the store, or see what is pending."),
     "config": ("cordata.cli.config", "config", "Check or show the configuration."),
     "credentials": (

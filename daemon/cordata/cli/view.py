@@ -79,7 +79,7 @@ def show_record(fields: Mapping[str, Any]) -> None:
         elif name in ("payload", "headers"):
             click.echo(label.rstrip())
             text = json.dumps(_plain(name, value), indent=2, ensure_ascii=False)
-            click.echo("\n".join(f"  {_printable(line)}" for line in text.splitlines()))
+            click.echo("\n".join(f"  {printable(line)}" for line in text.splitlines()))
         else:
             click.echo(f"{label}  {_text(name, value)}")
 
@@ -102,10 +102,10 @@ def _text(name: str, value: Any) -> str:
         return "-"
     plain = _plain(name, value)
     moved = plain is not value and isinstance(plain, str)
-    return plain.replace("+00:00", "Z") if moved else _printable(str(plain))
+    return plain.replace("+00:00", "Z") if moved else printable(str(plain))
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """What others wrote must not move the cursor of whoever reads it."""
     if text.isprintable():
         return text

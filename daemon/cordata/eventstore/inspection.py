@@ -42,6 +42,26 @@ class Subscriptions:
 
         return [row["name"] for row in await self._store.read(unit)]
 
+    async def page(
+        self,
+        *,
+        state: str | None = None,
+        category: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> tuple[list[SubscriptionStatus], str | None]:
+        """Those of which every given thing is true, by name, and `after` of the next page."""
+        found: list[SubscriptionStatus] = []
+        for name in await self.names():
+            if len(found) > limit:
+                break
+            status = None if after is not None and name <= after else await self.status(name)
+            if status is None or state not in (None, status.state):
+                continue
+            if category in (None, status.category):
+                found.append(status)
+        return found[:limit], found[limit - 1].name if len(found) > limit else None
+
     async def status(self, name: str) -> SubscriptionStatus | None:
         """How far one is, as of now. None: there is none of this name."""
         head = await self._head()
@@ -70,8 +90,10 @@ class Subscriptions:
         serving = sum(w.owner in living and name in w.projections for w in table.workers)
         factor = extrapolation(left, after, head, cap=_CAP)
         counts = {row["partition"]: round(row["count"] * factor) for row in left}
+        # Who has nothing left is there, whenever its position was stored last.
+        there = head if factor == 1.0 else after
         found = [
-            status_of(one, counts.get(one.partition, 0), living, served=serving > 0)
+            status_of(one, counts.get(one.partition, 0), living, served=serving > 0, there=there)
             for one in table.standings
         ]
         return SubscriptionStatus(
@@ -79,7 +101,7 @@ class Subscriptions:
             category=known["category"],
             state=worst(found),
             workers=serving,
-            position=after,
+            position=min((one.position for one in found), default=0),
             head=head,
             behind=sum(counts.values()),
             estimated=factor > 1.0,

@@ -89,8 +89,13 @@ def extrapolation(left: Sequence[Row], after: int, head: int, *, cap: int) -> fl
     return (head - after) / (reached - after)
 
 
-def status_of(one: Standing, behind: int, living: set[str], *, served: bool) -> PartitionStatus:
-    """One partition with so many events before it; `served`: some process takes part."""
+def status_of(
+    one: Standing, behind: int, living: set[str], *, served: bool, there: int
+) -> PartitionStatus:
+    """One partition with so many events before it; `served`: some process takes part.
+
+    With none before it everything up to `there` is handled.
+    """
     state: State = "behind" if behind else "current"
     if one.attempts:
         state = "retrying"
@@ -102,7 +107,7 @@ def status_of(one: Standing, behind: int, living: set[str], *, served: bool) -> 
     return PartitionStatus(
         partition=one.partition,
         state=state,
-        position=one.position,
+        position=one.position if behind else max(one.position, there),
         behind=behind,
         owner=one.owner if one.owner in living else None,
         attempts=one.attempts,

@@ -10,13 +10,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-def cordata(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Exit code, stdout and stderr of one command."""
+def cordata(
+    *arguments: str, given: str | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Exit code, stdout and stderr of one command, `given` on its stdin."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("CORDATA_", "LISTEN_"))}
     return subprocess.run(
         [sys.executable, "-m", "cordata", *arguments],
         cwd=ROOT,
         env={**inherited, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}", **environment},
+        input=given,
         capture_output=True,
         text=True,
         timeout=60,

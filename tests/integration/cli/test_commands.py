@@ -12,7 +12,7 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
     result = cordata("--help")
     assert result.returncode == 0
     names = ("server", "new", "worker", "primary", "job", "alert", "outbox", "dlq", "migrate")
-    for name in (*names, "config", "credentials"):
+    for name in (*names, "events", "subscriptions", "config", "credentials"):
         assert f"  {name} " in result.stdout
     assert "78 the configuration cannot be used" in " ".join(result.stdout.split())
 
@@ -39,6 +39,15 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
         "dlq show",
         "dlq replay",
         "dlq drop",
+        "events append",
+        "events read",
+        "events tail",
+        "subscriptions list",
+        "subscriptions status",
+        "subscriptions reset",
+        "subscriptions resume",
+        "subscriptions dead",
+        "subscriptions drop",
         "migrate",
     ],
 )

@@ -1,0 +1,136 @@
+"""Events by hand: narrowed down, page by page, and as they come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+from cordata.clock import to_us
+from cordata.core.eventstream import MAX_PAGE
+from cordata.eventstore.log import EventLog
+from cordata.eventstore.record import EventPage, StoredEvent
+from cordata.eventstore.store import EventStore
+from cordata.store import Store
+
+#: Positions grow with time, but for transactions that last: at most by so much out of order.
+_SLACK_US = 60_000_000
+_WAIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Those events of which every given field is true; without any field, all."""
+
+    stream: str | None = None
+    category: str | None = None
+    type: str | None = None
+    #: Appended at this moment or later, microseconds since the epoch.
+    since: int | None = None
+    #: Appended earlier.
+    before: int | None = None
+
+    def takes(self, event: StoredEvent) -> bool:
+        """Whether an event of the right stream or category is one of them."""
+        at = to_us(event.created_at)
+        return (
+            self.type in (None, event.type)
+            and (self.since is None or at >= self.since)
+            and (self.before is None or at < self.before)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Some of the wanted events."""
+
+    events: list[StoredEvent]
+    #: `after` of the next page: a version for a stream, else a position. None: that was all.
+    next: int | None
+
+
+class Search:
+    """The events of a store. A filter may match few of millions, but every read is short."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._log = EventLog(store)
+
+    async def page(
+        self, wanted: Wanted, *, after: int | None, limit: int, newest: bool = False
+    ) -> Found:
+        """`limit` events at most from where the page before ended, the oldest (or newest) first."""
+        found: list[StoredEvent] = []
+        place = after if newest or after is not None else await self._begin(wanted)
+        while True:
+            page = await self._read(wanted, place, newest=newest)
+            for number, event in enumerate(page.events):
+                if wanted.takes(event):
+                    found.append(event)
+                    if len(found) == limit:
+                        more = page.more or number + 1 < len(page.events)
+                        last = event.version if wanted.stream else event.position
+                        return Found(events=found, next=last if more else None)
+            if not page.more or self._past(wanted, page, newest=newest):
+                return Found(events=found, next=None)
+            place = page.next
+
+    async def at(self, position: int) -> StoredEvent | None:
+        """The event at a position."""
+        page = await self._log.read_back(before=position + 1, limit=1)
+        return next((event for event in page.events if event.position == position), None)
+
+    async def tail(self, wanted: Wanted, after: int) -> AsyncGenerator[StoredEvent, None]:
+        """Every wanted event after a place, and from then on each that is appended."""
+        while True:
+            page = await self._read(wanted, after, newest=False)
+            for event in page.events:
+                if wanted.takes(event):
+                    yield event
+            after = page.next
+            if not page.more:
+                await self._log.wait(_WAIT_S)
+
+    async def end(self, wanted: Wanted) -> int:
+        """The place behind everything that is there."""
+        stream = wanted.stream
+        if stream is not None:
+            return await self._store.read(lambda tx: EventStore(tx).version(stream))
+        return await self._log.head()
+
+    async def _read(self, wanted: Wanted, place: int | None, *, newest: bool) -> EventPage:
+        stream = wanted.stream
+        if stream is not None:
+            if newest:
+                return await self._store.read(
+                    lambda tx: EventStore(tx).read_back(stream, before=place, limit=MAX_PAGE)
+                )
+            return await self._store.read(
+                lambda tx: EventStore(tx).read(stream, after=place or 0, limit=MAX_PAGE)
+            )
+        if newest:
+            return await self._log.read_back(wanted.category, before=place, limit=MAX_PAGE)
+        return await self._log.read(wanted.category, after=place or 0, limit=MAX_PAGE)
+
+    async def _begin(self, wanted: Wanted) -> int:
+        """A position before the first event that is young enough, found by halving."""
+        if wanted.since is None or wanted.stream is not None:
+            return 0
+        low, high = 0, await self._log.head()
+        while high - low > MAX_PAGE:
+            middle = (low + high) // 2
+            page = await self._log.page(None, after=middle, until=high, limit=1)
+            if page.events and to_us(page.events[0].created_at) < wanted.since - _SLACK_US:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    @staticmethod
+    def _past(wanted: Wanted, page: EventPage, *, newest: bool) -> bool:
+        """Whether what follows is all too old, or too young."""
+        if not page.events:
+            return True
+        at = to_us(page.events[-1].created_at)
+        if newest:
+            return wanted.since is not None and at < wanted.since - _SLACK_US
+        return wanted.before is not None and at >= wanted.before + _SLACK_US

@@ -1,0 +1,312 @@
+"""`cordata events` and `cordata subscriptions`, beside a running service and without one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.cli.accounts import MENDED, app
+from tests.integration.cli.command import ROOT, cordata, write_config
+from tests.integration.server.managed import managed
+
+from cordata import Row, Tx, connect
+
+SECRET = "Eva Muster"
+
+
+def prepared(directory: Path) -> Path:
+    config = write_config(
+        directory, '[worker]\nservices = ["engine"]\n', app="tests.integration.cli.accounts:app"
+    )
+    assert run(config, "migrate").returncode == 0
+    return config
+
+
+@contextmanager
+def service(config: Path) -> Iterator[None]:
+    """The primary and a worker, ready."""
+    with ExitStack() as stack:
+        mended = str(config.parent / "mended")
+        roles = [
+            stack.enter_context(managed(config, *role, **{MENDED: mended}))
+            for role in (("primary",), ("worker", "0"))
+        ]
+        for role in roles:
+            role.until_ready()
+        yield
+        for role in reversed(roles):
+            assert role.stop()[0] == 0
+
+
+def run(config: Path, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    return cordata(*arguments, "--config", str(config), given=given)
+
+
+def told(config: Path, *arguments: str) -> Any:
+    """What a command prints with --json."""
+    result = run(config, *arguments, "--json")
+    assert result.returncode == 0, result
+    return json.loads(result.stdout)
+
+
+def until(config: Path, *arguments: str, true: Callable[[Any], bool]) -> Any:
+    deadline = time.monotonic() + 30
+    while not true(found := told(config, *arguments)):
+        assert time.monotonic() < deadline, found
+    return found
+
+
+def state_of(config: Path, name: str, state: str) -> Any:
+    return until(
+        config, "subscriptions", "status", name, true=lambda found: found["state"] == state
+    )
+
+
+def sums(config: Path) -> dict[str, int]:
+    async def main() -> dict[str, int]:
+        async def unit(tx: Tx) -> list[Row]:
+            return await tx.fetch_all("ledger.balances")
+
+        async with connect(app, config) as ctx:
+            return {row["stream"]: row["total"] for row in await ctx.store.read(unit)}
+
+    return asyncio.run(main())
+
+
+def test_events_are_appended_and_read_when_nothing_runs(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    payload = json.dumps({"guest": SECRET, "amount": 5})
+    done = told(config, "events", "append", "account-7", "deposited", payload, "--header", "by=me")
+    assert (done["count"], done["version"]) == (1, 1)
+    result = run(config, "events", "append", "account-7", "closed", "--expected", "1")
+    assert result.stdout == "1 appended; account-7 is at version 2\n"
+    result = run(config, "events", "append", "room-1", "cleaned", "-", given='{"by": "Max"}')
+    assert result.returncode == 0, result
+
+    found = told(config, "events", "read", "account-7")
+    assert [(one["version"], one["type"]) for one in found["items"]] == [
+        (1, "deposited"),
+        (2, "closed"),
+    ]
+    assert found["items"][0]["payload"] == {"guest": SECRET, "amount": 5}
+    assert found["items"][0]["headers"] == {"by": "me"} and found["next"] is None
+    assert found["items"][0]["created_at"].endswith("+00:00")
+
+    table = run(config, "events", "read")
+    assert SECRET not in table.stdout
+    assert [line.split()[:4] for line in table.stdout.splitlines()] == [
+        ["POSITION", "STREAM", "VERSION", "TYPE"],
+        ["1", "account-7", "1", "deposited"],
+        ["2", "account-7", "2", "closed"],
+        ["3", "room-1", "1", "cleaned"],
+    ]
+    assert SECRET in run(config, "events", "read", "--payload", "--newest").stdout
+    assert "cleaned" in run(config, "events", "read", "--at", "3").stdout
+    assert run(config, "events", "read", "--at", "4").returncode == 1
+
+
+def test_append_says_what_is_wrong_when_it_is_refused(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    assert run(config, "events", "append", "account-7", "opened").returncode == 0
+    for code, text, arguments in (
+        (1, "is at version 1, expected was 0", ("account-7", "opened", "--expected", "0")),
+        (1, "no name of a stream", ("account 7", "opened")),
+        (2, "not JSON", ("account-7", "opened", "{")),
+        (2, "a JSON object is needed", ("account-7", "opened", "[]")),
+        (2, "is not NAME=VALUE", ("account-7", "opened", "--header", "by")),
+        (2, "either TYPE or --lines", ("account-7",)),
+    ):
+        result = run(config, "events", "append", *arguments)
+        assert (result.returncode, text in result.stderr) == (code, True), result
+        assert "Traceback" not in result.stderr
+    assert len(told(config, "events", "read")["items"]) == 1
+
+
+def test_lines_are_appended_in_order_up_to_the_first_mistake(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    lines = [json.dumps({"type": "x", "payload": {"n": n}, "headers": {}}) for n in range(250)]
+    text = "\n".join([*lines, "", ""])
+    result = run(config, "events", "append", "account-7", "--lines", "--json", given=text)
+    assert json.loads(result.stdout)["version"] == 250, result
+    wrong = "\n".join([*lines[:120], "{nonsense"])
+    result = run(
+        config, "events", "append", "account-7", "--lines", "--expected", "250", given=wrong
+    )
+    assert result.returncode == 2 and "line 121: not JSON" in result.stderr
+    found = told(config, "events", "read", "account-7", "--newest", "--limit", "1")
+    assert found["items"][0]["version"] == 350
+    numbers: list[int] = []
+    after = "0"
+    while after:
+        page = told(config, "events", "read", "account-7", "--after", after, "--limit", "99")
+        numbers += [one["payload"]["n"] for one in page["items"]]
+        after = str(page["next"] or "")
+    assert numbers == [*range(250), *range(100)]
+
+
+def test_events_are_narrowed_down(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    for stream, type_ in (("account-1", "a"), ("room-1", "b"), ("account-2", "b")):
+        assert run(config, "events", "append", stream, type_).returncode == 0
+
+    def positions(*arguments: str) -> list[int]:
+        return [one["position"] for one in told(config, "events", "read", *arguments)["items"]]
+
+    assert positions("--category", "account") == [1, 3]
+    assert positions("--type", "b") == [2, 3]
+    assert positions("--category", "account", "--type", "b", "--newest") == [3]
+    assert positions("--since", "1h") == [1, 2, 3] and positions("--before", "1h") == []
+    assert positions("--since", "1h", "--newest") == [3, 2, 1]
+    assert positions("--after", "1", "--limit", "1") == [2]
+    result = run(config, "events", "read", "--limit", "2")
+    assert "there is more: --after 2" in result.stderr
+    result = run(config, "events", "read", "account-1", "--category", "room")
+    assert result.returncode == 2 and "not both" in result.stderr
+
+
+def test_tail_prints_the_last_ones_and_each_new_one(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    for number in range(3):
+        run(config, "events", "append", "account-1", f"old{number}")
+    run(config, "events", "append", "room-1", "other")
+    with tailing(config, "--category", "account", "--lines", "2", "--json") as process:
+        assert [json.loads(line_of(process))["type"] for _ in range(2)] == ["old1", "old2"]
+        run(config, "events", "append", "account-2", "new")
+        assert json.loads(line_of(process))["stream"] == "account-2"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    with tailing(config, "account-1", "--from", "1", "--count", "2", "--payload") as process:
+        assert line_of(process).endswith("account-1 2  old1  {}\n")
+        assert line_of(process).endswith("account-1 3  old2  {}\n")
+        assert process.wait(20) == 0
+
+
+@contextmanager
+def tailing(config: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cordata", "events", "tail", *arguments, "--config", str(config)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}", "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_subscription_is_seen_reset_resumed_and_rebuilt(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    with service(config):
+        for number in range(1, 5):
+            amount = json.dumps({"amount": number})
+            assert run(config, "events", "append", f"account-{number}", "x", amount).returncode == 0
+        found = state_of(config, "bank.balances", "current")
+        assert (found["behind"], found["workers"], found["blocked"]) == (0, 1, 0)
+        assert len(found["partitions"]) == 4 and found["position"] == found["head"] == 4
+        assert sum(sums(config).values()) == 10
+
+        bad = json.dumps({"bad": True, "guest": SECRET})
+        assert run(config, "events", "append", "account-1", "x", bad).returncode == 0
+        state_of(config, "bank.balances", "blocked")
+        listed = told(config, "subscriptions", "list")["items"]
+        assert [(one["name"], one["state"], one["blocked"], one["dead"]) for one in listed] == [
+            ("bank.balances", "blocked", 1, 0),
+            ("bank.mailer", "current", 0, 1),
+        ]
+        assert [
+            one["name"]
+            for one in told(config, "subscriptions", "list", "--state", "blocked")["items"]
+        ] == ["bank.balances"]
+        table = run(config, "subscriptions", "status", "bank.balances").stdout
+        assert "ValueError: no such guest: Eva Muster\\x07" in table and "\x07" not in table
+
+        dead = told(config, "subscriptions", "dead", "bank.mailer")["items"]
+        assert [(one["position"], one["error"]) for one in dead] == [(5, "ValueError")]
+        assert "payload" not in dead[0]
+        whole = run(config, "subscriptions", "dead", "bank.mailer", "--payload").stdout
+        assert SECRET in whole and "attempt" in whole.lower()
+
+        result = run(config, "subscriptions", "reset", "bank.balances", "--wait", "--yes")
+        assert result.returncode == 1 and "is blocked: ValueError" in result.stderr, result
+        assert sum(sums(config).values()) == 10
+
+        (tmp_path / "mended").touch()
+        assert told(config, "subscriptions", "resume", "bank.balances") == {"count": 1}
+        state_of(config, "bank.balances", "current")
+        assert run(config, "subscriptions", "resume", "bank.balances").returncode == 1
+        assert sum(sums(config).values()) == 10
+
+        result = run(config, "subscriptions", "reset", "bank.balances", "--wait", "--yes")
+        assert result.returncode == 0, result
+        assert "begins anew after position 0" in result.stderr
+        assert "is current at position 5" in result.stdout
+        assert sum(sums(config).values()) == 10
+        assert run(config, "subscriptions", "reset", "bank.mailer", "--yes").returncode == 0
+        state_of(config, "bank.mailer", "current")
+        assert told(config, "subscriptions", "dead", "bank.mailer")["items"] == []
+        lines = run(
+            config, "subscriptions", "reset", "bank.balances", "--wait", "--yes", "--json"
+        ).stdout.splitlines()
+        assert json.loads(lines[-1])["state"] == "current"
+        result = run(config, "subscriptions", "drop", "bank.mailer", "--yes")
+        assert result.returncode == 1 and "serves bank.mailer" in result.stderr
+    assert state_of(config, "bank.balances", "unserved")["workers"] == 0
+    assert run(config, "subscriptions", "drop", "bank.mailer", "--yes").returncode == 0
+    assert len(told(config, "subscriptions", "list")["items"]) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("reset", "bank.balances"),
+        ("resume", "bank.balances", "--skip"),
+        ("drop", "bank.balances"),
+    ],
+)
+def test_nothing_is_lost_when_nobody_can_be_asked(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    config = prepared(tmp_path)
+    result = run(config, "subscriptions", *arguments)
+    assert result.returncode == 2 and "add --yes" in result.stderr
+
+
+def test_unknown_subscription_is_exit_1(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    for arguments in (("status",), ("status", "--follow"), ("reset", "--yes"), ("drop", "--yes")):
+        result = run(config, "subscriptions", arguments[0], "bank.nonsense", *arguments[1:])
+        assert result.returncode == 1 and "no subscription bank.nonsense" in result.stderr, result
+    result = run(config, "subscriptions", "reset", "bank.balances", "--to", "never")
+    assert result.returncode == 2 and "neither start nor end" in result.stderr
+
+
+def test_question_says_what_a_reset_does() -> None:
+    from cordata.cli.resetting import question
+
+    text = question("bank.balances", "start", app.projections["bank.balances"])
+    assert "clears what it wrote. Every event is handled again. Reset bank.balances?" in text
+    text = question("bank.mailer", 7, app.projections["bank.mailer"])
+    assert "no reset function" in text and "after position 7 is handled again, no other" in text
+    text = question("bank.old", "end", None)
+    assert "does not declare it" in text and "never will be" in text

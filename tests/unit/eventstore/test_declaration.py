@@ -1,0 +1,83 @@
+"""`@app.subscribe`: what is checked when it is declared, and what it becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cordata.app import App
+from cordata.errors import ConfigError
+from cordata.eventstore import StoredEvent
+from cordata.projection import Projection, ProjectionContext
+from cordata.store import Tx
+
+
+async def handler(event: StoredEvent, ctx: ProjectionContext) -> None:
+    """Handles nothing."""
+
+
+async def clear(tx: Tx) -> None:
+    """Clears nothing."""
+
+
+def test_subscription_has_its_name_and_defaults() -> None:
+    app = App("shop")
+    projection = app.subscribe("account")(handler)
+    assert isinstance(projection, Projection) and app.projections == {"shop.handler": projection}
+    assert (projection.category, projection.origin, projection.partitions) == (
+        "account",
+        "start",
+        16,
+    )
+    assert (projection.retries, projection.on_error, projection.batch) == (5, "block", None)
+    assert projection.clear is None
+    assert projection.reset(clear) is clear and projection.clear is clear
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"category": "account-7"}, "'account-7' is no category"),
+        ({"from_": "middle"}, "from_ must be"),
+        ({"from_": -1}, "from_ must be"),
+        ({"partitions": 0}, "partitions must be 1 to 256"),
+        ({"partitions": 257}, "partitions must be 1 to 256"),
+        ({"batch": 501}, "batch must be 1 to 500"),
+        ({"retries": -1}, "retries must be 0 or more"),
+        ({"timeout_s": 0}, "timeout_s more than 0"),
+        ({"on_error": "ignore"}, "on_error must be"),
+    ],
+)
+def test_mistake_is_named_when_it_is_declared(given: dict[str, Any], text: str) -> None:
+    app = App("shop")
+    with pytest.raises(ConfigError, match=text):
+        app.subscribe(**{"category": "account", **given})(handler)
+    assert not app.projections
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        App("shop").subscribe("a b", partitions=0, retries=-1)(handler)
+    assert len(caught.value.problems) == 3
+
+
+def test_plain_function_is_refused() -> None:
+    def plain(event: StoredEvent, ctx: ProjectionContext) -> None: ...
+
+    with pytest.raises(ConfigError, match="must be an async function"):
+        App("shop").subscribe("account")(plain)  # type: ignore[arg-type]
+    projection = App("shop").subscribe("account")(handler)
+    with pytest.raises(ConfigError, match="must be an async function"):
+        projection.reset(lambda tx: None)
+
+
+def test_name_is_taken_once() -> None:
+    app = App("shop")
+    app.subscribe("account")(handler)
+    with pytest.raises(ConfigError, match="declared twice"):
+        app.subscribe("room")(handler)
+    other = app.subscribe("room", name="shop.other")(handler)
+    with pytest.raises(ConfigError, match="two reset functions"):
+        other.reset(clear)
+        other.reset(clear)

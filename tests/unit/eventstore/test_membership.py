@@ -1,0 +1,77 @@
+"""Which partitions a process owns, has too much of, and should claim."""
+
+from __future__ import annotations
+
+from cordata.eventstore import Standing, Table, Worker
+from cordata.services.projection.membership import plan
+
+NOW = 1000
+
+
+def standing(number: int, owner: str | None, *, name: str = "p", term: int = 1) -> Standing:
+    return Standing(
+        projection=name,
+        partition=number,
+        position=0,
+        term=term,
+        owner=owner,
+        failing=None,
+        attempts=0,
+        next_at=None,
+        history=None,
+        blocked_at=None,
+    )
+
+
+def worker(owner: str, *, expires_at: int = NOW + 1, serves: str = "p") -> Worker:
+    return Worker(owner=owner, projections=frozenset(serves), expires_at=expires_at)
+
+
+def table(owners: list[str | None], *workers: Worker) -> Table:
+    return Table(
+        at=NOW,
+        partitions={"p": len(owners)},
+        standings=[standing(number, owner) for number, owner in enumerate(owners)],
+        workers=workers,
+    )
+
+
+def test_all_is_claimed_by_the_only_one() -> None:
+    found = plan("a", table([None] * 4, worker("a")))
+    assert sorted(found.wanted["p"]) == [0, 1, 2, 3] and not found.excess and not found.owned
+
+
+def test_half_is_released_when_another_one_came() -> None:
+    seen = table(["a"] * 4, worker("a"), worker("b"))
+    assert plan("a", seen).excess == {"p": 2} and len(plan("a", seen).owned) == 4
+    assert plan("b", seen).wanted == {} and plan("b", seen).excess == {}
+
+
+def test_partitions_of_one_that_is_not_counted_as_alive_are_free() -> None:
+    for gone in ((), (worker("b", expires_at=NOW),)):
+        seen = table(["a", "b", "b", "a"], worker("a"), *gone)
+        assert sorted(plan("a", seen).wanted["p"]) == [1, 2]
+
+
+def test_partitions_of_a_dead_neighbour_are_free_though_his_lease_goes_on() -> None:
+    seen = table(["a", "b", "b", "a"], worker("a"), worker("b"))
+    assert plan("a", seen).wanted == {}
+    assert sorted(plan("a", seen, dead=["b"]).wanted["p"]) == [1, 2]
+
+
+def test_no_more_is_claimed_than_the_fair_share() -> None:
+    seen = table([None] * 6, worker("a"), worker("b"), worker("c"))
+    assert [len(plan(one, seen).wanted["p"]) for one in "abc"] == [2, 2, 2]
+    firsts = {plan(one, seen).wanted["p"][0] for one in "abcdefgh"}
+    assert len(firsts) > 1  # they do not all begin at the same one
+
+
+def test_process_that_does_not_serve_a_subscription_gets_nothing_of_it() -> None:
+    seen = table([None] * 4, worker("a"), worker("b", serves="q"))
+    assert len(plan("a", seen).wanted["p"]) == 4
+
+
+def test_partition_of_an_older_version_of_the_code_stays_with_it_while_it_lives() -> None:
+    """It holds one, but does not list the subscription any more: it is about to let go."""
+    seen = table(["b", None, None, None], worker("a"), worker("b", serves="q"))
+    assert sorted(plan("a", seen).wanted["p"]) == [1, 2, 3]
