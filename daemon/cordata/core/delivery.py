@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from cordata.errors import PermanentError, WrongExpectedVersion
+
 #: Characters of an error's text that are kept.
 ERROR_CHARS = 500
 #: Failed attempts whose errors are kept; the oldest go first, the very first stays.
@@ -47,6 +49,15 @@ class Failure:
     #: The process that tried.
     owner: str
     error: str
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Whether it would fail again however often it is tried.
+
+    A stream that has another version than expected is a conflict, but whoever is called again
+    decides on what the stream holds now.
+    """
+    return isinstance(error, PermanentError) and not isinstance(error, WrongExpectedVersion)
 
 
 def after_failure(attempt: int, *, retries: int, permanent: bool) -> Verdict:

@@ -12,10 +12,17 @@ from cordata import clock, events
 from cordata.broker import Message, Outcome
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, EventContext, narrowed
-from cordata.core.delivery import Failure, Verdict, add_failure, after_failure, error_text
+from cordata.core.delivery import (
+    Failure,
+    Verdict,
+    add_failure,
+    after_failure,
+    error_text,
+    is_permanent,
+)
 from cordata.core.event import Event
 from cordata.core.retry import next_delay_s
-from cordata.errors import AlreadySeen, PermanentError, StoreUnavailable
+from cordata.errors import AlreadySeen, StoreUnavailable
 from cordata.log import fields, frames, logger, request_id
 from cordata.registry import Subscription
 
@@ -81,7 +88,7 @@ class Handling:
         self, subscription: Subscription, message: Message, error: BaseException
     ) -> Outcome:
         attempt = message.attempts + 1
-        permanent = isinstance(error, PermanentError)
+        permanent = is_permanent(error)
         verdict = after_failure(attempt, retries=subscription.retries, permanent=permanent)
         self._log_failure(subscription, message, verdict, error)
         failure = Failure(

@@ -14,9 +14,11 @@ from cordata.core.delivery import (
     add_failure,
     after_failure,
     error_text,
+    is_permanent,
     mean_duration_s,
     prefetch_count,
 )
+from cordata.errors import Conflict, PermanentError, WrongExpectedVersion
 
 
 @pytest.mark.parametrize(
@@ -67,3 +69,9 @@ def test_prefetch_is_the_concurrency_when_handlers_are_slow_or_unknown() -> None
 def test_mean_takes_the_first_duration_whole_and_later_ones_by_a_tenth() -> None:
     assert mean_duration_s(0.0, [2.0]) == 2.0
     assert mean_duration_s(2.0, [4.0]) == pytest.approx(2.2)
+
+
+def test_attempt_is_repeated_when_a_stream_has_another_version_than_expected() -> None:
+    assert is_permanent(PermanentError()) and is_permanent(Conflict())
+    assert not is_permanent(ValueError())
+    assert not is_permanent(WrongExpectedVersion("account-7", expected=1, actual=2))

@@ -11,15 +11,16 @@ from cordata import events
 from cordata.broker import Owner, mark_of
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
-from cordata.core.delivery import Failure, Verdict, add_failure, after_failure, error_text
-from cordata.core.retry import next_delay_s
-from cordata.errors import (
-    AlreadySeen,
-    PartitionLost,
-    PermanentError,
-    StoreUnavailable,
-    WrongExpectedVersion,
+from cordata.core.delivery import (
+    Failure,
+    Verdict,
+    add_failure,
+    after_failure,
+    error_text,
+    is_permanent,
 )
+from cordata.core.retry import next_delay_s
+from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
 from cordata.eventstore import Partitions, Standing, StoredEvent
 from cordata.eventstore.record import stored
 from cordata.log import fields, frames, logger
@@ -169,11 +170,8 @@ class Lane:
         elif told.ending is Ending.FAILED:
             assert told.error is not None
             self._say(event, told.error, "")
-            # To decide anew on what the stream holds now may well succeed.
-            permanent = isinstance(told.error, PermanentError) and not isinstance(
-                told.error, WrongExpectedVersion
-            )
-            await self._failed(position, error_text(told.error), permanent=permanent)
+            text, permanent = error_text(told.error), is_permanent(told.error)
+            await self._failed(position, text, permanent=permanent)
         else:
             if told.error is not None:
                 self._say(event, told.error, " after its commit, which counts")
