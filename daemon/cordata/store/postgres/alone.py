@@ -18,7 +18,14 @@ from cordata.store.postgres.clock import FleetClock
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.connector import Connector
 from cordata.store.postgres.crew import Crew
-from cordata.store.postgres.fault import ConnectionLost, ServerError, is_storage, lost, translate
+from cordata.store.postgres.fault import (
+    ConnectionLost,
+    ServerError,
+    cut,
+    is_storage,
+    lost,
+    translate,
+)
 from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
 from cordata.store.postgres.unit import Ask, Call, Course, UnitTx
@@ -152,7 +159,7 @@ class Alone:
                 self._done(tx)
                 return value
         if not await find_outcome(doubt, parts.pool, deadline):
-            raise Again(lost("the connection was lost during a commit"), pause=False)
+            raise Again(cut("the connection was lost during a commit"), pause=False)
         self._done(tx)
         return value
 
@@ -170,14 +177,14 @@ def tell(error: BaseException, tx: UnitTx, parts: Parts) -> BaseException:
     """
     cause = tx.cause if error is tx.failed else error
     if isinstance(cause, ConnectionLost):
-        return Again(lost(str(cause)), pause=False)
+        return Again(cut(str(cause)), pause=False)
     if not isinstance(cause, ServerError):
         return error
     told = error if isinstance(error, CordataError) else translate(cause.fault, "COMMIT")
     fault = cause.fault
     if fault.read_only or fault.stale_plan:
         parts.pool.renew()
-    if fault.again or fault.read_only or fault.sqlstate[:3] == "57P":
+    if fault.again or fault.read_only or fault.session_ended:
         return Again(told)
     return told
 

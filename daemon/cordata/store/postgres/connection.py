@@ -6,34 +6,29 @@ interrupted, and forget all prepared statements at every ROLLBACK. What psycopg 
 the server (several hosts, passwords, TLS) and turn rows into Python values.
 
     send() send() ... --sync()--> [Sync goes out] --all results--> list of Result
-
-The socket is watched all the time, so that a server that goes away is noticed when nobody waits.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from psycopg import pq
 from psycopg.adapt import Transformer
 
 from cordata.store.postgres.fault import ConnectionLost, ServerError
-from cordata.store.postgres.result import FAILED, Result, encode, fault_of, reason
+from cordata.store.postgres.result import FAILED, Result, encode, fault_of
+from cordata.store.postgres.wire import OnNotify, Wire
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
-    from psycopg.pq.abc import PGconn, PGresult
 
 _IDLE = pq.TransactionStatus.IDLE
 #: With so many prepared statements a connection is worn out: the pool makes another.
 _MAX_PREPARED = 1000
 
-OnNotify = Callable[[str, int], None]
 
-
-class Connection:
+class Connection(Wire):
     """A connection to the server, of which one task makes use at a time."""
 
     def __init__(
@@ -44,32 +39,20 @@ class Connection:
         on_notify: OnNotify | None = None,
     ) -> None:
         """`prepare`: keep statements on the server, which not every proxy can bear."""
-        self._raw = raw
-        self._pg: PGconn = raw.pgconn
-        self._loop = asyncio.get_running_loop()
+        super().__init__(raw.pgconn, on_notify)
+        self._raw = raw  # which would close it if it were not kept
         self._prepare = prepare
-        self._on_notify = on_notify
-        #: Called once, on the loop, when the connection is lost while nobody waits for it.
-        self.on_lost: Callable[[Connection], None] | None = None
-        #: Why the connection is of no use any more.
-        self.lost: str = ""
         self.transformer = Transformer(raw)
         self.pid = self._pg.backend_pid
-        #: Which history of the cluster its transaction ids belong to; a failover begins another.
-        self.timeline = ""
+        #: Which history its transaction ids belong to; see transaction.HISTORY.
+        self.history = ""
         #: Loop time since when it has been idle, for the pool.
         self.idle_since = 0.0
+        #: Of prepared statements. One that failed is forgotten, so the next number is its own.
         self._names: dict[str, bytes] = {}
+        self._named = 0
         #: What was sent since the last sync: None for a statement, its text for a Prepare.
         self._sent: list[str | None] = []
-        self._results: list[PGresult] = []
-        self._syncing = False
-        self._writing = False
-        self._waiter: asyncio.Future[None] | None = None
-        self._socket = self._pg.socket
-        self._pg.nonblocking = 1
-        self._pg.enter_pipeline_mode()
-        self._loop.add_reader(self._socket, self._readable)
 
     @property
     def queued(self) -> bool:
@@ -96,36 +79,57 @@ class Connection:
         """Whether a transaction is open, failed or not."""
         return not self.lost and self._pg.transaction_status != _IDLE
 
-    @property
-    def server(self) -> str:
-        """Host and port, for people."""
-        host, port = self._pg.host.decode(), self._pg.port.decode()
-        return f"{host}:{port}"
-
     def send(self, sql: str, args: Sequence[object] = ()) -> None:
         """Queue a statement with `$1`, `$2`, ...; nothing is heard of it before `sync`.
 
         Values go as text and the server infers their types, as it does with a literal in quotes.
         Raises: PermanentError for a value that no column can hold; ConnectionLost.
         """
-        values = [encode(value) for value in args]
+        self.send_encoded(sql, [encode(value) for value in args])
+
+    def send_encoded(
+        self, sql: str, values: Sequence[bytes | None], formats: Sequence[int] | None = None
+    ) -> None:
+        """As `send`, with values that are encoded already; `formats`: 1 for those in binary."""
         if self.lost:
             raise ConnectionLost(self.lost)
         pg = self._pg
         try:
             if not self._prepare:
-                pg.send_query_params(sql.encode(), values)
+                pg.send_query_params(sql.encode(), values, None, formats)
             else:
                 name = self._names.get(sql)
                 if name is None:
-                    name = self._names[sql] = b"s%d" % len(self._names)
-                    self._sent.append(sql)
+                    name = self._name(sql)
                     pg.send_prepare(name, sql.encode())
-                pg.send_query_prepared(name, values)
+                pg.send_query_prepared(name, values, formats)
         except Exception as error:  # noqa: BLE001 - whatever libpq raises, it is of no use any more
             self._lose(str(error))
             raise ConnectionLost(self.lost) from None
         self._sent.append(None)
+
+    async def describe(self, sql: str) -> list[int]:
+        """The types of the parameters of a statement, as the server infers them, by their oids.
+
+        Raises: ServerError when it is not valid; ConnectionLost.
+        """
+        if self.lost:
+            raise ConnectionLost(self.lost)
+        try:
+            self._pg.send_prepare(b"", sql.encode())
+            self._pg.send_describe_prepared(b"")
+        except Exception as error:  # noqa: BLE001
+            self._lose(str(error))
+            raise ConnectionLost(self.lost) from None
+        self._sent += (sql, None)
+        return (await self.sync())[0].param_types()
+
+    def _name(self, sql: str) -> bytes:
+        """A name for a statement that is to be prepared next."""
+        self._named += 1
+        name = self._names[sql] = b"s%d" % self._named
+        self._sent.append(sql)
+        return name
 
     async def sync(self) -> list[Result]:
         """Send what is queued and wait for all results, one per statement.
@@ -183,18 +187,6 @@ class Connection:
             if result.status in FAILED:
                 raise ServerError(fault_of(result), position)
 
-    def close(self) -> None:
-        """Close it; the server rolls back what was open."""
-        if not self.lost:
-            self._lose("closed", tell=False)
-
-    async def _wait(self) -> None:
-        while self._syncing and not self.lost:
-            self._waiter = self._loop.create_future()
-            await self._waiter
-        if self.lost:
-            raise ConnectionLost(self.lost)
-
     def _gather(self) -> list[Result]:
         """The results of the statements of one sync; those of Prepare are looked at and dropped."""
         sent, self._sent = self._sent, []
@@ -212,83 +204,3 @@ class Connection:
         if failed is not None:
             raise failed
         return found
-
-    def _flush(self) -> None:
-        try:
-            pending = self._pg.flush()
-        except Exception as error:  # noqa: BLE001
-            self._lose(str(error))
-            return
-        if pending and not self._writing:
-            self._writing = True
-            self._loop.add_writer(self._socket, self._flush)
-        elif not pending and self._writing:
-            self._writing = False
-            self._loop.remove_writer(self._socket)
-
-    def _readable(self) -> None:
-        pg = self._pg
-        try:
-            pg.consume_input()
-            if self._writing:  # room may have come with what was read
-                self._flush()
-            if self._syncing:
-                self._read_results()
-            self._read_notifications()
-            if not self._syncing and pg.status == pq.ConnStatus.BAD:
-                self._lose(pg.get_error_message())
-        except Exception as error:  # noqa: BLE001
-            self._lose(reason(self._results) or str(error))
-
-    def _read_results(self) -> None:
-        pg = self._pg
-        piped = pg.pipeline_status != pq.PipelineStatus.OFF
-        missing = False
-        while not pg.is_busy():
-            result = pg.get_result()
-            if result is None:
-                if missing or not piped:  # no more of them at all
-                    self._done(lost=piped)
-                    return
-                missing = True
-                continue
-            missing = False
-            if result.status == pq.ExecStatus.PIPELINE_SYNC:
-                self._done()
-                return
-            self._results.append(result)
-            if pg.status == pq.ConnStatus.BAD:
-                break
-        if pg.status == pq.ConnStatus.BAD:
-            self._lose(reason(self._results) or pg.get_error_message())
-
-    def _done(self, *, lost: bool = False) -> None:
-        if lost:
-            self._lose(reason(self._results) or self._pg.get_error_message())
-            return
-        self._syncing = False
-        self._wake()
-
-    def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    def _read_notifications(self) -> None:
-        while (notification := self._pg.notifies()) is not None:
-            if self._on_notify is not None:
-                text = notification.extra.decode("utf-8", "replace")
-                self._on_notify(text, notification.be_pid)
-
-    def _lose(self, reason: str, *, tell: bool = True) -> None:
-        if self.lost:
-            return
-        self.lost = " ".join(reason.split()) or "the connection is lost"
-        self._loop.remove_reader(self._socket)
-        if self._writing:
-            self._loop.remove_writer(self._socket)
-        self._pg.finish()
-        waited = self._waiter is not None and not self._waiter.done()
-        self._wake()
-        if tell and not waited and self.on_lost is not None:
-            self.on_lost(self)

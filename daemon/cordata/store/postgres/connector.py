@@ -12,14 +12,14 @@ from cordata.config.sections import StoreConfig
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.store.postgres.address import Address
 from cordata.store.postgres.clock import ASK, FleetClock
-from cordata.store.postgres.connection import Connection, OnNotify
-from cordata.store.postgres.fault import ConnectionLost, Fault, ServerError, lost, translate
-from cordata.store.postgres.transaction import Prologue
+from cordata.store.postgres.connection import Connection
+from cordata.store.postgres.fault import Busy, ConnectionLost, Fault, ServerError, lost, translate
+from cordata.store.postgres.transaction import HISTORY, Prologue
+from cordata.store.postgres.wire import OnNotify
 
 _LOOK = (
     f"SELECT {ASK} AS now_us, current_setting('server_version_num')::int AS version,"
-    " CASE WHEN pg_is_in_recovery() THEN ''"
-    " ELSE substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END AS timeline"
+    f" CASE WHEN pg_is_in_recovery() THEN '' ELSE {HISTORY} END AS history"
 )
 #: `idle_session_timeout` is of 14, and older ones are no longer maintained.
 _OLDEST = 140_000
@@ -29,6 +29,7 @@ _TEXTS = {
     "remaining connection slots": "53300",
     "too many connections": "53300",
     "password authentication failed": "28P01",
+    "no password supplied": "28P01",
     "no pg_hba.conf entry": "28000",
     "does not exist": "3D000",
 }
@@ -72,6 +73,19 @@ class Connector:
         own: bool,
         on_notify: OnNotify | None = None,
     ) -> Connection:
+        """Twice, since a session may be ended before it has begun."""
+        try:
+            return await self._connect_once(address, prepare, own, on_notify)
+        except ConnectionLost:
+            pass
+        try:
+            return await self._connect_once(address, prepare, own, on_notify)
+        except ConnectionLost as error:
+            raise lost(str(error)) from None
+
+    async def _connect_once(
+        self, address: Address, prepare: bool, own: bool, on_notify: OnNotify | None
+    ) -> Connection:
         hosts = str(address.params.get("host", "")).count(",") + 1
         limit_s = float(address.params["connect_timeout"]) * hosts + 1
         raw: psycopg.AsyncConnection[Any] | None = None
@@ -88,9 +102,9 @@ class Connector:
                     raise
         except TimeoutError:
             raise lost(f"no answer within {limit_s:g} s") from None
-        except ConnectionLost as error:
-            raise lost(str(error)) from None
         except ServerError as error:
+            if error.fault.session_ended:
+                raise ConnectionLost(error.fault.primary) from None
             raise told(translate(error.fault, "connecting")) from None
         except psycopg.Error as error:
             raise refused(error) from None
@@ -105,7 +119,7 @@ class Connector:
         sent = clock.monotonic()
         row = (await connection.sync())[-1].rows()[0]
         self._time.measured(row["now_us"], sent=sent, received=clock.monotonic())
-        connection.timeline = row["timeline"]
+        connection.history = row["history"]
         if row["version"] < _OLDEST:
             raise StoreUnavailable(
                 f"the database server is PostgreSQL {row['version'] // 10_000}",
@@ -115,14 +129,16 @@ class Connector:
 
 def told(error: CordataError) -> StoreUnavailable:
     """Whatever goes wrong while connecting, the store is not to be had."""
-    if isinstance(error, StoreUnavailable):
+    if isinstance(error, StoreUnavailable) and not isinstance(error, Busy):
         return error
     return StoreUnavailable(str(error), hint=error.hint)
 
 
-def refused(error: psycopg.Error) -> StoreUnavailable:
-    """The caller's error for a connection that could not be made."""
+def refused(error: psycopg.Error) -> Exception:
+    """The caller's error for a connection that could not be made; ConnectionLost: try again."""
     text = " ".join(str(error).split())
+    if "terminating connection due to administrator command" in text:
+        return ConnectionLost(text)
     for words, sqlstate in _TEXTS.items():
         if words in text:
             return told(translate(Fault(sqlstate, text), "connecting"))

@@ -20,7 +20,7 @@ CANCELED = "57014"
 #: The server ended the transaction of a client that was idle in it for too long.
 IDLE_IN_TRANSACTION = "25P03"
 #: Classes of an error that every other statement would meet as well.
-_SERVER = {"08", "53", "57", "58", "28", "XX"}
+_SERVER = {"08", "53", "58", "28", "XX"}
 _SERVER_CODES = {_READ_ONLY, "3D000", "25P04"}
 #: Nothing is wrong but the moment: serialisation, deadlock, a lock not to be had; a plan that a
 #: migration made stale, a prepared statement that a proxy lost.
@@ -56,6 +56,11 @@ class Fault(NamedTuple):
         return self.sqlstate in ("40001", "40P01")
 
     @property
+    def session_ended(self) -> bool:
+        """Whether the server ended the session: it is shut down, or somebody wanted that."""
+        return self.sqlstate[:3] == "57P"
+
+    @property
     def stale_plan(self) -> bool:
         """Whether the connection holds plans of a schema that has changed."""
         return self.sqlstate == "26000" or (
@@ -82,7 +87,7 @@ class ConnectionLost(Exception):
 
 
 class Busy(StoreUnavailable):
-    """Nothing is broken: too much is going on, or somebody holds a lock."""
+    """No reason to refuse others: too much is going on, a lock is held, one connection broke."""
 
 
 class Unclear(StoreUnavailable):
@@ -98,7 +103,7 @@ def translate(fault: Fault, what: str) -> CordataError:
         return StoreFull(f"{what}: the disk of the database is full", hint=_HINTS[code])
     if code == CANCELED:
         return Busy(f"{what}: took too long, or waited too long for a lock")
-    if code in _AGAIN:
+    if code in _AGAIN or code[:3] == "57P":  # a session was ended; the next one will tell more
         return Busy(message, retry_after_s=_RETRY_SOON_S)
     if code[:2] in _SERVER or code in _SERVER_CODES:
         if code[:2] == "XX":
@@ -116,6 +121,14 @@ def is_storage(error: BaseException | None) -> bool:
 
 
 def lost(reason: str) -> StoreUnavailable:
-    """The error for a connection that is gone or could not be made."""
-    text = " ".join(reason.split())[:_TEXT_CHARS]
-    return StoreUnavailable(f"the database server: {text}")
+    """The error for a server that cannot be reached or does not answer."""
+    return StoreUnavailable(_about_server(reason))
+
+
+def cut(reason: str) -> Busy:
+    """The error for a connection that was lost; whether the server is gone the next one tells."""
+    return Busy(_about_server(reason), retry_after_s=_RETRY_SOON_S)
+
+
+def _about_server(reason: str) -> str:
+    return f"the database server: {' '.join(reason.split())[:_TEXT_CHARS]}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from cordata.store.postgres.alone import Parts, tell_finally
+from cordata.errors import CordataError
+from cordata.store.postgres.alone import Again, Parts, tell
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import Busy, lost
+from cordata.store.postgres.fault import Busy, cut, lost
 from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
 from cordata.store.postgres.unit import UnitTx
 
@@ -24,14 +25,11 @@ class Hold:
         self.timeout_s = timeout_s
         self._wait_s = wait_s
         self._loop = asyncio.get_running_loop()
+        #: Whether it is past its first write.
+        self.began = False
         self._connection: Connection | None = None
         self._transaction: Transaction | None = None
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def began(self) -> bool:
-        """Whether it is past its first write."""
-        return self._connection is not None
 
     @property
     def transaction(self) -> Transaction:
@@ -50,11 +48,7 @@ class Hold:
                 await self._places.acquire()
         except TimeoutError:
             raise Busy("too many transactions are open", hint="raise [store] pool_size") from None
-        try:
-            self._connection = await self._parts.pool.take(deadline)
-        except BaseException:
-            self._places.release()
-            raise
+        self.began = True
 
         def time_out() -> None:
             expired()
@@ -63,9 +57,17 @@ class Hold:
 
         self._timer = self._loop.call_later(self.timeout_s, time_out)
 
-    def begin(self, kind: Kind) -> Transaction:
-        """A transaction on the connection."""
-        assert self._connection is not None
+    async def begin(self, kind: Kind) -> Transaction:
+        """A new transaction, on a new connection if need be; what was done so far is undone.
+
+        Raises: StoreUnavailable.
+        """
+        if self._transaction is not None:
+            await self._transaction.roll_back()
+        if self._connection is None or self._connection.lost:
+            self._return_connection()
+            deadline = self._loop.time() + self._wait_s
+            self._connection = await self._parts.pool.take(deadline)
         self._transaction = self._parts.begin(self._connection, kind)
         return self._transaction
 
@@ -75,10 +77,13 @@ class Hold:
             if self._transaction is not None:
                 await self._transaction.roll_back()
         finally:
-            self._give_back()
+            self.end()
 
     async def commit(self, tx: UnitTx) -> None:
-        """Commit, and know it; then give all of it back. Raises: what makes it impossible."""
+        """Commit, and know it; what was taken is still to be given back, with `end`.
+
+        Raises: Again when nothing happened and all may be done once more; what makes it impossible.
+        """
         parts, transaction = self._parts, self.transaction
         if self._timer is not None:
             self._timer.cancel()
@@ -88,26 +93,29 @@ class Hold:
                 await transaction.commit()
         except TimeoutError:
             transaction.connection.close()
-            error = lost(f"no answer within {self._wait_s:g} s")
-            parts.failed(error)
-            raise error from None
+            raise lost(f"no answer within {self._wait_s:g} s") from None
         except InDoubt as doubt:
-            self._give_back()
+            self._return_connection()
             if not await find_outcome(doubt, parts.pool, deadline):
-                raise lost("the connection was lost during the commit") from None
-        except BaseException as caught:  # noqa: BLE001 - translated, and raised
-            await transaction.roll_back()
-            raise tell_finally(caught, tx, parts) from None
-        finally:
-            self._give_back()
+                raise Again(cut("the connection was lost during the commit")) from None
+        except (CordataError, asyncio.CancelledError):
+            raise
+        except Exception as caught:  # noqa: BLE001 - of the driver: translated, and raised
+            raise tell(caught, tx, parts) from None
         parts.health.succeeded()
         parts.committed(tx.topics)
 
-    def _give_back(self) -> None:
-        connection, self._connection = self._connection, None
-        self._transaction = None
+    def end(self) -> None:
+        """Give everything back. Twice is fine."""
         if self._timer is not None:
             self._timer.cancel()
+        self._return_connection()
+        if self.began:
+            self.began = False
+            self._places.release()
+
+    def _return_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        self._transaction = None
         if connection is not None:
             self._parts.pool.give_back(connection)
-            self._places.release()

@@ -19,7 +19,7 @@ from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.store.contract import Lease
 from cordata.store.fence import Fence, check_fence
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import ConnectionLost, ServerError, lost
+from cordata.store.postgres.fault import ConnectionLost, ServerError, cut
 from cordata.store.tx import Tx
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class SessionLease(Lease):
             raise
         if not self.held:
             await self._let_go()
-            raise lost("the lease was lost while it was taken")
+            raise cut("the lease was lost while it was taken")
         self._fence = Fence(self._name, term)
         return self._fence
 
@@ -127,7 +127,7 @@ class SessionLease(Lease):
                     await session.execute("SELECT set_config('idle_session_timeout', '0', false)")
         except (TimeoutError, ConnectionLost, ServerError) as error:
             session.close()
-            raise lost(f"the lease's session: {error or 'no answer'}") from None
+            raise cut(f"the lease's session: {error or 'no answer'}") from None
         except BaseException:
             session.close()
             raise

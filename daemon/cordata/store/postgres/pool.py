@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from cordata.errors import StoreUnavailable
 from cordata.store.postgres.connection import Connection
@@ -81,7 +82,7 @@ class Pool:
             connection.close()
             self._free_place()
             raise StoreUnavailable("the store is closed")
-        connection.on_lost = self._lost
+        connection.on_lost = partial(self._lost, connection)
         self._born[connection] = self._generation
         return connection
 

@@ -8,7 +8,7 @@ from cordata.errors import ConfigError, CordataError, LeaseLost, StoreUnavailabl
 from cordata.store.fence import Fence
 from cordata.store.migrate import RUNTIME, Migration, SchemaError
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import ConnectionLost, ServerError, lost, translate
+from cordata.store.postgres.fault import ConnectionLost, ServerError, cut, translate
 from cordata.store.queries import Queries, split, sql_folder
 
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('cordata migration', 0))"
@@ -84,7 +84,7 @@ class Scripts:
         except ServerError as error:
             raise _told(error, what) from error
         except ConnectionLost as error:
-            raise lost(f"{what}: {error}") from None
+            raise cut(f"{what}: {error}") from None
         finally:
             connection.close()
 

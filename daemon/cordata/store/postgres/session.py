@@ -55,7 +55,7 @@ class Session(Topics):
     async def open(self) -> None:
         """Connect and listen. Raises: StoreUnavailable."""
         connection = await self._connector.connect_session(self._told)
-        connection.on_lost = lambda _: self._something.set()
+        connection.on_lost = self._something.set
         try:
             async with asyncio.timeout(_ANSWER_S):
                 await connection.execute(f"LISTEN {_CHANNEL}")

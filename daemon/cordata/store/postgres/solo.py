@@ -29,8 +29,8 @@ from cordata.errors import (
     TransactionTimeout,
 )
 from cordata.store.fence import Fence
-from cordata.store.postgres.alone import Parts, answer, tell_finally
-from cordata.store.postgres.fault import ServerError
+from cordata.store.postgres.alone import Again, Parts, answer, tell_finally
+from cordata.store.postgres.fault import ConnectionLost, ServerError
 from cordata.store.postgres.hold import Hold
 from cordata.store.postgres.unit import Ask, Call, UnitTx
 from cordata.store.tx import Row, Tx
@@ -81,7 +81,8 @@ class SoloTx(UnitTx):
 
     def holds_locks_of(self, parts: Parts) -> bool:
         """Whether it is past its first write, in that store."""
-        return self._hold.began and self._parts is parts
+        over = isinstance(self.failed, TransactionTimeout)
+        return self._hold.began and not over and self._parts is parts
 
     async def execute(self, name: str, /, **params: object) -> int:
         """As in Tx."""
@@ -118,6 +119,12 @@ class SoloTx(UnitTx):
         rows = await self.ask(Ask((call,), "rows"))
         return rows
 
+    def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
+        """As in UnitTx; what breaks since the time is over is no news."""
+        if isinstance(self.failed, TransactionTimeout):
+            return self.failed
+        return super().fail(error, name)
+
     async def enter(self) -> None:
         """Before the body. Raises: AlreadySeen when its message was handled before."""
         if self._seen is not None:
@@ -135,12 +142,29 @@ class SoloTx(UnitTx):
                 await self.ask(Ask((), "count"))
         finally:
             if self._hold.began:
-                if commit and self.failed is None:
-                    await self._parts.crew.start(self._hold.commit(self))
-                else:
-                    await self._parts.crew.start(self._hold.roll_back())
+                ending = commit and self.failed is None
+                await self._parts.crew.start(self._commit() if ending else self._hold.roll_back())
         if commit and self.failed is not None:
             raise self.failed
+
+    async def _commit(self) -> None:
+        """Commit, if need be after having done everything once more. Raises: what failed."""
+        try:
+            for attempt in range(_REPLAYS + 1):
+                try:
+                    await self._hold.commit(self)
+                    break
+                except Again as again:
+                    if attempt == _REPLAYS:
+                        raise again.error from None
+                    await self._replay()
+                    if self.failed is not None:
+                        raise self._ended(self.failed) from None
+        except CordataError as error:
+            self._parts.failed(error)
+            raise
+        finally:
+            await self._hold.roll_back()
 
     async def ask(self, ask: Ask) -> Any:
         """The answer to an Ask, in the transaction. Raises: what failed, which ends it."""
@@ -151,15 +175,16 @@ class SoloTx(UnitTx):
                 await self._begin()
             deferred = self.deferred
             for _ in range(_REPLAYS):
-                self.deferred = list(deferred)
-                reply = await answer(self._hold.transaction, self, ask)
                 if self.failed is None:
-                    self._asked.append((deferred, ask, reply))
-                    return reply
+                    self.deferred = list(deferred)
+                    reply = await answer(self._hold.transaction, self, ask)
+                    if self.failed is None:
+                        self._asked.append((deferred, ask, reply))
+                        return reply
                 if not self._collided():
                     break
                 await self._replay()
-            raise self._ended(reply)
+            raise self._ended(self.failed)
 
     async def _begin(self) -> None:
         """Take a place and a connection and begin."""
@@ -185,7 +210,7 @@ class SoloTx(UnitTx):
 
         Raises: what speaks against going on.
         """
-        transaction = self._hold.begin("stable" if self._reads else "write")
+        transaction = await self._hold.begin("stable" if self._reads else "write")
         calls: list[Call] = []
         if self._fence is not None:
             calls.append(self.call("lease.hold", {"name": self._fence.name}))
@@ -219,7 +244,6 @@ class SoloTx(UnitTx):
         """
         self.failed = self.cause = None
         try:
-            await self._hold.transaction.roll_back()
             await self._check_in()
             for deferred, ask, before in self._asked:
                 if self.failed is not None:
@@ -235,19 +259,20 @@ class SoloTx(UnitTx):
             raise
 
     def _collided(self) -> bool:
-        """Whether the server ended it for the sake of others."""
-        return (
-            self.failed is not None
-            and isinstance(self.cause, ServerError)
-            and self.cause.fault.collided
-        )
+        """Whether it may be done once more: it was in the way of another, or its wire was cut."""
+        if self.failed is None or isinstance(self.failed, TransactionTimeout):
+            return False
+        if isinstance(self.cause, ServerError):
+            return self.cause.fault.collided or self.cause.fault.session_ended
+        return isinstance(self.cause, ConnectionLost)
 
-    def _ended(self, error: BaseException) -> CordataError:
+    def _ended(self, error: CordataError | None) -> CordataError:
         """The error that has ended it, for the caller."""
         if not isinstance(self.failed, TransactionTimeout):
-            if self._collided():
+            if isinstance(self.cause, ServerError) and self.cause.fault.collided:
                 self.failed = TransactionStale("others changed the same rows, again and again")
             else:
+                assert error is not None
                 told = tell_finally(error, self, self._parts)
                 if isinstance(told, CordataError):
                     self.failed = told

@@ -46,10 +46,14 @@ _SETTINGS = (
     f"{_DURABLE}, {_PLANS}"
 )
 _LIMIT = "SELECT set_config('statement_timeout', $1, true)"
-_STATUS = (
-    "SELECT pg_xact_status($1::xid8) AS status,"
-    " substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) AS timeline"
+#: What a number of a transaction is worth something with. A failover begins a new timeline. A
+#: crash gives numbers away again that never reached the disk; it also resets the statistics,
+#: which a restart in good order does not.
+HISTORY = (
+    "substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || ' '"
+    " || coalesce((SELECT stats_reset::text FROM pg_stat_bgwriter), '')"
 )
+_STATUS = f"SELECT pg_xact_status($1::xid8) AS status, {HISTORY} AS history"
 #: A transaction that waits for nothing but its client may do so a little longer than allowed.
 _GRACE_S = 1.0
 _ROLLBACK_S = 2.0
@@ -62,10 +66,10 @@ REFUSED = {"23", "40", "53", "25"}
 class InDoubt(Exception):
     """The connection was lost during COMMIT."""
 
-    def __init__(self, xid: str, timeline: str) -> None:
+    def __init__(self, xid: str, history: str) -> None:
         super().__init__(xid)
         self.xid = xid
-        self.timeline = timeline
+        self.history = history
 
 
 class Prologue:
@@ -146,13 +150,13 @@ class Transaction:
             await self.connection.execute("COMMIT")
         except ConnectionLost:
             if self._xid:
-                raise InDoubt(self._xid, self.connection.timeline) from None
+                raise InDoubt(self._xid, self.connection.history) from None
             if self._wrote:
                 return  # it changed nothing, since it was never given an id
             raise
         except ServerError as error:
             if self._xid and error.fault.sqlstate[:2] not in REFUSED:
-                raise InDoubt(self._xid, self.connection.timeline) from None
+                raise InDoubt(self._xid, self.connection.history) from None
             raise
 
     async def roll_back(self) -> None:
@@ -177,8 +181,8 @@ async def find_outcome(doubt: InDoubt, pool: Pool, deadline: float) -> bool:
         try:
             async with asyncio.timeout_at(deadline), pool.connection(deadline) as connection:
                 row = (await connection.execute(_STATUS, (doubt.xid,))).rows()[0]
-            if row["timeline"] != doubt.timeline:
-                break  # another server took over: the number may be another transaction's there
+            if row["history"] != doubt.history:
+                break  # the number may be another transaction's by now
             if row["status"] in ("committed", "aborted"):
                 return bool(row["status"] == "committed")
             if row["status"] is None:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from cordata.errors import CordataError
 from cordata.store.fence import Fence, check_fence
-from cordata.store.postgres.fault import ConnectionLost, ServerError, lost, translate
+from cordata.store.postgres.fault import ConnectionLost, ServerError, cut, translate
 from cordata.store.queries import Queries, Query
 from cordata.store.tx import Row, Tx, Unit, UnitMisuse
 
@@ -111,7 +111,7 @@ class UnitTx(Tx):
             if isinstance(error, ServerError):
                 self.failed = translate(error.fault, name)
             else:
-                self.failed = lost(str(error))
+                self.failed = cut(str(error))
         return self.failed
 
 

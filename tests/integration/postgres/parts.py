@@ -1,0 +1,198 @@
+"""Real parts for the tests of the store on PostgreSQL: a store, a load on it, a cut wire."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit, urlunsplit
+
+from tests.contract.store.stores import CHAINS, SQL
+from tests.servers.postgres import PostgresServer
+
+from cordata.clock import monotonic
+from cordata.config.sections import StoreConfig
+from cordata.errors import TransientError
+from cordata.store import Queries, Store, Tx
+from cordata.store.postgres.store import PostgresStore
+
+Change = tuple[str, str]
+
+
+@asynccontextmanager
+async def opened(
+    url: str, *, migrate: bool = True, changes: list[Change] | None = None, **settings: object
+) -> AsyncIterator[PostgresStore]:
+    """One more process' store; its changes of state are appended to `changes`."""
+    store = await PostgresStore.open(
+        StoreConfig(url=url, **settings),  # type: ignore[arg-type]
+        queries=Queries.load([SQL], "postgres"),
+        on_state=None if changes is None else lambda *change: changes.append(change),
+    )
+    async with store:
+        if migrate:
+            await store.migrate(CHAINS)
+        yield store
+
+
+async def deposit(store: Store, note: str) -> None:
+    """One durable entry. A second one with the same note is a Conflict."""
+
+    async def unit(tx: Tx) -> None:
+        await tx.execute("account.add_once", id="a", balance=0)
+        await tx.execute("entry.add", account_id="a", amount=1, note=note)
+
+    await store.run(unit)
+
+
+async def deposit_solo(store: Store, note: str) -> None:
+    """The same, in a transaction of its own."""
+    async with store.transaction() as tx:
+        await tx.execute("account.add_once", id="a", balance=0)
+        await tx.execute("entry.add", account_id="a", amount=1, note=note)
+
+
+def notes_there(server: PostgresServer, url: str) -> list[str]:
+    """What the server has, asked past the store."""
+    database = urlsplit(url).path.removeprefix("/")
+    return [row[0] for row in server.execute("SELECT note FROM entry", database=database)]
+
+
+async def until(check: Callable[[], bool | Awaitable[bool]], timeout_s: float = 20.0) -> float:
+    """Wait for a condition; the seconds that it took."""
+    began = monotonic()
+    while True:
+        found = check()
+        if found if isinstance(found, bool) else await found:
+            return monotonic() - began
+        assert monotonic() - began < timeout_s, "it did not happen"
+        await asyncio.sleep(0.01)
+
+
+class Load:
+    """Depositors that go on whatever happens; what they were promised, and what they were told."""
+
+    def __init__(self, store: Store, *, width: int = 8, name: str = "n") -> None:
+        self._store = store
+        self._width = width
+        self._name = name
+        self._stop = False
+        self._tried = 0
+        #: Notes of deposits that returned.
+        self.promised: list[str] = []
+        #: Errors that say that a later try may succeed; any other ends the load.
+        self.refused: list[TransientError] = []
+        #: Longest time that a deposit took, refused or not.
+        self.longest_s = 0.0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Load]:
+        """The load, for the time of the block."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._width):
+                group.create_task(self._run(deposit_solo if number % 4 == 3 else deposit))
+            try:
+                yield self
+            finally:
+                self._stop = True
+
+    async def more(self, count: int = 50, timeout_s: float = 20.0) -> float:
+        """Wait until so many more deposits succeeded; the seconds that it took."""
+        target = len(self.promised) + count
+        return await until(lambda: len(self.promised) >= target, timeout_s)
+
+    async def _run(self, put: Callable[[Store, str], Awaitable[None]]) -> None:
+        while not self._stop:
+            self._tried += 1
+            note = f"{self._name}{self._tried}"
+            began = monotonic()
+            try:
+                await put(self._store, note)
+            except TransientError as error:
+                self.refused.append(error)
+                await asyncio.sleep(0.02)
+            else:
+                self.promised.append(note)
+            self.longest_s = max(self.longest_s, monotonic() - began)
+
+
+class Wire:
+    """A TCP proxy in front of a server that a test can cut."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open = asyncio.Event()
+        self._open.set()
+        #: Called with what clients send; False: the connection is closed at once, True: after
+        #: the server has answered to it, without the answer. None: nothing happens.
+        self.look: Callable[[bytes], bool | None] = lambda data: None
+
+    def url(self, url: str) -> str:
+        """A server's url with this wire in between."""
+        parts = urlsplit(url)
+        assert self._server is not None
+        port = self._server.sockets[0].getsockname()[1]
+        return urlunsplit(parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}"))
+
+    def cut(self) -> None:
+        """From now on nothing gets through, and nobody is told."""
+        self._open.clear()
+
+    def mend(self) -> None:
+        """What was held back gets through, and all the rest."""
+        self._open.set()
+
+    async def __aenter__(self) -> Wire:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            there, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+            mute = asyncio.Event()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    ways = [
+                        group.create_task(self._forward(reader, to_server, self.look, mute)),
+                        group.create_task(self._forward(there, writer, None, mute)),
+                    ]
+                    await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                    for way in ways:
+                        way.cancel()
+            finally:
+                to_server.close()
+                writer.close()
+
+    async def _forward(
+        self,
+        source: asyncio.StreamReader,
+        target: asyncio.StreamWriter,
+        look: Callable[[bytes], bool | None] | None,
+        mute: asyncio.Event,
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65536):
+                await self._open.wait()
+                if look is None and mute.is_set():
+                    return  # the answer, kept back
+                said = self.look(data) if look is not None else None
+                if said is False:
+                    return
+                if said:
+                    mute.set()
+                target.write(data)
+                await target.drain()

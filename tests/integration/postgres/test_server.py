@@ -1,0 +1,153 @@
+"""The server goes away: stopped, killed, suspended, restarted under load."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.integration.postgres.parts import Change, Load, deposit, notes_there, opened, until
+from tests.servers.postgres import PostgresServer
+
+from cordata.clock import monotonic
+from cordata.errors import StoreUnavailable, TransactionTimeout
+from cordata.store import Store
+
+
+async def refusal(store: Store, note: str) -> tuple[StoreUnavailable | None, float]:
+    """What a deposit is refused with (None: it is not), and how long that takes."""
+    began = monotonic()
+    try:
+        await deposit(store, note)
+    except StoreUnavailable as error:
+        return error, monotonic() - began
+    return None, monotonic() - began
+
+
+async def test_store_refuses_at_once_and_heals_by_itself_when_the_server_was_stopped() -> None:
+    changes: list[Change] = []
+    with PostgresServer() as server, server.database() as url:
+        async with opened(url, changes=changes) as store:
+            await deposit(store, "before")
+            server.stop()
+            error, lasted = await refusal(store, "meanwhile")
+            assert error is not None and lasted < 3
+            assert error.retry_after_s > 0
+            for number in range(5):
+                error, lasted = await refusal(store, f"{number}")
+                assert error is not None and lasted < 0.5
+            with pytest.raises(StoreUnavailable):
+                await store.read(lambda tx: tx.fetch_all("entry.notes"))
+            assert store.stats().state == "unavailable"
+            server.start()
+            took = await until(lambda: store.stats().state == "ok")  # without traffic
+            assert took < 6
+            await deposit(store, "after")
+            assert [state for state, _ in changes] == ["unavailable", "ok"]
+            assert "refused" in changes[0][1] or "terminat" in changes[0][1]
+            assert sorted(notes_there(server, url)) == ["after", "before"]
+
+
+@pytest.mark.parametrize("way", ["kill", "immediate", "fast"])
+async def test_nothing_is_lost_and_nothing_is_done_twice_when_the_server_restarts_under_load(
+    way: str,
+) -> None:
+    with PostgresServer() as server, server.database() as url:
+        async with opened(url) as store:
+            async with Load(store).running() as load:
+                for _ in range(3):
+                    await load.more()
+                    if way == "kill":
+                        server.kill()
+                    elif way == "immediate":
+                        server.stop(mode="immediate")
+                    else:
+                        server.stop(mode="fast")
+                    await asyncio.sleep(0.05)
+                    server.start()
+                    await load.more()  # a store that flaps is tried less often
+            there = notes_there(server, url)
+        assert len(set(there)) == len(there)
+        assert set(load.promised) <= set(there)
+
+
+async def test_nobody_notices_when_connections_are_ended_under_load(
+    postgres: PostgresServer, database: str
+) -> None:
+    name = database.rpartition("/")[2]
+    async with opened(database) as store:
+        async with Load(store).running() as load:
+            for _ in range(15):
+                await load.more(20)
+                postgres.terminate_backends(database=name)
+        assert [str(error) for error in load.refused] == []
+        assert sorted(notes_there(postgres, database)) == sorted(load.promised)
+
+
+@contextmanager
+def suspended(server: PostgresServer) -> Iterator[None]:
+    """It answers nothing, and closes nothing."""
+    server.suspend()
+    try:
+        yield
+    finally:
+        server.resume()
+
+
+async def test_everything_is_bounded_when_the_server_is_suspended() -> None:
+    with PostgresServer() as server, server.database() as url:
+        async with opened(
+            url,
+            write_timeout_s=1.0,
+            read_timeout_s=1.0,
+            transaction_timeout_s=1.0,
+            connect_timeout_s=2.0,
+        ) as store:
+            await deposit(store, "before")
+            with pytest.raises(TransactionTimeout):
+                async with store.transaction() as held:
+                    await held.execute("entry.add", account_id="a", amount=1, note="held")
+                    with suspended(server):
+                        began = monotonic()
+                        with pytest.raises(TransactionTimeout):
+                            await held.fetch_all("entry.notes")
+                        assert monotonic() - began < 4
+                        error, lasted = await refusal(store, "suspended")
+                        assert error is not None and lasted < 5
+                        error, lasted = await refusal(store, "refused")
+                        assert error is not None and lasted < 0.5
+                        began = monotonic()
+                        with pytest.raises((StoreUnavailable, TransactionTimeout)):
+                            await store.read(lambda tx: tx.fetch_all("entry.notes"))
+                        assert monotonic() - began < 5
+            assert await until(lambda: store.stats().state == "ok") < 10
+            await deposit(store, "after")
+            there = notes_there(server, url)
+            assert {"after", "before"} <= set(there) and "held" not in there
+
+
+async def test_closing_is_bounded_when_the_server_is_suspended() -> None:
+    with PostgresServer() as server, server.database() as url:
+        async with opened(url, write_timeout_s=1.0) as store:
+            with suspended(server):
+                waiting = asyncio.ensure_future(deposit(store, "x"))
+                await asyncio.sleep(0.05)
+                began = monotonic()
+                await store.close()
+                assert monotonic() - began < 6
+                with pytest.raises(StoreUnavailable):
+                    await waiting
+
+
+async def test_opening_says_why_when_the_server_cannot_be_used() -> None:
+    with PostgresServer(password="secret") as server:
+        url = server.url().replace(":secret@", "@")
+        with pytest.raises(StoreUnavailable, match="password") as caught:
+            async with opened(url, migrate=False):
+                pass
+        assert "store-password" in (caught.value.hint or "")
+        server.stop()
+        with pytest.raises(StoreUnavailable, match="refused"):
+            async with opened(url, migrate=False):
+                pass
