@@ -68,6 +68,8 @@ class PostgresStore(Store):
         self._prober = Prober(self._parts)
         self._health.on_state = self._prober.state_changed
         self._session = Session(self._connector)
+        #: Of leases; one that waits for its lock is nobody's to release.
+        self._sessions: list[Connection] = []
         scripts = Scripts(self._connector.connect_session, queries, self._time.now_us)
         self._schema = Schema(self.dialect, self.read, scripts.bootstrap, scripts.apply_one)
         self._closing: asyncio.Future[None] | None = None
@@ -172,7 +174,10 @@ class PostgresStore(Store):
     async def connect_session(self) -> Connection:
         """A session of its own, for the lease. Raises: StoreUnavailable."""
         self._check_open()
-        return await self._connector.connect_session()
+        session = await self._connector.connect_session()
+        self._sessions = [one for one in self._sessions if not one.lost]
+        self._sessions.append(session)
+        return session
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Begin some work that ends with the store at the latest."""
@@ -234,6 +239,8 @@ class PostgresStore(Store):
             await self._session.finish()
             self._prober.stop()
             self._pool.close()
+            for session in self._sessions:
+                session.close()
             await self._crew.close()
         finally:
             self._closing.set_result(None)
