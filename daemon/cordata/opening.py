@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from cordata.app import App
 from cordata.config import Config
@@ -15,6 +16,9 @@ from cordata.store.migrate import RUNTIME, SchemaError
 from cordata.store.migrate import load as load_migrations
 from cordata.systemd import Credentials
 from cordata.vault import MASTER_KEY, Vault
+
+if TYPE_CHECKING:
+    from cordata.broker.opening import Passwords
 
 
 def chains_of(app: App) -> tuple[Chain, ...]:
@@ -41,6 +45,14 @@ def smtp_login(config: Config) -> tuple[str, str] | None:
 def store_password(config: Config) -> str | None:
     """The password for the store's server; None when there is none. Raises: ConfigError."""
     return Credentials(config.paths.credentials).text("store-password")
+
+
+def broker_passwords(config: Config) -> Passwords:
+    """The passwords for Redis and its Sentinels, if there are any. Raises: ConfigError."""
+    from cordata.broker.opening import Passwords
+
+    credentials = Credentials(config.paths.credentials)
+    return Passwords(credentials.text("redis-password"), credentials.text("sentinel-password"))
 
 
 @asynccontextmanager
@@ -70,8 +82,11 @@ def check_start(config: Config, app: App) -> None:
 
     Secrets are looked at if this user may. Raises: ConfigError with every problem.
     """
+    from cordata.broker.opening import check as check_broker
+
     checks: list[Callable[[], object]] = [
         lambda: check_url(config.store, config.paths.state),
+        lambda: check_broker(config.broker, retention_s=config.engine.retention_s),
         lambda: load_migrations(chains_of(app), dialect_of(config.store)),
         lambda: Queries.load(app.query_packages, dialect_of(config.store)),
     ]
@@ -80,6 +95,7 @@ def check_start(config: Config, app: App) -> None:
             lambda: read_vault(config),
             lambda: smtp_login(config),
             lambda: store_password(config),
+            lambda: broker_passwords(config),
         ]
     problems: dict[str, None] = {}
     for check in checks:

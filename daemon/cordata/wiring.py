@@ -17,16 +17,19 @@ from cordata.config import Config, build, open_document
 from cordata.context import Context
 from cordata.errors import ConfigError
 from cordata.log import logger
-from cordata.opening import smtp_login
+from cordata.opening import broker_passwords, smtp_login
 from cordata.runner import EXIT_OK, Layer, Runner, Service
 from cordata.services.patience import patient_context
 from cordata.services.schema import SchemaGate
 from cordata.systemd import Notifier, listen_fds, set_level
 
 if TYPE_CHECKING:
+    from cordata.broker.redis.keeper import Keeper
     from cordata.loading import Loaded
     from cordata.services.http import HttpService
+    from cordata.services.primary import Leadership
     from cordata.services.projection import ProjectionService
+    from cordata.store import Store
 
 log = logger("cordata.wiring")
 
@@ -100,7 +103,8 @@ def _add_engine(
     role: Role, ctx: Context, stack: ExitStack, intake: list[Service], delivery: list[Service]
 ) -> None:
     """Stream reads stop with the intake; the relay outlives them, for what they still write."""
-    from cordata.broker import Owner, Owners, StoreBroker
+    from cordata.broker import Owner, Owners
+    from cordata.broker.opening import make_broker
     from cordata.services.drain import DrainService
     from cordata.services.reclaim import ReclaimService
     from cordata.services.relay import RelayService
@@ -110,7 +114,14 @@ def _add_engine(
     runtime = role.config.paths.runtime
     owner = Owner.register(runtime, name=f"worker-{role.instance}")
     stack.callback(owner.close)
-    broker = StoreBroker(ctx.store, claim_timeout_s=config.claim_timeout_s)
+    broker = make_broker(
+        role.config.broker,
+        ctx.store,
+        owner=owner.id,
+        claim_timeout_s=config.claim_timeout_s,
+        passwords=broker_passwords(role.config),
+    )
+    stack.callback(broker.close)
     handling = SubscriptionService(
         ctx, broker, owner, subscriptions, config, hurried=role.test_mode
     )
@@ -163,6 +174,7 @@ async def run_primary(role: Role) -> int:
                 PeriodicService(leadership, app.periodics),
                 BackfillService(leadership, app.backfills),
                 RetentionService(leadership, app.subscriptions, config.engine, config.mail),
+                *_keepers(config, leadership, holder),
             ]
             mail = MailService(leadership, config.mail, login=smtp_login(config))
             primary = PrimaryService(
@@ -181,6 +193,22 @@ async def run_primary(role: Role) -> int:
                 reload=_reload(role),
             )
             return await runner.run()
+
+
+def _keepers(config: Config, leadership: Leadership, holder: str) -> list[Service]:
+    """What looks after Redis, if that is the broker."""
+    from cordata.broker.opening import is_store, make_keeper
+
+    if is_store(config.broker):
+        return []
+    from cordata.services.keeper import KeeperService
+
+    passwords = broker_passwords(config)
+
+    def make(store: Store) -> Keeper:
+        return make_keeper(config.broker, store, name=f"primary@{holder}", passwords=passwords)
+
+    return [KeeperService(leadership, make)]
 
 
 @contextmanager

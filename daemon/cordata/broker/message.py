@@ -13,7 +13,8 @@ from cordata.core.outbox import LIVE
 class Message(NamedTuple):
     """One event as claimed by one consumer group. Payload and headers are JSON text."""
 
-    id: int
+    #: In the store its row in the outbox, else text that only its broker understands.
+    id: int | str
     group: str
     event_id: str
     type: str
@@ -40,7 +41,7 @@ class Outcome:
     """What became of a claimed message."""
 
     group: str
-    id: int
+    id: int | str
     verdict: Verdict
     #: DONE: for the seen-mark.
     event_id: str = ""
@@ -77,6 +78,10 @@ class Due(NamedTuple):
         return min((at for at in self if at is not None), default=None)
 
 
+#: No message at all.
+NOTHING = Due()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
     """What one exchange brought."""
@@ -85,6 +90,13 @@ class Claimed:
     messages: Sequence[Message]
     #: Of the wanted groups that have more.
     next_at: Mapping[str, Due]
+
+
+def back(message: Message) -> Outcome:
+    """Of a message that was not tried."""
+    return Outcome(
+        group=message.group, id=message.id, verdict=Verdict.BACK, order_key=message.order_key
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +125,7 @@ class Depth:
 class Held(NamedTuple):
     """A message in the hands of a process, as seen by another one."""
 
-    id: int
+    id: int | str
     group: str
     #: As in Message.
     order_key: str | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
 
 from cordata.broker.key import go_on
 from cordata.broker.message import Outcome
@@ -33,7 +34,7 @@ async def settle(tx: Tx, owner: str, outcomes: Sequence[Outcome]) -> int:
     messages may be claimed now because an earlier one of their key is out of the way.
     """
     done: dict[str, list[Outcome]] = {}
-    back: dict[str, list[int]] = {}
+    back: dict[str, list[int | str]] = {}
     failed: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.verdict is Verdict.DONE:
@@ -48,7 +49,7 @@ async def settle(tx: Tx, owner: str, outcomes: Sequence[Outcome]) -> int:
             await tx.write("stream.mark_seen", event_ids=events, group=group, now_us=tx.now_us)
             ids = json.dumps([outcome.id for outcome in handled])
             await tx.write("stream.done", ids=ids, group=group, owner=owner)
-        for outcome in sorted(failed.get(group, ()), key=lambda outcome: outcome.id):
+        for outcome in sorted(failed.get(group, ()), key=attrgetter("id")):
             await _settle_failed(tx, owner, outcome)
         if untried := back.get(group):
             ids = json.dumps(untried)

@@ -17,17 +17,21 @@ A claim is owned by one process (see owner.py) and renewed while that lives.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from cordata.broker import claim, key
+from cordata.broker.contract import Broker
 from cordata.broker.message import Claimed, Depth, Due, Held, Message, Outcome, Relayed, Want
 from cordata.broker.settle import STREAM_TOPIC as STREAM_TOPIC
 from cordata.broker.settle import add_groups, settle
 from cordata.core.outbox import BACKFILL, LIVE
 from cordata.store import OUTBOX_TOPIC, Fence, Row, Store, Tx
 
+#: How long one wait on the store lasts; only bounds what a lost wake-up could hide.
+_WAIT_S = 3600.0
 
-class StoreBroker:
+
+class StoreBroker(Broker):
     """Streams, consumer groups, claims and dead letters in the tables of 0002_stream."""
 
     outbox_topic = OUTBOX_TOPIC
@@ -124,7 +128,13 @@ class StoreBroker:
 
         await self._store.run(unit)
 
-    async def owners(self) -> dict[str, bool]:
+    async def listen(self, owner: str, groups: Collection[str], ring: Callable[[], None]) -> None:
+        """Call `ring` whenever there may be something new; until cancelled."""
+        while True:
+            if await self._store.wait(STREAM_TOPIC, _WAIT_S):
+                ring()
+
+    async def owners(self, dead: Collection[str] = ()) -> dict[str, bool]:
         """Every process that holds messages -> whether some of its claims have expired."""
 
         async def unit(tx: Tx) -> dict[str, bool]:

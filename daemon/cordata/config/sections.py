@@ -92,6 +92,23 @@ class StoreConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """[broker]: who carries events from the outbox to the handlers."""
+
+    #: `store:` (the store's own tables), `redis://host:port/db`, `rediss://...` (TLS) or
+    #: `redis+sentinel://host:port,host:port/NAME/db`. The password is the credential
+    #: `redis-password`, that of the Sentinels `sentinel-password`.
+    url: str = "store:"
+    #: Redis: begins every key. One installation has one, so that several can share a Redis.
+    prefix: str = "cordata"
+    #: Redis: longest wait for an answer; then it counts as gone.
+    timeout_s: float = 5.0
+    #: Redis: when it lost data, what was published within this time and not handled is published
+    #: again. At most `[engine] retention_s`, which keeps it.
+    window_s: float = 259_200.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """[engine]: outbox relay and stream subscriptions of each worker."""
 
@@ -183,6 +200,7 @@ class Config:
     worker: WorkerConfig = field(default_factory=WorkerConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
+    broker: BrokerConfig = field(default_factory=BrokerConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     primary: PrimaryConfig = field(default_factory=PrimaryConfig)
     mail: MailConfig = field(default_factory=MailConfig)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cordata.beat import Beat
-from cordata.broker import Depth, StoreBroker
-from cordata.errors import CordataError, StoreUnavailable
+from cordata.broker import Broker, Depth
+from cordata.errors import BrokerUnavailable, CordataError, StoreUnavailable
 from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.subscription import SubscriptionService
@@ -44,7 +44,7 @@ class DrainService:
     def __init__(
         self,
         store: Store,
-        broker: StoreBroker,
+        broker: Broker,
         subscriptions: Sequence[Subscription],
         service: SubscriptionService,
         projections: ProjectionService | None = None,
@@ -67,7 +67,7 @@ class DrainService:
                 before = await self._events_read()
                 depth = await self.run_once()
                 after = await self._events_read()
-            except StoreUnavailable as error:
+            except (StoreUnavailable, BrokerUnavailable) as error:
                 log.debug("cannot look: %s", error)
             else:
                 if self._dead_before is None:

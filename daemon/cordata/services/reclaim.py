@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from cordata import clock, events
 from cordata.beat import Beat
-from cordata.broker import Held, Outcome, Owner, Owners, StoreBroker, mark_of, pid_of
+from cordata.broker import Broker, Held, Outcome, Owner, Owners, mark_of, pid_of
 from cordata.config.sections import EngineConfig
 from cordata.core.delivery import Failure, Verdict, add_failure, after_failure
 from cordata.core.retry import next_delay_s
@@ -35,7 +35,7 @@ class ReclaimService:
     def __init__(
         self,
         store: Store,
-        broker: StoreBroker,
+        broker: Broker,
         owner: Owner,
         owners: Owners,
         subscriptions: Sequence[Subscription],
@@ -84,12 +84,15 @@ class ReclaimService:
     async def run_once(self) -> int:
         """One pass. Returns the number of messages that were taken back."""
         count = 0
-        holders = await self._broker.owners()
+        dead = self._owners.dead(self._owners.ids())
+        holders = await self._broker.owners(dead)
         for owner_id, expired in holders.items():
             if owner_id != self._owner.id and (expired or not self._owners.is_alive(owner_id)):
                 count += await self._take_back(owner_id)
-        for owner_id in self._owners.dead(self._owners.ids()):
-            if owner_id not in holders:  # else in the next pass, when its hands are empty
+        await self._broker.take_entries_back(dead)
+        for owner_id in dead:
+            # Else in the next pass, when its hands are empty.
+            if owner_id not in holders and await self._broker.forget(owner_id):
                 self._owners.forget(owner_id)
         if count:
             self._alarm.ring()

@@ -7,10 +7,10 @@ import random
 from collections.abc import Sequence
 
 from cordata.beat import Beat
-from cordata.broker import Relayed, StoreBroker
+from cordata.broker import Broker, Relayed
 from cordata.config.sections import EngineConfig
 from cordata.core.retry import next_delay_s
-from cordata.errors import StoreUnavailable
+from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
@@ -19,7 +19,7 @@ from cordata.store import Store
 
 log = logger("cordata.relay")
 
-#: First and longest pause while the store cannot be written.
+#: First and longest pause while the store or the broker takes nothing.
 _FIRST_S, _LONGEST_S = 0.25, 5.0
 
 
@@ -31,7 +31,7 @@ class RelayService:
     def __init__(
         self,
         store: Store,
-        broker: StoreBroker,
+        broker: Broker,
         subscriptions: Sequence[Subscription],
         config: EngineConfig,
     ) -> None:
@@ -45,6 +45,10 @@ class RelayService:
         self._keyed = {s.group for s in subscriptions if s.key}
         self._config = config
         self._failures = 0
+
+    def status(self) -> str:
+        """For STATUS=: what is wrong with the broker."""
+        return self._broker.status()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Relay until `stop`; what is then in the outbox stays there for others."""
@@ -66,7 +70,7 @@ class RelayService:
                 await self._broker.register(self._groups, keyed=self._keyed)
                 self.ready.set()
             relayed = await self.run_once()
-        except StoreUnavailable as error:
+        except (StoreUnavailable, BrokerUnavailable) as error:
             self._failures += 1
             if self._failures == 1:
                 log.warning("outbox waits: %s", error)

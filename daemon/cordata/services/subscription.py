@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from cordata import clock
 from cordata.beat import Beat
-from cordata.broker import Claimed, Due, Message, Outcome, Owner, StoreBroker, Want, mark_of
+from cordata.broker import Broker, Claimed, Due, Message, Outcome, Owner, Want, mark_of
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.core.delivery import Verdict, mean_duration_s, prefetch_count
@@ -23,6 +23,7 @@ from cordata.errors import StoreUnavailable
 from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
+from cordata.services.alongside import alongside
 from cordata.services.handling import Handling
 from cordata.services.pace import SPACING_S, Pace
 
@@ -71,7 +72,7 @@ class SubscriptionService:
     def __init__(
         self,
         ctx: Context,
-        broker: StoreBroker,
+        broker: Broker,
         owner: Owner,
         subscriptions: Sequence[Subscription],
         config: EngineConfig,
@@ -103,7 +104,8 @@ class SubscriptionService:
     async def run(self, stop: asyncio.Event) -> None:
         """Handle messages until `stop`, then until the hands are empty."""
         async with (
-            waking(self._alarm, stop, self._store, self._broker.stream_topic),
+            waking(self._alarm, stop),
+            alongside(self._broker.listen(self._owner.id, list(self._groups), self._alarm.ring)),
             asyncio.TaskGroup() as lanes,
         ):
             for group in self._groups.values():
@@ -111,8 +113,10 @@ class SubscriptionService:
                     self._lanes += 1
                     lanes.create_task(self._lane(group))
             await self._pump(stop)
+            await self._broker.quiet(self._owner.id)
             self._give_back()
             await self._drain()
+        await self._broker.leave(self._owner.id)
 
     async def _pump(self, stop: asyncio.Event) -> None:
         pace = Pace(self._store)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.integration.engine.parts import opened
+from tests.integration.redis.parts import on_redis
+from tests.integration.redis.stores import REDIS_KINDS
 
-from cordata.broker import Message, StoreBroker, Want
+from cordata.broker import Broker, Message, StoreBroker, Want
 from cordata.store import Store
 
 
@@ -18,7 +20,9 @@ class Parts:
     """A broker and the store whose outbox it relays."""
 
     store: Store
-    broker: StoreBroker
+    broker: Broker
+    #: Whether the store has a row per message that is not handled, and a mark for each that is.
+    in_store: bool = True
 
     async def relay_all(self) -> int:
         """Publish whatever is due."""
@@ -39,7 +43,15 @@ async def on_store(state: Path) -> AsyncIterator[Parts]:
         yield Parts(store, StoreBroker(store, claim_timeout_s=60.0))
 
 
+@asynccontextmanager
+async def beside_store(state: Path) -> AsyncIterator[Parts]:
+    """Redis, beside the store that the directory is prepared for."""
+    async with on_redis(state) as parts:
+        yield Parts(parts.store, parts.broker, in_store=False)
+
+
 BROKERS: dict[str, Callable[[Path], AbstractAsyncContextManager[Parts]]] = {
     "postgres": on_store,
     "sqlite": on_store,
+    **{name: beside_store for name in REDIS_KINDS},
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.contract.broker.brokers import BROKERS, Parts
 from tests.integration.engine.parts import publish, rows
-from tests.integration.engine.stores import prepared
+from tests.integration.redis.stores import prepared
 
 from cordata import clock
 from cordata.broker import Message, Outcome, Want
@@ -71,7 +71,7 @@ async def test_message_goes_to_one_owner_only_when_two_claim(broker: Open) -> No
         assert not {m.id for m in first} & {m.id for m in second}
 
 
-async def test_message_is_gone_and_seen_when_done(broker: Open) -> None:
+async def test_message_is_gone_when_done(broker: Open) -> None:
     async with broker() as parts:
         await parts.broker.register({"a": "thing.done"})
         await publish(parts.store, 5)
@@ -79,12 +79,12 @@ async def test_message_is_gone_and_seen_when_done(broker: Open) -> None:
         messages = await parts.claim("a")
         await parts.broker.exchange("me", [outcome(m, Verdict.DONE) for m in messages], {})
         assert await rows(parts.store, "messages") == []
-        assert (await rows(parts.store, "seen_count"))[0]["count"] == 5
+        assert (await rows(parts.store, "seen_count"))[0]["count"] == (5 if parts.in_store else 0)
         depth = await parts.broker.depth(["a"])
         assert not (depth.outbox or depth.ready or depth.claimed or depth.dead)
 
 
-async def test_message_is_marked_seen_when_its_mark_exists_already(broker: Open) -> None:
+async def test_message_is_not_to_be_handled_when_its_mark_exists_already(broker: Open) -> None:
     async with broker() as parts:
         await parts.broker.register({"a": "thing.done"})
         (event_id,) = await publish(parts.store, 1)
@@ -92,7 +92,7 @@ async def test_message_is_marked_seen_when_its_mark_exists_already(broker: Open)
         async with parts.store.transaction(seen=("a", event_id)):
             pass
         (message,) = await parts.claim("a")
-        assert message.seen
+        assert message.seen or not parts.in_store  # else its own commit finds the mark
 
 
 async def test_message_is_due_again_after_its_delay_when_it_failed(broker: Open) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.contract.broker.brokers import BROKERS, Parts
 from tests.contract.broker.test_broker import Open, outcome
 from tests.integration.engine.parts import publish, rows
-from tests.integration.engine.stores import prepared
+from tests.integration.redis.stores import prepared
 
 from cordata.broker import Held, Message, Outcome, Want
 from cordata.core.delivery import Verdict
@@ -118,19 +118,21 @@ async def test_dead_owner_is_relieved_once_when_two_take_over(broker: Open) -> N
 
         async def relieve(one: Parts) -> None:
             held = await one.broker.held("dead", limit=1000)
-            await one.broker.exchange("dead", [taken(m) for m in held], {})
+            held = sorted(held, key=lambda m: (m.group, m.id))
+            outcomes = [taken(m, running=n % 3 == 0) for n, m in enumerate(held)]
+            await one.broker.exchange("dead", outcomes, {})
 
         await asyncio.gather(*map(relieve, parts))
         assert await parts[0].broker.owners() == {}
         again = await parts[1].claim("a", 1000)
         assert Counter(message.event_id for message in again) == Counter(ids)
         # Every third had its handler running: one attempt, however many took it back.
-        assert Counter(m.attempts for m in again) == {0: 134, 1: 66}
+        assert Counter(m.attempts for m in again) == {0: 133, 1: 67}
 
 
-def taken(held: Held) -> Outcome:
-    """As the reclaim service decides; the handler of every third was running."""
-    if held.id % 3:
+def taken(held: Held, *, running: bool) -> Outcome:
+    """As the reclaim service decides."""
+    if not running:
         return Outcome(group=held.group, id=held.id, verdict=Verdict.BACK)
     return Outcome(
         group=held.group,
@@ -162,7 +164,8 @@ async def test_handled_message_is_seen_when_its_slow_owner_was_relieved(
         assert await slow.broker.owners() == {}
         again = await other.claim("a", 1000)
         assert all(message.seen for message in again)
-        assert (await rows(slow.store, "seen_count"))[0]["count"] == len(ids)
+        seen = (await rows(slow.store, "seen_count"))[0]["count"]
+        assert seen == len(ids) or (not again and not slow.in_store)
 
 
 async def test_marks_are_written_once_when_two_mark_the_same(broker: Open) -> None:

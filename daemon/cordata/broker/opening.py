@@ -1,0 +1,96 @@
+"""Which broker a `[broker] url` means; what only Redis needs is imported for it alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordata.broker.contract import Broker
+from cordata.broker.store import StoreBroker
+from cordata.config.sections import BrokerConfig
+from cordata.errors import ConfigError
+from cordata.store import Store
+
+if TYPE_CHECKING:
+    from cordata.broker.redis.dial import Dialer
+    from cordata.broker.redis.keeper import Keeper
+
+_STORE = "store:"
+
+
+class Passwords(NamedTuple):
+    """Those that there are."""
+
+    redis: str | None = None
+    sentinel: str | None = None
+
+
+def is_store(config: BrokerConfig) -> bool:
+    """Whether the store's own tables are the broker. Raises: ConfigError for a url of neither."""
+    from cordata.broker.redis.address import HINT, is_redis
+
+    if config.url == _STORE:
+        return True
+    if not is_redis(config.url):
+        raise ConfigError("[broker] url is no broker", hint=f"{_STORE}, {HINT}")
+    return False
+
+
+def check(config: BrokerConfig, *, retention_s: float) -> None:
+    """See that `[broker]` can be understood, and that its files are there. Raises: ConfigError."""
+    if is_store(config):
+        return
+    from cordata.broker.redis.address import parse_url
+
+    parse_url(config.url).tls_context()
+    if not config.prefix.isprintable() or not config.prefix or " " in config.prefix:
+        raise ConfigError("[broker] prefix: needs printable characters without spaces")
+    if config.window_s > retention_s:
+        raise ConfigError(
+            f"[broker] window_s must not be more than [engine] retention_s ({retention_s:g}):"
+            " what is deleted cannot be published again"
+        )
+
+
+def make_broker(
+    config: BrokerConfig,
+    store: Store,
+    *,
+    owner: str,
+    claim_timeout_s: float,
+    passwords: Passwords,
+) -> Broker:
+    """The broker of the process `owner`; it connects when it is used. Raises: ConfigError."""
+    if is_store(config):
+        return StoreBroker(store, claim_timeout_s=claim_timeout_s)
+    from cordata.broker.redis.broker import RedisBroker
+    from cordata.broker.redis.naming import Keys
+
+    return RedisBroker(
+        store,
+        _dialer(config, passwords, name=owner),
+        Keys(config.prefix),
+        owner=owner,
+        claim_timeout_s=claim_timeout_s,
+    )
+
+
+def make_keeper(config: BrokerConfig, store: Store, *, name: str, passwords: Passwords) -> Keeper:
+    """What the primary does for Redis; `store` writes with its term. Raises: ConfigError."""
+    from cordata.broker.redis.keeper import Keeper
+    from cordata.broker.redis.naming import Keys
+
+    dialer = _dialer(config, passwords, name=name)
+    return Keeper(store, dialer, Keys(config.prefix), window_s=config.window_s)
+
+
+def _dialer(config: BrokerConfig, passwords: Passwords, *, name: str) -> Dialer:
+    from cordata.broker.redis.address import parse_url
+    from cordata.broker.redis.dial import Dialer
+
+    return Dialer(
+        parse_url(config.url),
+        password=passwords.redis,
+        sentinel_password=passwords.sentinel,
+        timeout_s=config.timeout_s,
+        name=name,
+    )

@@ -1,0 +1,136 @@
+"""Which Redis a `[broker] url` means; passwords are credentials, never part of it.
+
+redis://[USER@]HOST[:PORT]/DB
+rediss://[USER@]HOST[:PORT]/DB?ssl_ca_certs=FILE                TLS
+redis+sentinel://[USER@]HOST[:PORT],HOST[:PORT]/NAME/DB         the master that Sentinels name
+rediss+sentinel://...                                           TLS to them and to the master
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from cordata.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+
+_SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel")
+_PORT, _SENTINEL_PORT = 6379, 26379
+#: Named as redis-py and others name them.
+_TLS_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+HINT = (
+    "redis://host:port/db, rediss://host:port/db, or redis+sentinel://host:port,host:port/NAME/db"
+)
+
+Host = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisAddress:
+    """Where the server is, or those who know where it is."""
+
+    #: The server; with a `service` the Sentinels.
+    hosts: tuple[Host, ...]
+    #: What the Sentinels call the master; "" without Sentinels.
+    service: str = ""
+    database: int = 0
+    #: "": the default user.
+    user: str = ""
+    tls: bool = False
+    #: CA certificates instead of the system's.
+    ca: Path | None = None
+    #: The client's own certificate and key.
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{host}:{port}" for host, port in self.hosts)
+        return f"{self.service} of {where}" if self.service else where
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """What TLS connections need; None without TLS. Raises: ConfigError for a bad file."""
+        if not self.tls:
+            return None
+        import ssl
+
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.certificate:
+                context.load_cert_chain(self.certificate, self.key)
+        except OSError as error:  # ssl.SSLError is one
+            files = ", ".join(str(file) for file in (self.ca, self.certificate, self.key) if file)
+            text = error.strerror or type(error).__name__
+            raise ConfigError(f"[broker] url: cannot use {files}: {text}") from error
+        return context
+
+
+def is_redis(url: str) -> bool:
+    """Whether a `[broker] url` is meant to be of Redis."""
+    return url.partition(":")[0] in _SCHEMES
+
+
+def parse_url(url: str) -> RedisAddress:
+    """The address in a `[broker] url`. Raises: ConfigError that quotes nothing of it."""
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES:
+        raise ConfigError("[broker] url: not the address of a Redis", hint=HINT)
+    user, at, hosts = parts.netloc.rpartition("@")
+    if ":" in user:
+        raise ConfigError(
+            "[broker] url: the password does not belong here",
+            hint="put it into the credential redis-password",
+        )
+    sentinel = parts.scheme.endswith("+sentinel")
+    path = [unquote(part) for part in parts.path.strip("/").split("/") if part]
+    service = path.pop(0) if sentinel and path else ""
+    if sentinel != bool(service):
+        raise ConfigError("[broker] url: does not name the service of the Sentinels", hint=HINT)
+    files = _files(parts.query)
+    return RedisAddress(
+        hosts=_hosts(hosts, _SENTINEL_PORT if sentinel else _PORT, several=sentinel),
+        service=service,
+        database=_database(path),
+        user=unquote(user) if at else "",
+        tls=parts.scheme.startswith("rediss"),
+        ca=files.get("ssl_ca_certs"),
+        certificate=files.get("ssl_certfile"),
+        key=files.get("ssl_keyfile"),
+    )
+
+
+def _hosts(text: str, default_port: int, *, several: bool) -> tuple[Host, ...]:
+    names = text.split(",")
+    if not all(names) or (len(names) > 1 and not several):
+        raise ConfigError("[broker] url: needs a host", hint=HINT)
+    try:
+        return tuple(_host(name, default_port) for name in names)
+    except ValueError as error:
+        raise ConfigError("[broker] url: a host is not HOST or HOST:PORT", hint=HINT) from error
+
+
+def _host(text: str, default_port: int) -> Host:
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname:
+        raise ValueError(text)
+    return parts.hostname, parts.port or default_port
+
+
+def _database(path: list[str]) -> int:
+    if not path:
+        return 0
+    if len(path) > 1 or not path[0].isdigit():
+        raise ConfigError("[broker] url: the database is a number", hint=HINT)
+    return int(path[0])
+
+
+def _files(query: str) -> dict[str, Path]:
+    found = dict(parse_qsl(query, keep_blank_values=True))
+    unknown = sorted(found.keys() - set(_TLS_FILES))
+    if unknown:
+        known = ", ".join(_TLS_FILES)
+        raise ConfigError(f"[broker] url: unknown parameter {unknown[0]}", hint=f"known: {known}")
+    return {name: Path(value) for name, value in found.items()}

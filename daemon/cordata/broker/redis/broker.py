@@ -1,0 +1,296 @@
+"""The broker on Redis: streams for the first delivery, the store for everything else.
+
+    outbox ──relay──> stream ──read──> handler ──done──> acknowledged
+       │                                  └──failed, given back, its process died──> message (store)
+       └──groups that want key order──────────────────────────────────────────────> message (store)
+
+A message that goes well costs the store nothing but what its handler writes. Whatever else may
+happen to it (further attempts, back-off, dead letters, an operator's replay) is the store broker's,
+in the same tables and with the same commands as without Redis: it is written there first, then
+acknowledged here. Who stops gives back what it has not begun in the same way.
+
+Redis may lose anything at any time: see keeper.py. While it is away, what is in the store goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from cordata import clock
+from cordata.broker import claim
+from cordata.broker.message import (
+    NOTHING,
+    Claimed,
+    Depth,
+    Due,
+    Held,
+    Message,
+    Outcome,
+    Relayed,
+    Want,
+)
+from cordata.broker.redis import scan
+from cordata.broker.redis.dial import Dialer, Reach
+from cordata.broker.redis.front import Front
+from cordata.broker.redis.link import Link
+from cordata.broker.redis.naming import Keys
+from cordata.broker.redis.publishing import Publisher
+from cordata.broker.redis.registry import Mark
+from cordata.broker.settle import STREAM_TOPIC
+from cordata.broker.store import StoreBroker
+from cordata.core.outbox import LIVE
+from cordata.errors import BrokerUnavailable
+from cordata.log import logger
+from cordata.store import OUTBOX_TOPIC, Fence, Store
+
+log = logger("cordata.redis")
+
+_WAIT_S = 3600.0
+#: Without a wake-up the store is looked at this often.
+_LOOK_S = 5.0
+#: A look at who holds what takes one command per stream and group: none of them more often.
+_SCAN_S = 2.0
+
+
+class RedisBroker:
+    """Of one process; `owner` is its id as a relay."""
+
+    outbox_topic = OUTBOX_TOPIC
+    stream_topic = STREAM_TOPIC
+
+    def __init__(
+        self, store: Store, dialer: Dialer, keys: Keys, *, owner: str, claim_timeout_s: float
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._timeout_s = dialer.timeout_s
+        self._claim_timeout_s = claim_timeout_s
+        self._reach = Reach()
+        self._link = Link(dialer, self._reach)
+        self._inner = StoreBroker(store, claim_timeout_s=claim_timeout_s)
+        self._publisher = Publisher(
+            store, dialer, self._reach, keys, owner=owner, claim_timeout_s=claim_timeout_s
+        )
+        self._front = Front(store, dialer, self._reach, self._link, keys, owner=owner)
+        self._owner = owner
+        #: What the store holds for groups, as far as was looked.
+        self._due: dict[str, Due] = {}
+        self._look_deadline = 0.0
+        self._listens = False
+        self._scan_deadline = 0.0
+        #: Messages of the store in this process' hands.
+        self._stored = 0
+
+    def status(self) -> str:
+        """For STATUS=: what is wrong, "" when nothing is."""
+        reason = self._reach.reason or self._publisher.trouble
+        return f"Redis: {reason}" if reason else ""
+
+    async def register(
+        self,
+        groups: Mapping[str, str],
+        *,
+        keyed: Collection[str] = (),
+        fence: Fence | None = None,
+    ) -> None:
+        """As `Broker.register`; in Redis they are made when it is there."""
+        await self._inner.register(groups, keyed=keyed, fence=fence)
+        self._front.register({g: type for g, type in groups.items() if g not in keyed})
+
+    async def relay(self, limit: int) -> Relayed:
+        """As `Broker.relay`. Raises: BrokerUnavailable, StoreUnavailable."""
+        return await self._publisher.relay(limit)
+
+    async def outbox_due_at(self) -> int | None:
+        """As `Broker.outbox_due_at`."""
+        return await self._inner.outbox_due_at()
+
+    async def due_at(self, groups: Iterable[str]) -> dict[str, Due]:
+        """As `Broker.due_at`; now for groups whose streams may have something."""
+        names = tuple(groups)
+        if clock.monotonic() >= self._look_deadline:
+            await self._look(names)
+        due = {name: self._due[name] for name in names if name in self._due}
+        now_us = self._store.now_us()
+        for name in self._front.could_read(self._owner, names):
+            due[name] = due.get(name, NOTHING)._replace(live=now_us)
+        return due
+
+    async def _look(self, groups: Collection[str]) -> None:
+        """See what the store has, and what it knows of Redis."""
+        if self._listens:  # else nobody would tell
+            self._look_deadline = clock.monotonic() + _LOOK_S
+        try:
+            self._due = await self._inner.due_at(groups)
+            await self._front.learn()
+        except BaseException:
+            self._look_deadline = 0.0
+            raise
+
+    async def exchange(
+        self, owner: str, outcomes: Sequence[Outcome], wanted: Mapping[str, Want]
+    ) -> Claimed:
+        """As `Broker.exchange`. While Redis is away it brings what is in the store."""
+        await self._front.settle(owner, [one for one in outcomes if isinstance(one.id, str)])
+        stored = [one for one in outcomes if isinstance(one.id, int)]
+        if clock.monotonic() >= self._look_deadline and wanted:
+            await self._look(tuple(wanted))
+        messages, next_at = await self._from_store(owner, stored, wanted)
+        left = {group: _less(want, group, messages) for group, want in wanted.items()}
+        # From here on nothing may fail: what was claimed would be in nobody's hands.
+        found = await self._front.exchange(owner, left)
+        for group, want in left.items():
+            if want.live and sum(one.group == group for one in found) >= want.live:
+                due = next_at.get(group, NOTHING)
+                next_at[group] = due._replace(live=self._store.now_us())
+        return Claimed(messages=[*messages, *found], next_at=next_at)
+
+    async def _from_store(
+        self, owner: str, outcomes: Sequence[Outcome], wanted: Mapping[str, Want]
+    ) -> tuple[Sequence[Message], dict[str, Due]]:
+        """Settle and claim what is there, if anything is: a unit of its own costs a commit."""
+        now_us = self._store.now_us()
+        due = {g: w for g, w in wanted.items() if g in self._due and _is_due(self._due[g], now_us)}
+        if outcomes or due:
+            claimed = await self._inner.exchange(owner, outcomes, due)
+            self._stored += len(claimed.messages) - len(outcomes)
+            for group in due:
+                self._due[group] = claimed.next_at.get(group, NOTHING)
+            messages = claimed.messages
+        else:
+            messages = ()
+        return messages, {group: self._due[group] for group in wanted if group in self._due}
+
+    async def renew(self, owner: str) -> None:
+        """As `Broker.renew`."""
+        if self._stored > 0:
+            await self._inner.renew(owner)
+        await self._front.renew(owner)
+
+    async def listen(self, owner: str, groups: Collection[str], ring: Callable[[], None]) -> None:
+        """As `Broker.listen`."""
+        self._listens = True
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._ring_at_topic(ring))
+            tasks.create_task(self._front.listen(owner, groups, ring))
+
+    async def _ring_at_topic(self, ring: Callable[[], None]) -> None:
+        while True:
+            if await self._store.wait(STREAM_TOPIC, _WAIT_S):
+                self._look_deadline = 0.0
+                ring()
+
+    async def quiet(self, owner: str) -> None:
+        """As `Broker.quiet`."""
+        await self._front.quiet(owner)
+
+    async def leave(self, owner: str) -> None:
+        """As `Broker.leave`."""
+        await self._front.leave(owner)
+
+    async def owners(self, dead: Collection[str] = ()) -> dict[str, bool]:
+        """As `Broker.owners`. The streams are looked at if somebody is dead, or now and then."""
+        found = await self._inner.owners()
+        if self._listens and not dead and clock.monotonic() < self._scan_deadline:
+            return found
+        marks = await self._marks()
+        period_s = max(self._claim_timeout_s / 3, _SCAN_S * len(marks))
+        self._scan_deadline = clock.monotonic() + period_s
+        try:
+            connection = await self._link.ready()
+            holders = await scan.holders(
+                connection,
+                self._keys,
+                marks,
+                claim_timeout_s=self._claim_timeout_s,
+                timeout_s=self._timeout_s,
+            )
+        except BrokerUnavailable as error:
+            self._reach.failed(error)
+            self._scan_deadline = 0.0
+            return found
+        if holders.pop(self._owner, False):
+            self._front.consumer(self._owner).missed_answer = True
+        return {
+            name: found.get(name, False) or holders.get(name, False) for name in found | holders
+        }
+
+    async def held(self, owner: str, *, limit: int) -> list[Held]:
+        """As `Broker.held`."""
+        found = await self._inner.held(owner, limit=limit)
+        if len(found) >= limit:
+            return found
+        try:
+            connection = await self._link.ready()
+            found += await scan.held(
+                connection,
+                self._keys,
+                await self._marks(),
+                self._front.consumer(owner),
+                limit=limit - len(found),
+                claim_timeout_s=self._claim_timeout_s,
+                timeout_s=self._timeout_s,
+            )
+        except BrokerUnavailable as error:
+            self._reach.failed(error)
+        return found
+
+    async def forget(self, owner: str) -> bool:
+        """As `Broker.forget`: not while anything is in its name."""
+        try:
+            connection = await self._link.ready()
+            marks = await self._marks()
+            return await scan.forget(
+                connection, self._keys, marks, [owner], timeout_s=self._timeout_s
+            )
+        except BrokerUnavailable as error:
+            self._reach.failed(error)
+            return False
+
+    async def take_entries_back(self, dead: Collection[str]) -> int:
+        """As `Broker.take_entries_back`."""
+        holders = await self._store.read(claim.owners)
+        now_us = self._store.now_us()
+        if not any(until < now_us or name in dead for name, until in holders.items()):
+            return 0
+        return await self._store.run(lambda tx: claim.take_back(tx, dead))
+
+    async def depth(self, groups: Iterable[str]) -> Depth:
+        """As `Broker.depth`. Raises: BrokerUnavailable."""
+        names = tuple(groups)
+        depth = await self._inner.depth(names)
+        connection = await self._link.ready()
+        marks = [mark for mark in await self._marks() if mark.group in names]
+        waiting, claimed = await scan.depth(
+            connection, self._keys, marks, timeout_s=self._timeout_s
+        )
+        relaying = bool(await self._store.read(claim.owners))
+        return replace(
+            depth,
+            outbox=depth.outbox or relaying,
+            ready=depth.ready or waiting,
+            claimed=depth.claimed or claimed,
+        )
+
+    async def _marks(self) -> list[Mark]:
+        if not self._front.known.marks:
+            await self._front.learn()
+        return list(self._front.known.marks)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._publisher.close()
+        self._link.close()
+
+
+def _is_due(due: Due, now_us: int) -> bool:
+    return any(at is not None and at <= now_us for at in due)
+
+
+def _less(want: Want, group: str, messages: Sequence[Message]) -> Want:
+    """What is wanted beside what the store brought: no backfill if it brought anything live."""
+    live = sum(one.group == group and one.lane == LIVE for one in messages)
+    some_live = any(one.lane == LIVE for one in messages)
+    return Want(live=max(want.live - live, 0), backfill=0 if some_live else want.backfill)

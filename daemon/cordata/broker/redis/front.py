@@ -1,0 +1,251 @@
+"""Everything a worker's subscriptions need of the streams: what is there, what comes, the goodbye.
+
+The connection for commands is kept up in the background while somebody listens, so that a Redis
+which does not answer never holds up what comes from the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from cordata.broker.message import Message, Outcome, Want, back
+from cordata.broker.redis import scan
+from cordata.broker.redis.connection import Command, Connection
+from cordata.broker.redis.dial import Dialer, Reach
+from cordata.broker.redis.link import Link
+from cordata.broker.redis.naming import NORMAL, Keys, Stream
+from cordata.broker.redis.reading import Consumer
+from cordata.broker.redis.registry import REDIS_TOPIC, Knowledge, Mark, load, set_up
+from cordata.broker.redis.sentry import Sentry
+from cordata.broker.redis.settling import Settling
+from cordata.errors import BrokerUnavailable, StoreUnavailable
+from cordata.log import logger
+from cordata.store import Store
+
+log = logger("cordata.redis")
+
+#: Entries that one XCLAIM renews.
+_PAGE = 500
+
+
+class Front:
+    """Of one process."""
+
+    def __init__(
+        self, store: Store, dialer: Dialer, reach: Reach, link: Link, keys: Keys, *, owner: str
+    ) -> None:
+        #: What the store knows of Redis.
+        self.known = Knowledge()
+        self._store = store
+        self._dialer = dialer
+        self._reach = reach
+        self._link = link
+        self._keys = keys
+        self._timeout_s = dialer.timeout_s
+        self._settling = Settling(store, link, reach, owner=owner, timeout_s=dialer.timeout_s)
+        self._consumers: dict[str, Consumer] = {}
+        #: Groups of this process -> event type, of those that read streams.
+        self._types: dict[str, str] = {}
+        #: The connection on which their groups were made.
+        self._prepared: Connection | None = None
+        self._listening = False
+        self._sentry_tasks: list[asyncio.Task[None]] = []
+
+    def register(self, groups: Mapping[str, str]) -> None:
+        """These read streams: group -> event type."""
+        self._types |= groups
+        self._prepared = None
+
+    def consumer(self, name: str) -> Consumer:
+        """The consumer of a process; another one's, to settle what it left."""
+        return self._consumers.setdefault(name, Consumer(name, self._keys))
+
+    async def learn(self) -> None:
+        """Read what the store knows. Raises: StoreUnavailable."""
+        self.known = await self._store.read(load)
+        for consumer in self._consumers.values():
+            await self._arm_anew(consumer)
+
+    async def _arm_anew(self, consumer: Consumer) -> None:
+        """Sentries that wait for fewer streams than there are now."""
+        outdated = consumer.arm_anew(self.known)
+        connection = self._link.connection
+        if outdated and connection is not None:
+            try:
+                await connection.call(
+                    *(("CLIENT", "UNBLOCK", client_id) for client_id in outdated),
+                    timeout_s=self._timeout_s,
+                )
+            except BrokerUnavailable as error:
+                self._reach.failed(error)
+
+    def could_read(self, name: str, groups: Collection[str]) -> list[str]:
+        """Those of the groups that an exchange may bring something for."""
+        consumer = self.consumer(name)
+        doubtful = {taken.message.group for taken in consumer.doubtful}
+        up = not self._listening or self._link.connection is not None
+        return [
+            group
+            for group in groups
+            if consumer.arrived.get(group)
+            or group in doubtful
+            or (up and group in self._types and not consumer.waits(group))
+        ]
+
+    async def settle(self, name: str, outcomes: Sequence[Outcome]) -> None:
+        """Note what is done, and move the rest to the store. Raises: StoreUnavailable."""
+        await self._settling.settle(self.consumer(name), outcomes)
+
+    async def exchange(self, name: str, wanted: Mapping[str, Want]) -> list[Message]:
+        """Acknowledge, and bring what is wanted. Raises nothing: what is away comes later."""
+        consumer = self.consumer(name)
+        try:
+            connection = self._link.connection if self._listening else await self._link.ready()
+            if connection is not None:
+                await self._prepare(consumer, connection)
+                await self._read(consumer, connection, wanted)
+        except BrokerUnavailable as error:
+            self._reach.failed(error)
+        except StoreUnavailable as error:
+            log.debug("streams are not read: %s", error)
+        found = consumer.collect(wanted)
+        try:
+            await self._settling.mark_unsettled(consumer)
+            found += await self._settling.sift(consumer, wanted, self.known)
+        except StoreUnavailable as error:
+            log.debug("what was delivered before is not looked up: %s", error)
+        return [taken.message for taken in found]
+
+    async def _read(
+        self, consumer: Consumer, connection: Connection, wanted: Mapping[str, Want]
+    ) -> None:
+        there = {group: len(arrived) for group, arrived in consumer.arrived.items()}
+        reads = {
+            group: Want(max(want.live - there.get(group, 0), 0), want.backfill)
+            for group, want in wanted.items()
+            if not consumer.waits(group)
+        }
+        await consumer.exchange(connection, reads, self.known, self._timeout_s)
+        if consumer.misses_group:
+            await self._restore_groups(consumer, connection)
+        for group, want in reads.items():
+            got = len(consumer.arrived.get(group, ())) - there.get(group, 0)
+            if got < want.live:
+                consumer.arm(group, Want(want.live - got, want.backfill), self.known)
+
+    async def _prepare(self, consumer: Consumer, connection: Connection) -> None:
+        """On a new connection: the groups exist, and answers that were lost are made up for."""
+        if connection is not self._prepared:
+            self.known = await self._store.read(load)
+            if await set_up(
+                self._store,
+                self._keys,
+                connection,
+                [
+                    mark
+                    for group, type in self._types.items()
+                    if (mark := Mark(Stream(type, NORMAL), group)) not in self.known.marks
+                ],
+                self.known.marks,
+                timeout_s=self._timeout_s,
+            ):
+                self.known = await self._store.read(load)
+            self._prepared = connection
+        if consumer.missed_answer:
+            await consumer.adopt(connection, self._types, self.known, self._timeout_s)
+            consumer.missed_answer = False
+
+    async def _restore_groups(self, consumer: Consumer, connection: Connection) -> None:
+        """Redis lost groups: they go on at their marks. The primary sees to what else is lost."""
+        self._store.notify(REDIS_TOPIC)
+        own = [mark for mark in self.known.marks if mark.group in self._types]
+        await set_up(
+            self._store, self._keys, connection, own, self.known.marks, timeout_s=self._timeout_s
+        )
+        consumer.misses_group = False
+
+    async def renew(self, name: str) -> None:
+        """Keep what a process holds in its name. Raises nothing."""
+        ids: dict[tuple[str, str], list[bytes]] = {}
+        for taken in self.consumer(name).hands.all():
+            ids.setdefault((taken.key, taken.message.group), []).append(taken.entry_id)
+        commands: list[Command] = [
+            ("XCLAIM", key, group, name, 0, *entries[start : start + _PAGE], "JUSTID")
+            for (key, group), entries in ids.items()
+            for start in range(0, len(entries), _PAGE)
+        ]
+        connection = self._link.connection
+        if commands and connection is not None:
+            try:
+                await connection.call(*commands, timeout_s=self._timeout_s)
+            except BrokerUnavailable as error:
+                self._reach.failed(error)
+
+    async def listen(self, name: str, groups: Collection[str], ring: Callable[[], None]) -> None:
+        """Until cancelled: wait for entries; `ring` when there are some or Redis is back."""
+        consumer = self.consumer(name)
+        self._listening = True
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._hold(ring))
+            for group in groups:
+                sentry = Sentry(
+                    consumer,
+                    group,
+                    Link(self._dialer, self._reach),
+                    lambda: self.known,
+                    ring,
+                    timeout_s=self._timeout_s,
+                )
+                consumer.sentries[group] = sentry
+                self._sentry_tasks.append(tasks.create_task(sentry.run()))
+
+    async def _hold(self, ring: Callable[[], None]) -> None:
+        """Keep the connection for commands up."""
+        while True:
+            try:
+                connection = await self._link.ready()
+            except BrokerUnavailable:
+                await asyncio.sleep(max(self._link.pause_s, 0.01))
+                continue
+            ring()
+            await connection.closed.wait()
+
+    async def quiet(self, name: str) -> None:
+        """Read no more: what was read and not handed out goes back. Raises nothing."""
+        consumer = self.consumer(name)
+        connection = self._link.connection
+        try:
+            if connection is not None:
+                # Not by closing them: Redis might give them an entry before it notices.
+                ids = [s.client_id for s in consumer.sentries.values() if s.client_id]
+                kills: list[Command] = [("CLIENT", "KILL", "ID", client_id) for client_id in ids]
+                if kills:
+                    await connection.call(*kills, timeout_s=self._timeout_s)
+        except BrokerUnavailable as error:
+            self._reach.failed(error)
+        for task in self._sentry_tasks:
+            task.cancel()
+        consumer.sentries.clear()
+        try:
+            if connection is not None:
+                await consumer.adopt(connection, self._types, self.known, self._timeout_s)
+        except BrokerUnavailable as error:
+            self._reach.failed(error)
+        left = [taken.message for taken in consumer.unread()]
+        try:
+            await self.settle(name, [back(message) for message in left])
+        except StoreUnavailable as error:
+            log.warning("%d messages stay in the name of %s: %s", len(left), name, error)
+
+    async def leave(self, name: str) -> None:
+        """Acknowledge the last, and remove the consumer. Raises nothing."""
+        consumer = self.consumer(name)
+        try:
+            connection = await self._link.ready()
+            await consumer.exchange(connection, {}, self.known, self._timeout_s)
+            own = [mark for mark in self.known.marks if mark.group in self._types]
+            await scan.forget(connection, self._keys, own, [name], timeout_s=self._timeout_s)
+        except BrokerUnavailable as error:
+            self._reach.failed(error)
+            await self._settling.give_up(consumer)

@@ -1,0 +1,277 @@
+"""The relay's way: claimed in the store, added to streams in one round trip, marked in the store.
+
+Between the claim and the mark a relay may die, Redis may vanish, or be another one by the time the
+mark is written. Then the entries are added again later, under the same event ids: at least once.
+Entries are only added to a Redis whose data the primary has looked through (its run id and epoch
+are in the store), so that ids never step back behind what groups have handled.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from cordata import clock, events
+from cordata.broker import claim, key
+from cordata.broker.claim import Entry, Refusal
+from cordata.broker.message import Relayed
+from cordata.broker.redis.connection import Command, Connection, Refused
+from cordata.broker.redis.dial import Dialer, Reach
+from cordata.broker.redis.hands import entry_of
+from cordata.broker.redis.link import Link
+from cordata.broker.redis.naming import Keys, Stream, level_of, position_of
+from cordata.broker.redis.registry import REDIS_TOPIC, Knowledge, Mark, load, set_up
+from cordata.broker.settle import STREAM_TOPIC
+from cordata.core.retry import next_delay_s
+from cordata.errors import BrokerUnavailable, StoreUnavailable
+from cordata.log import fields, logger
+from cordata.store import Store, Tx, Unit
+
+T = TypeVar("T")
+
+log = logger("cordata.redis")
+
+#: An entry that Redis does not take, though it takes others, is dead after so many attempts.
+_MAX_ATTEMPTS = 20
+#: First and longest pause while Redis answers, but takes nothing.
+_FIRST_S, _LONGEST_S = 0.5, 10.0
+#: Claims of one pass at most; then others get their turn.
+_ROUNDS = 8
+
+
+class _Batch(NamedTuple):
+    #: To be added to a stream.
+    entries: list[Entry]
+    #: Groups that get entries of a type from a stream.
+    groups: dict[str, list[str]]
+    #: Published by the claim alone: nobody reads them in a stream.
+    published: int
+
+
+class Publisher:
+    """Of one process."""
+
+    def __init__(
+        self,
+        store: Store,
+        dialer: Dialer,
+        reach: Reach,
+        keys: Keys,
+        *,
+        owner: str,
+        claim_timeout_s: float,
+    ) -> None:
+        #: Why Redis takes nothing, though it answers; "" when it does.
+        self.trouble = ""
+        self._store = store
+        self._keys = keys
+        self._owner = owner
+        self._timeout_s = dialer.timeout_s
+        self._claim_timeout_us = int(claim_timeout_s * 1e6)
+        self._link = Link(dialer, reach)
+        #: The connection whose server was compared with what the store knows, and that knowledge.
+        self._checked: Connection | None = None
+        self._known = Knowledge()
+        #: Groups that exist in Redis, each with its mark.
+        self._set_up: set[Mark] = set()
+        #: Added, and not marked yet: [id, position].
+        self._unmarked: list[list[int]] = []
+        self._refusals = 0
+        self._next_deadline = 0.0
+
+    async def relay(self, limit: int) -> Relayed:
+        """Publish what is due. Raises: BrokerUnavailable, StoreUnavailable."""
+        connection = await self._ready()
+        count = 0
+        for _ in range(_ROUNDS):
+            batch = await self._run(lambda tx: self._claim(tx, limit))
+            count += batch.published
+            if batch.entries:
+                count += await self._publish(connection, batch)
+            if batch.published + len(batch.entries) < limit:
+                break
+        self._refusals = 0
+        self.trouble = ""
+        return Relayed(published=count, next_at=await self._next_at())
+
+    async def _run(self, unit: Unit[T]) -> T:
+        """Run a unit that also marks what was added before."""
+
+        async def marking(tx: Tx) -> T:
+            await self._mark(tx)
+            return await unit(tx)
+
+        result = await self._store.run(marking)
+        self._unmarked.clear()
+        return result
+
+    async def _next_at(self) -> int | None:
+        async def unit(tx: Tx) -> int | None:
+            levels = await tx.fetch_all("outbox.levels")
+            return min((level["next_at"] for level in levels), default=None)
+
+        return await self._store.read(unit)
+
+    async def _ready(self) -> Connection:
+        """A connection to the Redis that the store knows of."""
+        if clock.monotonic() < self._next_deadline:
+            raise BrokerUnavailable(f"Redis: {self.trouble}")
+        connection = await self._link.ready()
+        if connection is self._checked:
+            return connection
+        known = await self._store.read(load)
+        (epoch,) = await connection.call(("GET", self._keys.epoch), timeout_s=self._timeout_s)
+        if known.run_id != connection.run_id or not _is(epoch, known.epoch):
+            raise self._unknown()
+        self._checked, self._known = connection, known
+        self._set_up = set(known.marks)
+        return connection
+
+    def _unknown(self) -> BrokerUnavailable:
+        self._checked = None
+        self._store.notify(REDIS_TOPIC)
+        self.trouble = "its data is new to the primary, which has to look through it first"
+        return BrokerUnavailable(f"Redis: {self.trouble}")
+
+    async def _claim(self, tx: Tx, limit: int) -> _Batch:
+        """For a unit: what is due is this process'; groups that want key order get theirs now."""
+        entries = await claim.claim(
+            tx, owner=self._owner, limit=limit, claim_timeout_us=self._claim_timeout_us
+        )
+        if not entries:
+            return _Batch([], {}, 0)
+        streamed: dict[str, list[str]] = {}
+        keyed: set[str] = set()
+        for row in await tx.fetch_all("redis.groups"):
+            if row["keyed"]:
+                keyed.add(row["type"])
+            else:
+                streamed.setdefault(row["type"], []).append(row["group"])
+        if ids := [entry.id for entry in entries if entry.type in keyed]:
+            await tx.write("redis.fan_out", ids=json.dumps(ids), now_us=tx.now_us)
+            await key.take_places(tx, json.dumps(ids))
+            tx.notify(STREAM_TOPIC)
+        rest = [entry.id for entry in entries if entry.type not in streamed]
+        if rest:
+            await claim.mark_published(tx, rest)
+        wanted = [entry for entry in entries if entry.type in streamed]
+        return _Batch(wanted, streamed, len(rest))
+
+    async def _publish(self, connection: Connection, batch: _Batch) -> int:
+        """Add a claimed batch and mark it. What could not be added goes back. Returns how many."""
+        try:
+            await self._set_groups_up(connection, batch)
+            replies = await self._add(connection, batch.entries)
+        except Refused as error:
+            await self._give_back(batch.entries)
+            raise self._paused(str(error)) from error
+        except (BrokerUnavailable, StoreUnavailable):
+            await self._give_back(batch.entries)
+            raise
+        refused: list[tuple[Entry, Refused]] = []
+        for entry, reply in zip(batch.entries, replies, strict=True):
+            if isinstance(reply, Refused):
+                refused.append((entry, reply))
+            else:
+                self._unmarked.append([entry.id, position_of(reply)])
+        await self._run(lambda tx: self._settle(tx, refused))
+        if any(error.kind == "OOM" for _, error in refused):
+            raise self._paused("out of memory, see its maxmemory")
+        return len(batch.entries) - len(refused)
+
+    async def _give_back(self, entries: Sequence[Entry]) -> None:
+        ids = [entry.id for entry in entries]
+        try:
+            await self._store.run(lambda tx: claim.give_back(tx, ids, owner=self._owner))
+        except StoreUnavailable as error:
+            log.warning("the claims of %d outbox entries will expire: %s", len(ids), error)
+
+    def _paused(self, trouble: str) -> BrokerUnavailable:
+        """Redis answers, but takes nothing: what was given back is not to be claimed at once."""
+        if not self.trouble:
+            log.error("Redis takes no events: %s", trouble, extra=fields(events.BROKER_FAILED))
+        self.trouble = trouble
+        self._refusals += 1
+        pause_s = _pause_s(self._refusals, longest_s=_LONGEST_S)
+        self._next_deadline = clock.monotonic() + pause_s
+        return BrokerUnavailable(f"Redis: {trouble}")
+
+    async def _set_groups_up(self, connection: Connection, batch: _Batch) -> None:
+        """Before the first entry of a stream: every group that is to get it exists."""
+        streams = {Stream(e.type, level_of(e.lane, e.priority)) for e in batch.entries}
+        marks = [Mark(one, group) for one in streams for group in batch.groups[one.type]]
+        missing = [mark for mark in marks if mark not in self._set_up]
+        if missing:
+            await set_up(
+                self._store,
+                self._keys,
+                connection,
+                missing,
+                self._known.marks,
+                timeout_s=self._timeout_s,
+            )
+            self._set_up.update(missing)
+
+    async def _add(self, connection: Connection, entries: Sequence[Entry]) -> list[Any]:
+        """Ids or refusals. The epoch is there before and after it, so the data was not lost."""
+        epoch: Command = ("GET", self._keys.epoch)
+        before, *replies, after = await connection.call(
+            epoch, *map(self._command, entries), epoch, timeout_s=self._timeout_s
+        )
+        if not _is(before, self._known.epoch) or not _is(after, self._known.epoch):
+            raise self._unknown()
+        return replies
+
+    def _command(self, entry: Entry) -> Command:
+        stream = self._keys.of(Stream(entry.type, level_of(entry.lane, entry.priority)))
+        return ("XADD", stream, "*", *entry_of(entry))
+
+    async def _settle(self, tx: Tx, refused: Sequence[tuple[Entry, Refused]]) -> None:
+        """For a unit: what Redis did not take, because of itself or because of the entry."""
+        full = [entry.id for entry, error in refused if error.kind == "OOM"]
+        if full:
+            await claim.give_back(tx, full, owner=self._owner)
+        others = [
+            Refusal(
+                id=entry.id,
+                next_at=tx.now_us + int(_pause_s(entry.attempts + 1, longest_s=300.0) * 1e6),
+                error=str(error)[:200],
+            )
+            for entry, error in refused
+            if error.kind != "OOM"
+        ]
+        if others:
+            dead = await claim.put_back(tx, others, owner=self._owner, max_attempts=_MAX_ATTEMPTS)
+            for event_id in dead:
+                log.error("event %s is dead: Redis refuses it", event_id)
+
+    async def _mark(self, tx: Tx) -> None:
+        """For a unit: what was added, unless the data is another one by now: then it goes back.
+
+        The row is locked until the commit: a primary that looks for what is lost first changes it,
+        so it sees everything that was marked before.
+        """
+        if not self._unmarked:
+            return
+        server = await tx.fetch_one("redis.hold_server")
+        known = self._known
+        if server and (server["run_id"], server["epoch"]) == (known.run_id, known.epoch):
+            entries = json.dumps(self._unmarked)
+            await tx.write("redis.mark_published", entries=entries, now_us=tx.now_us)
+        else:
+            await claim.give_back(tx, [id for id, _ in self._unmarked], owner=self._owner)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._link.close()
+
+
+def _is(reply: object, epoch: str) -> bool:
+    return reply == epoch.encode()
+
+
+def _pause_s(attempt: int, *, longest_s: float) -> float:
+    share = 0.5 + 0.5 * random.random()
+    return next_delay_s(attempt, share, first_s=_FIRST_S, longest_s=longest_s)

@@ -1,0 +1,211 @@
+"""One process as a consumer: it reads what is there; an idle group waits in a blocking read.
+
+    exchange: read what is there, most urgent level first ──enough──> hand it out
+                                                          └──too little──> hand it out, and arm
+    sentry:   blocks until something is there ──> arrived ──ring──> exchange
+
+While a sentry waits nothing else reads its group, so a worker never takes more than it wants, and
+Redis gives a new entry to the worker that has waited longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cordata.broker.message import Want
+from cordata.broker.redis.connection import Command, Connection, Refused
+from cordata.broker.redis.hands import Hands, Taken, ack_commands, by_stream, stray, taken_of
+from cordata.broker.redis.naming import LEVELS, Keys, Stream, position_of
+from cordata.broker.redis.registry import Knowledge
+from cordata.core.outbox import BACKFILL
+from cordata.log import logger
+
+if TYPE_CHECKING:
+    from cordata.broker.redis.sentry import Sentry
+
+log = logger("cordata.redis")
+
+#: Entries of one read of what is in this consumer's name already.
+_PAGE = 500
+
+
+class Consumer:
+    """What one owner reads, by group."""
+
+    def __init__(self, name: str, keys: Keys) -> None:
+        self.name = name
+        #: Read by this process; else it is another one's, and only what it left is settled.
+        self.reads = False
+        self.hands = Hands()
+        #: Read, and neither handed out nor looked at.
+        self.arrived: dict[str, list[Taken]] = {}
+        #: The same, of those that may have been handled before.
+        self.doubtful: list[Taken] = []
+        #: Done, but not in this consumer's name any more: somebody else may handle it, too.
+        self.unsettled: list[Taken] = []
+        self.sentries: dict[str, Sentry] = {}
+        #: Redis does not know a group that it should know.
+        self.misses_group = False
+        #: An answer was lost, and what it brought is in this consumer's name: see `adopt`.
+        self.missed_answer = False
+        self._keys = keys
+
+    async def exchange(
+        self, connection: Connection, wanted: Mapping[str, Want], known: Knowledge, timeout_s: float
+    ) -> None:
+        """Acknowledge what is done and read what is wanted, backfill if nothing else is there.
+
+        What comes is in `arrived` or `doubtful`. Raises: BrokerUnavailable.
+        """
+        streams = {group: known.streams_of(group) for group in wanted}
+        left = {group: want.live for group, want in wanted.items()}
+        for level in LEVELS[:-1]:
+            await self._round(connection, _at(streams, level), left, known, timeout_s)
+        if all(left[group] == want.live for group, want in wanted.items()):
+            left = {group: want.backfill for group, want in wanted.items()}
+            await self._round(connection, _at(streams, BACKFILL), left, known, timeout_s)
+        if self.hands.owes:
+            await self._call(connection, (), timeout_s)
+
+    async def _round(
+        self,
+        connection: Connection,
+        streams: Sequence[tuple[str, Stream]],
+        left: dict[str, int],
+        known: Knowledge,
+        timeout_s: float,
+    ) -> None:
+        """Read at most `left` entries of each, if there is anything to read."""
+        reads = [(group, stream) for group, stream in streams if left[group] > 0]
+        if not reads:
+            return
+        self.reads = True
+        commands = [self._read(group, stream, left[group]) for group, stream in reads]
+        try:
+            replies = await self._call(connection, commands, timeout_s)
+        except BaseException:
+            self.missed_answer = True
+            raise
+        for (group, _), reply in zip(reads, replies, strict=True):
+            left[group] -= self.take(group, reply, connection, known)
+
+    async def _call(
+        self, connection: Connection, commands: Sequence[Command], timeout_s: float
+    ) -> list[Any]:
+        """Acknowledge what is done, and send commands. Returns their answers."""
+        done = self.hands.done()
+        piles = by_stream(done)
+        acks = ack_commands(piles)
+        try:
+            replies = await connection.call(*acks, *commands, timeout_s=timeout_s)
+        except BaseException:
+            self.hands.put_back(done)
+            raise
+        for pile, count in zip(piles.values(), replies, strict=False):
+            if count != len(pile):
+                self.unsettled += pile
+        return replies[len(acks) :]
+
+    def _read(self, group: str, stream: Stream, count: int) -> Command:
+        key = self._keys.of(stream)
+        return ("XREADGROUP", "GROUP", group, self.name, "COUNT", count, "STREAMS", key, ">")
+
+    def take(self, group: str, reply: Any, connection: Connection, known: Knowledge) -> int:
+        """Keep what a read brought. Returns the number of entries."""
+        if isinstance(reply, Refused):
+            if reply.kind == "NOGROUP":
+                self.misses_group = True
+            else:
+                log.error("%s cannot be read: %s", group, reply)
+            return 0
+        unsure = connection.run_id != known.run_id
+        count = 0
+        for raw_key, entries in reply or ():
+            count += len(entries)
+            self._keep(group, raw_key.decode(), entries, known, unsure=unsure)
+        return count
+
+    def _keep(
+        self, group: str, key: str, entries: list[Any], known: Knowledge, *, unsure: bool
+    ) -> None:
+        stream = self._keys.stream_of(key)
+        floor = known.floors.get(stream, 0)
+        arrived = self.arrived.setdefault(group, [])
+        for entry_id, fields in entries:
+            taken = _taken(group, stream, key, entry_id, fields)
+            if taken is None:
+                self.hands.put_back([stray(group, stream, key, entry_id)])
+            elif not self.hands.has(taken):
+                self.hands.add(taken)
+                if unsure or (floor and position_of(entry_id) <= floor):
+                    self.doubtful.append(taken)
+                else:
+                    floor = 0  # those that follow came later
+                    arrived.append(taken)
+
+    async def adopt(
+        self, connection: Connection, groups: Iterable[str], known: Knowledge, timeout_s: float
+    ) -> None:
+        """Take what is in this consumer's name and not in its hands: the answer was lost.
+
+        It is in `doubtful` then. Raises: BrokerUnavailable.
+        """
+        for group in groups:
+            for stream in known.streams_of(group):
+                key, after = self._keys.of(stream), "0"
+                head = ("XREADGROUP", "GROUP", group, self.name, "COUNT", _PAGE, "STREAMS", key)
+                while True:
+                    (reply,) = await connection.call((*head, after), timeout_s=timeout_s)
+                    if isinstance(reply, Refused) or not reply or not reply[0][1]:
+                        break
+                    self.take(group, reply, connection, Knowledge())  # nothing known: unsure
+                    after = reply[0][1][-1][0].decode()
+
+    def collect(self, wanted: Mapping[str, Want]) -> list[Taken]:
+        """What has arrived for these groups. It may be more than is wanted, seldom and by little:
+        a blocking read of several streams brings that many of each.
+        """
+        return [taken for group in wanted for taken in self.arrived.pop(group, ())]
+
+    def unread(self) -> list[Taken]:
+        """Everything that was read and neither handed out nor looked at."""
+        found = [taken for arrived in self.arrived.values() for taken in arrived] + self.doubtful
+        self.arrived, self.doubtful = {}, []
+        return found
+
+    def arm(self, group: str, want: Want, known: Knowledge) -> None:
+        """Let the group's sentry wait for the next entries, if it has one."""
+        if (sentry := self.sentries.get(group)) is not None:
+            sentry.arm(self._keys_for(group, want, known), want)
+
+    def arm_anew(self, known: Knowledge) -> list[int]:
+        """Sentries that wait for fewer streams than there are now: their connections."""
+        outdated = []
+        for group, sentry in self.sentries.items():
+            keys = self._keys_for(group, sentry.want, known)
+            if sentry.armed and sentry.keys != keys:
+                sentry.arm(keys, sentry.want)
+                outdated.append(sentry.client_id)
+        return outdated
+
+    def _keys_for(self, group: str, want: Want, known: Knowledge) -> list[str]:
+        streams = known.streams_of(group)
+        return [self._keys.of(s) for s in streams if want.backfill or s.level != BACKFILL]
+
+    def waits(self, group: str) -> bool:
+        """Whether the group's sentry waits, so that nothing else may read."""
+        sentry = self.sentries.get(group)
+        return sentry is not None and sentry.armed
+
+
+def _taken(group: str, stream: Stream, key: str, entry_id: bytes, fields: Any) -> Taken | None:
+    try:
+        return taken_of(group, stream, key, entry_id, fields or [])
+    except ValueError as error:  # put there by somebody else, or deleted while it was pending
+        log.error("%s: entry %s of %s: %s", group, entry_id.decode(), key, error)
+        return None
+
+
+def _at(streams: Mapping[str, list[Stream]], level: str) -> list[tuple[str, Stream]]:
+    return [(group, one) for group, own in streams.items() for one in own if one.level == level]

@@ -1,0 +1,83 @@
+"""Keeps Redis in step with the store, on the primary: see broker/redis/keeper.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from cordata.beat import Beat
+from cordata.broker.redis.connection import Refused
+from cordata.broker.redis.keeper import Keeper
+from cordata.broker.redis.registry import REDIS_TOPIC
+from cordata.context import Context
+from cordata.errors import BrokerUnavailable, StoreUnavailable
+from cordata.log import logger
+from cordata.services.alarm import Alarm, waking
+from cordata.services.alongside import alongside
+from cordata.services.primary import Leadership
+from cordata.store import Store
+
+log = logger("cordata.redis")
+
+#: Between passes while something moves, and at most while nothing does; and per command of an idle
+#: pass, so that many streams are not asked more often than few.
+_BUSY_S, _IDLE_S, _COMMAND_S = 1.0, 5.0, 0.5
+#: When the store or Redis cannot be asked.
+_RETRY_S = 0.1
+
+
+class KeeperService:
+    """Passes about once a second while there is traffic; at once when somebody misses something."""
+
+    name = "keeper"
+
+    def __init__(self, leadership: Leadership, make: Callable[[Store], Keeper]) -> None:
+        """`make`: the keeper on the store that writes with the primary's term."""
+        self.beat = Beat()
+        self._leadership = leadership
+        self._make = make
+        self._keeper: Keeper | None = None
+        self._alarm = Alarm()
+        self._trouble = ""
+
+    def status(self) -> str:
+        """For STATUS=."""
+        return self._keeper.status() if self._keeper is not None else ""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Keep until `stop`. Raises: LeaseLost."""
+        ctx = await self._leadership.wait(stop)
+        if ctx is not None:
+            self._keeper = self._make(ctx.store)
+            try:
+                await self._keep(ctx, self._keeper, stop)
+            finally:
+                self._keeper.close()
+
+    async def _keep(self, ctx: Context, keeper: Keeper, stop: asyncio.Event) -> None:
+        sleep_s = _BUSY_S
+        async with (
+            waking(self._alarm, stop, ctx.store, REDIS_TOPIC),
+            alongside(keeper.watch(self._alarm.ring)),
+        ):
+            while not stop.is_set():
+                self.beat.touch()
+                moved = await self.run_once(keeper)
+                if moved is None:
+                    await self._alarm.sleep(max(keeper.pause_s, _RETRY_S))
+                    continue
+                idle_s = max(_IDLE_S, keeper.cost * _COMMAND_S)
+                sleep_s = _BUSY_S if moved else min(sleep_s * 2, idle_s)
+                await self._alarm.sleep(min(sleep_s, self.beat.max_age_s / 2))
+
+    async def run_once(self, keeper: Keeper) -> bool | None:
+        """One pass. Returns whether anything had moved; None: something is away."""
+        try:
+            moved = await keeper.run_once()
+        except (BrokerUnavailable, StoreUnavailable, Refused) as error:
+            if not self._trouble:
+                log.info("Redis is not looked after: %s", error)
+            self._trouble = str(error)
+            return None
+        self._trouble = ""
+        return moved

@@ -1,0 +1,77 @@
+"""Real parts: a Redis, a store, the broker between them, and the primary's keeper."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.integration.engine.parts import opened
+from tests.integration.redis.stores import url_of
+
+from cordata.broker import Message, Want
+from cordata.broker.redis.address import parse_url
+from cordata.broker.redis.broker import RedisBroker
+from cordata.broker.redis.dial import Dialer
+from cordata.broker.redis.keeper import Keeper
+from cordata.broker.redis.naming import Keys
+from cordata.store import Store
+
+PREFIX = "test"
+WINDOW_S = 86_400.0
+_numbers = itertools.count()
+
+
+@dataclass(slots=True)
+class RedisParts:
+    """A broker on Redis and what belongs to it."""
+
+    store: Store
+    broker: RedisBroker
+    keeper: Keeper
+
+    async def relay_all(self) -> int:
+        """Publish whatever is due."""
+        count = 0
+        while published := (await self.broker.relay(100)).published:
+            count += published
+        return count
+
+    async def claim(self, group: str, limit: int = 100, owner: str = "me") -> list[Message]:
+        """Claim for one group."""
+        return list((await self.broker.exchange(owner, [], {group: Want(live=limit)})).messages)
+
+
+def dialer_of(url: str, *, timeout_s: float = 5.0, password: str | None = None) -> Dialer:
+    """Connections to a server of the tests."""
+    return Dialer(parse_url(url), password=password, timeout_s=timeout_s)
+
+
+def broker_of(
+    store: Store, url: str, *, owner: str = "", claim_timeout_s: float = 60.0
+) -> RedisBroker:
+    """A broker of one process, with a name of its own."""
+    return RedisBroker(
+        store,
+        dialer_of(url),
+        Keys(PREFIX),
+        owner=owner or f"process-{next(_numbers)}",
+        claim_timeout_s=claim_timeout_s,
+    )
+
+
+@asynccontextmanager
+async def on_redis(state: Path, *, claim_timeout_s: float = 60.0) -> AsyncIterator[RedisParts]:
+    """A broker whose Redis (`stores.use`) the primary has looked through once."""
+    url = url_of(state)
+    async with opened(state) as store:
+        broker = broker_of(store, url, claim_timeout_s=claim_timeout_s)
+        keeper = Keeper(store, dialer_of(url), Keys(PREFIX), window_s=WINDOW_S)
+        await keeper.run_once()
+        try:
+            yield RedisParts(store, broker, keeper)
+        finally:
+            broker.close()
+            keeper.close()
