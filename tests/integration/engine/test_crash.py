@@ -34,9 +34,9 @@ async def all_done(store: Store, ids: list[str]) -> bool:
     return len(done) == len(ids) and not await rows(store, "messages")
 
 
-async def test_each_message_is_handled_once_when_two_workers_share_them(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store, child(WORKER, tmp_path) as one:
-        async with child(WORKER, tmp_path) as two:
+async def test_each_message_is_handled_once_when_two_workers_share_them(state: Path) -> None:
+    async with opened(state) as store, child(WORKER, state) as one:
+        async with child(WORKER, state) as two:
             assert [await one.line(), await two.line()] == ["up", "up"]
             ids = await publish_each(store, [{"slow_s": 0.002} for _ in range(1000)])
             await until(lambda: all_done(store, ids), timeout_s=40)
@@ -46,9 +46,9 @@ async def test_each_message_is_handled_once_when_two_workers_share_them(tmp_path
             assert [await one.stop(), await two.stop()] == [0, 0]
 
 
-async def test_effect_happens_once_when_worker_dies_between_effect_and_ack(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store, child(WORKER, tmp_path) as one:
-        async with child(WORKER, tmp_path) as two:
+async def test_effect_happens_once_when_worker_dies_between_effect_and_ack(state: Path) -> None:
+    async with opened(state) as store, child(WORKER, state) as one:
+        async with child(WORKER, state) as two:
             assert [await one.line(), await two.line()] == ["up", "up"]
             ids = await publish_each(store, [{"die": n == 25} for n in range(50)])
             await until(lambda: all_done(store, ids))
@@ -58,13 +58,13 @@ async def test_effect_happens_once_when_worker_dies_between_effect_and_ack(tmp_p
 
 
 async def test_other_worker_takes_over_at_once_when_one_is_killed_in_a_handler(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
-    async with opened(tmp_path) as store, child(WORKER, tmp_path) as one:
+    async with opened(state) as store, child(WORKER, state) as one:
         assert await one.line() == "up"
         ids = await publish_each(store, [{"hang": n < 4} for n in range(8)])
         await until(lambda: claimed(store, 4))
-        async with child(WORKER, tmp_path) as two:
+        async with child(WORKER, state) as two:
             assert await two.line() == "up"
             await asyncio.sleep(0.3)  # it watches the first one now
             killed_at = clock.now_us()
@@ -78,12 +78,12 @@ async def test_other_worker_takes_over_at_once_when_one_is_killed_in_a_handler(
 
 
 async def test_only_the_message_that_kills_is_dead_when_it_kills_every_worker(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
-    async with opened(tmp_path) as store:
+    async with opened(state) as store:
         ids = await publish_each(store, [{"kill": n == 10} for n in range(20)])
         for _ in range(10):
-            async with child(WORKER, tmp_path) as worker:
+            async with child(WORKER, state) as worker:
                 assert await worker.line() == "up"
                 if await ended_or(worker, lambda: only_dead(store)):
                     assert await worker.stop() == 0
@@ -97,8 +97,8 @@ async def test_only_the_message_that_kills_is_dead_when_it_kills_every_worker(
         assert await effects(store) == Counter(others)
 
 
-async def test_nothing_stays_claimed_when_a_worker_stops_under_load(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store, child(WORKER, tmp_path) as one:
+async def test_nothing_stays_claimed_when_a_worker_stops_under_load(state: Path) -> None:
+    async with opened(state) as store, child(WORKER, state) as one:
         assert await one.line() == "up"
         ids = await publish_each(store, [{"slow_s": 0.05} for _ in range(100)])
         await until(lambda: some_effects(store))
@@ -106,7 +106,7 @@ async def test_nothing_stays_claimed_when_a_worker_stops_under_load(tmp_path: Pa
         left = await rows(store, "messages")
         assert {(row["state"], row["attempts"]) for row in left} == {("ready", 0)}
         assert len(left) + len(await effects(store)) == 100
-        async with child(WORKER, tmp_path) as two:
+        async with child(WORKER, state) as two:
             await until(lambda: all_done(store, ids))
             assert await effects(store) == Counter(ids)
             assert await two.stop() == 0

@@ -23,14 +23,14 @@ from cordata.services.drain import DeadLetters
 from cordata.store import Store, Tx
 
 
-async def test_handler_gets_each_event_once_when_many_are_published(tmp_path: Path) -> None:
+async def test_handler_gets_each_event_once_when_many_are_published(state: Path) -> None:
     app, seen = App("t"), Counter[str]()
 
     @app.on("thing.done")
     async def count(event: Event, ctx: EventContext) -> None:
         seen[event.id] += 1
 
-    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+    async with opened(state) as store, running(build(store, state, app)):
         ids = await publish(store, 1000)
         await until(lambda: _is(len(seen) == 1000))
         await until(lambda: _empty(store))
@@ -55,7 +55,7 @@ async def test_event_carries_what_was_published_when_handled(tmp_path: Path) -> 
     assert (group, seen_id, request_id) == ("t.take", event_id, "req-1")
 
 
-async def test_message_is_retried_then_handled_when_handler_fails_twice(tmp_path: Path) -> None:
+async def test_message_is_retried_then_handled_when_handler_fails_twice(state: Path) -> None:
     app, attempts = App("t"), list[int]()
 
     @app.on("thing.done", retries=5)
@@ -64,7 +64,7 @@ async def test_message_is_retried_then_handled_when_handler_fails_twice(tmp_path
         if event.attempt < 3:
             raise ValueError("not yet")
 
-    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+    async with opened(state) as store, running(build(store, state, app)):
         await publish(store, 1)
         await until(lambda: _is(len(attempts) == 3))
         await until(lambda: _empty(store))
@@ -72,7 +72,7 @@ async def test_message_is_retried_then_handled_when_handler_fails_twice(tmp_path
 
 
 async def test_message_is_dead_with_its_history_when_retries_are_used_up(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = App("t")
 
@@ -81,7 +81,7 @@ async def test_message_is_dead_with_its_history_when_retries_are_used_up(
         raise ValueError(f"cannot read {event.payload}")
 
     with caplog.at_level(logging.WARNING, "cordata"):
-        async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        async with opened(state) as store, running(build(store, state, app)):
             await publish(store, 1)
             await until(lambda: _dead(store))
             (message,) = await rows(store, "messages")
@@ -155,7 +155,7 @@ async def test_handlers_run_side_by_side_up_to_their_limit(tmp_path: Path) -> No
     assert most == 3
 
 
-async def test_effect_happens_once_when_handler_fails_after_its_commit(tmp_path: Path) -> None:
+async def test_effect_happens_once_when_handler_fails_after_its_commit(state: Path) -> None:
     app, calls = App("t"), list[str]()
 
     @app.on("thing.done")
@@ -165,14 +165,14 @@ async def test_effect_happens_once_when_handler_fails_after_its_commit(tmp_path:
             await tx.execute("add_effect", event_id=event.id, owner="", at=tx.now_us)
         raise ValueError("after the commit")
 
-    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+    async with opened(state) as store, running(build(store, state, app)):
         await publish(store, 1)
         await until(lambda: _empty(store))
         assert len(await rows(store, "effects")) == 1
     assert len(calls) == 1  # the mark is seen before the handler is called again
 
 
-async def test_second_commit_of_a_message_is_refused(tmp_path: Path) -> None:
+async def test_second_commit_of_a_message_is_refused(state: Path) -> None:
     app = App("t")
 
     @app.on("thing.done")
@@ -183,14 +183,14 @@ async def test_second_commit_of_a_message_is_refused(tmp_path: Path) -> None:
         await ctx.run(unit)
         await ctx.run(unit)
 
-    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+    async with opened(state) as store, running(build(store, state, app)):
         await publish(store, 1)
         await until(lambda: _dead(store))
         assert len(await rows(store, "effects")) == 1
 
 
 async def test_unbegun_messages_are_given_back_and_begun_ones_finished_when_stopped(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
     app, begun, ended = App("t"), list[str](), list[str]()
 
@@ -201,15 +201,15 @@ async def test_unbegun_messages_are_given_back_and_begun_ones_finished_when_stop
         ended.append(event.id)
 
     config = EngineConfig(batch=50, poll_s=0.1)
-    async with opened(tmp_path) as store:
-        async with running(build(store, tmp_path, app, config)):
+    async with opened(state) as store:
+        async with running(build(store, state, app, config)):
             await publish(store, 50)
             await until(lambda: _is(len(begun) == 2))
         assert begun == ended
         left = await rows(store, "messages")
         assert len(left) == 50 - len(ended)
         assert {(m["state"], m["attempts"]) for m in left} == {("ready", 0)}
-    assert Owners(tmp_path / "run").ids() == []
+    assert Owners(state / "run").ids() == []
 
 
 async def test_test_mode_ends_with_an_error_when_something_is_dead(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ async def test_test_mode_ends_with_an_error_when_something_is_dead(tmp_path: Pat
 
 
 async def test_test_mode_handles_what_handlers_publish_and_leaves_what_is_not_due(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
     app, got = App("t"), list[str]()
 
@@ -246,10 +246,10 @@ async def test_test_mode_handles_what_handlers_publish_and_leaves_what_is_not_du
     async def second(event: Event, ctx: EventContext) -> None:
         got.append(event.id)
 
-    async with opened(tmp_path) as store:
+    async with opened(state) as store:
         await publish(store, 5)
         await publish(store, 1, delay_s=3600.0)
-        engine = build(store, tmp_path, app, hurried=True)
+        engine = build(store, state, app, hurried=True)
         async with running(engine), asyncio.timeout(5):
             await engine.drain.run(asyncio.Event())
         states = {row["state"]: row["count"] for row in await rows(store, "outbox_states")}

@@ -70,14 +70,14 @@ async def _nothing_left(store: Store) -> bool:
 
 
 async def test_replay_goes_to_the_group_that_failed_when_many_are_given_back(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
-    async with opened(tmp_path) as store:
-        shop, ids = await with_letters(store, tmp_path, 450)
+    async with opened(state) as store:
+        shop, ids = await with_letters(store, state, 450)
         seen, told = (await rows(store, "seen_count"))[0]["count"], list[tuple[int, float]]()
         assert seen == 450  # of the other group
         shop.broken = False
-        async with running(build(store, tmp_path, shop.app)):
+        async with running(build(store, state, shop.app)):
             assert await DeadLetters(store).replay(ALL, progress=_into(told)) == 450
             assert [count for count, _ in told] == [200, 400, 450]
             assert 0.0 < told[0][1] < told[1][1] < told[2][1] == 1.0
@@ -86,9 +86,9 @@ async def test_replay_goes_to_the_group_that_failed_when_many_are_given_back(
         assert await rows(store, "messages") == []
 
 
-async def test_replay_keeps_history_and_starts_attempts_again(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        _, (event_id,) = await with_letters(store, tmp_path, 1)
+async def test_replay_keeps_history_and_starts_attempts_again(state: Path) -> None:
+    async with opened(state) as store:
+        _, (event_id,) = await with_letters(store, state, 1)
         letters = DeadLetters(store)
         assert await letters.replay(Filter(event_id=event_id, group="t.two")) == 0
         assert await letters.replay(Filter(event_id=event_id, group="t.one")) == 1
@@ -98,19 +98,19 @@ async def test_replay_keeps_history_and_starts_attempts_again(tmp_path: Path) ->
         assert await letters.find(event_id) == []
 
 
-async def test_letter_that_dies_again_is_not_replayed_twice(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        shop, _ = await with_letters(store, tmp_path, 201)
-        async with running(build(store, tmp_path, shop.app)):
+async def test_letter_that_dies_again_is_not_replayed_twice(state: Path) -> None:
+    async with opened(state) as store:
+        shop, _ = await with_letters(store, state, 201)
+        async with running(build(store, state, shop.app)):
             assert await DeadLetters(store).replay(ALL) == 201
             await until(lambda: _dead(store, 201))
         attempts = [json.loads(row["history"]) for row in await rows(store, "messages")]
         assert [len(one) for one in attempts] == [2] * 201
 
 
-async def test_two_operators_share_the_letters_when_both_replay(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store, opened(tmp_path, migrate=False) as other:
-        await with_letters(store, tmp_path, 300)
+async def test_two_operators_share_the_letters_when_both_replay(state: Path) -> None:
+    async with opened(state) as store, opened(state, migrate=False) as other:
+        await with_letters(store, state, 300)
         async with asyncio.TaskGroup() as group:
             both = [
                 group.create_task(act(ALL))
@@ -119,9 +119,9 @@ async def test_two_operators_share_the_letters_when_both_replay(tmp_path: Path) 
         assert sum(task.result() for task in both) == 300
 
 
-async def test_pages_of_letters_hold_each_once_when_walked(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        _, ids = await with_letters(store, tmp_path, 25)
+async def test_pages_of_letters_hold_each_once_when_walked(state: Path) -> None:
+    async with opened(state) as store:
+        _, ids = await with_letters(store, state, 25)
         letters, found, after = DeadLetters(store), list[str](), None
         while True:
             page = await letters.page(ALL, limit=10, after=after)
@@ -150,9 +150,9 @@ async def test_pages_of_letters_hold_each_once_when_walked(tmp_path: Path) -> No
         (Filter(error="Permanent"), 0),
     ],
 )
-async def test_letters_are_narrowed_down(tmp_path: Path, wanted: Filter, count: int) -> None:
-    async with opened(tmp_path) as store:
-        _, ids = await with_letters(store, tmp_path, 3)
+async def test_letters_are_narrowed_down(state: Path, wanted: Filter, count: int) -> None:
+    async with opened(state) as store:
+        _, ids = await with_letters(store, state, 3)
         letters = DeadLetters(store)
         assert len((await letters.page(wanted, limit=10)).items) == count
         one = replace(wanted, event_id=ids[0])
@@ -160,9 +160,9 @@ async def test_letters_are_narrowed_down(tmp_path: Path, wanted: Filter, count: 
         assert await letters.drop(wanted) == count
 
 
-async def test_damaged_history_is_no_reason_to_show_nothing(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        _, (event_id,) = await with_letters(store, tmp_path, 1)
+async def test_damaged_history_is_no_reason_to_show_nothing(state: Path) -> None:
+    async with opened(state) as store:
+        _, (event_id,) = await with_letters(store, state, 1)
 
         async def damage(tx: Tx) -> None:
             await raw(tx, "UPDATE message SET history = '[{'")
@@ -174,10 +174,10 @@ async def test_damaged_history_is_no_reason_to_show_nothing(tmp_path: Path) -> N
         assert (await DeadLetters(store).find(event_id))[0].history == []
 
 
-async def test_retry_makes_a_delayed_entry_due_and_wakes_the_relay(tmp_path: Path) -> None:
+async def test_retry_makes_a_delayed_entry_due_and_wakes_the_relay(state: Path) -> None:
     shop = Shop()
     shop.broken = False
-    async with opened(tmp_path) as store, running(build(store, tmp_path, shop.app)):
+    async with opened(state) as store, running(build(store, state, shop.app)):
         (first,) = await publish(store, 1, delay_s=3600.0)
         await publish(store, 2, delay_s=3600.0, type_="thing.other")
         box = Outbox(store)
@@ -190,10 +190,10 @@ async def test_retry_makes_a_delayed_entry_due_and_wakes_the_relay(tmp_path: Pat
         await until(lambda: _nothing_left(store))
 
 
-async def test_purge_keeps_what_waits_and_what_a_group_has_in_hand(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        shop, ids = await with_letters(store, tmp_path, 2)
-        async with running(build(store, tmp_path, shop.app)):
+async def test_purge_keeps_what_waits_and_what_a_group_has_in_hand(state: Path) -> None:
+    async with opened(state) as store:
+        shop, ids = await with_letters(store, state, 2)
+        async with running(build(store, state, shop.app)):
             await publish(store, 450, type_="thing.other")
             await until(lambda: _nothing_left(store))
         (later,) = await publish(store, 1, delay_s=3600.0)
@@ -211,10 +211,10 @@ async def test_purge_keeps_what_waits_and_what_a_group_has_in_hand(tmp_path: Pat
 
 
 async def test_entries_are_narrowed_down_however_long_the_table_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cordata.broker.inspection.outbox._WINDOW", 7)
-    async with opened(tmp_path) as store:
+    async with opened(state) as store:
         rare = await publish(store, 2, type_="rare")
         await publish(store, 50)
         box = Outbox(store)
@@ -231,9 +231,9 @@ async def test_entries_are_narrowed_down_however_long_the_table_is(
             await box.page(ALL, limit=1, after="x")
 
 
-async def test_whole_entry_tells_what_became_of_it_in_each_group(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        _, (event_id,) = await with_letters(store, tmp_path, 1)
+async def test_whole_entry_tells_what_became_of_it_in_each_group(state: Path) -> None:
+    async with opened(state) as store:
+        _, (event_id,) = await with_letters(store, state, 1)
         entry = await Outbox(store).get(event_id)
         assert entry is not None and json.loads(entry.payload) == {"n": 0}
         assert list(entry.groups) == [
@@ -243,8 +243,8 @@ async def test_whole_entry_tells_what_became_of_it_in_each_group(tmp_path: Path)
         assert await Outbox(store).get("none") is None
 
 
-async def test_empty_store_has_nothing(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+async def test_empty_store_has_nothing(state: Path) -> None:
+    async with opened(state) as store:
         assert (await Outbox(store).page(ALL, limit=1)).items == []
         assert (await DeadLetters(store).page(ALL, limit=1)).items == []
         assert await Outbox(store).retry(ALL) == 0

@@ -169,7 +169,7 @@ async def _taken_from(store: Store, owner_id: str) -> bool:
     return [row["owner"] for row in await rows(store, "messages")] != [owner_id]
 
 
-async def test_claims_of_a_hanging_process_are_taken_back_when_they_expire(tmp_path: Path) -> None:
+async def test_claims_of_a_hanging_process_are_taken_back_when_they_expire(state: Path) -> None:
     """Alive, but it renews nothing: what it was running has used up an attempt, the rest not."""
     app = App("t")
 
@@ -177,8 +177,8 @@ async def test_claims_of_a_hanging_process_are_taken_back_when_they_expire(tmp_p
     async def take(event: Event, ctx: EventContext) -> None:
         raise AssertionError("nobody handles here")
 
-    async with opened(tmp_path) as store:
-        runtime = runtime_of(tmp_path)
+    async with opened(state) as store:
+        runtime = runtime_of(state)
         hanging, mine = (Owner.register(runtime, name=name) for name in ("hanging", "mine"))
         broker = StoreBroker(store, claim_timeout_s=0.1)
         await broker.register({"t.take": "thing.done"})
@@ -198,7 +198,7 @@ async def test_claims_of_a_hanging_process_are_taken_back_when_they_expire(tmp_p
 
 
 async def test_claims_are_renewed_while_a_handler_takes_longer_than_they_last(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
     app, calls = App("t"), list[str]()
 
@@ -208,8 +208,8 @@ async def test_claims_are_renewed_while_a_handler_takes_longer_than_they_last(
         await asyncio.sleep(0.8)
 
     config = EngineConfig(claim_timeout_s=0.2, poll_s=0.05)
-    async with opened(tmp_path) as store:
-        one, two = build(store, tmp_path, app, config), build(store, tmp_path, app, config)
+    async with opened(state) as store:
+        one, two = build(store, state, app, config), build(store, state, app, config)
         async with running(one), running(two):
             await publish(store, 1)
             await until(lambda: _empty(store))
@@ -217,9 +217,9 @@ async def test_claims_are_renewed_while_a_handler_takes_longer_than_they_last(
 
 
 async def test_messages_of_a_group_nobody_knows_are_deleted_after_retention(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
-    async with opened(tmp_path) as store:
+    async with opened(state) as store:
         broker = StoreBroker(store, claim_timeout_s=60.0)
         await broker.register({"gone": "thing.done", "kept": "thing.done"})
         await publish(store, 300)
@@ -230,7 +230,7 @@ async def test_messages_of_a_group_nobody_knows_are_deleted_after_retention(
             await tx.execute("age_group", group="gone", at=clock.now_us() - 7_200_000_000)
 
         await store.run(age)
-        primary = build_primary(store, tmp_path, App("p"), engine=EngineConfig(retention_s=3600.0))
+        primary = build_primary(store, state, App("p"), engine=EngineConfig(retention_s=3600.0))
         async with leading(primary):
             await until(lambda: _messages(store, 300))
         assert {row["group"] for row in await rows(store, "messages")} == {"kept"}

@@ -33,21 +33,21 @@ async def effects(state: Path) -> Counter[str]:
 
 
 async def test_every_missed_period_of_every_scope_runs_once_when_called_twice(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "cordata")
-    async with opened(tmp_path):
+    async with opened(state):
         pass
-    first, second = await call(tmp_path), await call(tmp_path)
+    first, second = await call(state), await call(state)
     assert (len(first.ran), first.exit_code) == (6, 0)
     assert (len(second.ran), len(second.done), second.exit_code) == (0, 6, 0)
-    assert await effects(tmp_path) == Counter(ALL)
+    assert await effects(state) == Counter(ALL)
     ran = [r for r in caplog.records if getattr(r, "MESSAGE_ID", "") == events.JOB_RAN]
     assert len(ran) == 6
 
 
 async def test_missed_and_failed_days_are_caught_up_when_a_job_says_nothing_of_what_is_due(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
     app, ran, failing = App("j"), list[str](), {"2026-02-03"}
 
@@ -57,12 +57,12 @@ async def test_missed_and_failed_days_are_caught_up_when_a_job_says_nothing_of_w
             raise ValueError("cannot")
         ran.append(period)
 
-    async with opened(tmp_path) as store:
+    async with opened(state) as store:
         for day in (1, 1, 4, 5):
             await run_job(
                 context_of(store),
                 app.jobs["daily"],
-                runtime_dir=runtime_of(tmp_path),
+                runtime_dir=runtime_of(state),
                 now=datetime(2026, 2, day, 8, tzinfo=UTC),
             )
             if day == 4:
@@ -80,67 +80,67 @@ async def test_scope_and_period_narrow_what_runs(tmp_path: Path) -> None:
     assert (await call(tmp_path, scope="unknown")).exit_code == 0
 
 
-async def test_done_run_runs_again_when_forced(tmp_path: Path) -> None:
-    async with opened(tmp_path):
+async def test_done_run_runs_again_when_forced(state: Path) -> None:
+    async with opened(state):
         pass
-    await call(tmp_path)
-    again = await call(tmp_path, scope="hotel-a", period="d1", force=True)
+    await call(state)
+    again = await call(state, scope="hotel-a", period="d1", force=True)
     assert len(again.ran) == 1
-    assert (await effects(tmp_path))["hotel-a d1"] == 2
+    assert (await effects(state))["hotel-a d1"] == 2
 
 
 async def test_failing_run_does_not_keep_others_from_running_and_is_tried_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    state: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(tmp_path):
+    async with opened(state):
         pass
     monkeypatch.setenv("FAIL_AT", "hotel-b d1")
-    first = await call(tmp_path)
+    first = await call(state)
     assert (len(first.ran), [r.scope for r in first.failed]) == (5, ["hotel-b"])
     assert first.exit_code == 1
     failed = [r for r in caplog.records if getattr(r, "MESSAGE_ID", "") == events.JOB_FAILED]
     assert len(failed) == 1
     monkeypatch.delenv("FAIL_AT")
-    second = await call(tmp_path)
+    second = await call(state)
     assert (len(second.ran), second.exit_code) == (1, 0)
 
 
-async def test_run_is_busy_while_another_process_has_it(tmp_path: Path) -> None:
-    other = Owner.register(runtime_of(tmp_path), name="job-report")
-    async with opened(tmp_path) as store:
+async def test_run_is_busy_while_another_process_has_it(state: Path) -> None:
+    other = Owner.register(runtime_of(state), name="job-report")
+    async with opened(state) as store:
         await claim_for(store, other)
-    result = await call(tmp_path)
+    result = await call(state)
     assert (len(result.ran), len(result.busy), result.exit_code) == (5, 1, 75)
     other.close()
-    result = await call(tmp_path)
+    result = await call(state)
     assert (len(result.ran), len(result.done), result.exit_code) == (1, 5, 0)
 
 
-async def test_eight_callers_at_once_run_each_due_run_once(tmp_path: Path) -> None:
-    async with opened(tmp_path), AsyncExitStack() as stack:
-        callers = [await stack.enter_async_context(child(PROCESS, tmp_path)) for _ in range(8)]
+async def test_eight_callers_at_once_run_each_due_run_once(state: Path) -> None:
+    async with opened(state), AsyncExitStack() as stack:
+        callers = [await stack.enter_async_context(child(PROCESS, state)) for _ in range(8)]
         codes = Counter([await caller.ended() for caller in callers])
     assert set(codes) <= {0, 75}
     assert codes[0] >= 1
-    assert await effects(tmp_path) == Counter(ALL)
+    assert await effects(state) == Counter(ALL)
 
 
 async def test_run_of_a_killed_process_is_taken_over_by_the_next_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(tmp_path):
+    async with opened(state):
         pass
     monkeypatch.setenv("DIE_AT", "hotel-a d2")
-    async with child(PROCESS, tmp_path) as victim:
+    async with child(PROCESS, state) as victim:
         assert await victim.ended() == -signal.SIGKILL
     monkeypatch.delenv("DIE_AT")
-    result = await call(tmp_path)
+    result = await call(state)
     assert (len(result.ran), len(result.done), result.exit_code) == (4, 2, 0)
-    assert set(await effects(tmp_path)) == ALL
+    assert set(await effects(state)) == ALL
 
 
 async def test_claim_is_kept_while_a_run_takes_long_and_lost_when_taken_over(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
     job = App("k")
     cancelled = asyncio.Event()
@@ -148,7 +148,7 @@ async def test_claim_is_kept_while_a_run_takes_long_and_lost_when_taken_over(
     @job.job("slow", claim_timeout_s=0.15)
     async def slow(ctx: Context, scope: str, period: str) -> None:
         await asyncio.sleep(0.4)
-        result = await run(store, job.jobs["slow"], tmp_path)
+        result = await run(store, job.jobs["slow"], state)
         assert len(result.busy) == 1  # renewed, though it takes longer than its claim
         await steal(store)
         try:
@@ -157,8 +157,8 @@ async def test_claim_is_kept_while_a_run_takes_long_and_lost_when_taken_over(
             cancelled.set()
             raise
 
-    async with opened(tmp_path) as store:
-        result = await run(store, job.jobs["slow"], tmp_path)
+    async with opened(state) as store:
+        result = await run(store, job.jobs["slow"], state)
     assert cancelled.is_set()
     assert len(result.failed) == 1
 

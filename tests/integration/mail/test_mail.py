@@ -45,11 +45,11 @@ async def send(store: Store, *to: str, count: int = 1, subject: str = "Report") 
 
 
 async def test_mail_is_sent_once_when_its_unit_committed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "cordata")
-    async with opened(tmp_path) as store, smtp_server(Mailbox()) as box:
-        async with running(build(store, tmp_path, App("p"), mail=config_of(box))):
+    async with opened(state) as store, smtp_server(Mailbox()) as box:
+        async with running(build(store, state, App("p"), mail=config_of(box))):
             ids = await send(store, "a@hotel.example", "Desk <b@hotel.example>", count=20)
             await until(lambda: _states(store, sent=20))
     assert sorted(box.ids) == sorted(ids)
@@ -69,10 +69,10 @@ async def test_mail_waits_when_no_server_is_configured(tmp_path: Path) -> None:
         assert await _states(store, pending=1)
 
 
-async def test_mail_is_tried_again_when_the_server_refuses_it_for_now(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+async def test_mail_is_tried_again_when_the_server_refuses_it_for_now(state: Path) -> None:
+    async with opened(state) as store:
         async with smtp_server(Mailbox(data=["451 later", "452 later"])) as box:
-            async with running(build(store, tmp_path, App("p"), mail=config_of(box))):
+            async with running(build(store, state, App("p"), mail=config_of(box))):
                 await send(store)
                 await until(lambda: _states(store, sent=1))
         (row,) = await rows(store, "mails")
@@ -90,12 +90,12 @@ async def test_mail_fails_at_once_when_the_server_refuses_it_for_good(tmp_path: 
 
 
 async def test_each_recipient_gets_it_once_when_one_is_refused_for_now_and_one_for_good(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
-    async with opened(tmp_path) as store:
+    async with opened(state) as store:
         box = Mailbox(rcpt={"later@x.example": "450 later", "gone@x.example": "550 gone"})
         async with smtp_server(box):
-            async with running(build(store, tmp_path, App("p"), mail=config_of(box))):
+            async with running(build(store, state, App("p"), mail=config_of(box))):
                 await send(store, "ok@x.example", "later@x.example", "gone@x.example")
                 await until(lambda: _attempts(store, 3))
                 del box.rcpt["later@x.example"]
@@ -138,23 +138,23 @@ async def test_mail_is_sent_when_the_server_comes_back(tmp_path: Path) -> None:
                 assert primary.mail.status() == ""
 
 
-async def test_mail_is_given_up_when_it_is_too_old(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+async def test_mail_is_given_up_when_it_is_too_old(state: Path) -> None:
+    async with opened(state) as store:
         async with smtp_server(Mailbox(data=["451 later"] * 1000)) as box:
             config = config_of(box, give_up_s=0.3)
-            async with running(build(store, tmp_path, App("p"), mail=config)):
+            async with running(build(store, state, App("p"), mail=config)):
                 await send(store)
                 await until(lambda: _states(store, failed=1))
     assert box.got == []
 
 
 async def test_mail_is_sent_once_more_with_its_id_when_its_sender_was_killed(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
     """kill -9 after the server took the mail and before the row says so: the one window."""
-    async with opened(tmp_path) as store, smtp_server(Mailbox()) as box:
+    async with opened(state) as store, smtp_server(Mailbox()) as box:
         ids = await send(store, count=5)
-        async with child(PROCESS, tmp_path, box.port) as first:
+        async with child(PROCESS, state, box.port) as first:
 
             def kill() -> None:
                 if len(box.got) == 3:
@@ -163,7 +163,7 @@ async def test_mail_is_sent_once_more_with_its_id_when_its_sender_was_killed(
             box.on_mail = kill
             assert await first.ended() == -signal.SIGKILL
         assert await _states(store, sent=2, sending=1, pending=2)
-        async with child(PROCESS, tmp_path, box.port) as second:
+        async with child(PROCESS, state, box.port) as second:
             await until(lambda: _states(store, sent=5))
             assert await second.stop() == 0
     counts = Counter(box.ids)

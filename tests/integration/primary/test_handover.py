@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.engine.parts import CHAINS, context_of, opened
+from tests.integration.engine.stores import STORES
 from tests.integration.primary.primary import Primary, build, running
 
 from cordata.app import App
@@ -22,10 +23,11 @@ NEWER = Chain("upgrade", "upgrade_sql")
 
 def newer_package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newer program's migrations."""
-    migrations = folder / "upgrade_sql" / "sqlite" / "migrations"
-    migrations.mkdir(parents=True)
+    for dialect in STORES:
+        migrations = folder / "upgrade_sql" / dialect / "migrations"
+        migrations.mkdir(parents=True)
+        (migrations / "0001_more.sql").write_text("CREATE TABLE more (id INTEGER PRIMARY KEY);\n")
     (folder / "upgrade_sql" / "__init__.py").touch()
-    (migrations / "0001_more.sql").write_text("CREATE TABLE more (id INTEGER PRIMARY KEY);\n")
     monkeypatch.syspath_prepend(str(folder))
 
 
@@ -46,15 +48,15 @@ async def led_by_older(store: Store, older: Primary) -> None:
 
 
 async def test_older_primary_hands_over_when_a_newer_one_waits_for_its_migration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newer_package(tmp_path / "lib", monkeypatch)
+    newer_package(state / "lib", monkeypatch)
     app = App("p")
-    async with opened(tmp_path) as one, opened(tmp_path, migrate=False) as two:
+    async with opened(state) as one, opened(state, migrate=False) as two:
         stop, leadership = asyncio.Event(), Leadership()
         newer = newer_primary(two, app, leadership)
         async with asyncio.TaskGroup() as group:
-            older = build(one, tmp_path, app)
+            older = build(one, state, app)
             async with running(older):
                 group.create_task(newer.run(stop))
                 await led_by_older(one, older)
@@ -63,23 +65,23 @@ async def test_older_primary_hands_over_when_a_newer_one_waits_for_its_migration
                 await newer.ready.wait()
             assert leadership.leads and not await two.pending((*CHAINS, NEWER))
             # The older one starts again, and stands by.
-            again = build(one, tmp_path, app)
+            again = build(one, state, app)
             assert await again.lease.run_once() is None
             stop.set()
 
 
 async def test_older_primary_leaves_the_lease_to_the_newer_when_both_want_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newer_package(tmp_path / "lib", monkeypatch)
+    newer_package(state / "lib", monkeypatch)
     app = App("p")
-    async with opened(tmp_path) as one, opened(tmp_path, migrate=False) as two:
+    async with opened(state) as one, opened(state, migrate=False) as two:
         held = one.lease(holder="somebody")
         assert await held.try_acquire() is not None
         newer = newer_primary(two, app, Leadership())
         assert await newer.run_once() is None  # says its wish
         await held.release()
-        older = build(one, tmp_path, app)
+        older = build(one, state, app)
         assert await older.lease.run_once() is None
         fence = await newer.run_once()
         assert fence is not None

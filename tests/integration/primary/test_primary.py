@@ -28,7 +28,7 @@ TAKEOVER_US = 2 * 1_000_000
 
 
 async def test_primary_migrates_and_runs_startup_functions_before_it_is_ready(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
     app, order = App("p"), list[str]()
 
@@ -41,8 +41,8 @@ async def test_primary_migrates_and_runs_startup_functions_before_it_is_ready(
     async def warm(ctx: Context) -> None:
         order.append("warm")
 
-    async with opened(tmp_path, migrate=False) as store:
-        primary = build(store, tmp_path, app)
+    async with opened(state, migrate=False) as store:
+        primary = build(store, state, app)
         async with running(primary):
             assert order == ["validate", "warm"]
             assert primary.lease.status().startswith("primary, term ")
@@ -79,9 +79,9 @@ async def test_standby_is_ready_and_idle_while_another_leads(tmp_path: Path) -> 
             assert runs == []
 
 
-async def test_standby_leads_when_the_first_stops(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store, opened(tmp_path) as other:
-        first, second = build(store, tmp_path, App("p")), build(other, tmp_path, App("p"))
+async def test_standby_leads_when_the_first_stops(state: Path) -> None:
+    async with opened(state) as store, opened(state) as other:
+        first, second = build(store, state, App("p")), build(other, state, App("p"))
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(running(first))
             async with running(second):
@@ -91,7 +91,7 @@ async def test_standby_leads_when_the_first_stops(tmp_path: Path) -> None:
 
 
 async def test_stale_primary_cannot_write_and_ends_when_a_newer_term_exists(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
     app = App("p")
     refused = asyncio.Event()
@@ -111,8 +111,8 @@ async def test_stale_primary_cannot_write_and_ends_when_a_newer_term_exists(
             raise
         written += 1
 
-    async with opened(tmp_path) as store:
-        primary = build(store, tmp_path, app)
+    async with opened(state) as store:
+        primary = build(store, state, app)
         with pytest.raises(ExceptionGroup) as lost:
             async with running(primary):
                 await until(lambda: _is(written > 0))
@@ -195,7 +195,7 @@ async def test_hanging_backfill_step_is_tried_again_from_its_cursor_when_its_tim
         await until(lambda: _is(cursors == [None, "1", "1"]))
 
 
-async def test_backfill_runs_to_its_end_once_and_never_again(tmp_path: Path) -> None:
+async def test_backfill_runs_to_its_end_once_and_never_again(state: Path) -> None:
     app, cursors = App("p"), list[str | None]()
 
     @app.backfill("hashes", batch=7)
@@ -207,8 +207,8 @@ async def test_backfill_runs_to_its_end_once_and_never_again(tmp_path: Path) -> 
         return str(int(cursor or 0) + 1) if int(cursor or 0) < 3 else None
 
     for _ in range(2):
-        async with opened(tmp_path) as store:
-            async with running(build(store, tmp_path, app)):
+        async with opened(state) as store:
+            async with running(build(store, state, app)):
                 await until(lambda: _is(len(cursors) >= 5))
     assert cursors == [None, "1", "1", "2", "3"]
 
@@ -236,12 +236,13 @@ async def test_backfill_pauses_briefly_again_when_steps_succeeded_between_failur
 
 
 async def test_standby_process_takes_over_within_the_bound_when_the_primary_is_killed(
-    tmp_path: Path,
+    state: Path,
 ) -> None:
-    async with opened(tmp_path) as store, child(PROCESS, tmp_path) as first:
+    async with opened(state) as store, child(PROCESS, state) as first:
         assert (await first.line()).startswith("leads")
-        async with child(PROCESS, tmp_path) as second:
+        async with child(PROCESS, state) as second:
             assert await second.line() == "standby"
+            await until(lambda: _beats_of(store, first.pid))
             killed_at = clock.now_us()
             first.kill()
             word, at = (await second.line()).split()
@@ -255,14 +256,14 @@ async def test_standby_process_takes_over_within_the_bound_when_the_primary_is_k
             assert await second.stop() == 0
 
 
-async def test_backfill_resumes_where_it_was_when_the_primary_is_killed(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        async with child(PROCESS, tmp_path) as first:
+async def test_backfill_resumes_where_it_was_when_the_primary_is_killed(state: Path) -> None:
+    async with opened(state) as store:
+        async with child(PROCESS, state) as first:
             await first.line()
             await until(lambda: _steps(store, 10))
             first.kill()
             await first.ended()
-        async with child(PROCESS, tmp_path) as second:
+        async with child(PROCESS, state) as second:
             await second.line()
             await until(lambda: _steps(store, 40))
             assert await second.stop() == 0
@@ -273,11 +274,11 @@ async def test_backfill_resumes_where_it_was_when_the_primary_is_killed(tmp_path
     assert sum(done.values()) <= 41  # the step in hand may have run once more
 
 
-async def test_retention_deletes_what_is_old_and_spares_what_is_needed(tmp_path: Path) -> None:
+async def test_retention_deletes_what_is_old_and_spares_what_is_needed(state: Path) -> None:
     app = App("p")
     keep = EngineConfig(retention_s=3600.0)
-    async with opened(tmp_path) as store:
-        primary = build(store, tmp_path, app, engine=keep)
+    async with opened(state) as store:
+        primary = build(store, state, app, engine=keep)
         old = clock.now_us() - 7_200_000_000
         ids = await publish(store, 1200)
         await publish(store, 3)
