@@ -77,5 +77,6 @@ def cordata() -> None:
     On a server the units call these commands; on a workstation start with
 
     \b
-      cordata server --workers 4 --app shop.app:app --state ./data
+      cordata new myapp
+      cordata server --workers 4 --config myapp/cordata.toml
     """
