@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.cli.mending import MENDED, app
+from tests.integration.engine.stores import url_of
 from tests.integration.server.managed import managed
 
 from cordata import connect
@@ -21,9 +22,8 @@ SECRET = "Eva Muster"
 
 
 def prepared(directory: Path) -> Path:
-    return write_config(
-        directory, '[worker]\nservices = ["engine"]\n', app="tests.integration.cli.mending:app"
-    )
+    text = f'[store]\nurl = "{url_of(directory)}"\n[worker]\nservices = ["engine"]\n'
+    return write_config(directory, text, app="tests.integration.cli.mending:app")
 
 
 @contextmanager
@@ -68,8 +68,8 @@ def until(config: Path, *arguments: str, true: Callable[[list[Any]], bool]) -> l
     return items  # type: ignore[no-any-return]
 
 
-def test_dead_letter_is_seen_replayed_and_handled_once(tmp_path: Path) -> None:
-    config = prepared(tmp_path)
+def test_dead_letter_is_seen_replayed_and_handled_once(state: Path) -> None:
+    config = prepared(state)
     with service(config):
         first, second = published(config, 2)
         letters = until(config, "dlq", "list", true=lambda items: len(items) == 2)
@@ -91,7 +91,7 @@ def test_dead_letter_is_seen_replayed_and_handled_once(tmp_path: Path) -> None:
         assert [one["attempt"] for one in letter["history"]] == [1]
         assert letter["history"][0]["owner"].startswith("worker-0")
 
-        (tmp_path / "mended").touch()
+        (state / "mended").touch()
         assert told(config, "dlq", "replay", first) == {"count": 1, "missing": []}
         until(config, "outbox", "list", "--type", "order.packed", true=bool)
         assert [one["event_id"] for one in told(config, "dlq", "list")["items"]] == [second]
@@ -111,9 +111,9 @@ def test_dead_letter_is_seen_replayed_and_handled_once(tmp_path: Path) -> None:
     assert len(told(config, "outbox", "list", "--type", "order.thanked")["items"]) == 2
 
 
-def test_replay_has_one_group_do_it_again_when_it_is_told_to(tmp_path: Path) -> None:
-    config = prepared(tmp_path)
-    (tmp_path / "mended").touch()
+def test_replay_has_one_group_do_it_again_when_it_is_told_to(state: Path) -> None:
+    config = prepared(state)
+    (state / "mended").touch()
     with service(config):
         (event_id,) = published(config, 1)
         packed = ("outbox", "list", "--type", "order.packed")
@@ -162,8 +162,8 @@ def test_lists_are_narrowed_down(tmp_path: Path) -> None:
         assert [item["event_id"] for item in items] == [event_id] * count
 
 
-def test_drop_and_purge_ask_and_nobody_answers(tmp_path: Path) -> None:
-    config = prepared(tmp_path)
+def test_drop_and_purge_ask_and_nobody_answers(state: Path) -> None:
+    config = prepared(state)
     with service(config):
         (event_id,) = published(config, 1)
         until(config, "dlq", "list", true=bool)
@@ -238,8 +238,8 @@ def test_store_of_a_foreground_server_is_found_by_its_directory(tmp_path: Path) 
     assert json.loads(result.stdout) == {"items": [], "next": None}
 
 
-def test_migrate_tells_and_does_what_is_pending(tmp_path: Path) -> None:
-    config = str(prepared(tmp_path))
+def test_migrate_tells_and_does_what_is_pending(state: Path) -> None:
+    config = str(prepared(state))
     pending = cordata("migrate", "--check", "--config", config)
     assert (pending.returncode, pending.stdout.split()[:3]) == (
         1,
@@ -249,8 +249,8 @@ def test_migrate_tells_and_does_what_is_pending(tmp_path: Path) -> None:
     assert cordata("migrate", "--check", "--config", config).stdout == "the schema is current\n"
 
 
-def test_migrate_refuses_beside_a_running_primary(tmp_path: Path) -> None:
-    config = prepared(tmp_path)
+def test_migrate_refuses_beside_a_running_primary(state: Path) -> None:
+    config = prepared(state)
     with managed(config, "primary", **{MENDED: ""}) as primary:
         primary.until_ready()
         result = cordata("migrate", "--config", str(config))
