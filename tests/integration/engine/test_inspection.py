@@ -190,6 +190,42 @@ async def test_retry_makes_a_delayed_entry_due_and_wakes_the_relay(state: Path) 
         await until(lambda: _nothing_left(store))
 
 
+@pytest.mark.parametrize("relayed", ["failed", "dead"])
+async def test_retry_begins_anew_with_what_the_relay_put_off_or_gave_up(
+    state: Path, relayed: str
+) -> None:
+    async with opened(state) as store:
+        failed = await publish(store, 2)
+
+        async def fail(tx: Tx) -> None:
+            at = tx.now_us + 3_600_000_000
+            await tx.execute("fail_entries", state=relayed, at=at)
+
+        await store.run(fail)
+        (waiting,) = await publish(store, 1, delay_s=3600.0)
+        box, wanted = Outbox(store), Filter(state=relayed)
+        assert [one.event_id for one in (await box.page(wanted, limit=9)).items] == failed[::-1]
+        for error, count in (("BrokerUnavailable", 2), ("Broker", 0)):
+            for narrowed in (Filter(error=error), replace(wanted, error=error)):
+                assert len((await box.page(narrowed, limit=9)).items) == count
+        whole = await box.get(failed[0])
+        assert whole is not None and (whole.attempts, whole.last_error) == (
+            3,
+            "BrokerUnavailable: gone",
+        )
+        assert await box.retry(replace(wanted, error="BrokerUnavailable")) == 2
+        for event_id in failed:
+            entry = await box.get(event_id)
+            assert entry is not None and entry.due_at is not None
+            assert entry.due_at <= store.now_us()
+            assert (entry.state, entry.attempts) == (
+                ("failed", 3) if relayed == "failed" else ("pending", 0)
+            )
+        assert await box.retry(ALL) == 3
+        entry = await box.get(waiting)
+        assert entry is not None and entry.due_at is not None and entry.due_at <= store.now_us()
+
+
 async def test_purge_keeps_what_waits_and_what_a_group_has_in_hand(state: Path) -> None:
     async with opened(state) as store:
         shop, ids = await with_letters(store, state, 2)

@@ -39,3 +39,7 @@ UPDATE consumer_group SET refreshed_at = :at WHERE "group" = :group;
 
 -- name: expire_claims
 UPDATE outbox SET claimed_until = 1 WHERE state = 'processing' AND owner = :owner;
+
+-- name: fail_entries
+UPDATE outbox SET state = :state, attempts = 3, last_error = 'BrokerUnavailable: gone', next_at = :at
+WHERE state = 'pending';
