@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from tests.contract.store.stores import CHAINS, SQL
@@ -115,6 +119,59 @@ class Load:
             else:
                 self.promised.append(note)
             self.longest_s = max(self.longest_s, monotonic() - began)
+
+
+class Child:
+    """A `child.py` process; killed at the end if it still lives."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    async def line(self, timeout_s: float = 20.0) -> list[str]:
+        """The words of its next line; none after its end."""
+        assert self._process.stdout is not None
+        async with asyncio.timeout(timeout_s):
+            return (await self._process.stdout.readline()).decode().split()
+
+    def go(self) -> None:
+        """Tell it to go on."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    async def end(self) -> None:
+        """kill -9, if it still lives."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+
+@asynccontextmanager
+async def child(mode: str, url: str, name: str) -> AsyncIterator[Child]:
+    """Start a process with a store of its own; returns when that is open."""
+    root = Path(__file__).parents[3]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.integration.postgres.child",
+        mode,
+        url,
+        name,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": f"{root / 'daemon'}:{root}"},
+    )
+    started = Child(process)
+    try:
+        assert (await started.line())[:2] == ["up", name]
+        yield started
+    finally:
+        await started.end()
 
 
 class Wire:

@@ -90,6 +90,10 @@ class Busy(StoreUnavailable):
     """No reason to refuse others: too much is going on, a lock is held, one connection broke."""
 
 
+class Crowded(StoreUnavailable):
+    """The server has no place for another connection."""
+
+
 class Unclear(StoreUnavailable):
     """A commit whose outcome could not be learned: it must not simply be run again."""
 
@@ -105,6 +109,8 @@ def translate(fault: Fault, what: str) -> CordataError:
         return Busy(f"{what}: took too long, or waited too long for a lock")
     if code in _AGAIN or code[:3] == "57P":  # a session was ended; the next one will tell more
         return Busy(message, retry_after_s=_RETRY_SOON_S)
+    if code == "53300":
+        return Crowded(message, hint=_HINTS[code])
     if code[:2] in _SERVER or code in _SERVER_CODES:
         if code[:2] == "XX":
             message = f"{what}: the server has a problem ({code}); see its log"

@@ -16,10 +16,12 @@ from functools import partial
 
 from cordata.errors import StoreUnavailable
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import Busy
+from cordata.store.postgres.fault import Busy, Crowded
 
 #: A connection that nobody needed for so long is closed, but for one.
 _IDLE_S = 60.0
+#: A server without a free place is not asked again for so long.
+_MAKE_DO_S = 2.0
 
 
 class Pool:
@@ -34,15 +36,13 @@ class Pool:
         self._taken = 0
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        #: Why there are fewer than `size`, and until when no further one is tried.
+        self._crowded: Crowded | None = None
+        self._crowded_until = 0.0
         #: Counts up when all connections became worthless; older ones are closed when given back.
         self._generation = 0
         self._born: dict[Connection, int] = {}
         self._closed = False
-
-    @property
-    def open_count(self) -> int:
-        """Connections there are."""
-        return self._taken + len(self._idle)
 
     @asynccontextmanager
     async def connection(self, deadline: float) -> AsyncIterator[Connection]:
@@ -66,15 +66,23 @@ class Pool:
                 self._taken += 1
                 return connection
             self._close(connection)
-        if self._taken < self._size:
+        crowded = self._crowded is not None and self._loop.time() < self._crowded_until
+        if self._taken < self._size and not (crowded and self._born):
             self._taken += 1
-            return await self._make()
+            return await self._make(deadline)
         return await self._queue(deadline)
 
-    async def _make(self) -> Connection:
+    async def _make(self, deadline: float) -> Connection:
         """A new connection; its place is taken already."""
         try:
             connection = await self._connect()
+        except Crowded as error:
+            self._taken -= 1  # nobody else would fare better now
+            if not self._born:
+                raise
+            # The server is full, but some of its places are ours: make do with those for a while.
+            self._crowded, self._crowded_until = error, self._loop.time() + _MAKE_DO_S
+            return await self._queue(deadline)
         except BaseException:
             self._free_place()
             raise
@@ -94,15 +102,14 @@ class Pool:
                 connection = await future
         except TimeoutError:
             self._unqueue(future)
-            raise Busy(
-                f"all {self._size} connections are in use",
-                retry_after_s=1.0,
-                hint="raise [store] pool_size if the server can bear it",
-            ) from None
+            told = f"all {len(self._born)} connections are in use"
+            if self._crowded is not None and self._loop.time() < self._crowded_until + _MAKE_DO_S:
+                raise Busy(f"{told}; {self._crowded}", hint=self._crowded.hint) from None
+            raise Busy(told, hint="raise [store] pool_size if the server can bear it") from None
         except asyncio.CancelledError:
             self._unqueue(future)
             raise
-        return await self._make() if connection is None else connection
+        return await self._make(deadline) if connection is None else connection
 
     def _unqueue(self, future: asyncio.Future[Connection | None]) -> None:
         """The waiter went away; what it was given already goes to the next."""

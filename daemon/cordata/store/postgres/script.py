@@ -75,7 +75,7 @@ class Scripts:
     ) -> None:
         connection = await self._connect()
         try:
-            connection.send("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+            connection.send("BEGIN ISOLATION LEVEL READ COMMITTED")
             connection.send(_ALONE)
             connection.send(_PATIENCE)
             await connection.sync()

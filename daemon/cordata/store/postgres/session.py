@@ -16,8 +16,8 @@ import random
 from cordata import log
 from cordata.errors import StoreUnavailable
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.connector import Connector
-from cordata.store.postgres.fault import ConnectionLost, ServerError
+from cordata.store.postgres.connector import Connector, told
+from cordata.store.postgres.fault import ConnectionLost, ServerError, lost, translate
 from cordata.store.topic import Topics
 
 _log = log.logger("cordata.store")
@@ -59,9 +59,12 @@ class Session(Topics):
         try:
             async with asyncio.timeout(_ANSWER_S):
                 await connection.execute(f"LISTEN {_CHANNEL}")
-        except (TimeoutError, ConnectionLost, ServerError) as error:
+        except ServerError as error:
             connection.close()
-            raise StoreUnavailable(f"the database server: LISTEN failed: {error}") from None
+            raise told(translate(error.fault, "LISTEN")) from None
+        except (TimeoutError, ConnectionLost) as error:
+            connection.close()
+            raise lost(f"LISTEN: {error or 'no answer'}") from None
         except BaseException:
             connection.close()
             raise

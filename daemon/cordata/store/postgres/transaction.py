@@ -26,9 +26,9 @@ Kind = Literal["write", "stable", "read"]
 
 _BEGIN: dict[Kind, str] = {
     # Each statement sees the newest state.
-    "write": "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+    "write": "BEGIN ISOLATION LEVEL READ COMMITTED",
     # All see one state; changing a row that has changed since fails (40001).
-    "stable": "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE",
+    "stable": "BEGIN ISOLATION LEVEL REPEATABLE READ",
     "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 }
 _XID = "SELECT pg_current_xact_id_if_assigned()::text AS xid"

@@ -1,0 +1,138 @@
+"""What there is too little of: connections, places on the server, room on its disk."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.integration.postgres.parts import Change, deposit, deposit_solo, opened, until
+from tests.integration.store.parts import needs_root
+from tests.servers.postgres import PostgresServer
+from tests.servers.process import as_user
+
+from cordata.clock import monotonic
+from cordata.errors import StoreFull, StoreUnavailable
+from cordata.store import Tx
+
+
+async def test_units_wait_their_turn_when_there_are_more_than_connections(database: str) -> None:
+    async with opened(database, pool_size=2) as store:
+        await asyncio.gather(
+            *(deposit(store, f"u{n}") for n in range(200)),
+            *(deposit_solo(store, f"s{n}") for n in range(50)),
+            *(store.read(lambda tx: tx.fetch_one("entry.count")) for _ in range(200)),
+        )
+        row = await store.read(lambda tx: tx.fetch_one("entry.count"))
+        assert row is not None and row["count"] == 250
+
+
+async def test_transactions_leave_a_connection_to_others_when_many_are_open(database: str) -> None:
+    async with opened(database, pool_size=3, write_timeout_s=0.5) as store:
+        await deposit(store, "first")
+        inside = asyncio.Semaphore(0)
+        stop = asyncio.Event()
+
+        async def hold(number: int) -> None:
+            async with store.transaction() as tx:
+                await tx.execute("account.add", id=f"h{number}", balance=0)
+                inside.release()
+                await stop.wait()
+                # What they do inside needs a second connection each.
+                assert await store.read(lambda tx: tx.fetch_one("entry.count")) is not None
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(2):
+                group.create_task(hold(number))
+                await inside.acquire()
+            await deposit(store, "meanwhile")
+            with pytest.raises(StoreUnavailable, match="too many transactions"):
+                await deposit_solo(store, "one too many")
+            assert store.stats().state == "ok"
+            stop.set()
+        await deposit_solo(store, "after")
+
+
+async def test_store_makes_do_with_what_it_has_when_the_server_is_full() -> None:
+    settings = {"max_connections": "8", "superuser_reserved_connections": "0"}
+    with PostgresServer(settings=settings) as server, server.database() as url:
+        async with opened(url, pool_size=6) as store:
+            await deposit(store, "before")
+            others = [psycopg.connect(url) for _ in range(6)]  # the listening one is ours, too
+            try:
+                with pytest.raises(psycopg.OperationalError):
+                    psycopg.connect(url)
+                began = monotonic()
+                await asyncio.gather(*(deposit_solo(store, f"n{n}") for n in range(40)))
+                assert monotonic() - began < 8
+                assert store.stats().state == "ok"
+                with pytest.raises(StoreUnavailable, match=r"clients|slots") as caught:
+                    async with opened(url):
+                        pass
+                assert "max_connections" in (caught.value.hint or "")
+            finally:
+                for other in others:
+                    other.close()
+
+
+@contextmanager
+def small_disk(server: PostgresServer, folder: Path) -> Iterator[tuple[str, Path]]:
+    """URL of a database on a file system of its own, and a file there to fill it with."""
+    disk = folder / "disk"
+    disk.mkdir()
+    user = as_user().get("user", 0)
+    options = f"size=24m,mode=0700,uid={user}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk], check=True)
+    try:
+        where = disk / "space"
+        where.mkdir()
+        shutil.chown(where, user)
+        for above in (folder, *folder.parents):
+            if above != Path("/tmp") and above.is_relative_to("/tmp"):
+                above.chmod(0o755)
+        server.execute(f"CREATE TABLESPACE small LOCATION '{where}'")
+        server.execute("CREATE DATABASE small TEMPLATE template0 TABLESPACE small")
+        yield server.url("small"), disk / "filler"
+        (disk / "filler").unlink(missing_ok=True)
+        server.drop_database("small")
+        server.execute("DROP TABLESPACE small")
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+@needs_root
+async def test_store_is_full_and_heals_by_itself_when_the_disk_of_the_server_is_full(
+    tmp_path: Path,
+) -> None:
+    changes: list[Change] = []
+
+    async def fill(tx: Tx) -> None:
+        for number in range(300):
+            await tx.write("entry.add", account_id="a", amount=1, note=f"{number}" + "." * 2000)
+
+    with PostgresServer() as server, small_disk(server, tmp_path) as (url, filler):
+        async with opened(url, changes=changes) as store:
+            await deposit(store, "before")
+            with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="space"):
+                while True:
+                    file.write(b"x" * 4096)
+            with pytest.raises(StoreFull) as caught:
+                for _ in range(10):
+                    await store.run(fill)
+            assert "space" in (caught.value.hint or "")
+            with pytest.raises(StoreFull):
+                await deposit(store, "refused at once")
+            # Whoever only reads is not concerned.
+            row = await store.read(lambda tx: tx.fetch_one("entry.count"))
+            assert row is not None and row["count"] == 1
+            await asyncio.sleep(2)  # some probes
+            assert changes and all(state == "full" for state, _ in changes)
+            filler.unlink()
+            assert await until(lambda: store.stats().state == "ok") < 6
+            await store.run(fill)
+            assert [state for state, _ in changes] == ["full", "ok"]

@@ -1,0 +1,201 @@
+"""The session of a process: wake-ups, the server's clock, what idling costs."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+from typing import Any
+
+import pytest
+from tests.integration.postgres.parts import Wire, deposit, opened, until
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postgres import PostgresServer
+
+from cordata import clock
+from cordata.clock import monotonic
+from cordata.errors import StoreUnavailable
+from cordata.store import Tx
+
+
+async def test_waiters_are_woken_when_the_session_is_there_again(
+    postgres: PostgresServer, database: str
+) -> None:
+    """What was told while nobody listened is not missed: everybody looks once."""
+    name = database.rpartition("/")[2]
+    async with opened(database) as one, opened(database) as two:
+        for _ in range(3):
+            waiting = asyncio.ensure_future(two.wait("t", 20.0))
+            await asyncio.sleep(0.05)
+            first = two._session.pid
+            postgres.terminate_backends(database=name)
+            one.notify("t")  # both sessions are gone: it is told later, and missed or not
+            assert await waiting is True
+            await until(lambda first=first: two._session.pid not in (0, first))  # type: ignore[misc]
+        while await two.wait("t", 0.5):
+            pass
+        one.notify("t")
+        assert await two.wait("t", 5.0) is True
+
+
+async def test_no_commit_is_missed_when_sessions_are_lost_again_and_again(
+    postgres: PostgresServer, database: str
+) -> None:
+    name = database.rpartition("/")[2]
+    async with opened(database) as one, opened(database) as two:
+        seen = 0
+
+        async def watch() -> None:
+            nonlocal seen
+            while seen < 150:
+                row = await two.read(lambda tx: tx.fetch_one("entry.count"))
+                assert row is not None
+                seen = row["count"]
+                if seen < 150:
+                    assert await two.wait("t", 10.0), f"lost the wake-up at {seen}"
+
+        async def add(number: int) -> None:
+            async def unit(tx: Tx) -> None:
+                await tx.execute("account.add_once", id="a", balance=0)
+                await tx.execute("entry.add", account_id="a", amount=1, note=f"{number}")
+                tx.notify("t")
+
+            await one.run(unit)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(watch())
+            for number in range(150):
+                await add(number)
+                if number % 25 == 24:
+                    postgres.terminate_backends(database=name)
+
+
+async def test_wake_up_is_told_when_the_process_closes_its_store_at_once(database: str) -> None:
+    async with opened(database) as one:
+        await one.run(lambda tx: tx.fetch_one("entry.count"))
+        async with opened(database) as two:
+            two.notify("t")
+            two.notify("t")
+        assert await one.wait("t", 5.0) is True
+
+
+async def test_wake_up_is_quick_when_the_system_idles(database: str) -> None:
+    times = []
+    async with opened(database) as one, opened(database) as two:
+        for _ in range(50):
+            waiting = asyncio.ensure_future(two.wait("t", 5.0))
+            await asyncio.sleep(0.02)
+            began = monotonic()
+            one.notify("t")
+            assert await waiting is True
+            times.append(monotonic() - began)
+    assert sorted(times)[len(times) // 2] < 0.02
+
+
+async def test_time_of_a_unit_is_that_of_the_server(
+    postgres: PostgresServer, database: str
+) -> None:
+    async with opened(database) as store:
+        off = store.now_us() - clock.now_us()
+        assert abs(off) < 50_000  # one machine, one clock
+        seen: list[int] = []
+        await store.run(lambda tx: _note(tx, seen))
+        (told,) = postgres.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint")
+        assert 0 <= told[0] - seen[0] + 50_000 < 3_000_000
+
+
+async def _note(tx: Tx, seen: list[int]) -> None:
+    seen.append(tx.now_us)
+
+
+async def test_idle_stores_cost_nearly_nothing(postgres: PostgresServer, database: str) -> None:
+    name = database.rpartition("/")[2]
+    ask = f"SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = '{name}'"
+    async with opened(database) as one, opened(database) as two:
+        lease = one.lease(holder="one")
+        assert await lease.try_acquire() is not None
+        waiting = [asyncio.ensure_future(store.wait("t", 60.0)) for store in (one, two)]
+        await asyncio.sleep(2.5)  # the server counts what is a second old
+        (before,) = postgres.execute(ask)
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        await asyncio.sleep(6)
+        spent = resource.getrusage(resource.RUSAGE_SELF)
+        (after,) = postgres.execute(ask)
+        for task in waiting:
+            task.cancel()
+        cpu_s = spent.ru_utime + spent.ru_stime - used.ru_utime - used.ru_stime
+        sys.stderr.write(
+            f"\n2 idle stores, 6 s: {after[0] - before[0]} transactions, {cpu_s:.3f} s\n"
+        )
+        assert after[0] - before[0] <= 2
+        assert cpu_s < 0.15
+        assert lease.held
+        await lease.release()
+
+
+async def test_everything_works_through_a_proxy_that_shares_its_sessions_out() -> None:
+    with PostgresServer() as server, PgBouncer(server, pool_size=3) as proxy:
+        with server.database() as url:
+            settings: Any = {"session_url": url, "prepared_statements": False}
+            through = proxy.url(url.rpartition("/")[2])
+            async with opened(through, **settings) as one, opened(through, **settings) as two:
+                await asyncio.gather(
+                    *(
+                        deposit(store, f"{store is one}{n}")
+                        for n in range(60)
+                        for store in (one, two)
+                    )
+                )
+                async with one.transaction(seen=("g", "e")) as tx:
+                    await tx.execute("entry.add", account_id="a", amount=1, note="solo")
+                    tx.notify("t")
+                assert await two.wait("t", 5.0) is True
+                row = await two.read(lambda tx: tx.fetch_one("entry.count"))
+                assert row is not None and row["count"] == 121
+                lease, other = one.lease(holder="one"), two.lease(holder="two")
+                fence = await lease.try_acquire()
+                assert fence is not None and await other.try_acquire() is None
+                await one.run(
+                    lambda tx: tx.execute("account.add_once", id="f", balance=0), fence=fence
+                )
+                await lease.release()
+                # No setting of ours stays behind in a session that others get.
+                import psycopg
+
+                for _ in range(6):
+                    with psycopg.connect(through, prepare_threshold=None) as other_client:
+                        found = other_client.execute(
+                            "SELECT current_setting('statement_timeout'),"
+                            " current_setting('idle_in_transaction_session_timeout')"
+                        ).fetchone()
+                        assert found == ("0", "0")
+
+
+async def test_store_heals_when_the_proxy_was_restarted() -> None:
+    with PostgresServer() as server, PgBouncer(server) as proxy, server.database() as url:
+        through = proxy.url(url.rpartition("/")[2])
+        async with opened(through, session_url=url, prepared_statements=False) as store:
+            await deposit(store, "before")
+            proxy.restart()
+            await until(lambda: store.stats().state == "ok")
+            await deposit(store, "after")
+            server.terminate_backends()
+            await deposit(store, "behind the proxy")
+
+
+async def test_session_notices_a_server_that_is_silent_behind_a_wire_that_is_cut(
+    postgres: PostgresServer, database: str
+) -> None:
+    async with Wire(postgres.port) as wire, opened(database) as one:
+        async with opened(wire.url(database), write_timeout_s=0.5, connect_timeout_s=2.0) as store:
+            await deposit(store, "before")
+            wire.cut()
+            began = monotonic()
+            with pytest.raises(StoreUnavailable, match="no answer"):
+                await deposit(store, "cut off")
+            assert monotonic() - began < 3
+            assert store.stats().state == "unavailable"
+            wire.mend()
+            await until(lambda: store.stats().state == "ok")
+            await deposit(store, "after")
+        await deposit(one, "one")
