@@ -68,7 +68,16 @@ def test_empty_store_is_the_end(tmp_path: Path, workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_chains_and_retries_are_followed_to_their_end(tmp_path: Path, workers: int) -> None:
-    config = prepared(tmp_path)
+    follow(prepared(tmp_path), workers)
+
+
+def test_chains_are_followed_by_several_workers_on_postgresql(
+    tmp_path: Path, database: str
+) -> None:
+    follow(prepared(tmp_path, f'[store]\nurl = "{database}"\n'), 3)
+
+
+def follow(config: Path, workers: int) -> None:
     publish(config, "step", *[{"left": n} for n in (0, 1, 5, 20)])
     publish(config, "flaky", {}, {})
     publish(config, "step", {"left": 0}, delay_s=3600.0)
