@@ -49,6 +49,7 @@ async def open_app(
     async with AsyncExitStack() as stack:
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cordata-")))
+        directory.mkdir(parents=True, exist_ok=True)
         loaded = dataclasses.replace(_loaded(app, config), paths=_paths(directory))
         opened = await stack.enter_async_context(
             open_context(loaded, _with_queries(app), vault=Vault(MASTER_KEY))

@@ -105,7 +105,7 @@ class Shop:
 async def test_event_is_handled_with_what_follows_from_it(tmp_path: Path) -> None:
     shop = Shop()
     settings = {"shop": {"desk": "other@example.com"}}
-    async with open_app(shop.app, now=NOW, config=settings, directory=tmp_path) as harness:
+    async with open_app(shop.app, now=NOW, config=settings, directory=tmp_path / "a/b") as harness:
         event_id = await harness.publish("order.made", {"n": 1}, key="k")
         assert [entry.state for entry in await harness.outbox()] == ["pending"]
         assert await harness.drain() == 2
@@ -117,7 +117,7 @@ async def test_event_is_handled_with_what_follows_from_it(tmp_path: Path) -> Non
         [mail] = await harness.mails()
         assert (mail.to, mail.subject) == (["other@example.com"], "Packed")
         assert mail.created_at == NOW
-    assert (tmp_path / "cordata.db").exists()
+    assert (tmp_path / "a/b/cordata.db").exists()
 
 
 async def test_handler_error_is_raised_and_tried_again_when_the_time_has_come() -> None:
