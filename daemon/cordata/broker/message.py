@@ -82,6 +82,20 @@ class Due(NamedTuple):
 NOTHING = Due()
 
 
+def claimable(wanted: Mapping[str, Want], next_at: Mapping[str, Due], now_us: int) -> bool:
+    """Whether a claim would bring anything now: backfill only if nothing live is due."""
+    live = backfill = False
+    for group, due in next_at.items():
+        want = wanted.get(group, Want(live=0))
+        if due.live is not None and due.live <= now_us:
+            if want.live:
+                return True
+            live = True
+        if due.backfill is not None and due.backfill <= now_us and want.backfill:
+            backfill = True
+    return backfill and not live
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
     """What one exchange brought."""

@@ -58,6 +58,15 @@ class StoreBroker(Broker):
 
         if groups:
             await self._store.run(unit, fence=fence)
+        for group in sorted(keyed):
+            await self._rescue(group, fence)
+
+    async def _rescue(self, group: str, fence: Fence | None) -> None:
+        """Messages that wait for nobody may go on: of a group that was half forgotten, say."""
+        rows = await self._store.read(lambda tx: tx.fetch_all("stream.stranded", group=group))
+        pairs = [(group, row["key"]) for row in rows]
+        if pairs:
+            await self._store.run(lambda tx: key.put_in_order(tx, pairs), fence=fence)
 
     async def relay(self, limit: int) -> Relayed:
         """Publish due outbox entries, `limit` at most: most urgent first, then oldest first."""

@@ -20,6 +20,9 @@ LIVE, BACKFILL = "live", "backfill"
 LANES = (LIVE, BACKFILL)
 
 
+Key = tuple[str, str | None]
+
+
 class Place(NamedTuple):
     """Where an entry stands: ids grow within (type, key)."""
 
@@ -33,17 +36,27 @@ def in_key_order(
 ) -> set[int]:
     """The ids of `chosen` and `ahead` that may go to the consumers together, now.
 
-    `ahead` are the earlier entries of the chosen ones' keys, the earliest first; no more than
-    `limit` were looked up. Of those only `held` are ours: another relay has the rest in its hands.
-    No later entry of a key goes before an earlier one.
+    `ahead` are the earlier entries of the chosen ones' keys, key after key, the earliest first; the
+    look at them ended after `limit`. Only `held` of those are ours: another relay has the rest in
+    its hands. No later entry of a key goes before an earlier one.
     """
-    go = {place.id for place in chosen if place.key is None}
-    barred: set[tuple[str, str | None]] = set()
+    barred = dict[Key, int]()
     for place in ahead:
         if place.id not in held:
-            barred.add((place.type, place.key))
-        elif (place.type, place.key) not in barred:
-            go.add(place.id)
-    if len(ahead) < limit:  # else there may be more, of any key
-        go |= {place.id for place in chosen if (place.type, place.key) not in barred}
-    return go
+            barred[_key(place)] = min(place.id, barred.get(_key(place), place.id))
+    if len(ahead) >= limit:
+        # Of the last key there may be more behind these, of a key without any there may be some.
+        seen = {_key(place) for place in ahead}
+        unknown = {_key(place): 0 for place in chosen if _key(place) not in seen}
+        barred |= unknown
+        last = ahead[-1]
+        barred[_key(last)] = min(last.id + 1, barred.get(_key(last), last.id + 1))
+    return {
+        place.id
+        for place in (*chosen, *(place for place in ahead if place.id in held))
+        if place.key is None or place.id < barred.get(_key(place), place.id + 1)
+    }
+
+
+def _key(place: Place) -> Key:
+    return place.type, place.key

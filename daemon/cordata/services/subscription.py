@@ -1,7 +1,7 @@
 """The stream subscriptions of one worker: claim in batches, handle side by side, settle in batches.
 
-    pump:   sleep -> settle what is finished and claim more, in one unit -> queue of each group
-    lanes:  queue -> handler -> finished      (`concurrency` lanes per group)
+    pump:    sleep -> settle what is finished and claim more, in one unit -> runs of each group
+    places:  run -> handler, message after message -> finished     (`concurrency` places per group)
 
 One unit per pass serves all groups, so a pass costs one commit however many there are.
 """
@@ -11,13 +11,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from cordata import clock
 from cordata.beat import Beat
-from cordata.broker import Broker, Claimed, Due, Message, Outcome, Owner, Want, mark_of
+from cordata.broker import Broker, Claimed, Due, Outcome, Owner, Want, mark_of
+from cordata.broker.message import NOTHING, back, claimable
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
-from cordata.core.delivery import Verdict, mean_duration_s, prefetch_count
+from cordata.core.delivery import Verdict
 from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
 from cordata.log import logger
@@ -26,6 +29,7 @@ from cordata.services.alarm import Alarm, waking
 from cordata.services.alongside import alongside
 from cordata.services.handling import Handling
 from cordata.services.pace import SPACING_S, Pace
+from cordata.services.places import Places, Run
 
 log = logger("cordata.engine")
 
@@ -33,33 +37,8 @@ log = logger("cordata.engine")
 _FIRST_S, _LONGEST_S = 0.25, 5.0
 #: At the stop a store that takes no writes gets this long to take the last results.
 _SETTLE_S = 3.0
-
-
-class _Group:
-    """One subscription's queue and lanes."""
-
-    def __init__(self, subscription: Subscription, config: EngineConfig) -> None:
-        self.subscription = subscription
-        self.concurrency = subscription.concurrency or config.concurrency
-        self.queue: asyncio.Queue[Message | None] = asyncio.Queue()
-        self.running = 0
-        #: The last claim left some that are due.
-        self.more = False
-        self._batch = config.batch
-        self._mean_s = 0.0
-
-    @property
-    def held(self) -> int:
-        return self.queue.qsize() + self.running
-
-    def wanted(self) -> int:
-        """Messages to claim: none while more than half of what it should hold is there."""
-        full = prefetch_count(self._mean_s, concurrency=self.concurrency, batch=self._batch)
-        return full - self.held if self.held <= full // 2 else 0
-
-    def ended(self, duration_s: float) -> None:
-        self.running -= 1
-        self._mean_s = mean_duration_s(self._mean_s, (duration_s,))
+#: After these the next message of a key may be handled.
+_NEXT = (Verdict.DONE, Verdict.DEAD)
 
 
 class SubscriptionService:
@@ -88,11 +67,14 @@ class SubscriptionService:
         self._owner = owner
         self._config = config
         self._handling = Handling(ctx, config, owner_id=owner.id, hurried=hurried)
-        self._groups = {s.group: _Group(s, config) for s in subscriptions}
+        self._groups = {s.group: Places(s, config) for s in subscriptions}
         self._alarm = Alarm()
         self._finished: list[Outcome] = []
         self._settle_timer: asyncio.TimerHandle | None = None
-        self._lanes = 0
+        #: Places whose task runs.
+        self._open = 0
+        #: What was just finished lets the next ones of its key go on.
+        self._hurry = False
         self._failures = 0
         self._renewed_deadline = 0.0
 
@@ -106,12 +88,12 @@ class SubscriptionService:
         async with (
             waking(self._alarm, stop),
             alongside(self._broker.listen(self._owner.id, list(self._groups), self._alarm.ring)),
-            asyncio.TaskGroup() as lanes,
+            asyncio.TaskGroup() as tasks,
         ):
             for group in self._groups.values():
-                for _ in range(group.concurrency):
-                    self._lanes += 1
-                    lanes.create_task(self._lane(group))
+                for _ in range(group.count):
+                    self._open += 1
+                    tasks.create_task(self._place(group))
             await self._pump(stop)
             await self._broker.quiet(self._owner.id)
             self._give_back()
@@ -122,18 +104,16 @@ class SubscriptionService:
         pace = Pace(self._store)
         while not stop.is_set():
             self.beat.touch()
-            await pace.next(full=any(group.more for group in self._groups.values()))
+            await pace.next(full=self._hurry or any(g.live.more for g in self._groups.values()))
             sleep_s = await self.run_once()
             if sleep_s > 0.0:
                 await self._alarm.sleep(sleep_s)
 
     async def run_once(self) -> float:
         """One pass: settle, renew, claim. Returns the seconds to sleep after it."""
-        wanted = {
-            n: Want(live=count, backfill=count)
-            for n, g in self._groups.items()
-            if (count := g.wanted()) > 0
-        }
+        wanted = {name: group.want() for name, group in self._groups.items()}
+        if not any(want.live or want.backfill for want in wanted.values()):
+            wanted = {}
         try:
             await self._renew()
             next_at = await self._exchange(wanted)
@@ -151,11 +131,11 @@ class SubscriptionService:
         if not self._finished:
             if not wanted:
                 return {}
-            due = await self._broker.due_at(wanted)
-            moments = [at for one in due.values() if (at := one.first()) is not None]
-            if not moments or min(moments) > self._store.now_us():
-                return due
+            next_at = await self._broker.due_at(wanted)
+            if not claimable(wanted, next_at, self._store.now_us()):
+                return next_at
         outcomes, self._finished = self._finished, []
+        self._hurry = False
         try:
             claimed = await self._broker.exchange(self._owner.id, outcomes, wanted)
         except BaseException:
@@ -165,22 +145,21 @@ class SubscriptionService:
         return claimed.next_at
 
     def _hand_out(self, claimed: Claimed) -> None:
-        for message in claimed.messages:
-            self._groups[message.group].queue.put_nowait(message)
+        for name, messages in groupby(claimed.messages, key=attrgetter("group")):
+            self._groups[name].put(list(messages))
 
     def _sleep_s(self, wanted: Mapping[str, Want], next_at: Mapping[str, Due]) -> float:
-        """Until the next scheduled message, or a lane or the topic rings earlier."""
+        """Until the next scheduled message, or a place or the topic rings earlier."""
         now_us = self._store.now_us()
         sleep_s = min(self._config.poll_s, self._config.claim_timeout_s / 3)
         for name in wanted:
-            group = self._groups[name]
-            at = next_at.get(name, Due()).first()
-            group.more = at is not None and at <= now_us
-            if group.more and group.wanted():
-                return 0.0
-            if at is not None and at > now_us:
-                sleep_s = min(sleep_s, (at - now_us) / 1e6)
-        return sleep_s
+            group, due = self._groups[name], next_at.get(name, NOTHING)
+            group.live.more = due.live is not None and due.live <= now_us
+            group.backfill.more = due.backfill is not None and due.backfill <= now_us
+            later = [at for at in due if at is not None and at > now_us]
+            sleep_s = min([sleep_s, *((at - now_us) / 1e6 for at in later)])
+        still = {name: self._groups[name].want() for name in wanted}
+        return 0.0 if claimable(still, next_at, now_us) else sleep_s
 
     def _back_off(self, error: StoreUnavailable) -> float:
         self._failures += 1
@@ -197,20 +176,33 @@ class SubscriptionService:
             await self._broker.renew(self._owner.id)
             self._renewed_deadline = now + self._config.claim_timeout_s / 3
 
-    async def _lane(self, group: _Group) -> None:
+    async def _place(self, group: Places) -> None:
         try:
-            while (message := await group.queue.get()) is not None:
-                group.running += 1
+            while (taken := await group.take()) is not None:
+                lane, run = taken
                 begun = clock.monotonic()
-                slot = self._owner.begin(mark_of(group.subscription.group, message.id))
-                outcome = await self._handling.attempt(group.subscription, message)
-                self._owner.end(slot)
-                group.ended(clock.monotonic() - begun)
-                self._count(outcome)
-                self._finish(outcome, ring=group.more and group.wanted() > 0)
+                count = await self._handle(group, run)
+                group.ended(lane, clock.monotonic() - begun, count)
+                # A run that was cut off may go on as soon as it is settled.
+                cut = run[0].order_key is not None and len(run) >= group.run_length()
+                self._hurry = self._hurry or cut
+                self._ring(now=cut or (lane.more and lane.wanted() > 0))
         finally:
-            self._lanes -= 1
+            self._open -= 1
             self._alarm.ring()
+
+    async def _handle(self, group: Places, run: Run) -> int:
+        """Handle a run until one fails or the role stops; the rest goes back. Returns how many."""
+        for count, message in enumerate(run, start=1):
+            slot = self._owner.begin(mark_of(message.group, message.id))
+            outcome = await self._handling.attempt(group.subscription, message)
+            self._owner.end(slot)
+            self._count(outcome)
+            self._finished.append(outcome)
+            if count < len(run) and (group.closed or outcome.verdict not in _NEXT):
+                self._finished += map(back, run[count:])
+                return count
+        return len(run)
 
     def _count(self, outcome: Outcome) -> None:
         if outcome.verdict is Verdict.DONE:
@@ -218,10 +210,9 @@ class SubscriptionService:
         elif outcome.verdict is Verdict.DEAD:
             self.dead_count += 1
 
-    def _finish(self, outcome: Outcome, *, ring: bool) -> None:
-        """Settled with others: at once if the pump has to claim anyway, else after a moment."""
-        self._finished.append(outcome)
-        if ring:
+    def _ring(self, *, now: bool) -> None:
+        """Settle with others: at once if the pump has to claim anyway, else after a moment."""
+        if now:
             self._alarm.ring()
         elif self._settle_timer is None:
             loop = asyncio.get_running_loop()
@@ -232,37 +223,25 @@ class SubscriptionService:
         self._alarm.ring()
 
     def _give_back(self) -> None:
-        """What no lane has begun goes back; each lane ends after its message in hand."""
+        """What no place has begun goes back; each place ends after its message in hand."""
         for group in self._groups.values():
-            while not group.queue.empty():
-                message = group.queue.get_nowait()
-                if message is not None:
-                    self._finished.append(
-                        Outcome(
-                            group=message.group,
-                            id=message.id,
-                            verdict=Verdict.BACK,
-                            order_key=message.order_key,
-                        )
-                    )
-            for _ in range(group.concurrency):
-                group.queue.put_nowait(None)
+            self._finished += map(back, group.close())
 
     async def _drain(self) -> None:
-        """Until every lane has ended and everything is settled; the role's deadline bounds it.
+        """Until every place has ended and everything is settled; the role's deadline bounds it.
 
         Nobody waits for a full disk, though: what is not settled then is taken back by another
         process, as from a dead one, and handled again; seen-marks keep its effects single.
         """
         deadline: float | None = None
-        while self._lanes or self._finished:
+        while self._open or self._finished:
             self.beat.touch()
             try:
                 await self._renew()
                 await self._exchange({})
             except StoreUnavailable as error:
                 pause_s, now = self._back_off(error), clock.monotonic()
-                if not self._lanes:
+                if not self._open:
                     deadline = now + _SETTLE_S if deadline is None else deadline
                     if now >= deadline:
                         count = len(self._finished)
@@ -270,5 +249,5 @@ class SubscriptionService:
                         return
                     pause_s = min(pause_s, deadline - now)
                 await self._alarm.sleep(pause_s)
-            if self._lanes:
+            if self._open:
                 await self._alarm.sleep(1.0)

@@ -73,7 +73,9 @@ RETURNING id, event_id, type, key, lane, priority, payload, headers, attempts, n
 
 -- name: outbox.ahead
 -- Of types that a group wants in key order: what is due of the same keys, was written earlier and
--- is not among the given ones, whoever has it in hand. Of each key the earliest come first.
+-- is not among the given ones, whoever has it in hand. Of each key the earliest come first. What was
+-- not scheduled for later is due, whatever the clock says: it may have been another host's, or have
+-- stepped back since.
 SELECT e.id, e.type, e.key FROM (
     SELECT o.type, o.key, max(o.id) AS last
     FROM outbox AS o
@@ -85,9 +87,10 @@ SELECT e.id, e.type, e.key FROM (
 CROSS JOIN LATERAL (
     SELECT id, type, key FROM outbox
     WHERE state IN ('pending', 'failed') AND key IS NOT NULL
-        AND type = k.type AND key = k.key AND id < k.last AND next_at <= :now_us
+        AND (type, key) >= (k.type, k.key) AND (type, key, id) < (k.type, k.key, k.last)
+        AND (next_at <= :now_us OR next_at <= created_at)
         AND id <> ALL (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
-    ORDER BY id LIMIT :limit) AS e
+    ORDER BY type, key, id LIMIT :limit) AS e
 LIMIT :limit;
 
 -- name: outbox.take

@@ -38,52 +38,75 @@ WHERE outbox_id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint
 -- Who decides who is first of these keys decides alone, until he has committed: else one that comes
 -- and one that ends at the same time would not see each other. In one order, so never in a circle.
 SELECT pg_advisory_xact_lock(hash) AS locked FROM (
-    SELECT DISTINCT hashtextextended((pair ->> 0) || chr(10) || (pair ->> 1), 0) AS hash
-    FROM json_array_elements(:pairs::json) AS pair ORDER BY hash) AS locks;
+    SELECT DISTINCT hashtextextended(:group || chr(10) || key, 0) AS hash
+    FROM json_array_elements_text(:keys::json) AS key ORDER BY hash) AS locks;
 
 -- name: stream.step_back
--- `pairs`: JSON list of [group, key]. Who is ready may not be the first any more.
-UPDATE message AS m SET state = 'waiting'
-FROM (SELECT DISTINCT pair ->> 0 AS "group", pair ->> 1 AS key
-      FROM json_array_elements(:pairs::json) AS pair) AS p
-WHERE m."group" = p."group" AND m.key = p.key AND m.state = 'ready';
+-- `keys`: JSON list. Who is ready may not be the first any more.
+UPDATE message SET state = 'waiting'
+WHERE outbox_id = ANY (ARRAY(
+        SELECT r.outbox_id FROM json_array_elements_text(:keys::json) AS k (key)
+        CROSS JOIN LATERAL (
+            SELECT outbox_id, "group", key, state FROM message
+            WHERE key IS NOT NULL AND ("group", key, state) >= (:group, k.key, 'ready')
+            ORDER BY "group", key, state, outbox_id LIMIT 1) AS r
+        WHERE r."group" = :group AND r.key = k.key AND r.state = 'ready'))
+    AND "group" = :group AND state NOT IN ('waiting', 'claimed', 'dead');
 
 -- name: stream.promote
 -- The first of each key, with the urgency of all that wait: nobody urgent waits behind the idle.
-UPDATE message AS m SET
-    state = 'ready', next_at = greatest(m.next_at, :not_before),
-    lane = p.lane, priority = p.priority
-FROM (
-    SELECT k."group", k.key, w.outbox_id, u.lane, u.priority
-    FROM (SELECT DISTINCT pair ->> 0 AS "group", pair ->> 1 AS key
-          FROM json_array_elements(:pairs::json) AS pair) AS k
+-- Each row is the first from a place in an index on, so none is searched, whatever was counted.
+WITH first AS MATERIALIZED (
+    SELECT w.outbox_id, u.lane, u.priority
+    FROM (SELECT DISTINCT key FROM json_array_elements_text(:keys::json) AS key) AS k
     CROSS JOIN LATERAL (
-        SELECT outbox_id FROM message
-        WHERE "group" = k."group" AND key = k.key AND state = 'waiting'
-        ORDER BY outbox_id LIMIT 1) AS w
+        SELECT outbox_id, "group", key, state FROM message
+        WHERE key IS NOT NULL AND ("group", key, state) >= (:group, k.key, 'waiting')
+        ORDER BY "group", key, state, outbox_id LIMIT 1) AS w
     CROSS JOIN LATERAL (
         SELECT lane, priority FROM message
-        WHERE "group" = k."group" AND key = k.key AND state = 'waiting'
-        ORDER BY lane DESC, priority DESC LIMIT 1) AS u
-    WHERE NOT EXISTS (
-        SELECT 1 FROM message AS h
-        WHERE h."group" = k."group" AND h.key = k.key AND h.state IN ('ready', 'claimed'))
-) AS p
-WHERE m.outbox_id = p.outbox_id AND m."group" = p."group" AND m.state = 'waiting';
+        WHERE state = 'waiting' AND ("group", key) <= (:group, k.key)
+        ORDER BY "group" DESC, key DESC, lane DESC, priority DESC LIMIT 1) AS u
+    WHERE w."group" = :group AND w.key = k.key AND w.state = 'waiting'
+        AND NOT EXISTS (
+            SELECT 1 FROM unnest(ARRAY['ready', 'claimed']) AS s (state)
+            CROSS JOIN LATERAL (
+                SELECT "group", key, state FROM message
+                WHERE key IS NOT NULL AND ("group", key, state) >= (:group, k.key, s.state)
+                ORDER BY "group", key, state, outbox_id LIMIT 1) AS h
+            WHERE h."group" = :group AND h.key = k.key AND h.state = s.state)
+)
+UPDATE message AS m SET
+    state = 'ready', next_at = greatest(m.next_at, :not_before),
+    lane = first.lane, priority = first.priority
+FROM first
+WHERE m.outbox_id = ANY (ARRAY(SELECT outbox_id FROM first)) AND m.outbox_id = first.outbox_id
+    AND m."group" = :group AND m.state NOT IN ('ready', 'claimed', 'dead');
 
 -- name: stream.stranded
 -- Keys of which some wait for nobody: none, unless rows were deleted by other means than these.
 WITH RECURSIVE k AS (
-    (SELECT key FROM message WHERE key IS NOT NULL AND "group" = :group ORDER BY key LIMIT 1)
+    (SELECT "group", key FROM message WHERE key IS NOT NULL AND ("group", key) >= (:group, '')
+     ORDER BY "group", key, state, outbox_id LIMIT 1)
     UNION ALL
-    SELECT n.key FROM k CROSS JOIN LATERAL (
-        SELECT key FROM message WHERE "group" = :group AND key > k.key ORDER BY key LIMIT 1) AS n
+    SELECT n."group", n.key FROM k CROSS JOIN LATERAL (
+        SELECT "group", key FROM message WHERE key IS NOT NULL AND ("group", key) > (:group, k.key)
+        ORDER BY "group", key, state, outbox_id LIMIT 1) AS n
+    WHERE k."group" = :group
 )
-SELECT key FROM k
-WHERE EXISTS (SELECT 1 FROM message AS w
-              WHERE w."group" = :group AND w.key = k.key AND w.state = 'waiting')
-    AND NOT EXISTS (SELECT 1 FROM message AS h
-                    WHERE h."group" = :group AND h.key = k.key AND h.state IN ('ready', 'claimed'));
+SELECT k.key FROM k
+CROSS JOIN LATERAL (
+    SELECT "group", key, state FROM message
+    WHERE key IS NOT NULL AND ("group", key, state) >= (:group, k.key, 'waiting')
+    ORDER BY "group", key, state, outbox_id LIMIT 1) AS w
+WHERE k."group" = :group AND w."group" = :group AND w.key = k.key
+    AND NOT EXISTS (
+        SELECT 1 FROM unnest(ARRAY['ready', 'claimed']) AS s (state)
+        CROSS JOIN LATERAL (
+            SELECT "group", key, state FROM message
+            WHERE key IS NOT NULL AND ("group", key, state) >= (:group, k.key, s.state)
+            ORDER BY "group", key, state, outbox_id LIMIT 1) AS h
+        WHERE h."group" = :group AND h.key = k.key AND h.state = s.state);
 
 -- name: stream.levels
 -- As outbox.levels, for each of the groups.
@@ -147,10 +170,12 @@ FROM (
     FROM json_array_elements(:heads::json) AS head
     CROSS JOIN LATERAL (
         SELECT w.outbox_id, w.key, w.attempts, w.history, row_number() OVER () AS n
-        FROM (SELECT outbox_id, key, attempts, history FROM message
-              WHERE state = 'waiting' AND "group" = :group AND key = head ->> 0
-                  AND outbox_id > (head ->> 1)::bigint
-              ORDER BY outbox_id LIMIT :run) AS w
+        FROM (SELECT outbox_id, "group", key, state, attempts, history FROM message
+              WHERE key IS NOT NULL
+                  AND ("group", key, state, outbox_id)
+                      > (:group, head ->> 0, 'waiting', (head ->> 1)::bigint)
+              ORDER BY "group", key, state, outbox_id LIMIT :run) AS w
+        WHERE w."group" = :group AND w.key = head ->> 0 AND w.state = 'waiting'
     ) AS r
     ORDER BY r.n, r.outbox_id LIMIT :limit
 ) AS m

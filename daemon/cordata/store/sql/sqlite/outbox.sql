@@ -10,14 +10,15 @@
 -- name: outbox.levels
 -- Each (lane, priority) that has waiting entries, most urgent first, and when its earliest is due.
 -- Steps from level to level on the index, so neither backlog nor scheduled entries cost anything.
--- (The + takes an affinity away, else the comparison would use the index for the lane only.)
+-- (`<` would begin with the entries that are equal and walk over all of them; a column without an
+-- expression around it would not be looked up at all, for its affinity.)
 WITH RECURSIVE level (id) AS (
     SELECT (SELECT id FROM outbox WHERE state IN ('pending', 'failed')
             ORDER BY lane DESC, priority DESC, next_at, id LIMIT 1)
     UNION ALL
     SELECT (SELECT o.id FROM outbox AS o
             WHERE o.state IN ('pending', 'failed')
-                AND (o.lane, o.priority) < (first.lane, +first.priority)
+                AND (o.lane, o.priority) <= (first.lane, first.priority - 1)
             ORDER BY o.lane DESC, o.priority DESC, o.next_at, o.id LIMIT 1)
     FROM level CROSS JOIN outbox AS first ON first.id = level.id
 )
@@ -34,7 +35,7 @@ WITH RECURSIVE level (id) AS (
     UNION ALL
     SELECT (SELECT o.id FROM outbox AS o
             WHERE o.state IN ('pending', 'failed')
-                AND (o.lane, o.priority) < (first.lane, +first.priority)
+                AND (o.lane, o.priority) <= (first.lane, first.priority - 1)
             ORDER BY o.lane DESC, o.priority DESC, o.next_at, o.id LIMIT 1)
     FROM level CROSS JOIN outbox AS first ON first.id = level.id
 )
@@ -58,7 +59,7 @@ WHERE id IN (
         UNION ALL
         SELECT (SELECT o.id FROM outbox AS o
                 WHERE o.state IN ('pending', 'failed')
-                    AND (o.lane, o.priority) < (first.lane, +first.priority)
+                    AND (o.lane, o.priority) <= (first.lane, first.priority - 1)
                 ORDER BY o.lane DESC, o.priority DESC, o.next_at, o.id LIMIT 1)
         FROM level CROSS JOIN outbox AS first ON first.id = level.id
     )
@@ -73,7 +74,8 @@ RETURNING id, event_id, type, key, lane, priority, payload, headers, attempts, n
 
 -- name: outbox.ahead
 -- Of types that a group wants in key order: what is due of the same keys, was written earlier and
--- is not among the given ones. Of each key the earliest come first.
+-- is not among the given ones. Of each key the earliest come first. What was not scheduled for later
+-- is due, whatever the clock says: it may have been another host's, or have stepped back since.
 SELECT e.id, e.type, e.key FROM (
     SELECT o.type, o.key, max(o.id) AS last
     FROM json_each(:ids) AS i CROSS JOIN outbox AS o ON o.id = i.value
@@ -83,7 +85,8 @@ SELECT e.id, e.type, e.key FROM (
 ) AS k
 CROSS JOIN outbox AS e INDEXED BY outbox_key
     ON e.state IN ('pending', 'failed') AND e.key IS NOT NULL
-    AND e.type = k.type AND e.key = k.key AND e.id < k.last AND e.next_at <= :now_us
+    AND e.type = k.type AND e.key = k.key AND e.id < k.last
+    AND (e.next_at <= :now_us OR e.next_at <= e.created_at)
 WHERE e.id NOT IN (SELECT value FROM json_each(:ids))
 LIMIT :limit;
 

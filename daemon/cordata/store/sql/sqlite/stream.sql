@@ -30,16 +30,15 @@ WHERE m.state = 'waiting';
 
 -- name: stream.lock_keys
 -- On PostgreSQL two must not decide at once who is first. Here the one writer decides.
-SELECT value AS locked FROM json_each(:pairs) WHERE false;
+SELECT value AS locked FROM json_each(:keys) WHERE :group IS NULL;
 
 -- name: stream.step_back
--- `pairs`: JSON list of [group, key]. Who is ready may not be the first any more.
+-- `keys`: JSON list. Who is ready may not be the first any more.
 UPDATE message SET state = 'waiting'
-WHERE state = 'ready' AND key IS NOT NULL AND (outbox_id, "group") IN (
-    SELECT m.outbox_id, m."group"
-    FROM json_each(:pairs) AS p CROSS JOIN message AS m INDEXED BY message_key
-        ON m."group" = json_extract(p.value, '$[0]') AND m.key = json_extract(p.value, '$[1]')
-        AND m.state = 'ready');
+WHERE "group" = :group AND state = 'ready' AND key IS NOT NULL AND outbox_id IN (
+    SELECT m.outbox_id
+    FROM json_each(:keys) AS k CROSS JOIN message AS m INDEXED BY message_key
+        ON m."group" = :group AND m.key = k.value AND m.state = 'ready');
 
 -- name: stream.promote
 -- The first of each key, with the urgency of all that wait: nobody urgent waits behind the idle.
@@ -49,14 +48,13 @@ UPDATE message SET
         SELECT u.lane, u.priority FROM message AS u
         WHERE u.state = 'waiting' AND u."group" = message."group" AND u.key = message.key
         ORDER BY u.lane DESC, u.priority DESC LIMIT 1)
-WHERE (outbox_id, "group") IN (
+WHERE "group" = :group AND outbox_id IN (
     SELECT (SELECT min(w.outbox_id) FROM message AS w
-            WHERE w."group" = p."group" AND w.key = p.key AND w.state = 'waiting'), p."group"
-    FROM (SELECT DISTINCT json_extract(value, '$[0]') AS "group", json_extract(value, '$[1]') AS key
-          FROM json_each(:pairs)) AS p
+            WHERE w."group" = :group AND w.key = k.value AND w.state = 'waiting')
+    FROM json_each(:keys) AS k
     WHERE NOT EXISTS (
         SELECT 1 FROM message AS h
-        WHERE h."group" = p."group" AND h.key = p.key AND h.state IN ('ready', 'claimed')));
+        WHERE h."group" = :group AND h.key = k.value AND h.state IN ('ready', 'claimed')));
 
 -- name: stream.stranded
 -- Keys of which some wait for nobody: none, unless rows were deleted by other means than these.
@@ -82,7 +80,7 @@ WITH RECURSIVE level (id, "group") AS (
     UNION ALL
     SELECT (SELECT m.outbox_id FROM message AS m
             WHERE m.state = 'ready' AND m."group" = level."group"
-                AND (m.lane, m.priority) < (first.lane, +first.priority)
+                AND (m.lane, m.priority) <= (first.lane, first.priority - 1)
             ORDER BY m.lane DESC, m.priority DESC, m.next_at, m.outbox_id LIMIT 1), level."group"
     FROM level CROSS JOIN message AS first
         ON first.outbox_id = level.id AND first."group" = level."group"

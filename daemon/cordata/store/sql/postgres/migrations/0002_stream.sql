@@ -48,8 +48,7 @@ CREATE INDEX message_claimed ON message (owner, claimed_until) WHERE state = 'cl
 CREATE INDEX message_dead ON message (dead_at) WHERE state = 'dead';
 -- Who is first of a key, and how urgent what waits behind him is. Events without order are in none.
 CREATE INDEX message_key ON message ("group", key, state, outbox_id) WHERE key IS NOT NULL;
-CREATE INDEX message_urgent ON message ("group", key, lane DESC, priority DESC)
-    WHERE state = 'waiting';
+CREATE INDEX message_urgent ON message ("group", key, lane, priority) WHERE state = 'waiting';
 
 -- For retention, which deletes by age.
 CREATE INDEX seen_age ON seen (created_at);
