@@ -57,6 +57,7 @@ class ProjectionContext(Context):
             await advance(tx, self._claim, self.position)
             return result
 
+        moving.__wrapped__ = unit  # type: ignore[attr-defined]  # what kind of unit it is
         self._check_first()
         result = await self.store.run(moving)
         self._committed.append("run")

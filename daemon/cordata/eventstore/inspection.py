@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from cordata.errors import PermanentError, TransientError
+from cordata.errors import CordataError, PermanentError, TransientError
 from cordata.eventstore.log import EventLog
 from cordata.eventstore.partition import PROJECTION_TOPIC, Partitions, add_partitions
 from cordata.eventstore.status import (
@@ -24,6 +25,8 @@ _CAP = 100_000
 #: A look at what is going on waits so long for appends in flight.
 _HEAD_S = 1.0
 _EVER = 2**63 - 1
+#: A reset that dies on its way leaves the workers waiting for so long at most.
+_PAUSE_US = 60_000_000
 
 
 class Subscriptions:
@@ -126,26 +129,27 @@ class Subscriptions:
         no such subscription. Raises: TransientError for "end" when appends in flight last too long.
         """
         origin = 0 if to == "start" else await self._log.head() if to == "end" else to
-
-        async def unit(tx: Tx) -> int | None:
-            known = await tx.fetch_one("projection.get", name=name)
-            newest = await tx.fetch_one("projection.newest_term", projection=name)
-            if known is None or newest is None:
-                return None
-            count = partitions or known["partitions"]
-            # First: whoever is about to commit for a partition is waited for, or refused.
-            await tx.execute("projection.drop_partitions", projection=name)
-            await add_partitions(tx, name, count, origin, term=newest["term"] + 1)
-            await tx.execute(
-                "projection.restart", name=name, partitions=count, origin=origin, now_us=tx.now_us
+        # A unit of its own: handlers lock the rows of their tables first and that of their
+        # partition last, the reset the other way round. By the time it clears, none of them can
+        # commit any more, and no new one begins.
+        await self._pause(name, _PAUSE_US)
+        try:
+            return await self._store.run(
+                lambda tx: _begin_anew(tx, name, origin, partitions, clear)
             )
-            await tx.execute("projection.drop_letters", projection=name)
-            if clear is not None:
-                await clear(tx)
-            tx.notify(PROJECTION_TOPIC)
-            return origin
+        except BaseException:
+            with contextlib.suppress(CordataError):
+                await self._pause(name, 0)
+            raise
 
-        return await self._store.run(unit)
+    async def _pause(self, name: str, pause_us: int) -> None:
+        async def unit(tx: Tx) -> None:
+            await tx.execute("projection.pause", name=name, until=tx.now_us + pause_us)
+            if pause_us:
+                await tx.execute("projection.take_away", projection=name)
+            tx.notify(PROJECTION_TOPIC)
+
+        await self._store.run(unit)
 
     async def resume(self, name: str, *, partition: int | None = None, skip: bool = False) -> int:
         """Go on with blocked partitions: try the event again, or leave it out as a dead letter.
@@ -216,3 +220,28 @@ class Subscriptions:
             return await self._log.head(timeout_s=_HEAD_S)
         except TransientError:
             return await self._log.look()
+
+
+async def _begin_anew(
+    tx: Tx,
+    name: str,
+    origin: int,
+    partitions: int | None,
+    clear: Callable[[Tx], Awaitable[None]] | None,
+) -> int | None:
+    known = await tx.fetch_one("projection.get", name=name)
+    newest = await tx.fetch_one("projection.newest_term", projection=name)
+    if known is None or newest is None:
+        return None
+    count = partitions or known["partitions"]
+    # Before the tables are cleared: should somebody commit after all, he is waited for or refused.
+    await tx.execute("projection.drop_partitions", projection=name)
+    await add_partitions(tx, name, count, origin, term=newest["term"] + 1)
+    await tx.execute(
+        "projection.restart", name=name, partitions=count, origin=origin, now_us=tx.now_us
+    )
+    await tx.execute("projection.drop_letters", projection=name)
+    if clear is not None:
+        await clear(tx)
+    tx.notify(PROJECTION_TOPIC)
+    return origin

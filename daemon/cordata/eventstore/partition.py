@@ -111,8 +111,14 @@ class Partitions:
 
         return await self._store.read(unit)
 
-    async def claim(self, owner: str, wanted: Mapping[str, Collection[int]]) -> list[Standing]:
-        """Take partitions (subscription -> numbers) that nobody owns who lives; those we got."""
+    async def claim(
+        self, owner: str, wanted: Mapping[str, Collection[int]], *, out_of: Mapping[str, int]
+    ) -> list[Standing]:
+        """Take partitions (subscription -> numbers) that nobody owns who lives; those we got.
+
+        `out_of`: how many partitions each subscription was seen to have. Of one that has another
+        number by now nothing is taken: 3 of 8 is not 3 of 5.
+        """
 
         async def unit(tx: Tx) -> list[Standing]:
             got: list[Standing] = []
@@ -121,6 +127,7 @@ class Partitions:
                     "projection.claim",
                     projection=name,
                     wanted=json.dumps(sorted(wanted[name])),
+                    partitions=out_of[name],
                     owner=owner,
                     now_us=tx.now_us,
                 )

@@ -85,7 +85,9 @@ class Projected:
             elif lane.blocked and standing.blocked_at is None:
                 lane.take(standing)
         if free:
-            for standing in await self._partitions.claim(self._owner_id, free):
+            for standing in await self._partitions.claim(
+                self._owner_id, free, out_of=table.partitions
+            ):
                 self._begin(standing)
 
     async def step(self) -> tuple[int, Failure | None]:

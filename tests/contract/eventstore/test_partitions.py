@@ -24,7 +24,7 @@ async def claimed(store: Store, owner: str, *numbers: int, lease_us: int = LEASE
     partitions = Partitions(store)
     await partitions.add("p", "account", 4, 0)
     await partitions.join(owner, ["p"], lease_us=lease_us)
-    return [one.claim for one in await partitions.claim(owner, {"p": numbers})]
+    return [one.claim for one in await partitions.claim(owner, {"p": numbers}, out_of={"p": 4})]
 
 
 async def standing(store: Store, number: int) -> Standing:
@@ -41,12 +41,17 @@ async def test_partition_has_one_owner_when_two_claim_it(opened: Opener) -> None
         await claimed(two, "b")
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(Partitions(store).claim(owner, {"p": [0, 1, 2, 3]}))
+                group.create_task(
+                    Partitions(store).claim(owner, {"p": [0, 1, 2, 3]}, out_of={"p": 4})
+                )
                 for store, owner in ((one, "a"), (two, "b"), (one, "a"), (two, "b"))
             ]
         got = [found.partition for task in tasks for found in task.result()]
         # Passed over while another was at it, perhaps: then the next look gets it.
-        got += [s.partition for s in await Partitions(one).claim("a", {"p": [0, 1, 2, 3]})]
+        got += [
+            s.partition
+            for s in await Partitions(one).claim("a", {"p": [0, 1, 2, 3]}, out_of={"p": 4})
+        ]
         assert sorted(got) == [0, 1, 2, 3]
 
 
@@ -69,7 +74,7 @@ async def test_partition_is_free_when_its_owner_did_not_renew(opened: Opener) ->
         assert taken.term == claim.term + 1
         # The first one lives again. What was taken stays taken.
         await Partitions(store).join("a", ["p"], lease_us=LEASE_US)
-        assert await Partitions(store).claim("a", {"p": [0]}) == []
+        assert await Partitions(store).claim("a", {"p": [0]}, out_of={"p": 4}) == []
 
 
 async def test_position_moves_with_the_effect_for_the_owner_only(opened: Opener) -> None:
@@ -197,6 +202,11 @@ async def test_reset_takes_every_right_away_and_clears_in_one_unit(opened: Opene
         with pytest.raises(ValueError, match="no"):
             await Subscriptions(store).reset("p", "start", clear=fails)
         assert (await standing(store, 0)).position == 9 and await balance(store, "y") is None
+        # It ended all rights and gave none; the workers get theirs anew at once.
+        claims = [
+            one.claim for one in await Partitions(store).claim("a", {"p": [0, 1]}, out_of={"p": 4})
+        ]
+        assert len(claims) == 2
 
         async def clear(tx: Tx) -> None:
             await tx.execute("account.add", id="z", balance=1)
@@ -205,14 +215,17 @@ async def test_reset_takes_every_right_away_and_clears_in_one_unit(opened: Opene
         assert await balance(store, "z") == 1
         table = await Partitions(store).look(["p"])
         assert table.partitions == {"p": 6}
-        assert {(one.position, one.owner, one.term) for one in table.standings} == {(4, None, 2)}
-        for claim in (*claims, replace(claims[0], term=2)):
+        (((at, owner, term)),) = {(one.position, one.owner, one.term) for one in table.standings}
+        assert (at, owner) == (4, None) and term > 2
+        for claim in (*claims, replace(claims[0], term=term)):
             with pytest.raises(PartitionLost):
                 await move(store, claim, 10)
+        # Who still believes that there are 4 gets none of the 6.
+        assert await Partitions(store).claim("a", {"p": [0]}, out_of={"p": 4}) == []
         # The same process again: its old right is not its new one.
-        (new,) = [one.claim for one in await Partitions(store).claim("a", {"p": [0]})]
-        assert new.term == 3
-        await move(store, new, 5)
+        (new,) = await Partitions(store).claim("a", {"p": [0]}, out_of={"p": 6})
+        assert new.term == term + 1
+        await move(store, new.claim, 5)
 
 
 async def test_status_counts_what_is_left(opened: Opener) -> None:

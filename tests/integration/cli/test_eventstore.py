@@ -310,3 +310,28 @@ def test_question_says_what_a_reset_does() -> None:
     assert "no reset function" in text and "after position 7 is handled again, no other" in text
     text = question("bank.old", "end", None)
     assert "does not declare it" in text and "never will be" in text
+
+
+def test_test_mode_handles_every_event_that_is_there_and_tells_of_those_given_up(
+    tmp_path: Path,
+) -> None:
+    config = prepared(tmp_path)
+    lines = [json.dumps({"type": "x", "payload": {"amount": n}}) for n in range(100)]
+    for number in range(5):
+        arguments = ("events", "append", f"account-{number}", "--lines")
+        assert run(config, *arguments, given="\n".join(lines)).returncode == 0
+    server = ("server", "--workers", "2", "--test-mode", "--config", str(config))
+    mended = str(tmp_path / "mended")
+    result = cordata(*server, **{MENDED: mended})
+    assert result.returncode == 0, result
+    assert sums(config) == {f"account-{number}": 4950 for number in range(5)}
+    bad = run(config, "events", "append", "account-1", "x", '{"bad": true, "amount": 1}')
+    assert bad.returncode == 0
+    result = cordata(*server, **{MENDED: mended})
+    assert result.returncode == 1 and "given up by subscriptions" in result.stderr, result
+    Path(mended).touch()
+    # What is blocked stays so until an operator says otherwise, and nobody waits for it.
+    assert cordata(*server, **{MENDED: mended}).returncode == 0
+    assert told(config, "subscriptions", "resume", "bank.balances") == {"count": 1}
+    assert cordata(*server, **{MENDED: mended}).returncode == 0
+    assert sums(config)["account-1"] == 4951

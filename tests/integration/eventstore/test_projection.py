@@ -371,10 +371,12 @@ async def test_store_that_is_away_counts_no_attempt(state: Path) -> None:
 
 
 async def test_workers_share_the_partitions_and_hand_them_over(state: Path) -> None:
+    # Whoever has to do something is told: nobody waits for the next look.
+    rarely = replace(QUICK, poll_s=300.0)
     async with opened(state) as one, opened(state) as two, opened(state) as three:
-        async with running(one, state, app), running(two, state, app):
+        async with running(one, state, app, rarely), running(two, state, app, rarely):
             await until(lambda: shared(one, [4, 4]))
-            async with running(three, state, app):
+            async with running(three, state, app, rarely):
                 await until(lambda: shared(one, [2, 3, 3]))
                 await deposit_many(one, 20, 10)
                 await until(lambda: handled_count(one, 200))
@@ -416,7 +418,7 @@ async def test_write_of_the_old_owner_is_refused_when_a_partition_has_moved(stat
 
             await store.run(expire)
             await thief.join("thief", ["moved"], lease_us=60_000_000)
-            (taken,) = await thief.claim("thief", {"moved": [0]})
+            (taken,) = await thief.claim("thief", {"moved": [0]}, out_of={"moved": 1})
             assert taken.term == row["term"] + 1 and taken.position == 0
             go.set()
             await until(lambda: _is(len(errors) == 1))
@@ -431,13 +433,18 @@ async def test_projection_is_the_same_when_rebuilt_from_zero_under_load(state: P
         async with running(store, state, app), running(other, state, app):
             await until(lambda: handled_count(store, count // 3))
             subscriptions = Subscriptions(store)
-            await subscriptions.reset("t.ledger", "start", clear=ledger.clear, partitions=5)
-            for amount in range(21, 31):
-                for number in range(20):
-                    await deposit(other, f"account-{number}", amount)
+            amount = 20
+            for partitions in (5, 8, 3, 5):
+                await subscriptions.reset(
+                    "t.ledger", "start", clear=ledger.clear, partitions=partitions
+                )
+                for _ in range(3):
+                    amount += 1
+                    for number in range(20):
+                        await deposit(other, f"account-{number}", amount)
             await until(lambda: current(store, "t.ledger"))
             balances = await rows(store, "ledger.balances")
-            assert [(row["total"], row["count"]) for row in balances] == [(465, 30)] * 20
+            assert [(row["total"], row["count"]) for row in balances] == [(528, 32)] * 20
             status = await subscriptions.status("t.ledger")
             assert status is not None and len(status.partitions) == 5 and status.reset_at
 

@@ -75,3 +75,8 @@ def test_partition_of_an_older_version_of_the_code_stays_with_it_while_it_lives(
     """It holds one, but does not list the subscription any more: it is about to let go."""
     seen = table(["b", None, None, None], worker("a"), worker("b", serves="q"))
     assert sorted(plan("a", seen).wanted["p"]) == [1, 2, 3]
+
+
+def test_process_knows_what_it_lacks_though_nothing_is_free_yet() -> None:
+    seen = table(["a"] * 4, worker("a"), worker("b"))
+    assert (plan("b", seen).missing, plan("a", seen).missing) == (2, 0)

@@ -31,6 +31,8 @@ class Shares:
     excess: Mapping[str, int]
     #: Subscription -> how many there are.
     partitions: Mapping[str, int]
+    #: Whether it has less than its share, since others were faster, or have not released any yet.
+    short: bool
 
 
 @dataclass(slots=True)
@@ -40,6 +42,8 @@ class Plan:
     owned: dict[tuple[str, int], Standing] = field(default_factory=dict)
     excess: dict[str, int] = field(default_factory=dict)
     wanted: dict[str, list[int]] = field(default_factory=dict)
+    #: How many there should be more, free or not.
+    missing: int = 0
 
 
 class Membership:
@@ -95,10 +99,18 @@ class Membership:
             await self._partitions.leave(dead)
         found = plan(self._owner_id, table, dead=dead)
         if found.wanted:
-            for standing in await self._partitions.claim(self._owner_id, found.wanted):
+            claimed = await self._partitions.claim(
+                self._owner_id, found.wanted, out_of=table.partitions
+            )
+            for standing in claimed:
                 found.owned[standing.projection, standing.partition] = standing
+                found.missing -= 1
         return Shares(
-            at=table.at, owned=found.owned, excess=found.excess, partitions=table.partitions
+            at=table.at,
+            owned=found.owned,
+            excess=found.excess,
+            partitions=table.partitions,
+            short=found.missing > 0,
         )
 
 
@@ -124,7 +136,8 @@ def plan(me: str, table: Table, *, dead: Collection[str] = ()) -> Plan:
         missing = fair_share(me, held, len(standings), salt=name) - held[me]
         if missing < 0:
             result.excess[name] = -missing
-        elif missing > 0 and free:
+        result.missing += max(0, missing)
+        if missing > 0 and free:
             # Not all begin at the same one: two that look at once would want the same.
             turn = zlib.crc32(me.encode()) % len(free)
             result.wanted[name] = (free[turn:] + free[:turn])[:missing]

@@ -33,6 +33,8 @@ _FIRST_S, _LONGEST_S = 0.25, 5.0
 FLUSH_S = 0.5
 #: Positions that moved without an event are worth a write only now and then.
 _QUIET_S = 60.0
+#: The first pause before the next look while this process has less than its share.
+_SHORT_S = 0.05
 #: At the stop a store that takes no writes gets this long to take the positions.
 _LEAVE_S = 3.0
 
@@ -102,6 +104,7 @@ class ProjectionService:
         self.given_up_count = 0
         self._failures = 0
         self._look_deadline = self._quiet_deadline = 0.0
+        self._short_s = _SHORT_S
         self._flush_timer: asyncio.TimerHandle | None = None
         self._flush_due = False
 
@@ -206,7 +209,14 @@ class ProjectionService:
             self._look_soon()
         if clock.monotonic() >= self._look_deadline:
             self._look_deadline = clock.monotonic() + self._config.poll_s
-            self._hands.bring_in_line(await self._membership.look(), group)
+            shares = await self._membership.look()
+            self._hands.bring_in_line(shares, group)
+            if not shares.short:
+                self._short_s = _SHORT_S
+            else:  # who releases says so; of who was faster at a claim nobody tells
+                again_deadline = clock.monotonic() + self._short_s
+                self._look_deadline = min(self._look_deadline, again_deadline)
+                self._short_s *= 2
 
     async def _store_positions(self) -> None:
         """Of events that were handled without a commit, and now and then of all."""

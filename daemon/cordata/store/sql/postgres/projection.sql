@@ -46,7 +46,7 @@ WHERE owner = ANY (ARRAY(SELECT json_array_elements_text(:owners::json)));
 DELETE FROM projection_worker WHERE expires_at < :before;
 
 -- name: projection.claim
--- Of the wanted partitions those that nobody owns who lives. What another claims at this moment, or
+-- Of the wanted partitions, out of so many, those that nobody owns who lives. What another claims at this moment, or
 -- a late owner is writing to, is passed over.
 UPDATE projection_partition SET owner = :owner, term = term + 1
 WHERE projection = :projection AND partition IN (
@@ -55,6 +55,9 @@ WHERE projection = :projection AND partition IN (
         AND p.partition = ANY (ARRAY(SELECT json_array_elements_text(:wanted::json)::integer))
         AND NOT EXISTS (SELECT 1 FROM projection_worker AS w
                         WHERE w.owner = p.owner AND w.expires_at > :now_us)
+        AND EXISTS (SELECT 1 FROM projection AS s
+                    WHERE s.name = :projection AND s.partitions = :partitions
+                        AND coalesce(s.paused_until, 0) <= :now_us)
     ORDER BY p.partition FOR UPDATE SKIP LOCKED)
 RETURNING partition, position, term, failing, attempts, next_at, history, blocked_at;
 
@@ -104,6 +107,17 @@ SET position = failing, failing = NULL, attempts = 0, next_at = NULL, history = 
 WHERE projection = :projection AND partition = :partition AND failing = :failing
     AND blocked_at IS NOT NULL;
 
+-- name: projection.pause
+UPDATE projection SET paused_until = :until WHERE name = :name;
+
+-- name: projection.take_away
+-- Every right to a partition ends. In the order of the partitions: two that lock several of them
+-- wait for each other, but not in a circle.
+UPDATE projection_partition SET term = term + 1, owner = NULL
+WHERE projection = :projection AND partition IN (
+    SELECT p.partition FROM projection_partition AS p
+    WHERE p.projection = :projection ORDER BY p.partition FOR UPDATE);
+
 -- name: projection.newest_term
 SELECT coalesce(max(term), 0) AS term FROM projection_partition WHERE projection = :projection;
 
@@ -117,7 +131,8 @@ DELETE FROM projection_letter WHERE projection = :projection;
 DELETE FROM projection WHERE name = :name;
 
 -- name: projection.restart
-UPDATE projection SET partitions = :partitions, origin = :origin, reset_at = :now_us
+UPDATE projection
+SET partitions = :partitions, origin = :origin, reset_at = :now_us, paused_until = NULL
 WHERE name = :name;
 
 -- name: projection.left

@@ -45,11 +45,14 @@ DELETE FROM projection_worker WHERE owner IN (SELECT value FROM json_each(:owner
 DELETE FROM projection_worker WHERE expires_at < :before;
 
 -- name: projection.claim
--- Of the wanted partitions those that nobody owns who lives.
+-- Of the wanted partitions, out of so many, those that nobody owns who lives.
 UPDATE projection_partition SET owner = :owner, term = term + 1
 WHERE projection = :projection AND partition IN (SELECT value FROM json_each(:wanted))
     AND NOT EXISTS (SELECT 1 FROM projection_worker AS w
                     WHERE w.owner = projection_partition.owner AND w.expires_at > :now_us)
+    AND EXISTS (SELECT 1 FROM projection AS s
+                WHERE s.name = :projection AND s.partitions = :partitions
+                    AND coalesce(s.paused_until, 0) <= :now_us)
 RETURNING partition, position, term, failing, attempts, next_at, history, blocked_at;
 
 -- name: projection.release
@@ -98,6 +101,13 @@ SET position = failing, failing = NULL, attempts = 0, next_at = NULL, history = 
 WHERE projection = :projection AND partition = :partition AND failing = :failing
     AND blocked_at IS NOT NULL;
 
+-- name: projection.pause
+UPDATE projection SET paused_until = :until WHERE name = :name;
+
+-- name: projection.take_away
+-- Every right to a partition ends.
+UPDATE projection_partition SET term = term + 1, owner = NULL WHERE projection = :projection;
+
 -- name: projection.newest_term
 SELECT coalesce(max(term), 0) AS term FROM projection_partition WHERE projection = :projection;
 
@@ -111,7 +121,8 @@ DELETE FROM projection_letter WHERE projection = :projection;
 DELETE FROM projection WHERE name = :name;
 
 -- name: projection.restart
-UPDATE projection SET partitions = :partitions, origin = :origin, reset_at = :now_us
+UPDATE projection
+SET partitions = :partitions, origin = :origin, reset_at = :now_us, paused_until = NULL
 WHERE name = :name;
 
 -- name: projection.left

@@ -38,7 +38,9 @@ CREATE TABLE projection (
     -- Where it began, at first or after the last reset.
     origin     BIGINT  NOT NULL,
     created_at BIGINT  NOT NULL,
-    reset_at   BIGINT
+    reset_at   BIGINT,
+    -- Until then nobody claims a partition: a reset is under way.
+    paused_until BIGINT
 );
 
 -- Half empty pages: a position is updated again and again, in place.

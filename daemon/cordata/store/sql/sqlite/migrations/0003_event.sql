@@ -36,7 +36,9 @@ CREATE TABLE projection (
     -- Where it began, at first or after the last reset.
     origin     INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
-    reset_at   INTEGER
+    reset_at   INTEGER,
+    -- Until then nobody claims a partition: a reset is under way.
+    paused_until INTEGER
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE projection_partition (
