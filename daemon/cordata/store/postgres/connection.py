@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 _IDLE = pq.TransactionStatus.IDLE
+#: Without parameters they keep their first plan, whatever `plan_cache_mode` says, if prepared.
+_PLANNED_ONCE = ("SELECT", "WITH")
 #: With so many prepared statements a connection is worn out: the pool makes another.
 _MAX_PREPARED = 1000
 
@@ -95,7 +97,7 @@ class Connection(Wire):
             raise ConnectionLost(self.lost)
         pg = self._pg
         try:
-            if not self._prepare:
+            if not self._prepare or (not values and sql.startswith(_PLANNED_ONCE)):
                 pg.send_query_params(sql.encode(), values, None, formats)
             else:
                 name = self._names.get(sql)
