@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import sys
@@ -13,12 +14,15 @@ from pathlib import Path
 
 import uvloop
 from tests.integration.engine.parts import context_of, opened, runtime_of
+from tests.integration.redis.stores import PREFIX, url_of
 
 from cordata.app import App
-from cordata.broker import Owner, Owners, StoreBroker
-from cordata.config.sections import EngineConfig
+from cordata.broker import Broker, Owner, Owners
+from cordata.broker.opening import Passwords, make_broker
+from cordata.config.sections import BrokerConfig, EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
+from cordata.errors import PermanentError
 from cordata.services.drain import DrainService
 from cordata.services.reclaim import ReclaimService
 from cordata.services.relay import RelayService
@@ -33,7 +37,7 @@ class Engine:
     """The services of one worker."""
 
     owner: Owner
-    broker: StoreBroker
+    broker: Broker
     relay: RelayService
     subscriptions: SubscriptionService
     reclaim: ReclaimService
@@ -46,7 +50,13 @@ def build(
     """The engine of one worker."""
     runtime = runtime_of(state)
     owner = Owner.register(runtime, name="worker-test")
-    broker = StoreBroker(store, claim_timeout_s=config.claim_timeout_s)
+    broker = make_broker(
+        BrokerConfig(url=url_of(state), prefix=PREFIX),
+        store,
+        owner=owner.id,
+        claim_timeout_s=config.claim_timeout_s,
+        passwords=Passwords(),
+    )
     subscriptions = SubscriptionService(
         context_of(store), broker, owner, app.subscriptions, config, hurried=hurried
     )
@@ -72,6 +82,7 @@ async def running(engine: Engine) -> AsyncIterator[None]:
             yield
         finally:
             stop.set()
+    engine.broker.close()
     engine.owner.close()
 
 
@@ -94,6 +105,29 @@ async def record(event: Event, ctx: EventContext) -> None:
     await ctx.run(unit)
     if event.payload.get("die") and event.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.on("thing.keyed", retries=3, concurrency=4, key=True)
+async def record_in_order(event: Event, ctx: EventContext) -> None:
+    """Insert one line per event; says so when another one of its key is being handled."""
+    assert event.key is not None
+    lock = os.open(Path(sys.argv[1]) / f"key-{event.key}", os.O_CREAT | os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        await asyncio.sleep(event.payload.get("slow_s", 0.0))
+        if event.payload.get("fail") and event.attempt <= event.payload["fail"]:
+            raise PermanentError("told to") if event.payload.get("dead") else ValueError("told to")
+        if event.payload.get("die") and event.attempt == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        async def unit(tx: Tx) -> None:
+            await tx.execute("add_effect", event_id=event.id, owner=str(os.getpid()), at=tx.now_us)
+
+        await ctx.run(unit)
+    except BlockingIOError:
+        (Path(sys.argv[1]) / "two-at-once").write_text(event.key)
+    finally:
+        os.close(lock)
 
 
 async def main(state: Path) -> None:

@@ -1,0 +1,155 @@
+"""Key order with real worker processes: failures, back-off, kill -9, SIGTERM, dead letters."""
+
+from __future__ import annotations
+
+import signal
+from collections import defaultdict
+from pathlib import Path
+
+from tests.integration.engine.children import Child, child
+from tests.integration.engine.parts import opened, rows, until
+
+from cordata import clock
+from cordata.broker.inspection import DeadLetters, Filter
+from cordata.store import Store, Tx
+
+WORKER = "tests.integration.engine.engine"
+Payloads = list[dict[str, object]]
+
+
+async def publish(store: Store, payloads: dict[str, Payloads], **more: object) -> dict[str, str]:
+    """Commit events, the keys taking turns. Returns event id -> `key:n`."""
+
+    async def unit(tx: Tx) -> dict[str, str]:
+        names: dict[str, str] = {}
+        for n in range(max(map(len, payloads.values()))):
+            for key, each in payloads.items():
+                if n < len(each):
+                    event_id = await tx.publish("thing.keyed", each[n], key=key, **more)  # type: ignore[arg-type]
+                    names[event_id] = f"{key}:{n}"
+        return names
+
+    return await store.run(unit)
+
+
+async def in_order(store: Store, names: dict[str, str]) -> dict[str, list[int]]:
+    """What was handled of each key, in the order in which it was."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for row in await rows(store, "effects"):
+        key, _, n = names[row["event_id"]].partition(":")
+        found[key].append(int(n))
+    return found
+
+
+async def handled(store: Store, count: int) -> bool:
+    return len(await rows(store, "effects")) >= count
+
+
+async def handled_or_dead(store: Store, count: int, workers: list[Child]) -> bool:
+    return all(w.process.returncode is not None for w in workers) or await handled(store, count)
+
+
+async def test_order_holds_when_handlers_fail_and_workers_die(state: Path) -> None:
+    """Ten keys of twenty; of each a few fail, and four kill the worker that handles them."""
+    payloads: dict[str, Payloads] = {
+        f"k{k}": [
+            {
+                "slow_s": 0.002,
+                "fail": 2 if n in (k, 17) else 0,
+                "die": k < 4 and n == 5 + k,
+            }
+            for n in range(20)
+        ]
+        for k in range(10)
+    }
+    async with opened(state) as store:
+        names: dict[str, str] = {}
+        dead = 0
+        async with child(WORKER, state) as one, child(WORKER, state) as two:
+            workers = [one, two]
+            assert [await one.line(), await two.line()] == ["up", "up"]
+            names = await publish(store, payloads)
+            await until(lambda: handled_or_dead(store, 200, workers), timeout_s=40)
+            dead = sum(w.process.returncode == -signal.SIGKILL for w in workers)
+        while not await handled(store, 200):
+            async with child(WORKER, state) as next_one:
+                assert await next_one.line() == "up"
+                await until(lambda: handled_or_dead(store, 200, [next_one]), timeout_s=40)
+                dead += next_one.process.returncode == -signal.SIGKILL
+        assert await in_order(store, names) == {key: list(range(20)) for key in payloads}
+        assert dead >= 2
+        assert not (state / "two-at-once").exists()
+
+
+async def test_order_holds_when_a_worker_stops_within_runs(state: Path) -> None:
+    payloads: dict[str, Payloads] = {f"k{k}": [{"slow_s": 0.004}] * 60 for k in range(6)}
+    async with opened(state) as store:
+        async with child(WORKER, state) as one:
+            assert await one.line() == "up"
+            names = await publish(store, payloads)
+            await until(lambda: handled(store, 100))
+            assert await one.stop() == 0
+        left = await rows(store, "messages")
+        assert {row["attempts"] for row in left} == {0}
+        assert {row["state"] for row in left} == {"ready", "waiting"}
+        assert [row["state"] for row in left].count("ready") == 6
+        async with child(WORKER, state) as two:
+            await until(lambda: handled(store, 360))
+            assert await two.stop() == 0
+        assert await in_order(store, names) == {key: list(range(60)) for key in payloads}
+
+
+async def test_dead_letter_lets_its_key_go_on_and_is_handled_when_replayed(state: Path) -> None:
+    payloads: dict[str, Payloads] = {
+        "k": [{"fail": 1, "dead": True, "n": 0}, {"slow_s": 0.01}, {}],
+        "l": [{}, {}],
+    }
+    async with opened(state) as store, child(WORKER, state) as one:
+        assert await one.line() == "up"
+        names = await publish(store, payloads)
+        await until(lambda: handled(store, 4))
+        assert await in_order(store, names) == {"k": [1, 2], "l": [0, 1]}
+        assert await DeadLetters(store).replay(Filter()) == 1
+        await until(lambda: only_dead(store))  # it fails again, and stays first in nobody's way
+        later = await publish(store, {"k": [{}]})
+        await until(lambda: handled(store, 5))
+        assert [row["event_id"] for row in await rows(store, "effects")][-1] in later
+        assert await one.stop() == 0
+
+
+async def only_dead(store: Store) -> bool:
+    return [row["state"] for row in await rows(store, "messages")] == ["dead"]
+
+
+async def test_restarted_worker_takes_over_at_once_what_its_predecessor_held(
+    state: Path,
+) -> None:
+    """The only worker of its host, killed with handlers running: its successor waits for no
+    claim to expire."""
+    payloads: dict[str, Payloads] = {f"k{k}": [{"slow_s": 30.0}, {}] for k in range(3)}
+    async with opened(state) as store:
+        async with child(WORKER, state) as one:
+            assert await one.line() == "up"
+            names = await publish(store, {"hot": [{}] * 50, **payloads})
+            await until(lambda: handled(store, 50))
+            await until(lambda: claimed(store, 3))
+            one.kill()
+            await one.ended()
+        async with child(WORKER, state) as two:
+            assert await two.line() == "up"
+            begun = clock.monotonic()
+            await until(lambda: claimed_again(store, 3), timeout_s=5.0)
+            print(f"taken over after {(clock.monotonic() - begun) * 1000:.0f} ms")
+            two.kill()
+        done = await in_order(store, names)
+        assert done == {"hot": list(range(50))}
+        assert not (state / "two-at-once").exists()
+
+
+async def claimed(store: Store, count: int) -> bool:
+    return [row["state"] for row in await rows(store, "messages")].count("claimed") == count
+
+
+async def claimed_again(store: Store, count: int) -> bool:
+    found = [row for row in await rows(store, "messages") if row["state"] == "claimed"]
+    return len(found) == count and {row["attempts"] for row in found} == {1}
