@@ -1,0 +1,77 @@
+"""The application of "Events that are kept", with the SQL that it leaves to its reader."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.host.readme import blocks
+
+from cordata import Row, Tx
+from cordata.eventstore.inspection import Subscriptions
+from cordata.testing import open_app
+
+TABLE = "CREATE TABLE balance (account TEXT NOT NULL PRIMARY KEY, total INTEGER NOT NULL) STRICT;"
+QUERIES = """
+-- name: balance.add
+INSERT INTO balance (account, total) VALUES (:account, :amount)
+ON CONFLICT (account) DO UPDATE SET total = total + excluded.total;
+-- name: balance.clear
+DELETE FROM balance;
+-- name: balance.all
+SELECT account, total FROM balance;
+"""
+
+
+@pytest.fixture
+def accounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module, imported from a directory in which its reader wrote it."""
+    (text,) = [one for one in blocks("python") if one.startswith("# accounts.py\n")]
+    (tmp_path / "accounts.py").write_text(text)
+    folder = tmp_path / "accounts_sql" / "sqlite"
+    (folder / "migrations").mkdir(parents=True)
+    (folder.parent / "__init__.py").touch()
+    (folder / "migrations" / "0001_balance.sql").write_text(TABLE)
+    (folder / "balance.sql").write_text(QUERIES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield importlib.import_module("accounts")
+    for name in ("accounts", "accounts_sql"):
+        sys.modules.pop(name, None)
+
+
+async def test_tables_of_the_readme_are_built_and_built_again(accounts: Any) -> None:
+    async def totals(tx: Tx) -> list[Row]:
+        return await tx.fetch_all("balance.all")
+
+    async with open_app(accounts.app) as harness:
+        await harness.append("account-7", "deposited", {"amount": 10})
+        assert await accounts.withdraw(harness.ctx, 7, 4) == 2
+        with pytest.raises(ValueError, match="not enough"):
+            await accounts.withdraw(harness.ctx, 7, 7)
+        assert await harness.drain() == 2
+        expected = [{"account": "account-7", "total": 6}]
+        assert [dict(row) for row in await harness.ctx.store.read(totals)] == expected
+        (name,) = accounts.app.projections
+        await Subscriptions(harness.ctx.store).reset(
+            name, "start", clear=accounts.app.projections[name].clear
+        )
+        assert await harness.ctx.store.read(totals) == []
+        assert await harness.drain() == 2
+        assert [dict(row) for row in await harness.ctx.store.read(totals)] == expected
+
+
+def test_commands_of_the_readme_are_those_there_are() -> None:
+    from cordata.cli.commands import cordata
+
+    typed = re.findall(
+        r"^\$ cordata (events|subscriptions) (\w+)", "".join(blocks("console")), re.M
+    )
+    assert len(typed) == 4
+    for group, name in typed:
+        command = cordata.get_command(None, group)  # type: ignore[arg-type]
+        assert name in command.commands  # type: ignore[union-attr]
