@@ -78,7 +78,8 @@ class Lane:
         self.written_at = 0
         self._around = around
         self._alarm = Alarm()
-        self._busy = False
+        #: An event is in hand.
+        self.busy = False
         self.take(standing)
 
     def take(self, standing: Standing) -> None:
@@ -95,7 +96,7 @@ class Lane:
     @property
     def position(self) -> int:
         """Everything up to here is handled."""
-        idle = not (self.queue or self._busy)
+        idle = not (self.queue or self.busy)
         return max(self._done, self.read_to) if idle and not self.blocked else self._done
 
     @property
@@ -134,11 +135,11 @@ class Lane:
             if wait_s > 0.0:
                 await self._alarm.sleep(wait_s)
                 continue
-            self._busy = True
+            self.busy = True
             try:
                 await self._handle(self.queue[0])
             finally:
-                self._busy = False
+                self.busy = False
             self._around.ended(self)
 
     def _wait_s(self) -> float:

@@ -136,7 +136,8 @@ class ProjectionService:
         """
         subscriptions = Subscriptions(self._store)
         head = await self._log.look()
-        if self._log.held_back_by or self._unregistered:
+        in_hand = any(lane.busy for lane in self._hands.all())
+        if in_hand or self._log.held_back_by or self._unregistered:
             return None
         for name in self._projections:
             status = await subscriptions.status(name)
