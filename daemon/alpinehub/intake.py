@@ -50,10 +50,6 @@ class Arrival:
     body_hash: str = ""
 
 
-class KeyReused(Exception):
-    """The idempotency key came with another body before."""
-
-
 class Unknown(Exception):
     """A cancellation of something never heard of, and too little to be a record of its own."""
 
@@ -89,22 +85,12 @@ class _Version:
         arrival = self._arrival
         if arrival.key is None:
             return await self._store(tx)
-        scope = f"source:{arrival.source.id}"
-        row = await tx.fetch_one("find_remembered_response", scope=scope, key=arrival.key)
-        if row is not None:
-            if row["body_hash"] != arrival.body_hash:
-                raise KeyReused()
-            return str(row["response"])
-        reservation_id = await self._store(tx)
-        await tx.write(
-            "remember_response",
-            scope=scope,
-            key=arrival.key,
+        return await tx.remembered(
+            f"source:{arrival.source.id}",
+            arrival.key,
+            lambda: self._store(tx),
             body_hash=arrival.body_hash,
-            response=reservation_id,
-            created_at=tx.now_us,
         )
-        return reservation_id
 
     async def _store(self, tx: Tx) -> str:
         arrival = self._arrival

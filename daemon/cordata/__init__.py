@@ -35,6 +35,7 @@ _PLACES = {
     "TransientError": "cordata.errors",
     "PermanentError": "cordata.errors",
     "Conflict": "cordata.errors",
+    "KeyReused": "cordata.errors",
     "WrongExpectedVersion": "cordata.errors",
     "PartitionLost": "cordata.errors",
     "StoreUnavailable": "cordata.errors",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from cordata.errors import ConfigError as ConfigError
     from cordata.errors import Conflict as Conflict
     from cordata.errors import CordataError as CordataError
+    from cordata.errors import KeyReused as KeyReused
     from cordata.errors import PartitionLost as PartitionLost
     from cordata.errors import PermanentError as PermanentError
     from cordata.errors import StoreFull as StoreFull

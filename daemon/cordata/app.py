@@ -115,8 +115,16 @@ class App(Projecting):
         A handler that raises, or takes longer than `timeout_s` seconds, is called again after a
         growing pause, `retries` times at most; then, or at once after a PermanentError, the message
         is in the dead letter. StoreUnavailable counts no attempt. `concurrency`: calls at once in
-        one worker, None as `[engine]` says. The group's name is stored with every message: by
-        default `<app>.<function>`; set it when the function is renamed. Raises: ConfigError.
+        one worker, None as `[engine]` says; events of the backfill lane get a quarter of them, at
+        least one, so that a live one finds a free place (with `concurrency=1` one beside it).
+
+        `key=True`: of the events that were published with one `key` this group handles one at a
+        time in the whole fleet, in the order in which they were written, whatever their priority.
+        While one waits for its next attempt, the later ones of its key wait, too, and no others; a
+        dead letter lets them go on. It counts for what is published from then on.
+
+        The group's name is stored with every message: by default `<app>.<function>`; set it when
+        the function is renamed. Raises: ConfigError.
         """
 
         def register(handler: Handler) -> Handler:

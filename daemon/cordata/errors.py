@@ -91,6 +91,12 @@ class WrongExpectedVersion(Conflict):
         self.actual = actual
 
 
+class KeyReused(PermanentError):
+    """An idempotency key came with another body than before."""
+
+    code = "key_reused"
+
+
 class AlreadySeen(CordataError):
     """The message was handled before; its effect is in the store."""
 

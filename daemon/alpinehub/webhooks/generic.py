@@ -13,13 +13,13 @@ from hashlib import blake2b
 import msgspec
 
 from alpinehub.directory import Source, directory_of
-from alpinehub.intake import Arrival, KeyReused, Unknown, take_in
+from alpinehub.intake import Arrival, Unknown, take_in
 from alpinehub.webhooks import authentication
 from alpinehub.webhooks.endpoint import Call, require_json
 from alpinehub.webhooks.normalise import normalise
 from alpinehub.webhooks.payload import parse
 from alpinehub.webhooks.problem import Problem, Refused, invalid
-from cordata import request_id
+from cordata import KeyReused, request_id
 
 KIND = "generic"
 _KEY = re.compile(rb"[\x21-\x7e]{1,200}")

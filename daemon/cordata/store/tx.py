@@ -6,12 +6,14 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from cordata import log
-from cordata.errors import CordataError, PermanentError
+from cordata import clock, log
+from cordata.core.outbox import LANES, LIVE
+from cordata.errors import CordataError, KeyReused, PermanentError
 
 T = TypeVar("T")
 #: A unit of work; awaits nothing but tx, and may run more than once.
@@ -21,6 +23,8 @@ Unit = Callable[["Tx"], Awaitable[T]]
 OUTBOX_TOPIC, MAIL_TOPIC = "outbox", "mail"
 #: Wakes the primary's checkpoint service.
 CHECKPOINT_TOPIC = "checkpoint"
+
+_PUBLISH_HINT = 'the lane is "live" or "backfill", the priority a 32-bit number'
 
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 
@@ -85,18 +89,27 @@ class Tx(ABC):
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
         priority: int = 0,
-        lane: str = "live",
+        lane: str = LIVE,
         delay_s: float = 0.0,
+        at: datetime | int | None = None,
         event_id: str | None = None,
     ) -> str:
         """Write an event into the outbox; it is published after the commit, at least once.
 
         `payload` is anything that msgspec writes as a JSON object. The header `request_id` is that
-        of the request in hand. `key` and `lane` are kept with the event and change nothing yet.
-        Of what is due the highest `priority` goes first, then the oldest; `delay_s` seconds from
-        `now_us` on it is due. Returns the event id. Raises: Conflict when `event_id` exists
-        already; TypeError when msgspec cannot write the payload.
+        of the request in hand. Groups with `App.on(key=True)` handle events of one `key` one at a
+        time, in the order in which they were written.
+
+        Due at once, `delay_s` seconds from `now_us` on, or `at` a moment (aware datetime, or
+        microseconds since the epoch; one in the past is now): until then it costs nothing and holds
+        nobody back. Of what is due the `lane` "live" goes first; "backfill" is for what nobody
+        waits for, and delays nothing live. Within a lane the highest `priority` (a 32-bit number)
+        goes first, then the oldest. Returns the event id. Raises: Conflict when `event_id` exists
+        already; TypeError when msgspec cannot write the payload; PermanentError when lane or
+        priority are none, or both `at` and `delay_s` are given; ValueError for a naive datetime.
         """
+        if lane not in LANES or not -(2**31) <= priority < 2**31:
+            raise PermanentError(f"publish({type!r}): {lane=}, {priority=}", hint=_PUBLISH_HINT)
         event_id = event_id or new_id(self.now_us)
         heads = dict(headers or {})
         if request_id := log.request_id.get():
@@ -110,11 +123,49 @@ class Tx(ABC):
             priority=priority,
             payload=_encode(payload).decode(),
             headers=_encode(heads).decode() if heads else "{}",
-            next_at=self.now_us + int(delay_s * 1_000_000),
+            next_at=self._due_at(at, delay_s),
             created_at=self.now_us,
         )
         self.topics.add(OUTBOX_TOPIC)
         return event_id
+
+    def _due_at(self, at: datetime | int | None, delay_s: float) -> int:
+        if at is None:
+            return self.now_us + max(int(delay_s * 1_000_000), 0)
+        if delay_s:
+            raise PermanentError("publish(): either at or delay_s")
+        return max(clock.to_us(at) if isinstance(at, datetime) else at, self.now_us)
+
+    async def remembered(
+        self, scope: str, key: str, answer: Callable[[], Awaitable[str]], *, body_hash: str
+    ) -> str:
+        """The response that is stored under an idempotency key; else that of `answer()`, stored.
+
+        `answer` runs within this unit and awaits nothing but its tx: what it writes, and its
+        response, are stored together or not at all, so a request that is sent again has its effect
+        once and gets the same response. `scope` tells callers apart who choose their keys
+        themselves. `body_hash` is that of the request: the same key means the same request. A key
+        is kept for `[engine] retention_s`.
+
+        Raises: KeyReused when the key came with another body; what `answer` raises (then nothing is
+        remembered); Conflict when another unit stored the key at the same moment: run the unit once
+        more, and it finds what that one stored.
+        """
+        row = await self.fetch_one("idempotency.get", scope=scope, key=key)
+        if row is not None:
+            if row["body_hash"] != body_hash:
+                raise KeyReused(f"idempotency key {key!r} came with another body before")
+            return str(row["response"])
+        response = await answer()
+        await self.write(
+            "idempotency.add",
+            scope=scope,
+            key=key,
+            body_hash=body_hash,
+            response=response,
+            created_at=self.now_us,
+        )
+        return response
 
     async def send_mail(
         self,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from tests.contract.store.conftest import Opener
 
+from cordata.clock import to_us
 from cordata.errors import Conflict, PermanentError
 from cordata.store import Row, Store, Tx
 
@@ -30,7 +32,7 @@ async def test_event_is_a_row_when_its_unit_commits(opened: Opener) -> None:
                 key="k",
                 headers={"lang": "de"},
                 priority=3,
-                lane="slow",
+                lane="backfill",
                 delay_s=1.5,
             )
 
@@ -38,7 +40,7 @@ async def test_event_is_a_row_when_its_unit_commits(opened: Opener) -> None:
         (row,) = await events(store)
         assert len(event_id) == 32 and row["event_id"] == event_id
         assert row["payload"] == '{"at":"2026-01-02T00:00:00Z","name":"Über"}'
-        assert (row["type"], row["key"], row["lane"]) == ("booking.made", "k", "slow")
+        assert (row["type"], row["key"], row["lane"]) == ("booking.made", "k", "backfill")
         assert (row["priority"], row["headers"]) == (3, '{"lang":"de"}')
         assert row["next_at"] - row["created_at"] == 1_500_000
 
@@ -54,6 +56,41 @@ async def test_event_is_not_there_when_its_unit_fails(opened: Opener) -> None:
             await store.run(unit)
         assert await events(store) == []
         assert await store.wait("outbox", 0.01) is False
+
+
+async def test_event_is_due_at_its_moment_and_at_once_when_that_is_past(opened: Opener) -> None:
+    async with opened() as store:
+        later = datetime(2100, 1, 1, 8, tzinfo=timezone(timedelta(hours=1)))
+
+        async def unit(tx: Tx) -> None:
+            await tx.publish("booking.made", {}, at=later)
+            await tx.publish("booking.made", {}, at=to_us(later) + 1)
+            await tx.publish("booking.made", {}, at=datetime(2001, 1, 1, tzinfo=UTC))
+            await tx.publish("booking.made", {}, delay_s=-5.0)
+
+        await store.run(unit)
+        first, second, past, negative = await events(store)
+        assert (first["next_at"], second["next_at"]) == (to_us(later), to_us(later) + 1)
+        for row in (past, negative):
+            assert row["next_at"] == row["created_at"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lane": "slow"},
+        {"priority": 2**31},
+        {"at": datetime(2100, 1, 1, tzinfo=UTC), "delay_s": 1.0},
+        {"at": datetime(2100, 1, 1)},  # noqa: DTZ001
+    ],
+)
+async def test_event_is_refused_when_its_lane_priority_or_moment_is_none(
+    opened: Opener, wrong: dict[str, Any]
+) -> None:
+    async with opened() as store:
+        with pytest.raises((PermanentError, ValueError)):
+            await store.run(lambda tx: tx.publish("booking.made", {}, **wrong))
+        assert await events(store) == []
 
 
 async def test_publish_conflicts_when_the_event_id_exists(opened: Opener) -> None:

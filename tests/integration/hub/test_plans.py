@@ -15,7 +15,7 @@ from cordata.store import Queries
 
 #: Statement and the index it must use.
 HOT = (
-    ("find_remembered_response", "PRIMARY KEY"),
+    ("idempotency.get", "PRIMARY KEY"),
     ("find_reservation", "reservation_external"),
     ("find_customer", "customer_email"),
     ("find_customer", "customer_phone (hotel_id=? AND phone=? AND email=?)"),

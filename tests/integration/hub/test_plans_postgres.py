@@ -62,7 +62,7 @@ _PARAMS: dict[str, object] = {
 }
 #: Of each: shared buffers that it may touch at most, with a hundred rows in hand.
 _HOT = {
-    "find_remembered_response": 10,
+    "idempotency.get": 10,
     "find_reservation": 15,
     "find_customer": 15,
     "find_customer_by_phone": 10,

@@ -1,12 +1,5 @@
 -- What a webhook writes, in one unit (intake.py).
 
--- name: find_remembered_response
-SELECT body_hash, response FROM idempotency WHERE scope = :scope AND key = :key
-
--- name: remember_response
-INSERT INTO idempotency (scope, key, body_hash, response, created_at)
-VALUES (:scope, :key, :body_hash, :response, :created_at)
-
 -- name: find_reservation
 -- A source's reservation with its newest version.
 SELECT r.id, r.version, r.status, r.customer_id, v.content_hash, v.data

@@ -10,6 +10,13 @@ INSERT INTO mail (message_id, "to", subject, text, html, next_at, request_id, cr
 VALUES (:message_id, :to, :subject, :text, :html, :next_at, :request_id, :created_at)
 ON CONFLICT (message_id) DO NOTHING;
 
+-- name: idempotency.get
+SELECT body_hash, response FROM idempotency WHERE scope = :scope AND key = :key;
+
+-- name: idempotency.add
+INSERT INTO idempotency (scope, key, body_hash, response, created_at)
+VALUES (:scope, :key, :body_hash, :response, :created_at);
+
 -- name: seen.add
 INSERT INTO seen (event_id, "group", created_at) VALUES (:event_id, :group, :created_at)
 ON CONFLICT DO NOTHING;

@@ -1,0 +1,73 @@
+"""A request that is sent again has its effect once and gets the same response."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.contract.store.conftest import Opener
+
+from cordata.errors import Conflict, KeyReused
+from cordata.store import Store, Tx
+
+
+async def ask(store: Store, key: str, *, body: str = "b", scope: str = "s") -> str:
+    """One request: it adds an account, and answers with how many there are then."""
+
+    async def unit(tx: Tx) -> str:
+        async def answer() -> str:
+            await tx.execute("account.add_once", id=f"{scope}-{key}-{body}", balance=1)
+            return f"number {len(await tx.fetch_all('account.all'))}"
+
+        return await tx.remembered(scope, key, answer, body_hash=body)
+
+    for _ in range(2):
+        try:
+            return await store.run(unit)
+        except Conflict:
+            continue
+    return await store.run(unit)
+
+
+async def test_second_request_gets_the_first_response_and_has_no_effect(opened: Opener) -> None:
+    async with opened() as store:
+        assert await ask(store, "k") == "number 1"
+        assert await ask(store, "other") == "number 2"
+        assert await ask(store, "k") == "number 1"
+        assert await ask(store, "k", scope="t") == "number 3"
+
+
+async def test_key_is_refused_when_it_comes_with_another_body(opened: Opener) -> None:
+    async with opened() as store:
+        await ask(store, "k")
+        with pytest.raises(KeyReused, match="'k' came with another body"):
+            await ask(store, "k", body="c")
+        assert await ask(store, "l") == "number 2"
+
+
+async def test_nothing_is_remembered_when_there_was_no_answer(opened: Opener) -> None:
+    async with opened() as store:
+
+        async def unit(tx: Tx) -> str:
+            async def answer() -> str:
+                await tx.execute("account.add_once", id="x", balance=1)
+                raise LookupError
+
+            return await tx.remembered("s", "k", answer, body_hash="b")
+
+        with pytest.raises(LookupError):
+            await store.run(unit)
+        assert await ask(store, "k") == "number 1"
+
+
+async def test_effect_happens_once_when_two_processes_get_the_same_request(
+    opened: Opener,
+) -> None:
+    async with opened() as one, opened() as two:
+        answers = await asyncio.gather(
+            *(ask(store, f"k{n}") for n in range(20) for store in (one, two))
+        )
+        pairs = list(zip(answers[::2], answers[1::2], strict=True))
+        assert all(first == second for first, second in pairs)
+        assert len({first for first, _ in pairs}) <= 20
+        assert await ask(one, "last") == "number 21"
