@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.integration.engine.parts import opened
-from tests.integration.redis.stores import url_of
+from tests.integration.engine.parts import context_of, opened
+from tests.integration.redis.stores import PREFIX, url_of
 
 from cordata.broker import Message, Want
 from cordata.broker.redis.address import parse_url
@@ -17,9 +18,10 @@ from cordata.broker.redis.broker import RedisBroker
 from cordata.broker.redis.dial import Dialer
 from cordata.broker.redis.keeper import Keeper
 from cordata.broker.redis.naming import Keys
+from cordata.services.keeper import KeeperService
+from cordata.services.primary import Leadership
 from cordata.store import Store
 
-PREFIX = "test"
 WINDOW_S = 86_400.0
 _numbers = itertools.count()
 
@@ -75,3 +77,25 @@ async def on_redis(state: Path, *, claim_timeout_s: float = 60.0) -> AsyncIterat
         finally:
             broker.close()
             keeper.close()
+
+
+@asynccontextmanager
+async def keeping(
+    store: Store, url: str, *, password: str | None = None, timeout_s: float = 5.0
+) -> AsyncIterator[KeeperService]:
+    """The primary's keeper while inside; it has looked through Redis once if that is there."""
+    leadership = Leadership()
+    leadership.begin(context_of(store))
+
+    def make(fenced: Store) -> Keeper:
+        dialer = dialer_of(url, password=password, timeout_s=timeout_s)
+        return Keeper(fenced, dialer, Keys(PREFIX), window_s=WINDOW_S)
+
+    service = KeeperService(leadership, make)
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(service.run(stop))
+        try:
+            yield service
+        finally:
+            stop.set()

@@ -9,6 +9,8 @@ from tests.integration.engine import stores
 from tests.servers.fixtures import Servers
 from tests.servers.redis import available
 
+#: Begins the keys of every broker of the tests.
+PREFIX = "test"
 _FILE = "broker.url"
 #: Program of the broker and kind of the store, by the name that a test shows.
 _KINDS = {
