@@ -113,7 +113,7 @@ class EngineConfig:
     """[engine]: outbox relay and stream subscriptions of each worker."""
 
     #: Outbox entries published at once, messages claimed at once.
-    batch: int = 100
+    batch: int = 200
     #: Handlers running at once per subscription, unless the subscription says otherwise.
     concurrency: int = 16
     #: A claim of a worker that is gone expires after this long.

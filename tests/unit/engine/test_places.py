@@ -125,7 +125,7 @@ async def test_messages_of_one_key_are_one_run() -> None:
     for _ in runs:
         group.ended(group.live, 0.001, 1)
     assert [ids for _, ids in await taken(group, 10)] == [[5, 6]]
-    assert group.want().run == 100
+    assert group.want().run == EngineConfig().batch
 
 
 async def test_nothing_begins_after_the_end_and_what_waits_is_given_back() -> None:
