@@ -66,9 +66,14 @@ def after_failure(attempt: int, *, retries: int, permanent: bool) -> Verdict:
 
 
 def error_text(error: BaseException) -> str:
-    """`Type: message`, on one line and bounded, for a row that an operator reads."""
-    message = " ".join(str(error).split())
-    return f"{type(error).__name__}: {message}"[:ERROR_CHARS].rstrip(": ")
+    """`Type: message`, on one line and bounded, for a row that an operator reads.
+
+    Of characters that a store refuses (NUL, halves of surrogate pairs, as in undecodable file
+    names) their escapes are kept.
+    """
+    message = " ".join(str(error).split()).replace("\0", "\\x00")
+    text = f"{type(error).__name__}: {message}".encode("utf-8", "backslashreplace").decode()
+    return text[:ERROR_CHARS].rstrip(": ")
 
 
 def add_failure(history: str | None, failure: Failure) -> str:

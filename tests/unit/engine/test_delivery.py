@@ -75,3 +75,9 @@ def test_attempt_is_repeated_when_a_stream_has_another_version_than_expected() -
     assert is_permanent(PermanentError()) and is_permanent(Conflict())
     assert not is_permanent(ValueError())
     assert not is_permanent(WrongExpectedVersion("account-7", expected=1, actual=2))
+
+
+def test_error_text_can_be_stored_whatever_the_error_quotes() -> None:
+    text = error_text(ValueError("no file 'caf\udce9\0'\n\tin \U0001f3d4"))
+    assert text == "ValueError: no file 'caf\\udce9\\x00' in \U0001f3d4"
+    assert len(error_text(ValueError("\udce9" * 1000))) == ERROR_CHARS
