@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from cordata.broker.settle import add_groups
 from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import Context
-from cordata.errors import StoreUnavailable
+from cordata.errors import Conflict, StoreUnavailable
 from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.alarm import pause
@@ -126,4 +126,7 @@ async def _delete(ctx: Context, ids: list[int]) -> int:
     async def unit(tx: Tx) -> int:
         return await tx.execute("retention.outbox", ids=json.dumps(ids))
 
-    return await ctx.store.run(unit)
+    try:
+        return await ctx.store.run(unit)
+    except Conflict:  # one was published again at this very moment; another time
+        return 0

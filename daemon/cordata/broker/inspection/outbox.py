@@ -17,6 +17,7 @@ from cordata.broker.inspection.record import (
     Progress,
     WholeEntry,
 )
+from cordata.errors import Conflict
 from cordata.store import OUTBOX_TOPIC, Row, Store, Tx
 
 #: Rows that one read looks through at most: a filter may match few of millions.
@@ -153,7 +154,10 @@ class Outbox:
         async def unit(tx: Tx) -> int:
             return await tx.execute("retention.outbox", ids=json.dumps(ids))
 
-        return await self._store.run(unit)
+        try:
+            return await self._store.run(unit)
+        except Conflict:  # one was published again at this very moment
+            return 0
 
 
 async def span(store: Store) -> tuple[int, int]:

@@ -110,7 +110,7 @@ WHERE "group" = :group AND event_id IN (
 
 -- name: inspection.publish_again
 -- One message for each group (or the one that is named) that has neither handled the event nor has
--- it in hand.
+-- it in hand. An entry that is being deleted is waited for: then it is gone.
 INSERT INTO message (outbox_id, "group", key, state, lane, priority, next_at)
 SELECT o.id, g."group", CASE WHEN g.keyed = 1 THEN o.key END,
        CASE WHEN g.keyed = 1 AND o.key IS NOT NULL THEN 'waiting' ELSE 'ready' END,
@@ -120,6 +120,7 @@ WHERE o.id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
     AND o.state = 'published' AND (:group::text IS NULL OR g."group" = :group::text)
     AND NOT EXISTS (
         SELECT 1 FROM seen AS s WHERE s.event_id = o.event_id AND s."group" = g."group")
+ORDER BY o.id FOR KEY SHARE OF o
 ON CONFLICT DO NOTHING;
 
 -- name: inspection.old

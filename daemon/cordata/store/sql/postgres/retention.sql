@@ -9,9 +9,13 @@ FROM (SELECT id, created_at, state, published_at FROM outbox
       WHERE id > :after ORDER BY id LIMIT :limit) AS page;
 
 -- name: retention.outbox
+-- Not what is published again at this moment, which holds a lock on the entry.
 DELETE FROM outbox
-WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
-    AND state = 'published'
+WHERE id = ANY (ARRAY(
+        SELECT id FROM outbox
+        WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
+            AND state = 'published'
+        ORDER BY id FOR UPDATE SKIP LOCKED))
     AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = outbox.id);
 
 -- name: retention.seen
