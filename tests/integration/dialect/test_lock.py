@@ -1,4 +1,4 @@
-"""Who works on the same rows at the same time passes them over, or waits and then sees the truth."""
+"""Who works on the same rows at once passes them over, or waits and then sees the truth."""
 
 from __future__ import annotations
 
