@@ -19,20 +19,23 @@ from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.connector import Connector
 from cordata.store.postgres.crew import Crew
 from cordata.store.postgres.fault import (
+    Busy,
     ConnectionLost,
     ServerError,
+    Unclear,
     cut,
     is_storage,
     lost,
     translate,
 )
+from cordata.store.postgres.narrow import Narrowed, Narrows
 from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
 from cordata.store.postgres.unit import Ask, Call, Course, UnitTx
 from cordata.store.queries import Queries
 from cordata.store.tx import Unit
 
-#: A unit runs so many times at most.
+#: A unit runs so many times at most; one that others are in the way of, as long as there is time.
 _ATTEMPTS = 6
 #: Between them, times a random number and the attempt's: whoever met does not meet again.
 _PAUSE_S = 0.01
@@ -43,10 +46,11 @@ _GRACE_S = 1.0
 class Again(Exception):
     """The unit changed nothing and may be run again; `error` is for its caller if it may not."""
 
-    def __init__(self, error: CordataError, *, pause: bool = True) -> None:
+    def __init__(self, error: CordataError, *, collided: bool = False) -> None:
         super().__init__(str(error))
         self.error = error
-        self.pause = pause
+        #: Whether another transaction was in the way.
+        self.collided = collided
 
 
 class Parts:
@@ -81,6 +85,19 @@ class Parts:
         if is_storage(error) and isinstance(error, StoreUnavailable):
             self.health.failed(error)
 
+    def overdue(self, transaction: Transaction, limit_s: float) -> StoreUnavailable:
+        """The error for a transaction that did not come to its end in time.
+
+        The server ends a statement after `limit_s`: only one that did not even do that is to
+        blame, and not a lock, so that others are refused as well.
+        """
+        told = f"no answer within {limit_s:g} s"
+        if silent := transaction.connection.silent_s >= limit_s:
+            self.failed(lost(told))
+        if transaction.ending:
+            return Unclear(f"{told} to a commit; whether it happened is not known")
+        return lost(told) if silent else Busy(told)
+
 
 class Alone:
     """Runs units one by one, each on a connection of its own."""
@@ -90,6 +107,7 @@ class Alone:
         self._timeout_s = timeout_s
         self._max_waiting = max_waiting
         self._loop = asyncio.get_running_loop()
+        self._narrows = Narrows()
         self._drained: asyncio.Future[None] | None = None
         #: Units that wait for their commit.
         self.waiting = 0
@@ -124,42 +142,50 @@ class Alone:
     async def run_now(self, unit: Unit[Any], fence: Fence | None) -> Any:
         """As `run`, without asking whether the store is ok, in the caller's own task."""
         deadline = self._loop.time() + self._timeout_s + _GRACE_S
-        for attempt in range(1, _ATTEMPTS + 1):
+        attempt = 0
+        while True:
+            attempt += 1
             try:
-                return await self._attempt(unit, fence, deadline)
+                async with self._narrows.turn(unit):
+                    return await self._attempt(unit, fence, deadline)
+            except Narrowed:
+                attempt -= 1
             except Again as again:
-                if attempt == _ATTEMPTS or self._loop.time() >= deadline:
+                enough = attempt >= _ATTEMPTS and not again.collided
+                if enough or self._loop.time() >= deadline:
                     self._parts.failed(again.error)
                     raise again.error from None
-                if again.pause:
-                    await asyncio.sleep(random.random() * attempt * _PAUSE_S)
+                if again.collided:
+                    self._narrows.add(unit)
+                await asyncio.sleep(random.random() * min(attempt, _ATTEMPTS) * _PAUSE_S)
             except StoreUnavailable as error:
                 self._parts.failed(error)
                 raise
-        raise AssertionError("not reached")
 
     async def _attempt(self, unit: Unit[Any], fence: Fence | None, deadline: float) -> Any:
         parts = self._parts
         tx = UnitTx(parts.queries, parts.time.now_us())
         async with parts.pool.connection(deadline) as connection:
+            self._narrows.check(unit)
             transaction = parts.begin(connection)
+            limit = asyncio.timeout_at(deadline)
             try:
-                async with asyncio.timeout_at(deadline):
+                async with limit:
                     value = await run_alone(transaction, Course(unit, tx, fence))
                     await transaction.commit()
-            except TimeoutError:
-                connection.close()
-                raise lost(f"no answer within {self._timeout_s + _GRACE_S:g} s") from None
             except InDoubt as caught:
                 doubt = caught
             except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
+                if limit.expired() and isinstance(error, TimeoutError):
+                    connection.close()
+                    raise parts.overdue(transaction, self._timeout_s) from None
                 await transaction.roll_back()
                 raise tell(error, tx, parts) from None
             else:
                 self._done(tx)
                 return value
         if not await find_outcome(doubt, parts.pool, deadline):
-            raise Again(cut("the connection was lost during a commit"), pause=False)
+            raise Again(cut("the connection was lost during a commit"))
         self._done(tx)
         return value
 
@@ -177,15 +203,18 @@ def tell(error: BaseException, tx: UnitTx, parts: Parts) -> BaseException:
     """
     cause = tx.cause if error is tx.failed else error
     if isinstance(cause, ConnectionLost):
-        return Again(cut(str(cause)), pause=False)
+        parts.pool.distrust()
+        return Again(cut(str(cause)))
     if not isinstance(cause, ServerError):
         return error
     told = error if isinstance(error, CordataError) else translate(cause.fault, "COMMIT")
     fault = cause.fault
     if fault.read_only or fault.stale_plan:
         parts.pool.renew()
+    if fault.session_ended:
+        parts.pool.distrust()
     if fault.again or fault.read_only or fault.session_ended:
-        return Again(told)
+        return Again(told, collided=fault.collided)
     return told
 
 

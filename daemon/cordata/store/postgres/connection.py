@@ -141,7 +141,7 @@ class Connection(Wire):
         """
         if self.lost:
             raise ConnectionLost(self.lost)
-        self._syncing = True
+        self._syncing, self._asked = True, self._loop.time()
         try:
             self._pg.pipeline_sync()
         except Exception as error:  # noqa: BLE001
@@ -154,7 +154,7 @@ class Connection(Wire):
     async def settle(self) -> None:
         """Wait for results that nobody waits for any more, and drop them."""
         if self._sent and not self._syncing and not self.lost:
-            self._syncing = True
+            self._syncing, self._asked = True, self._loop.time()
             self._pg.pipeline_sync()
             self._flush()
         await self._wait()
@@ -174,7 +174,7 @@ class Connection(Wire):
         if self.lost:
             raise ConnectionLost(self.lost)
         self._pg.exit_pipeline_mode()
-        self._syncing = True
+        self._syncing, self._asked = True, self._loop.time()
         self._sent.append(None)
         self._pg.send_query(script.encode())
         self._flush()

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from cordata.errors import StoreUnavailable
+
 T = TypeVar("T")
 
 
@@ -40,7 +42,9 @@ async def _run(work: Coroutine[Any, Any, T], future: asyncio.Future[T]) -> None:
     try:
         value = await work
     except asyncio.CancelledError:
-        future.cancel()
+        if not future.done():  # nobody but `close` cancels
+            future.set_exception(StoreUnavailable("the store is closed"))
+            future.exception()  # whoever started it may not be there any more
         raise
     except BaseException as error:  # it is the future's; the group must not fall with it
         if not future.done():

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from cordata.errors import CordataError
 from cordata.store.postgres.alone import Again, Parts, tell
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import Busy, cut, lost
+from cordata.store.postgres.fault import Busy, cut
 from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
 from cordata.store.postgres.unit import UnitTx
 
@@ -93,7 +93,7 @@ class Hold:
                 await transaction.commit()
         except TimeoutError:
             transaction.connection.close()
-            raise lost(f"no answer within {self._wait_s:g} s") from None
+            raise parts.overdue(transaction, self._wait_s) from None
         except InDoubt as doubt:
             self._return_connection()
             if not await find_outcome(doubt, parts.pool, deadline):

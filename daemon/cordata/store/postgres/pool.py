@@ -152,6 +152,10 @@ class Pool:
     def renew(self) -> None:
         """All connections lead to a server of no use any more."""
         self._generation += 1
+        self.distrust()
+
+    def distrust(self) -> None:
+        """Make those anew that nobody uses: the server has ended one, perhaps it ends all."""
         for connection in self._idle:
             self._close(connection)
         self._idle.clear()

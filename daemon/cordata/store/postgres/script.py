@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from cordata.errors import ConfigError, CordataError, LeaseLost, StoreUnavailable
 from cordata.store.fence import Fence
@@ -66,7 +67,7 @@ class Scripts:
 
     async def _fetch(
         self, connection: Connection, name: str, /, **params: object
-    ) -> list[dict[str, object]]:
+    ) -> list[dict[str, Any]]:
         query = self._queries[name]
         return (await connection.execute(query.sql, query.bind(params))).rows()
 

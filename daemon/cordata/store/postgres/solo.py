@@ -17,6 +17,7 @@ in order to change it, it reads with FOR UPDATE.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -40,8 +41,9 @@ holding: ContextVar[SoloTx | None] = ContextVar("cordata_store_holding", default
 
 Read = Callable[[Callable[[Tx], Awaitable[Any]]], Awaitable[Any]]
 
-#: So often is everything done once more.
-_REPLAYS = 5
+#: So often is everything done once more, with pauses that grow.
+_REPLAYS = 6
+_PAUSE_S = 0.01
 
 
 class SoloTx(UnitTx):
@@ -54,6 +56,7 @@ class SoloTx(UnitTx):
         "_parts",
         "_read",
         "_reads",
+        "_redone",
         "_seen",
         "_taking_turns",
     )
@@ -77,6 +80,7 @@ class SoloTx(UnitTx):
         self._reads: list[tuple[Call, list[Row]]] = []
         #: What was asked since, with what was deferred before it, and the answer.
         self._asked: list[tuple[list[Call], Ask, Any]] = []
+        self._redone = 0
         self._taking_turns = asyncio.Lock()
 
     def holds_locks_of(self, parts: Parts) -> bool:
@@ -128,10 +132,8 @@ class SoloTx(UnitTx):
     async def enter(self) -> None:
         """Before the body. Raises: AlreadySeen when its message was handled before."""
         if self._seen is not None:
-            group, event_id = self._seen
-            if await self._read(
-                lambda tx: tx.fetch_all("seen.has", group=group, event_id=event_id)
-            ):
+            mark = dict(zip(("group", "event_id"), self._seen, strict=True))
+            if await self._read(lambda tx: tx.fetch_all("seen.has", **mark)):
                 raise self._already_seen()
 
     async def leave(self, *, commit: bool) -> None:
@@ -150,16 +152,13 @@ class SoloTx(UnitTx):
     async def _commit(self) -> None:
         """Commit, if need be after having done everything once more. Raises: what failed."""
         try:
-            for attempt in range(_REPLAYS + 1):
+            while True:
                 try:
                     await self._hold.commit(self)
                     break
                 except Again as again:
-                    if attempt == _REPLAYS:
-                        raise again.error from None
-                    await self._replay()
-                    if self.failed is not None:
-                        raise self._ended(self.failed) from None
+                    self.failed, self.cause = again.error, ConnectionLost(str(again))
+                    await self._redo()
         except CordataError as error:
             self._parts.failed(error)
             raise
@@ -174,17 +173,15 @@ class SoloTx(UnitTx):
             if not self._hold.began:
                 await self._begin()
             deferred = self.deferred
-            for _ in range(_REPLAYS):
+            if not deferred and not ask.calls:
+                return 0
+            while True:
+                self.deferred = list(deferred)
+                reply = await answer(self._hold.transaction, self, ask)
                 if self.failed is None:
-                    self.deferred = list(deferred)
-                    reply = await answer(self._hold.transaction, self, ask)
-                    if self.failed is None:
-                        self._asked.append((deferred, ask, reply))
-                        return reply
-                if not self._collided():
-                    break
-                await self._replay()
-            raise self._ended(self.failed)
+                    self._asked.append((deferred, ask, reply))
+                    return reply
+                await self._redo()
 
     async def _begin(self) -> None:
         """Take a place and a connection and begin."""
@@ -194,10 +191,7 @@ class SoloTx(UnitTx):
                 raise refusal
             await self._hold.take(self._time_out)
             await self._check_in()
-            if self._collided():  # nothing was promised yet, so once more is enough
-                await self._replay()
-            if self.failed is not None:
-                raise self._ended(self.failed)
+            await self._redo()
         except CordataError as error:
             self._parts.failed(error)
             self.failed = error
@@ -228,20 +222,32 @@ class SoloTx(UnitTx):
         if self._fence is not None:
             rows = results.pop(0).rows()
             if not rows or rows[0]["term"] != self._fence.term:
-                raise LeaseLost(
-                    f"term {self._fence.term} of the lease {self._fence.name!r} is over"
-                )
+                raise LeaseLost(f"term {self._fence.term} of {self._fence.name!r} is over")
         if self._seen is not None and not results.pop(0).count:
             raise self._already_seen()
         for (call, before), result in zip(self._reads, results, strict=True):
             if result.rows() != before:
                 raise self._stale(call)
 
+    async def _redo(self) -> None:
+        """Everything once more, until it stands. Raises: what failed, if that makes no sense."""
+        while self.failed is not None:
+            self._redone += 1
+            if self._redone > _REPLAYS or not self._collided():
+                raise self._ended(self.failed)
+            await asyncio.sleep(random.random() * self._redone * _PAUSE_S)
+            await self._replay()
+
     async def _replay(self) -> None:
         """Everything once more in a new transaction; `failed` if it collides again.
 
         Raises: TransactionStale when an answer is another one now; what _check_in raises.
         """
+        if isinstance(self.cause, ServerError) and self.cause.fault.stale_plan:
+            self._parts.pool.renew()
+            self._hold.transaction.connection.close()
+        elif not isinstance(self.cause, ServerError) or self.cause.fault.session_ended:
+            self._parts.pool.distrust()
         self.failed = self.cause = None
         try:
             await self._check_in()
@@ -263,7 +269,8 @@ class SoloTx(UnitTx):
         if self.failed is None or isinstance(self.failed, TransactionTimeout):
             return False
         if isinstance(self.cause, ServerError):
-            return self.cause.fault.collided or self.cause.fault.session_ended
+            fault = self.cause.fault
+            return fault.collided or fault.session_ended or fault.stale_plan
         return isinstance(self.cause, ConnectionLost)
 
     def _ended(self, error: CordataError | None) -> CordataError:
@@ -280,8 +287,7 @@ class SoloTx(UnitTx):
         return self.failed
 
     def _already_seen(self) -> AlreadySeen:
-        assert self._seen is not None
-        group, event_id = self._seen
+        group, event_id = self._seen or ("", "")
         return AlreadySeen(f"event {event_id} was handled by {group} before")
 
     def _stale(self, call: Call) -> TransactionStale:

@@ -117,6 +117,8 @@ class Transaction:
         self._ahead = 0
         self._wrote = False
         self._xid = ""
+        #: Whether COMMIT is under way.
+        self.ending = False
 
     def send(self, sql: str, args: Sequence[object] = (), *, writes: bool = False) -> None:
         """Queue a statement; `writes`: it may change something."""
@@ -146,6 +148,7 @@ class Transaction:
             return
         if self.connection.queued:
             await self.sync()
+        self.ending = True
         try:
             await self.connection.execute("COMMIT")
         except ConnectionLost:

@@ -36,12 +36,19 @@ class Wire:
         self.lost: str = ""
         self._results: list[PGresult] = []
         self._syncing = False
+        #: Loop time when the last sync was sent.
+        self._asked = 0.0
         self._writing = False
         self._waiter: asyncio.Future[None] | None = None
         self._socket = self._pg.socket
         self._pg.nonblocking = 1
         self._pg.enter_pipeline_mode()
         self._loop.add_reader(self._socket, self._readable)
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the server has been silent although it was asked."""
+        return self._loop.time() - self._asked
 
     def close(self) -> None:
         """Close it; the server rolls back what was open."""

@@ -1,0 +1,157 @@
+"""Migrations while others are at work: two that migrate at once, old code on the new schema."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.integration.postgres.parts import child, until
+from tests.servers.postgres import PostgresServer
+
+from cordata.config.sections import StoreConfig
+from cordata.errors import StoreUnavailable
+from cordata.store import Chain, Queries, SchemaError, Tx
+from cordata.store.postgres.store import PostgresStore
+
+QUERIES = """
+-- name: shop.add
+INSERT INTO shop (name) VALUES (:name);
+-- name: shop.all
+SELECT * FROM shop WHERE name <> :name;
+-- name: shop.rename
+UPDATE shop SET name = :name WHERE name = :old RETURNING *;
+"""
+
+
+class Shop:
+    """An application whose migrations the test writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.chain = Chain("shop", folder.name)
+        self._migrations = folder / "postgres" / "migrations"
+        self._migrations.mkdir(parents=True)
+        (folder / "postgres" / "shop.sql").write_text(QUERIES)
+        self.write("0001_shop.sql", "CREATE TABLE shop (name TEXT NOT NULL UNIQUE);")
+
+    def write(self, name: str, script: str) -> None:
+        """Add a migration."""
+        (self._migrations / name).write_text(script)
+
+    @asynccontextmanager
+    async def opened(self, url: str) -> AsyncIterator[PostgresStore]:
+        """A store of the application."""
+        queries = Queries.load([self.chain.package], "postgres")
+        async with await PostgresStore.open(StoreConfig(url=url), queries=queries) as store:
+            yield store
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    """The application."""
+    folder = tmp_path / "code" / f"shop_{tmp_path.name}"
+    monkeypatch.syspath_prepend(str(folder.parent))
+    return Shop(folder)
+
+
+async def test_each_migration_is_applied_once_when_two_processes_migrate_at_once(
+    postgres: PostgresServer, database: str
+) -> None:
+    async with child("migrate", database, "one") as one, child("migrate", database, "two") as two:
+        one.go()
+        two.go()
+        said = [await one.line(), await two.line()]
+    assert all(words[0] == "applied" for words in said)
+    name = database.rpartition("/")[2]
+    (count,) = postgres.execute("SELECT count(*) FROM migration", database=name)
+    assert sum(int(words[1]) for words in said) == count[0] > 0
+
+
+async def test_old_code_goes_on_when_the_schema_grows_under_it(database: str, shop: Shop) -> None:
+    """Also statements that are prepared already and whose columns are not the same any more."""
+    added: list[str] = []
+    stop = False
+
+    async def work(store: PostgresStore, number: int) -> None:
+        count = 0
+        while not stop:
+            count += 1
+            name = f"{number}-{count}"
+
+            async def unit(tx: Tx, name: str = name) -> None:
+                await tx.execute("shop.add", name=name)
+                assert await tx.fetch_one("shop.rename", old=name, name=f"{name}!") is not None
+
+            await store.run(unit)
+            added.append(f"{name}!")
+            rows = await store.read(lambda tx: tx.fetch_all("shop.all", name="x"))
+            assert len(rows) >= count
+            async with store.transaction() as tx:
+                await tx.fetch_one("shop.rename", old=f"{name}!", name=f"{name}?")
+                await asyncio.sleep(0.001)
+                found = await tx.fetch_all("shop.all", name="x")
+                assert len(found) >= count
+            added[added.index(f"{name}!")] = f"{name}?"
+
+    async with shop.opened(database) as old, shop.opened(database) as new:
+        await new.migrate([shop.chain])
+        async with asyncio.TaskGroup() as group:
+            for number in range(4):
+                group.create_task(work(old, number))
+            await until(lambda: len(added) > 40)
+            for number, script in enumerate(
+                (
+                    "ALTER TABLE shop ADD COLUMN city TEXT;",
+                    "ALTER TABLE shop ADD COLUMN stars BIGINT NOT NULL DEFAULT 3;\n"
+                    "CREATE INDEX shop_city ON shop (city);",
+                ),
+                start=2,
+            ):
+                shop.write(f"{number:04d}_more.sql", script)
+                async with shop.opened(database) as newer:
+                    applied = await newer.migrate([shop.chain])
+                assert [entry.number for entry in applied] == [number]
+                before = len(added)
+                await until(lambda before=before: len(added) > before + 40)  # type: ignore[misc]
+            stop = True
+        rows = await new.read(lambda tx: tx.fetch_all("shop.all", name="x"))
+        assert sorted(row["name"] for row in rows) == sorted(added)
+        assert {row["stars"] for row in rows} == {3}
+
+
+async def test_migration_gives_way_when_somebody_uses_the_table(database: str, shop: Shop) -> None:
+    """Waiting behind a long reader, it would keep all others waiting as well."""
+    async with shop.opened(database) as store:
+        await store.migrate([shop.chain])
+        shop.write("0002_more.sql", "ALTER TABLE shop ADD COLUMN city TEXT;")
+        with psycopg.connect(database) as reader:
+            reader.execute("SELECT * FROM shop")
+            async with asyncio.timeout(9):
+                with pytest.raises(StoreUnavailable, match="lock"):
+                    async with shop.opened(database) as newer:
+                        await newer.migrate([shop.chain])
+            assert store.stats().state == "ok"
+        async with shop.opened(database) as newer:
+            assert len(await newer.migrate([shop.chain])) == 1
+
+
+async def test_error_of_a_script_names_the_statement_and_no_value(
+    database: str, shop: Shop
+) -> None:
+    shop.write(
+        "0002_bad.sql",
+        "CREATE FUNCTION f() RETURNS INTEGER LANGUAGE sql AS $$ SELECT 1; SELECT 2; $$;\n"
+        "-- a comment; with a semicolon\n"
+        "INSERT INTO shop VALUES ('a;b');\n"
+        "INSERT INTO shop VALUES ('secret'), ('secret'); -- twice\n"
+        "SELECT 1;",
+    )
+    async with shop.opened(database) as store:
+        with pytest.raises(SchemaError, match="unique constraint") as caught:
+            await store.migrate([shop.chain])
+        assert "secret" not in str(caught.value)
+        assert "INSERT INTO shop VALUES ('secret'), ('secret')" in (caught.value.hint or "")
+        assert not await store.schema_current([shop.chain])

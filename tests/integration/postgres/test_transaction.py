@@ -1,0 +1,206 @@
+"""Transactions side by side, which on PostgreSQL really run at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.contract.store.stores import add_account, balance
+from tests.integration.postgres.parts import opened
+from tests.raw import raw
+
+from cordata.clock import monotonic
+from cordata.errors import Conflict, PermanentError, TransactionStale
+from cordata.store import Row, Store, Tx
+
+
+async def change(store: Store, name: str, amount: int = 1) -> None:
+    async def unit(tx: Tx) -> None:
+        await tx.execute("account.change", id=name, amount=amount)
+
+    await store.run(unit)
+
+
+async def test_no_change_is_lost_when_a_row_changes_after_the_first_write(database: str) -> None:
+    """It was read, unchanged at the first write, and is changed by another before we change it."""
+    async with opened(database) as one, opened(database) as two:
+        await add_account(one, "a", 10)
+        await add_account(one, "b", 0)
+        with pytest.raises(TransactionStale, match=r"account\.get"):
+            async with one.transaction() as tx:
+                row = await tx.fetch_one("account.get", id="a")
+                assert row is not None
+                await tx.execute("account.change", id="b", amount=1)
+                await change(two, "a", 5)
+                await tx.execute("account.change", id="a", amount=-row["balance"])
+        assert await balance(one, "a") == 15 and await balance(one, "b") == 0
+
+
+async def test_transaction_goes_on_when_a_counter_that_all_change_was_changed(
+    database: str,
+) -> None:
+    """Everything is done once more; what it had seen is the same, so nobody need know."""
+    async with opened(database) as one, opened(database) as two:
+        for name in ("a", "own", "counter"):
+            await add_account(one, name, 10)
+        async with one.transaction() as tx:
+            row = await tx.fetch_one("account.get", id="a")
+            assert row is not None
+            await tx.execute("account.change", id="own", amount=1)
+            await tx.write("account.change", id="own", amount=1)
+            await change(two, "counter")
+            await change(two, "counter")
+            await tx.execute("account.change", id="counter", amount=1)
+            await tx.write("entry.add", account_id="a", amount=1, note="once")
+        assert await balance(one, "own") == 12 and await balance(one, "counter") == 13
+        found = await one.read(lambda tx: tx.fetch_one("entry.count"))
+        assert found is not None and found["count"] == 1
+
+
+async def test_both_succeed_when_two_transactions_lock_crosswise(database: str) -> None:
+    async with opened(database) as store:
+        await add_account(store, "a")
+        await add_account(store, "b")
+        meet = asyncio.Barrier(2)
+
+        async def cross(first: str, second: str) -> None:
+            async with store.transaction() as tx:
+                await tx.execute("account.change", id=first, amount=1)
+                await meet.wait()
+                await tx.execute("account.change", id=second, amount=1)
+
+        for _ in range(3):
+            await asyncio.gather(cross("a", "b"), cross("b", "a"))
+        assert await balance(store, "a") == await balance(store, "b") == 6
+
+
+async def test_units_succeed_when_they_lock_crosswise(database: str) -> None:
+    async with opened(database) as one, opened(database) as two:
+        await add_account(one, "a")
+        await add_account(one, "b")
+
+        async def cross(store: Store, first: str, second: str) -> None:
+            async def unit(tx: Tx) -> None:
+                await tx.execute("account.change", id=first, amount=1)
+                await tx.execute("account.change", id=second, amount=1)
+
+            await store.run(unit)
+
+        await asyncio.gather(
+            *(cross(store, *("ab" if n % 2 else "ba")) for n in range(60) for store in (one, two))
+        )
+        assert await balance(one, "a") == await balance(one, "b") == 120
+
+
+async def test_locks_are_free_at_once_when_a_transaction_is_cancelled(database: str) -> None:
+    async with opened(database) as one, opened(database) as two:
+        await add_account(one, "a")
+        for pause in (0.0, 0.002, 0.01):
+            locked = asyncio.Event()
+
+            async def hold(locked: asyncio.Event = locked) -> None:
+                async with one.transaction() as tx:
+                    await tx.execute("account.change", id="a", amount=1)
+                    locked.set()
+                    while True:
+                        await tx.fetch_one("account.get", id="a")
+
+            task = asyncio.ensure_future(hold())
+            await locked.wait()
+            await asyncio.sleep(pause)
+            task.cancel()
+            await asyncio.wait([task])
+            began = monotonic()
+            await change(two, "a")
+            assert monotonic() - began < 1
+        assert await balance(one, "a") == 3
+        assert one.stats().state == "ok"
+
+
+async def test_reads_that_nobody_waits_for_leave_the_pool_whole(database: str) -> None:
+    async with opened(database, pool_size=2, read_timeout_s=1.0) as store:
+        tasks = [
+            asyncio.ensure_future(store.read(lambda tx: tx.fetch_all("forever"))) for _ in range(2)
+        ]
+        await asyncio.sleep(0.1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        async with asyncio.timeout(4):
+            await add_account(store, "a")
+        assert await balance(store, "a") == 0
+
+
+async def test_statements_take_turns_when_a_body_starts_several_at_once(database: str) -> None:
+    async with opened(database) as store:
+        async with store.transaction() as tx:
+            await asyncio.gather(
+                *(tx.execute("account.add", id=f"{n}", balance=n) for n in range(20))
+            )
+        rows = await store.read(lambda tx: tx.fetch_all("account.all"))
+        assert len(rows) == 20
+
+
+async def test_error_names_no_value_when_the_server_quotes_one(database: str) -> None:
+    async with opened(database) as store:
+        await add_account(store, "a")
+
+        async def twice(tx: Tx) -> None:
+            await tx.execute("entry.add", account_id="a", amount=1, note="secret")
+
+        await store.run(twice)
+        with pytest.raises(Conflict) as conflict:
+            await store.run(twice)
+        assert conflict.value.constraint == "entry_note_key"
+        assert "secret" not in str(conflict.value)
+
+        async def no_number(tx: Tx) -> None:
+            await tx.execute("entry.add", account_id="a", amount="secret", note="x")
+
+        with pytest.raises(PermanentError, match="22P02") as wrong:
+            await store.run(no_number)
+        assert "secret" not in str(wrong.value)
+
+
+@pytest.mark.parametrize("note", ["\0", "a\0b", "\ud800", object(), 2**70])
+async def test_value_is_refused_when_no_column_can_hold_it(database: str, note: object) -> None:
+    async with opened(database) as store:
+        await add_account(store, "a")
+
+        async def unit(tx: Tx) -> None:
+            await tx.execute("account.change", id="a", amount=1)
+            key = "amount" if isinstance(note, int) else "note"
+            values = {"account_id": "a", "amount": 1, "note": "n", key: note}
+            await tx.execute("entry.add", **values)
+
+        with pytest.raises(PermanentError):
+            await store.run(unit)
+        with pytest.raises(PermanentError):
+            async with store.transaction() as tx:
+                await unit(tx)
+        assert await balance(store, "a") == 0
+        assert store.stats().state == "ok"
+
+
+async def test_values_come_back_as_they_went_in(database: str) -> None:
+    async with opened(database) as store:
+
+        async def unit(tx: Tx) -> list[Row]:
+            return await raw(
+                tx,
+                "SELECT ?::text AS t, ?::bigint AS i, ?::bytea AS b, ?::float8 AS f,"
+                " ?::text AS n, ?::integer AS yes, ?::boolean AS really, ?::numeric AS d",
+                ["Über '\"\\ 🎿", -(2**63), bytes(range(256)), 0.1, None, True, True, 5],
+            )
+
+        (row,) = await store.run(unit)
+        assert dict(row) == {
+            "t": "Über '\"\\ 🎿",
+            "i": -(2**63),
+            "b": bytes(range(256)),
+            "f": 0.1,
+            "n": None,
+            "yes": 1,
+            "really": True,
+            "d": 5,
+        }
