@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cordata.errors import ConfigError
-from cordata.store.queries import Queries, Query, parse
+from cordata.store.queries import Queries, Query, parse, split
 
 
 def one(text: str) -> Query:
@@ -91,6 +91,42 @@ def test_semicolon_is_no_end_when_it_is_quoted() -> None:
 )
 def test_statement_counts_as_reading_only_when_it_does(sql: str, reads: bool) -> None:
     assert Query("q", sql, "x.sql").reads is reads
+
+
+def test_parameters_are_numbered_once_each_on_postgres() -> None:
+    query = Query("q", "SELECT :b::bigint, :a, :b WHERE x[:i] = ARRAY[:a]", "x.sql", "postgres")
+    assert query.sql == "SELECT $1::bigint, $2, $1 WHERE x[$3] = ARRAY[$2]"
+    assert query.bind({"a": 1, "b": 2, "i": 3}) == (2, 1, 3)
+
+
+@pytest.mark.parametrize(
+    "text", ["':a'", "E'it\\'s :a'", '":a"', "$$ :a $$", "$x$ :a $$ $x$", "/* :a */ 1", "1::a"]
+)
+def test_colon_is_no_parameter_when_postgres_has_it_quoted(text: str) -> None:
+    query = Query("q", f"SELECT {text}", "x.sql", "postgres")
+    assert query.params == () and query.sql == f"SELECT {text}"
+
+
+@pytest.mark.parametrize(
+    ("sql", "reads"),
+    [
+        ("SELECT 1 FROM a FOR UPDATE", False),
+        ("SELECT 1 FROM a FOR NO KEY UPDATE SKIP LOCKED", False),
+        ("SELECT 1 FROM a FOR SHARE", False),
+        ("SELECT 'for update'", True),
+        ("WITH a AS (MERGE INTO b USING c ON true) SELECT 1", False),
+    ],
+)
+def test_statement_that_locks_rows_counts_as_writing(sql: str, reads: bool) -> None:
+    assert Query("q", sql, "x.sql", "postgres").reads is reads
+
+
+def test_script_is_split_where_its_statements_end() -> None:
+    script = "CREATE FUNCTION f() AS $$ a; b; $$;\n-- c; d\nINSERT INTO t VALUES ('e;f');\n"
+    assert split(script) == [
+        "CREATE FUNCTION f() AS $$ a; b; $$;",
+        "INSERT INTO t VALUES ('e;f');",
+    ]
 
 
 def test_duplicate_is_refused_with_both_files_when_names_clash() -> None:

@@ -70,6 +70,8 @@ def _params(url: str, key: str, password: str | None, config: StoreConfig) -> di
             f"[store] {key} holds a password, which `config show` would print",
             hint="put it into the credential store-password",
         )
+    if not all(port.isdecimal() or not port for port in str(given.get("port", "")).split(",")):
+        raise ConfigError(f"[store] {key}: the port is no number", hint=_SHAPE)
     params = {**_DEFAULTS, **given}
     # libpq takes whole seconds, and 1 as 2.
     params.setdefault("connect_timeout", max(2, round(config.connect_timeout_s)))
