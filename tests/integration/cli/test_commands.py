@@ -157,6 +157,14 @@ def test_config_check_looks_at_what_a_start_would(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_config_check_names_a_bad_server_url_and_no_password(tmp_path: Path) -> None:
+    path = write_config(tmp_path, "[store]\nurl = 'postgresql://u:secret@h/d'\n")
+    result = cordata("config", "check", "--config", str(path))
+    assert result.returncode == 78
+    assert "[store] url holds a password" in result.stderr
+    assert "store-password" in result.stderr and "secret" not in result.stderr
+
+
 @pytest.mark.parametrize("instance", ["x", "../1", "-1", "1a", ""])
 def test_worker_takes_only_a_number(instance: str) -> None:
     assert cordata("worker", "--", instance).returncode == 2

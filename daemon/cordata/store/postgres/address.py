@@ -67,8 +67,8 @@ def _params(url: str, key: str, password: str | None, config: StoreConfig) -> di
         raise ConfigError(f"[store] {key}: {told}", hint=_SHAPE) from None
     if "password" in given:
         raise ConfigError(
-            f"[store] {key} holds a password, which `config show` would print",
-            hint="put it into the credential store-password",
+            f"[store] {key} holds a password, which `config show` would print: it belongs into the"
+            " credential store-password"
         )
     if not all(port.isdecimal() or not port for port in str(given.get("port", "")).split(",")):
         raise ConfigError(f"[store] {key}: the port is no number", hint=_SHAPE)
