@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from cordata.core.claim import claimed_until
 from cordata.core.outbox import BACKFILL, Place, in_key_order
 from cordata.store import OUTBOX_TOPIC, Row, Tx
 
@@ -54,7 +55,7 @@ async def claim(tx: Tx, *, owner: str, limit: int, claim_timeout_us: int) -> lis
     priority, so up to twice `limit` entries may come: fan out to groups in key order in this very
     unit, and no event is overtaken by a later one of its key.
     """
-    terms = {"owner": owner, "claimed_until": tx.now_us + claim_timeout_us}
+    terms = {"owner": owner, "claimed_until": claimed_until(tx.now_us, timeout_us=claim_timeout_us)}
     rows = await tx.fetch_all("outbox.claim", now_us=tx.now_us, limit=limit, **terms)
     ahead = await look_ahead(tx, rows, limit=limit)
     if ahead:

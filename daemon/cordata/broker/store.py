@@ -24,6 +24,7 @@ from cordata.broker.contract import Broker
 from cordata.broker.message import Claimed, Depth, Due, Held, Message, Outcome, Relayed, Want
 from cordata.broker.settle import STREAM_TOPIC as STREAM_TOPIC
 from cordata.broker.settle import add_groups, settle
+from cordata.core.claim import claimed_until, is_expired
 from cordata.core.outbox import BACKFILL, LIVE
 from cordata.store import OUTBOX_TOPIC, Fence, Row, Store, Tx
 
@@ -119,7 +120,7 @@ class StoreBroker(Broker):
                 if freed:
                     tx.notify(STREAM_TOPIC)
                 return Claimed(messages=(), next_at={})
-            hand = _Hand(tx, owner, tx.now_us + self._claim_timeout_us)
+            hand = _Hand(tx, owner, self._until(tx))
             next_at = await hand.fill(wanted)
             if freed and any(_is_due(at, tx.now_us) for due in next_at.values() for at in due):
                 tx.notify(STREAM_TOPIC)  # for those who looked before and found them in our hands
@@ -127,13 +128,14 @@ class StoreBroker(Broker):
 
         return await self._store.run(unit)
 
+    def _until(self, tx: Tx) -> int:
+        return claimed_until(tx.now_us, timeout_us=self._claim_timeout_us)
+
     async def renew(self, owner: str) -> None:
         """Extend all claims of a living process."""
 
         async def unit(tx: Tx) -> None:
-            await tx.execute(
-                "stream.renew", owner=owner, claimed_until=tx.now_us + self._claim_timeout_us
-            )
+            await tx.execute("stream.renew", owner=owner, claimed_until=self._until(tx))
 
         await self._store.run(unit)
 
@@ -148,7 +150,7 @@ class StoreBroker(Broker):
 
         async def unit(tx: Tx) -> dict[str, bool]:
             rows = await tx.fetch_all("stream.owners")
-            return {row["owner"]: row["claimed_until"] < tx.now_us for row in rows}
+            return {row["owner"]: is_expired(row["claimed_until"], tx.now_us) for row in rows}
 
         return await self._store.read(unit)
 
@@ -164,7 +166,7 @@ class StoreBroker(Broker):
                     order_key=row["key"],
                     attempts=row["attempts"],
                     history=row["history"],
-                    expired=row["claimed_until"] < tx.now_us,
+                    expired=is_expired(row["claimed_until"], tx.now_us),
                 )
                 for row in rows
             ]

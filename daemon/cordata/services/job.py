@@ -16,6 +16,7 @@ from pathlib import Path
 from cordata import clock, events
 from cordata.broker import Owner, Owners
 from cordata.context import Context
+from cordata.core.claim import renewal_s
 from cordata.core.delivery import error_text
 from cordata.core.period import days_owed
 from cordata.errors import LeaseLost, StoreUnavailable
@@ -200,7 +201,7 @@ class _JobRunner:
             )
 
         while True:
-            await asyncio.sleep(self._task.claim_timeout_s / 3)
+            await asyncio.sleep(renewal_s(self._task.claim_timeout_s))
             try:
                 held = await self._ctx.store.run(unit)
             except StoreUnavailable as error:

@@ -11,6 +11,7 @@ from cordata import clock, events
 from cordata.beat import Beat
 from cordata.broker import Broker, Held, Outcome, Owner, Owners, mark_of, pid_of
 from cordata.config.sections import EngineConfig
+from cordata.core.claim import may_take_over
 from cordata.core.delivery import Failure, Verdict, add_failure, after_failure
 from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
@@ -87,7 +88,8 @@ class ReclaimService:
         dead = self._owners.dead(self._owners.ids())
         holders = await self._broker.owners(dead)
         for owner_id, expired in holders.items():
-            if owner_id != self._owner.id and (expired or not self._owners.is_alive(owner_id)):
+            known_dead = not self._owners.is_alive(owner_id)
+            if owner_id != self._owner.id and may_take_over(expired=expired, known_dead=known_dead):
                 count += await self._take_back(owner_id)
         await self._broker.take_entries_back(dead)
         for owner_id in dead:
@@ -106,7 +108,7 @@ class ReclaimService:
         running = self._owners.running(owner_id)
         while True:
             held = await self._broker.held(owner_id, limit=_BATCH)
-            mine = [h for h in held if dead or h.expired]
+            mine = [h for h in held if may_take_over(expired=h.expired, known_dead=dead)]
             if not mine:
                 break
             outcomes = [self._outcome(owner_id, h, running) for h in mine]

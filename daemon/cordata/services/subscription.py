@@ -20,6 +20,7 @@ from cordata.broker import Broker, Claimed, Due, Outcome, Owner, Want, mark_of
 from cordata.broker.message import NOTHING, back, claimable
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
+from cordata.core.claim import renewal_s
 from cordata.core.delivery import Verdict
 from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
@@ -76,6 +77,7 @@ class SubscriptionService:
         #: What was just finished lets the next ones of its key go on.
         self._hurry = False
         self._failures = 0
+        self._renewal_s = renewal_s(config.claim_timeout_s)
         self._renewed_deadline = 0.0
 
     def status(self) -> str:
@@ -151,7 +153,7 @@ class SubscriptionService:
     def _sleep_s(self, wanted: Mapping[str, Want], next_at: Mapping[str, Due]) -> float:
         """Until the next scheduled message, or a place or the topic rings earlier."""
         now_us = self._store.now_us()
-        sleep_s = min(self._config.poll_s, self._config.claim_timeout_s / 3)
+        sleep_s = min(self._config.poll_s, self._renewal_s)
         for name in wanted:
             group, due = self._groups[name], next_at.get(name, NOTHING)
             group.live.more = due.live is not None and due.live <= now_us
@@ -171,10 +173,10 @@ class SubscriptionService:
         """Keep the claims of what is in hand alive, well before they expire."""
         now = clock.monotonic()
         if not any(group.held for group in self._groups.values()):
-            self._renewed_deadline = now + self._config.claim_timeout_s / 3
+            self._renewed_deadline = now + self._renewal_s
         elif now >= self._renewed_deadline:
             await self._broker.renew(self._owner.id)
-            self._renewed_deadline = now + self._config.claim_timeout_s / 3
+            self._renewed_deadline = now + self._renewal_s
 
     async def _place(self, group: Places) -> None:
         try:

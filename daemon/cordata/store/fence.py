@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cordata.core.lease import is_accepted
 from cordata.errors import LeaseLost
 from cordata.store.tx import Tx
 
@@ -23,5 +24,5 @@ async def check_fence(tx: Tx, fence: Fence, *, hold: bool = False) -> None:
     writer that would order the two.
     """
     row = await tx.fetch_one("lease.hold" if hold else "lease.term", name=fence.name)
-    if row is None or row["term"] != fence.term:
+    if not is_accepted(fence.term, None if row is None else row["term"]):
         raise LeaseLost(f"term {fence.term} of the lease {fence.name!r} is over")

@@ -21,6 +21,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cordata import clock
+from cordata.core.lease import CHECK_S, SILENT_S, is_trusted, trusted_until
 from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.store.contract import Lease
 from cordata.store.fence import Fence, check_fence
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 #: lock_not_available: the queue was too long.
 _NOT_AVAILABLE = "55P03"
-_CHECK_S = 1.0
-_TRUST_S = 5.0
-_SILENT_S = 7.0
 #: A session that answers nothing is given up.
 _ANSWER_S = 4.0
 #: So long in the queue at a time: whoever waits in a statement keeps old rows from being removed.
@@ -51,9 +49,9 @@ _UNLOCK = f"SELECT pg_advisory_unlock({_KEY})"
 #: The last four end the session of a host that died while the server was speaking to it, or while
 #: it stood in the queue.
 _WATCHED = (
-    f"SELECT set_config('idle_session_timeout', '{_SILENT_S * 1000:.0f}', false),"
+    f"SELECT set_config('idle_session_timeout', '{SILENT_S * 1000:.0f}', false),"
     f" set_config('lock_timeout', '{_QUEUE_S * 1000:.0f}', false),"
-    f" set_config('tcp_user_timeout', '{_SILENT_S * 1000:.0f}', false),"
+    f" set_config('tcp_user_timeout', '{SILENT_S * 1000:.0f}', false),"
     " set_config('tcp_keepalives_idle', '3', false),"
     " set_config('tcp_keepalives_interval', '2', false),"
     " set_config('tcp_keepalives_count', '2', false),"
@@ -92,7 +90,7 @@ class SessionLease(Lease):
             self._locked
             and session is not None
             and not session.lost
-            and clock.monotonic() < self._deadline
+            and is_trusted(self._deadline, clock.monotonic())
         )
 
     @property
@@ -169,7 +167,7 @@ class SessionLease(Lease):
         self._claimed.clear()
         self._came.clear()
         if locked:
-            self._locked, self._deadline = True, sent + _TRUST_S
+            self._locked, self._deadline = True, trusted_until(sent)
         self._background = self._store.start(self._attend(session))
         return bool(locked)
 
@@ -178,14 +176,14 @@ class SessionLease(Lease):
         try:
             if not self._locked:
                 await session.execute(_WAIT, (self._name,))
-                self._deadline = await _prove(session) + _TRUST_S
+                self._deadline = trusted_until(await _prove(session))
                 self._locked = True
                 self._came.set()
             due = clock.monotonic() + _CLAIM_S
-            while await self._unasked(_CHECK_S):
+            while await self._unasked(CHECK_S):
                 if not self._claimed.is_set() and clock.monotonic() >= due:
                     break  # whoever stood in the queue has gone
-                self._deadline = await _prove(session) + _TRUST_S
+                self._deadline = trusted_until(await _prove(session))
             else:
                 return
         except ServerError as error:
