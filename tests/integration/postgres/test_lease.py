@@ -153,11 +153,12 @@ async def test_standby_costs_nearly_nothing(postgres: PostgresServer, database: 
         assert await taken(lease) and not await taken(other)
         await asyncio.sleep(2)
         (before,) = postgres.execute(ask)
-        for _ in range(20):
+        for _ in range(30):
             assert not await taken(other)
             await asyncio.sleep(0.25)
         (after,) = postgres.execute(ask)
-        assert after[0] - before[0] <= 5
+        # Of what came before, the server counts some only now; asking each time would be 30 more.
+        assert after[0] - before[0] <= 12
         await lease.release()
         assert await until(lambda: taken(other), 5) < 0.3
         await other.release()
