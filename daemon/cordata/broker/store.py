@@ -25,7 +25,7 @@ from cordata.broker.message import Claimed, Depth, Due, Held, Message, Outcome, 
 from cordata.broker.settle import STREAM_TOPIC as STREAM_TOPIC
 from cordata.broker.settle import add_groups, settle
 from cordata.core.claim import claimed_until, is_expired
-from cordata.core.outbox import BACKFILL, LIVE
+from cordata.core.outbox import BACKFILL, LIVE, not_at_once
 from cordata.store import OUTBOX_TOPIC, Fence, Row, Store, Tx
 
 #: How long one wait on the store lasts; only bounds what a lost wake-up could hide.
@@ -83,7 +83,7 @@ class StoreBroker(Broker):
                 await tx.write("outbox.mark_published", ids=as_json, now_us=tx.now_us)
             # After a full batch the next pass looks anyway.
             full = len(ids) >= limit
-            next_at = tx.now_us if full else await _outbox_due_at(tx)
+            next_at = tx.now_us if full else not_at_once(await _outbox_due_at(tx), tx.now_us)
             return Relayed(published=len(ids), next_at=next_at)
 
         return await self._store.run(unit)
@@ -204,6 +204,7 @@ class _Hand:
         now_us = self._tx.now_us
         due = await _due(self._tx, wanted)
         emptied: list[str] = []
+        rest: list[str] = []
         for group in due:
             want = wanted[group]
             if want.live and _is_due(due[group].live, now_us):
@@ -211,14 +212,14 @@ class _Hand:
                     emptied.append(group)
         due |= await self._look_again(emptied)
         if not any(_is_due(one.live, now_us) for one in due.values()):
-            emptied = []
             for group in due:
                 want = wanted[group]
                 if want.backfill and _is_due(due[group].backfill, now_us):
                     if await self._claim(group, BACKFILL, want.backfill, want.run):
-                        emptied.append(group)
-            due |= await self._look_again(emptied)
-        return due
+                        rest.append(group)
+            due |= await self._look_again(rest)
+        short = (*emptied, *rest)
+        return due | {g: Due(*(not_at_once(at, now_us) for at in due[g])) for g in short}
 
     async def _look_again(self, emptied: Sequence[str]) -> dict[str, Due]:
         """When the next is due in groups of which all that was due is claimed."""

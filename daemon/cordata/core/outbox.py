@@ -18,6 +18,8 @@ from typing import NamedTuple
 #: Lanes, most urgent first. Their names sort the other way round, which the indexes use.
 LIVE, BACKFILL = "live", "backfill"
 LANES = (LIVE, BACKFILL)
+#: Until then what another process was about to claim is claimed, or free again.
+_IN_HAND_US = 20_000
 
 
 Key = tuple[str, str | None]
@@ -29,6 +31,13 @@ class Place(NamedTuple):
     id: int
     type: str
     key: str | None
+
+
+def not_at_once(at: int | None, now_us: int) -> int | None:
+    """When to look for what was not to be had although it is due: others have it in hand, and
+    whoever tried again at once would do so until they have committed.
+    """
+    return at if at is None or at > now_us else now_us + _IN_HAND_US
 
 
 def in_key_order(

@@ -6,13 +6,17 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from tests.integration.dialect.database import QUERIES, connect, run
+from tests.integration.engine.parts import opened
+from tests.integration.engine.stores import use
 
 from cordata import clock
+from cordata.broker import StoreBroker, Want
 
 NOW = clock.now_us()
 Database = psycopg.Connection[dict[str, Any]]
@@ -75,6 +79,29 @@ def test_worker_takes_the_next_messages_when_another_has_the_first(
         first, second = ask(one, "stream.due")[0], ask(other, "stream.due")[0]
     assert [row["outbox_id"] for row in first] == [1, 2, 3, 4]
     assert [row["outbox_id"] for row in second] == [5, 6, 7, 8]
+
+
+async def test_nobody_tries_again_at_once_when_all_that_is_due_is_in_other_hands(
+    two: tuple[Database, Database], database: str, tmp_path: Path
+) -> None:
+    one, _ = two
+    ask(one, "stream.fan_out", ids=json.dumps(list(range(1, 11))))
+    use(tmp_path, database)
+    wanted = {"g": Want(live=100)}
+    async with opened(tmp_path, migrate=False) as store:
+        broker = StoreBroker(store, claim_timeout_s=60.0)
+        with one.transaction():
+            ask(one, "outbox.due", limit=10)
+            ask(one, "stream.due", limit=10)
+            before = store.now_us()
+            relayed = await broker.relay(100)
+            claimed = await broker.exchange("me", [], wanted)
+            assert (relayed.published, claimed.messages) == (0, [])
+            assert relayed.next_at is not None and relayed.next_at > before + 10_000
+            at = claimed.next_at["g"].live
+            assert at is not None and at > before + 10_000
+        assert (await broker.relay(100)).published == 10
+        assert len((await broker.exchange("me", [], wanted)).messages) == 20
 
 
 def test_entry_that_is_published_again_at_this_moment_is_not_deleted(
