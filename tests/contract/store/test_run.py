@@ -25,8 +25,6 @@ async def test_run_returns_the_unit_result_when_it_is_committed(opened: Opener) 
 
 
 async def test_units_share_commits_when_they_run_at_once(opened: Opener) -> None:
-    if opened.dialect == "postgres":
-        pytest.skip("so far each unit there has a transaction of its own")
     async with opened() as store:
         await add_account(store, "a")
         before = store.stats()

@@ -16,6 +16,7 @@ from cordata.store.health import Health, OnState
 from cordata.store.migrate import Applied, Chain
 from cordata.store.postgres.address import addresses
 from cordata.store.postgres.alone import Alone, Parts
+from cordata.store.postgres.batch import Batcher
 from cordata.store.postgres.clock import FleetClock
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.connector import Connector
@@ -62,6 +63,7 @@ class PostgresStore(Store):
         self._alone = Alone(
             self._parts, timeout_s=config.write_timeout_s, max_waiting=config.max_waiting
         )
+        self._batcher = Batcher(self._parts, self._alone, config)
         self._reader = Reader(self._parts, timeout_s=config.read_timeout_s)
         #: Transactions open at once; some connections are always left for what is quick.
         self._places = asyncio.Semaphore(max(1, config.pool_size - config.pool_size // 4 - 1))
@@ -124,7 +126,7 @@ class PostgresStore(Store):
                 "run() inside a transaction() might wait for it for ever",
                 hint="use the transaction's own tx",
             )
-        result: T = await self._alone.run(unit, fence)
+        result: T = await self._batcher.run(unit, fence)
         return result
 
     async def run_alone(self, unit: Unit[T]) -> T:
@@ -212,7 +214,7 @@ class PostgresStore(Store):
     @property
     def waiting(self) -> int:
         """As in Store."""
-        return self._alone.waiting
+        return self._batcher.waiting
 
     def stats(self) -> StoreStats:
         """As in Store."""
@@ -220,8 +222,8 @@ class PostgresStore(Store):
             state=self._health.state,
             reason=self._health.reason,
             waiting=self.waiting,
-            commits=self._alone.commits,
-            units=self._alone.units,
+            commits=self._batcher.commits,
+            units=self._batcher.units,
         )
 
     async def close(self) -> None:
@@ -233,9 +235,9 @@ class PostgresStore(Store):
         try:
             try:
                 async with asyncio.timeout(_CLOSE_WAIT_S):
-                    await self._alone.drain()
+                    await self._batcher.drain()
             except TimeoutError:
-                pass
+                self._batcher.close()
             await self._session.finish()
             self._prober.stop()
             self._pool.close()

@@ -1,0 +1,175 @@
+"""Group commit: the units of concurrent requests share transactions.
+
+    run() -> queue -> lanes: one Lockstep after the other -> answers
+          -> alone: kinds that do not fit in, and units whose shared transaction died
+
+While one lane waits for its commit, the next batch gathers or is under way on another connection.
+There is no timer: a lane takes what is there. A shared transaction that dies takes nobody with it:
+who is known to have broken it runs alone, the others share another one, or run alone, too, if that
+dies as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from contextvars import copy_context
+from typing import Any
+
+from cordata.config.sections import StoreConfig
+from cordata.errors import StoreUnavailable
+from cordata.store.fence import Fence
+from cordata.store.postgres.alone import Alone, Parts
+from cordata.store.postgres.committer import GRACE_S, Committer
+from cordata.store.postgres.connection import Connection
+from cordata.store.postgres.entry import Entry, again
+from cordata.store.postgres.fault import Busy
+from cordata.store.postgres.habit import Habits
+from cordata.store.postgres.loner import Loners
+from cordata.store.tx import Unit
+
+#: Batches of one process under way at once.
+_LANES = 2
+#: A connection that could not be made is tried once more if that was known so soon.
+_HASTY_S = 0.5
+
+
+class Batcher:
+    """The queue of units, and the lanes that serve it."""
+
+    def __init__(self, parts: Parts, alone: Alone, config: StoreConfig) -> None:
+        self._parts = parts
+        self._alone = alone
+        self._max_batch = config.max_batch
+        self._max_waiting = config.max_waiting
+        self._timeout_s = config.write_timeout_s
+        self._loop = asyncio.get_running_loop()
+        #: That of whoever opened the store: no request's, whose identifiers a lane would bear.
+        self._context = copy_context()
+        self._habits = Habits()
+        self._queue: deque[Entry] = deque()
+        # Half of the connections: the others are for batches, reads and transactions.
+        most = max(1, config.pool_size // 2)
+        self._loners = Loners(parts, alone, self._settle, self._context, most=most)
+        self._committer = Committer(
+            parts, self._habits, self._loners, self._put_back, prepared=config.prepared_statements
+        )
+        self._lanes = 0
+        #: Units in a transaction.
+        self._under_way = 0
+        self._drained: asyncio.Future[None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Units that wait for their commit."""
+        return len(self._queue) + self._under_way + self._loners.waiting
+
+    @property
+    def commits(self) -> int:
+        """Since the start."""
+        return self._committer.commits + self._alone.commits
+
+    @property
+    def units(self) -> int:
+        """Since the start."""
+        return self._committer.units + self._alone.units
+
+    async def run(self, unit: Unit[Any], fence: Fence | None) -> Any:
+        """Run a unit in the next shared transaction; return after its commit.
+
+        Cancelling is safe: the unit is skipped if it has not begun, and runs wholly if it has.
+        """
+        refusal = self._parts.health.refusal()
+        if refusal is not None:
+            raise refusal
+        if len(self._queue) + self._loners.queued >= self._max_waiting:
+            raise StoreUnavailable(f"{self.waiting} units wait for a commit", retry_after_s=1)
+        entry = Entry(unit, fence, self._loop.create_future(), self._loop.time())
+        if self._habits.alone(unit):
+            self._loners.send(entry)
+        else:
+            self._queue.append(entry)
+            if self._lanes < _LANES:
+                self._lanes += 1
+                self._context.run(self._parts.crew.start, self._lane())
+        return await entry.future
+
+    async def drain(self) -> None:
+        """Wait until no unit waits any more."""
+        while self.waiting:
+            if self._drained is None or self._drained.done():
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
+
+    def close(self) -> None:
+        """Refuse what still waits to begin."""
+        for entry in self._queue:
+            entry.fail(StoreUnavailable("the store is closed"))
+        self._queue.clear()
+        self._loners.close()
+
+    def _settle(self) -> None:
+        drained = self._drained
+        if drained is not None and not drained.done() and not self.waiting:
+            drained.set_result(None)
+
+    def _put_back(self, entries: Iterable[Entry]) -> None:
+        """These run again, before all others."""
+        self._queue.extendleft(reversed([*entries]))
+
+    async def _lane(self) -> None:
+        try:
+            while self._queue:
+                await self._serve()
+        finally:
+            self._lanes -= 1
+            self._settle()
+
+    async def _serve(self) -> None:
+        """Run one batch."""
+        deadline = self._loop.time() + self._timeout_s + GRACE_S
+        try:
+            connection = await self._connect(deadline)
+        except StoreUnavailable as error:
+            self._parts.failed(error)
+            for entry in self._take():
+                entry.fail(again(error))
+            return
+        entries = self._take()
+        self._under_way += len(entries)
+        committer = self._committer
+        try:
+            try:
+                doubt = await committer.run(entries, connection, deadline)
+            finally:
+                self._parts.pool.give_back(connection)
+            if doubt is not None:
+                await committer.find_out(doubt, deadline)
+        finally:
+            self._under_way -= len(entries)
+
+    async def _connect(self, deadline: float) -> Connection:
+        """A connection. Raises: StoreUnavailable."""
+        begun = self._loop.time()
+        try:
+            return await self._parts.pool.take(deadline)
+        except StoreUnavailable as error:
+            if isinstance(error, Busy) or self._loop.time() - begun > _HASTY_S:
+                raise
+        return await self._parts.pool.take(deadline)
+
+    def _take(self) -> list[Entry]:
+        """The next batch: those whose callers still wait, and have not waited too long."""
+        oldest = self._loop.time() - self._timeout_s
+        taken: list[Entry] = []
+        queue = self._queue
+        while queue and len(taken) < self._max_batch:
+            entry = queue.popleft()
+            if entry.future.done():
+                continue
+            if entry.since < oldest:
+                entry.fail(Busy(f"no commit within {self._timeout_s:g} s", retry_after_s=1.0))
+                continue
+            taken.append(entry)
+        return taken

@@ -1,0 +1,185 @@
+"""One batch from its first statement to the answers, whatever happens on the way.
+
+commit ................. everybody gets what his unit returned
+connection lost then ... find out whether it happened: as above, or as below
+statement failed ....... rolled back; whose it was runs alone, the others share another one
+connection lost ........ all share another one
+no answer .............. everybody gets an error
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from cordata.errors import PermanentError, StoreUnavailable
+from cordata.store.postgres.alone import Parts
+from cordata.store.postgres.book import Book
+from cordata.store.postgres.connection import Connection
+from cordata.store.postgres.entry import Entry, again
+from cordata.store.postgres.fault import ConnectionLost, Unclear, lost
+from cordata.store.postgres.habit import Habits
+from cordata.store.postgres.lockstep import Broken, Lockstep
+from cordata.store.postgres.loner import Loners
+from cordata.store.postgres.order import Orders
+from cordata.store.postgres.shared import SharedTransaction
+from cordata.store.postgres.single import Single
+from cordata.store.postgres.transaction import InDoubt, find_outcome
+
+Batch = Lockstep | Single
+
+#: The server ends a statement after `write_timeout_s`; one that does not answer then is gone.
+GRACE_S = 1.0
+#: A unit shares so many transactions that die; then it runs alone.
+_ATTEMPTS = 3
+#: Learning the types of parameters is nothing to wait long for.
+_LEARN_S = 1.0
+
+
+class Doubt(NamedTuple):
+    """A batch whose connection was lost during its COMMIT."""
+
+    reason: InDoubt
+    batch: Batch
+
+
+class Committer:
+    """Runs batches."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        habits: Habits,
+        loners: Loners,
+        put_back: Callable[[Iterable[Entry]], None],
+        *,
+        prepared: bool,
+    ) -> None:
+        """`put_back(entries)` queues units anew; `prepared`: the server keeps statements."""
+        self._parts = parts
+        self._habits = habits
+        self._loners = loners
+        self._put_back = put_back
+        self._book = Book(prepared=prepared)
+        self._orders = Orders(self._book)
+        #: Since the start.
+        self.commits = 0
+        #: Since the start.
+        self.units = 0
+
+    async def run(
+        self, entries: list[Entry], connection: Connection, deadline: float
+    ) -> Doubt | None:
+        """Run a batch on a connection; what is left to find out, if anything is."""
+        try:
+            if self._book.curious:
+                await self._learn(connection)
+            return await self._run(entries, connection, deadline)
+        except BaseException as error:
+            # KeyboardInterrupt or the like out of a unit, or the end of the store.
+            connection.close()
+            for entry in entries:
+                if isinstance(error, asyncio.CancelledError):
+                    entry.fail(StoreUnavailable("the store is closed"))
+                else:
+                    entry.fail(PermanentError("the unit's batch was interrupted"))
+            raise
+
+    async def _learn(self, connection: Connection) -> None:
+        try:
+            async with asyncio.timeout(_LEARN_S):
+                await self._book.learn(connection)
+        except (ConnectionLost, TimeoutError):
+            connection.close()
+
+    async def _run(
+        self, entries: list[Entry], connection: Connection, deadline: float
+    ) -> Doubt | None:
+        transaction = SharedTransaction(connection, self._parts.connector.prologue)
+        batch = self._batch(transaction, entries)
+        try:
+            async with asyncio.timeout_at(deadline):
+                batch.start(entries, self._parts.time.now_us())
+                await batch.run()
+                await batch.commit()
+        except InDoubt as doubt:
+            return Doubt(doubt, batch)
+        except Broken as broken:
+            await transaction.roll_back()
+            self._run_again(entries, batch, broken)
+        except ConnectionLost:
+            self._run_again(entries, batch)
+        except TimeoutError:
+            connection.close()
+            error = lost("no answer in time")
+            self._parts.failed(error)
+            self._fail(entries, batch, Unclear(str(error)) if transaction.ending else error)
+        else:
+            self._done(batch)
+        return None
+
+    def _batch(self, transaction: SharedTransaction, entries: list[Entry]) -> Batch:
+        if len(entries) == 1:
+            return Single(transaction, self._parts)
+        merge = not any(entry.attempts for entry in entries)
+        return Lockstep(transaction, self._parts.queries, self._book, self._orders, merge=merge)
+
+    async def find_out(self, doubt: Doubt, deadline: float) -> None:
+        """Learn whether a batch was committed whose connection was lost meanwhile."""
+        batch = doubt.batch
+        try:
+            if await find_outcome(doubt.reason, self._parts.pool, deadline):
+                self._done(batch)
+            else:
+                self._run_again(batch.written, batch)
+        except StoreUnavailable as error:
+            self._parts.failed(error)
+            self._fail(batch.written, batch, error)
+
+    def _done(self, batch: Batch) -> None:
+        """All of a batch is on disk."""
+        topics = batch.topics
+        for entry in batch.written:
+            topics |= entry.tx.topics
+            entry.answer()
+        if batch.written:
+            self.commits += 1
+            self._parts.health.succeeded()
+        self.units += len(batch.written) + batch.answered
+        self._leave_alone(batch.alone)
+        self._parts.committed(topics)
+
+    def _run_again(
+        self, entries: Iterable[Entry], batch: Batch, broken: Broken | None = None
+    ) -> None:
+        """The units of a batch that changed nothing run again, some of them alone."""
+        self._leave_alone(batch.alone)
+        apart = set(batch.alone)
+        if broken is not None:
+            fault = broken.fault
+            if fault is not None and (fault.read_only or fault.stale_plan):
+                self._parts.pool.renew()
+            # What the data refused says nothing of the next unit of that kind.
+            self._leave_alone(broken.alone, learn=fault is None or fault.again)
+            apart |= set(broken.alone)
+        rest = [entry for entry in entries if entry not in apart and not entry.future.done()]
+        for entry in rest:
+            entry.attempts += 1
+        self._put_back(entry for entry in rest if entry.attempts < _ATTEMPTS)
+        self._leave_alone((e for e in rest if e.attempts >= _ATTEMPTS), learn=False)
+        self._parts.committed(batch.topics)
+
+    def _fail(self, entries: Iterable[Entry], batch: Batch, error: StoreUnavailable) -> None:
+        """Whoever still waits for this batch gets an error."""
+        self._leave_alone(batch.alone)
+        for entry in entries:
+            if entry not in batch.alone:
+                entry.fail(again(error))
+        self._parts.committed(batch.topics)
+
+    def _leave_alone(self, entries: Iterable[Entry], *, learn: bool = True) -> None:
+        for entry in entries:
+            if learn:
+                self._habits.broke(entry.unit)
+            self._loners.send(entry)

@@ -1,0 +1,85 @@
+"""Entry: one unit that waits for its commit, and where it stands in the transaction it shares."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import Context, copy_context
+from typing import Any
+
+from cordata.errors import CordataError, StoreUnavailable
+from cordata.store.fence import Fence
+from cordata.store.postgres.unit import Ask, Course, UnitTx
+from cordata.store.queries import Queries
+from cordata.store.tx import Unit
+
+
+class Entry:
+    """A unit, its caller and, while it runs, its course."""
+
+    __slots__ = (
+        "ask",
+        "attempts",
+        "context",
+        "course",
+        "fence",
+        "future",
+        "rank",
+        "since",
+        "tx",
+        "unit",
+    )
+
+    def __init__(
+        self, unit: Unit[Any], fence: Fence | None, future: asyncio.Future[Any], since: float
+    ) -> None:
+        """`since`: loop time at which it came."""
+        self.unit = unit
+        self.fence = fence
+        self.future = future
+        self.since = since
+        self.context: Context = copy_context()
+        #: Shared transactions that died with it.
+        self.attempts = 0
+        #: Its place in the order of those that wrote; -1: none of its writes was sent.
+        self.rank = -1
+        self.ask: Ask | None = None
+        self.course: Course | None = None
+        self.tx: UnitTx
+
+    def begin(self, queries: Queries, now_us: int) -> None:
+        """Make it ready for its first step. Raises: what the unit raises before that."""
+        self.rank = -1
+        self.ask = self.course = None
+        self.tx = UnitTx(queries, now_us)
+        self.course = self.context.run(Course, self.unit, self.tx, self.fence)
+
+    def step(self, answer: object) -> None:
+        """Go on to the next `ask`; None: it has ended. Raises: what the unit raised."""
+        assert self.course is not None
+        self.ask = self.context.run(self.course.step, answer)
+
+    def close(self) -> None:
+        """Leave the unit where it is."""
+        if self.course is not None:
+            self.course.close()
+
+    def answer(self) -> None:
+        """Give the caller what the unit returned."""
+        if self.course is not None and not self.future.done():
+            self.future.set_result(self.course.value)
+
+    def fail(self, error: BaseException) -> None:
+        """Give the caller an error."""
+        if self.future.done():
+            return
+        if isinstance(error, asyncio.CancelledError):
+            self.future.cancel()
+        else:
+            self.future.set_exception(error)
+
+
+def again(error: CordataError) -> CordataError:
+    """An error object of its own for each caller, since a raised one keeps its traceback."""
+    if isinstance(error, StoreUnavailable):
+        return type(error)(str(error), retry_after_s=error.retry_after_s, hint=error.hint)
+    return type(error)(str(error), hint=error.hint)

@@ -1,0 +1,93 @@
+"""A unit that shares its transaction with nobody, because nobody else was waiting.
+
+It may do whatever it likes in any order; what it fails with is its own, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cordata.errors import CordataError
+from cordata.store.postgres.alone import Parts, answer
+from cordata.store.postgres.entry import Entry
+from cordata.store.postgres.fault import ConnectionLost, ServerError
+from cordata.store.postgres.lockstep import Broken
+from cordata.store.postgres.shared import SharedTransaction
+
+
+class Single:
+    """One unit and its transaction; to be used as a Lockstep is."""
+
+    def __init__(self, transaction: SharedTransaction, parts: Parts) -> None:
+        self._transaction = transaction
+        self._parts = parts
+        self._entry: Entry
+        self._now_us = 0
+        self.alone: list[Entry] = []
+        #: The unit, once it waits for the COMMIT.
+        self.written: list[Entry] = []
+        self.topics: set[str] = set()
+        #: 1 when it had an end without one.
+        self.answered = 0
+
+    def start(self, entries: Sequence[Entry], now_us: int) -> None:
+        """Take the only unit."""
+        (self._entry,) = entries
+        self._entry.course = None
+        self._now_us = now_us
+
+    async def run(self) -> None:
+        """Take the unit to its end. Raises: Broken, ConnectionLost."""
+        entry = self._entry
+        wrote = False
+        error = self._step(None)
+        while error is None and entry.ask is not None:
+            wrote = wrote or entry.tx.wrote
+            error = self._step(await answer(self._transaction, entry.tx, entry.ask))
+        if error is not None:
+            await self._fail(error)
+        elif wrote or entry.tx.deferred:
+            self.written.append(entry)
+        else:
+            self.topics = entry.tx.topics
+            self.answered = 1
+            entry.answer()
+
+    def _step(self, answer: object) -> BaseException | None:
+        """Go on with the unit; what it raised."""
+        try:
+            if self._entry.course is None:
+                self._entry.begin(self._parts.queries, self._now_us)
+            self._entry.step(answer)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
+            return error
+        return None
+
+    async def commit(self) -> None:
+        """Send what is left, and commit. Raises: Broken, ConnectionLost, InDoubt."""
+        calls = self._entry.tx.deferred if self.written else []
+        try:
+            for query, args in calls:
+                self._transaction.send(query.sql, args)
+            await self._transaction.commit()
+        except (ServerError, CordataError) as error:
+            self.written.clear()
+            position = error.position if isinstance(error, ServerError) else -1
+            name = calls[position].query.name if 0 <= position < len(calls) else "COMMIT"
+            await self._fail(self._entry.tx.fail(error, name))
+
+    async def _fail(self, error: BaseException) -> None:
+        """Undo it, and tell the caller. Raises: Broken when it may simply run again."""
+        entry, cause = self._entry, self._entry.tx.cause
+        entry.close()
+        if error is entry.tx.failed:
+            if isinstance(cause, ConnectionLost):
+                raise cause
+            if cause is not None and (cause.fault.again or cause.fault.read_only):
+                raise Broken([entry], cause.fault)
+        await self._transaction.roll_back()
+        self._parts.failed(error)
+        self.answered = 1
+        entry.fail(error)
