@@ -12,7 +12,7 @@ from tests.servers.postgres import PostgresServer
 
 from cordata.clock import monotonic
 from cordata.errors import StoreUnavailable, TransactionTimeout
-from cordata.store import Store
+from cordata.store import Store, Tx
 
 
 async def refusal(store: Store, note: str) -> tuple[StoreUnavailable | None, float]:
@@ -125,6 +125,24 @@ async def test_everything_is_bounded_when_the_server_is_suspended() -> None:
             await deposit(store, "after")
             there = notes_there(server, url)
             assert {"after", "before"} <= set(there) and "held" not in there
+
+
+async def test_long_read_ends_early_only_when_the_server_is_gone() -> None:
+    async def long(tx: Tx) -> object:
+        return await tx.fetch_one("sleep", seconds=3)
+
+    with PostgresServer() as server, server.database() as url:
+        async with opened(url, read_timeout_s=30.0, connect_timeout_s=2.0) as store:
+            row = await store.read(long)
+            assert row is not None
+            reading = asyncio.ensure_future(store.read(long))
+            await asyncio.sleep(0.05)
+            with suspended(server):
+                began = monotonic()
+                with pytest.raises(StoreUnavailable):
+                    await reading
+                assert monotonic() - began < 15
+            assert await until(lambda: store.stats().state == "ok") < 10
 
 
 async def test_closing_is_bounded_when_the_server_is_suspended() -> None:

@@ -15,6 +15,7 @@ from cordata.errors import CordataError, StoreUnavailable, TransactionTimeout
 from cordata.store.postgres.alone import Again, Parts, answer, tell
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import CANCELED, ConnectionLost, ServerError
+from cordata.store.postgres.silence import Silence
 from cordata.store.postgres.transaction import Transaction
 from cordata.store.postgres.unit import Course, ReadTx
 from cordata.store.tx import Unit
@@ -35,6 +36,7 @@ class Reader:
         self._parts = parts
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
+        self._silence = Silence(parts)
         #: Code of units that want more than one statement.
         self._long: set[object] = set()
 
@@ -61,10 +63,13 @@ class Reader:
         connection = await self._parts.pool.take(deadline)
         ended = False
         try:
-            async with asyncio.timeout_at(deadline + _GRACE_S):
+            async with self._silence.limit(deadline + _GRACE_S):
                 value = await self._run(connection, unit)
                 ended = True
                 return value
+        except StoreUnavailable:
+            connection.close()
+            raise
         except TimeoutError:
             connection.close()
             raise TransactionTimeout(f"a read took longer than {self._timeout_s:g} s") from None

@@ -46,5 +46,9 @@ SELECT count(*) AS count FROM n;
 WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 50000)
 SELECT count(*) AS count FROM n;
 
+-- name: sleep
+-- Only on PostgreSQL.
+SELECT pg_sleep(:seconds) IS NOT NULL AS slept;
+
 -- name: rude.rollback
 ROLLBACK;
