@@ -13,6 +13,7 @@ from tests.integration.postgres.serial import (
     Outcome,
     Program,
     State,
+    agree_on_error,
     apply,
     explain,
     run_program,
@@ -126,7 +127,7 @@ async def check_model(store: PostgresStore, start: dict[str, int], units: list[P
             got: Outcome = await store.run_alone(alone)
         except (Conflict, PermanentError, Changed) as error:
             got = type(error).__name__
-        assert got == expected, (unit, state)
+        assert agree_on_error(unit, expected, got), (unit, state, expected, got)
     there = await look(store)
     assert there.kv == state.kv
     assert sorted(map(str, there.notes)) == sorted(map(str, state.notes))

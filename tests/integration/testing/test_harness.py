@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -33,6 +34,7 @@ from cordata import (
 from cordata.eventstore.inspection import Subscriptions
 from cordata.testing import Harness, async_test, open_app
 
+ROOT = Path(__file__).resolve().parents[3]
 NOW = datetime(2026, 7, 1, 8, tzinfo=UTC)
 
 
@@ -421,7 +423,12 @@ def test_no_worker_imports_it() -> None:
         "import sys, cordata.wiring, cordata.services.subscription, cordata.cli.commands\n"
         "print([name for name in sys.modules if name.startswith('cordata.testing')])"
     )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "daemon")}
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == "[]\n"
