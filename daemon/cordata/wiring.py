@@ -158,6 +158,7 @@ async def run_primary(role: Role) -> int:
     from cordata.broker import StoreBroker
     from cordata.services.backfill import BackfillService
     from cordata.services.checkpoint import CheckpointService
+    from cordata.services.handover import HandoverService, holder_name
     from cordata.services.mail import MailService
     from cordata.services.periodic import PeriodicService
     from cordata.services.primary import Leadership, PrimaryService
@@ -168,17 +169,19 @@ async def run_primary(role: Role) -> int:
         async with patient_context(config, app, notifier) as ctx:
             leadership = Leadership()
             broker = StoreBroker(ctx.store, claim_timeout_s=config.engine.claim_timeout_s)
-            holder = f"{socket.gethostname()}/{os.getpid()}"
+            holder = holder_name()
             lease = ctx.store.lease(holder=holder)
             intake: list[Service] = [
                 PeriodicService(leadership, app.periodics),
                 BackfillService(leadership, app.backfills),
                 RetentionService(leadership, app.subscriptions, config.engine, config.mail),
                 *_keepers(config, leadership, holder),
+                HandoverService(ctx.store, leadership, holder=holder),
             ]
             mail = MailService(leadership, config.mail, login=smtp_login(config))
             primary = PrimaryService(
-                ctx, app, lease, leadership, broker, ctx.chains, notifier, config.primary
+                *(ctx, app, lease, leadership, broker, ctx.chains, notifier, config.primary),
+                holder=holder,
             )
             runner = Runner(
                 [
