@@ -18,6 +18,16 @@ from cordata.store.postgres.fault import Crowded
 _PATIENCE_S = 2.0
 
 
+class _Wait:
+    """Somebody who waits for an answer of the server."""
+
+    def __init__(self, timeout: asyncio.Timeout) -> None:
+        self.timeout = timeout
+        self.over = False
+        #: Why there will be none.
+        self.gone: StoreUnavailable | None = None
+
+
 class Silence:
     """Asks once for all that wait, again after each `_PATIENCE_S`."""
 
@@ -32,37 +42,30 @@ class Silence:
 
         Raises: TimeoutError; StoreUnavailable when the server did not even take a connection.
         """
-        timeout = asyncio.timeout_at(deadline)
-        gone: list[StoreUnavailable] = []
-        watch: list[asyncio.Task[None]] = []
-
-        def begin() -> None:
-            watch.append(self._loop.create_task(self._watch(timeout, gone)))
-
-        timer = self._loop.call_later(_PATIENCE_S, begin)
+        wait = _Wait(asyncio.timeout_at(deadline))
+        timer = self._loop.call_later(_PATIENCE_S, self._begin, wait)
         try:
-            async with timeout:
+            async with wait.timeout:
                 yield
         except TimeoutError:
-            if gone:
-                raise gone[0] from None
+            if wait.gone is not None:
+                raise wait.gone from None
             raise
         finally:
+            wait.over = True
             timer.cancel()
-            for task in watch:
-                task.cancel()
 
-    async def _watch(self, timeout: asyncio.Timeout, gone: list[StoreUnavailable]) -> None:
-        while True:
+    def _begin(self, wait: _Wait) -> None:
+        self._parts.crew.start(self._watch(wait))
+
+    async def _watch(self, wait: _Wait) -> None:
+        while not wait.over:
             if self._answer is None or self._answer.done():
                 self._answer = self._parts.crew.start(self._ask())
-            try:
-                error = await asyncio.shield(self._answer)
-            except StoreUnavailable:  # it closes, and with it the connection
-                return
-            if error is not None:
-                gone.append(error)
-                timeout.reschedule(self._loop.time())
+            wait.gone = await asyncio.shield(self._answer)
+            if wait.gone is not None:
+                if not wait.over:
+                    wait.timeout.reschedule(self._loop.time())
                 return
             await asyncio.sleep(_PATIENCE_S)
 
