@@ -172,7 +172,9 @@ class ProjectionService:
         await self._reading.run_once()
         await self._store_positions()
         look_in_s = max(0.001, self._look_deadline - clock.monotonic())
-        return self._reading.sleep_s(min(self._membership.renew_in_s, look_in_s))
+        return self._reading.sleep_s(
+            min(self._config.poll_s, self._membership.renew_in_s, look_in_s)
+        )
 
     async def _register(self, projection: Projection) -> None:
         origin = projection.origin
@@ -209,7 +211,8 @@ class ProjectionService:
             self._hands.forget(ended)
             self._look_soon()
         if clock.monotonic() >= self._look_deadline:
-            self._look_deadline = clock.monotonic() + self._config.poll_s
+            # Word comes at once; this is for a lease that ran out, and for word that was lost.
+            self._look_deadline = clock.monotonic() + self._config.claim_timeout_s / 4
             shares = await self._membership.look()
             self._hands.bring_in_line(shares, group)
             if not shares.short:
