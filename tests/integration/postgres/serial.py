@@ -82,6 +82,8 @@ async def _step(tx: Tx, name: str, key: str, number: int, who: int) -> Any:
             return await tx.execute("kv.drop", k=key)
         case "write_drop":
             return await tx.write("kv.drop", k=key)
+        case "write_sweep":
+            return await tx.write("kv.sweep", below=number)
         case "note":
             return await tx.write("note.add", who=who, k=key, text=str(number))
         case "mark":
@@ -164,6 +166,9 @@ def _model(state: State, name: str, key: str, number: int, who: int) -> Any:
         case "drop":
             kv.pop(key, None)
             said = int(there)
+        case "sweep":
+            for k in [k for k, v in kv.items() if v < number]:
+                del kv[k]
         case "note":
             state.notes.append((who, key, str(number)))
         case "mark":

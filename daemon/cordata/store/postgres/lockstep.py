@@ -18,7 +18,7 @@ from cordata.store.postgres.book import Book
 from cordata.store.postgres.entry import Entry
 from cordata.store.postgres.fault import Fault, ServerError
 from cordata.store.postgres.order import Order, Orders, crossing
-from cordata.store.postgres.packet import Packet, packets_of
+from cordata.store.postgres.packet import Packet, Untold, packets_of
 from cordata.store.postgres.result import encode
 from cordata.store.postgres.share import Share
 from cordata.store.postgres.shared import SharedTransaction
@@ -144,6 +144,8 @@ class Lockstep:
         entry.close()
         if entry.rank >= 0:
             raise Broken([entry])
+        if entry in self.written:  # its writes wait for the COMMIT, and turn out not to fit in
+            self.written.remove(entry)
         self.alone.append(entry)
 
     async def _read(self) -> None:
@@ -181,7 +183,11 @@ class Lockstep:
         except ServerError as error:
             raise self._broken(error, packets, group) from None
         for packet, result in zip(packets, results, strict=True):
-            packet.receive(result)
+            try:
+                packet.receive(result)
+            except Untold:
+                self._book.forget(packet.shares[0].query)
+                raise Broken from None
 
     def _go_on(self, group: Sequence[Entry], units: Sequence[Sequence[Share]]) -> None:
         for entry, shares in zip(group, units, strict=True):

@@ -49,6 +49,10 @@ UPDATE kv SET v = v + :by;
 -- name: kv.drop
 DELETE FROM kv WHERE k = :k;
 
+-- name: kv.sweep
+-- By a value and not by a key: which rows that are nobody can tell beforehand.
+DELETE FROM kv WHERE v < :below;
+
 -- name: note.add
 INSERT INTO note (who, k, text) VALUES (:who, :k, :text);
 
