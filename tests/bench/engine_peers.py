@@ -39,7 +39,8 @@ class Peer:
     #: Whether one command starts all processes; else it is started once per process.
     prefork: bool
     messages: int = 10_000
-    server: str = "redis"
+    #: What it needs: `URL` is that of the first, `REDIS_URL` that of a Redis beside PostgreSQL.
+    servers: Sequence[str] = ("redis",)
 
 
 PEERS = [
@@ -95,7 +96,18 @@ PEERS = [
         worker=["{python}", "-m", "tests.bench.peers.procrastinate_peer"],
         prefork=False,
         messages=3_000,
-        server="postgres",
+        servers=("postgres",),
+    ),
+    Peer(
+        name="protean",
+        requirements=["protean[postgresql,redis]", "psycopg[binary]"],
+        worker=[
+            *("{bin}/protean", "server", "--domain", "tests.bench.peers.protean_peer:domain"),
+            *("--workers", "{n}"),
+        ],
+        prefork=True,
+        messages=3_000,
+        servers=("postgres", "redis"),
     ),
 ]
 
@@ -152,13 +164,26 @@ def rate(path: Path, messages: int) -> float:
     return (TO - FROM) * messages / (marks[TO] - marks[FROM])
 
 
-def measure(peer: Peer, processes: int, url: str) -> float:
+@contextmanager
+def servers_of(peer: Peer) -> Iterator[dict[str, str]]:
+    """New, empty ones, as the environment names them."""
+    with ExitStack() as stack:
+        urls = {}
+        if "redis" in peer.servers:
+            urls["URL"] = urls["REDIS_URL"] = stack.enter_context(RedisServer()).url
+        if "postgres" in peer.servers:
+            postgres = stack.enter_context(PostgresServer(durable=True))
+            urls["URL"] = postgres.url(postgres.create_database())
+        yield urls
+
+
+def measure(peer: Peer, processes: int, urls: dict[str, str]) -> float:
     """Load, start, watch."""
     venv = environment_of(peer)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tally"
         tally.make(path)
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "URL": url, "TALLY": str(path)}
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "TALLY": str(path), **urls}
         python = str(venv / "bin/python")
         program = f"from tests.bench.peers.{peer.name}_peer import load; load({peer.messages})"
         load = [python, "-c", program]
@@ -176,14 +201,8 @@ def run(names: Sequence[str]) -> dict[str, dict[int, float]]:
         if names and peer.name not in names:
             continue
         for processes in (1, 4):
-            with ExitStack() as stack:
-                if peer.server == "redis":
-                    redis = stack.enter_context(RedisServer())
-                    url = redis.url
-                else:
-                    postgres = stack.enter_context(PostgresServer(durable=True))
-                    url = postgres.url(postgres.create_database())
-                value = measure(peer, processes, url)
+            with servers_of(peer) as urls:
+                value = measure(peer, processes, urls)
             found.setdefault(peer.name, {})[processes] = value
             print(f"{peer.name:14} {processes} {value:10,.0f}/s", flush=True)
     return found
