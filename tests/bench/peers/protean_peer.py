@@ -1,12 +1,11 @@
+# What its decorators make of a class is not to be seen in the source.
+# mypy: disable-error-code="attr-defined,call-arg"
 """protean on PostgreSQL and Redis Streams, with an outbox between them: what cordata succeeds.
 
 As it comes, with its traces and a line per message; only the health server's port is not taken.
 """
 
 from __future__ import annotations
-
-# What its decorators make of a class is not to be seen in the source.
-# mypy: disable-error-code="attr-defined,call-arg"
 
 import os
 from uuid import uuid4
