@@ -34,6 +34,9 @@ def columns(sql: str) -> dict[str, int]:
         ("WITH x AS (SELECT a FROM t FOR UPDATE) SELECT * FROM x", Kind.OTHER),
         ("WITH x AS (DELETE FROM t RETURNING a) SELECT * FROM x", Kind.OTHER),
         ("SELECT pg_advisory_xact_lock(:a)", Kind.OTHER),
+        ("SELECT set_config('jit', 'off', true)", Kind.OTHER),
+        ("SELECT a FROM t WHERE pg_notify('x', :b) IS NULL", Kind.OTHER),
+        ("INSERT INTO t (a) VALUES (setval('s', :a))", Kind.OTHER),
         ("SELECT a INTO b FROM t", Kind.OTHER),
         ("INSERT INTO t (a) VALUES (:a)", Kind.ADD),
         ("INSERT INTO t (a) VALUES (:a) ON CONFLICT DO NOTHING", Kind.OFFER),
@@ -138,8 +141,9 @@ def test_insert_is_merged_into_one_with_a_row_for_each_unit() -> None:
         "INSERT INTO t (a, b)\n"
         "SELECT _units.p1, coalesce(_units.p2, 'x')\n"
         "FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS _units (p1, p2, i)"
-        " ORDER BY _units.i ON CONFLICT DO NOTHING"
+        ' ORDER BY _units.i ON CONFLICT DO NOTHING RETURNING "a"::text'
     )
+    assert known(sql).given == (0,)
 
 
 def test_insert_of_a_select_is_merged_when_nobody_waits_for_its_rows() -> None:

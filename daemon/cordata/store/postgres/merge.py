@@ -6,6 +6,7 @@ transaction of its own, or has no merged form, and is sent once per unit.
     SELECT ... WHERE k = $1       SELECT u.i, q.* FROM unnest($1::text[]) ... AS u (p1, i)
                                   CROSS JOIN LATERAL (SELECT ... WHERE k = u.p1 OFFSET 0) AS q
     INSERT ... VALUES ($1, now()) INSERT ... SELECT u.p1, now() FROM unnest($1::text[]) ... AS u
+    the same, ON CONFLICT DO ...  the same, and RETURNING what was given: so much for whose row it is
 
 OFFSET 0 keeps the planner from turning many look-ups into one join: the plan of each stays that of
 the single statement, whatever a table without statistics makes it believe.
@@ -31,21 +32,25 @@ from cordata.store.postgres.statement import Kind, Statement
 _ROWS, _FOUND = "_units", "_found"
 #: Of a merged SELECT, the column with the number of the unit, from 1.
 UNIT_COLUMN = "_unit"
-#: A SELECT that calls one of these does more than read, or gives another answer each time; once
-#: for all units would not be once for each.
+#: What calls one of these gives another answer each time; once for all units would not be once for
+#: each.
+_FICKLE = re.compile(
+    r"\b(nextval|random\w*|gen_random_uuid|uuid\w*|clock_timestamp|timeofday)\b", re.I
+)
+#: Calls that do more than read. A unit that fails behind one must take that back, and its neighbours
+#: in one transaction must not meet it: locks of a unit do not keep them apart, settings are theirs,
+#: too.
 _EFFECT = re.compile(
-    r"\b(nextval|setval|random|gen_random_uuid|uuid\w*|clock_timestamp|timeofday|set_config"
-    r"|pg_notify|pg_(try_)?advisory\w*|pg_sleep\w*|lo_\w+|dblink\w*)\b",
+    r"\b(setval|set_config|pg_notify|pg_(try_)?advisory\w*|pg_sleep\w*|lo_\w+|dblink\w*"
+    r"|pg_logical_emit_message|pg_terminate_backend|pg_cancel_backend|query_to_xml\w*)\b",
     re.I,
 )
-#: Locks of a unit, which do not keep the units of one transaction apart.
-_LOCK = re.compile(r"\bpg_(try_)?advisory\w*\b", re.I)
 
 
 def read_statement(sql: str, width: int) -> Statement:
     """What is known of a statement with `width` parameters, `$1` to `$width`."""
     tokens = read_tokens(sql)
-    if not tokens or _ROWS in sql or _FOUND in sql or _LOCK.search(sql):
+    if not tokens or _ROWS in sql or _FOUND in sql or _EFFECT.search(sql):
         return Statement(kind=Kind.OTHER)
     word = tokens[0].word
     if word in ("SELECT", "WITH", "VALUES"):
@@ -93,7 +98,7 @@ def _read(sql: str, tokens: Sequence[Token], width: int) -> Statement:
     ):
         return Statement(kind=Kind.SHARE, returns=True)
     merged = ""
-    if width and not _EFFECT.search(sql):
+    if width and not _FICKLE.search(sql):
         merged = f"SELECT {_ROWS}.i AS {UNIT_COLUMN}, {_FOUND}.*\n{_lateral(sql, tokens, width)}"
     return Statement(kind=Kind.READ, returns=True, merged=merged)
 
@@ -133,10 +138,14 @@ def _insert(sql: str, tokens: Sequence[Token], width: int) -> Statement:
     returns = find_words(rest, ["RETURNING"]) >= 0
     single = source[0].word == "VALUES"
     plain = kind in (Kind.ADD, Kind.OFFER) and not any(t.param for t in rest)
-    if not (width and plain and (single or not returns)) or _EFFECT.search(sql):
+    given: tuple[int, ...] = ()
+    if not (width and plain and (single or not returns)) or _FICKLE.search(sql):
         merged = ""
     elif merged:
         merged = f"{head}\n{merged}{' ' + sql[rest[0].start : rest[-1].end] if rest else ''}"
+        if kind is Kind.OFFER and single and not returns and columns:
+            given = tuple(columns.values())
+            merged += f" RETURNING {', '.join(f'{_quoted(name)}::text' for name in columns)}"
     return Statement(
         kind=kind,
         table=table,
@@ -145,7 +154,12 @@ def _insert(sql: str, tokens: Sequence[Token], width: int) -> Statement:
         single=single,
         returns=returns,
         merged=merged,
+        given=given,
     )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _source(

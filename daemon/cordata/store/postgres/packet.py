@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from cordata.store.postgres.book import Book, Merged
 from cordata.store.postgres.merge import UNIT_COLUMN
@@ -12,14 +14,21 @@ from cordata.store.postgres.shared import SharedTransaction
 from cordata.store.postgres.statement import Kind
 
 
+class Untold(Exception):
+    """A merged statement did not tell what each unit's own would have told."""
+
+
 class Packet:
     """One statement, with the shares of its units."""
 
-    __slots__ = ("_formats", "_merged", "_sql", "_values", "shares")
+    __slots__ = ("_formats", "_given", "_merged", "_sql", "_values", "shares")
 
-    def __init__(self, shares: Sequence[Share], merged: Merged | None) -> None:
-        """`merged`: None for a single share. Raises: PermanentError for a value."""
+    def __init__(
+        self, shares: Sequence[Share], merged: Merged | None, given: tuple[int, ...] = ()
+    ) -> None:
+        """`merged`: None for a single share; `given`: see Statement. Raises: PermanentError."""
         self.shares = shares
+        self._given = given
         self._merged = merged is not None
         self._formats: list[int] | None = None
         self._values: list[bytes | None]
@@ -38,7 +47,7 @@ class Packet:
         transaction.send_encoded(self._sql, self._values, self._formats)
 
     def receive(self, result: Result) -> None:
-        """Give each share what is its own of the result."""
+        """Give each share what is its own of the result. Raises: Untold."""
         first = self.shares[0]
         if not self._merged:
             if first.wants == "rows":
@@ -51,12 +60,37 @@ class Packet:
                 share.rows.append(row)
                 share.count += 1
         elif any(share.wants for share in self.shares):
-            # Each added one row, and they come back in the order in which they went.
-            rows = result.rows()
-            for share in self.shares:
+            self._receive_added(result)
+
+    def _receive_added(self, result: Result) -> None:
+        """Of an INSERT of one row each."""
+        if self._given and result.count != len(self.shares):
+            self._receive_offered(result.rows())
+            return
+        # They come back in the order in which they went.
+        rows = [] if self._given else result.rows()
+        if result.count != len(self.shares) or (rows and len(rows) != len(self.shares)):
+            raise Untold  # a trigger or a rule kept some of them back
+        for share in self.shares:
+            share.count = 1
+        for share, row in zip(self.shares, rows, strict=False):
+            share.rows = [row]
+
+    def _receive_offered(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Of rows some of which were there already, or came twice: then the first one adds it."""
+        added = Counter(tuple(row.values()) for row in rows)
+        for share in self.shares:
+            key = tuple([_text(share.args[index]) for index in self._given])
+            if added[key]:
+                added[key] -= 1
                 share.count = 1
-            for share, row in zip(self.shares, rows, strict=bool(rows)):
-                share.rows = [row]
+        if added.total():
+            raise Untold  # the server writes a value in another way than we do
+
+
+def _text(value: object) -> str | None:
+    data = encode(value)
+    return None if data is None else data.decode()
 
 
 def packets_of(runs: Iterable[Sequence[Share]], book: Book, *, merge: bool = True) -> list[Packet]:
@@ -65,7 +99,7 @@ def packets_of(runs: Iterable[Sequence[Share]], book: Book, *, merge: bool = Tru
     for shares in runs:
         merged = book.merged(shares[0].query, len(shares)) if merge and len(shares) > 1 else None
         if merged is not None and _tells_apart(book, shares):
-            found.append(Packet(shares, merged))
+            found.append(Packet(shares, merged, book[shares[0].query].given))
         else:
             found += [Packet((share,), None) for share in shares]
     return found
@@ -74,6 +108,8 @@ def packets_of(runs: Iterable[Sequence[Share]], book: Book, *, merge: bool = Tru
 def _tells_apart(book: Book, shares: Sequence[Share]) -> bool:
     """Whether a merged statement tells what each unit's own would have told."""
     statement = book[shares[0].query]
-    if statement.kind is Kind.READ or (statement.kind is Kind.ADD and statement.single):
+    if statement.kind is Kind.READ or statement.given:
+        return True
+    if statement.kind is Kind.ADD and statement.single:
         return True
     return not any(share.wants for share in shares)

@@ -48,6 +48,9 @@ class Statement:
     returns: bool = False
     #: The merged form with `{types}` for the list that `merge` makes; "": there is none.
     merged: str = ""
+    #: Of a merged OFFER, the parameters that each row it added comes back with, as texts; rows of
+    #: the same ones are as good as each other.
+    given: tuple[int, ...] = ()
 
     def merge(self, types: Sequence[str]) -> str:
         """The merged form for parameters of these types: `$1`, `$2`, ... are arrays of them.
