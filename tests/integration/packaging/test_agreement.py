@@ -10,6 +10,7 @@ from pathlib import Path
 
 import cordata
 from cordata import events
+from cordata.cli.commands import cordata as cordata_command
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -71,6 +72,20 @@ def settings(path: Path) -> dict[str, list[str]]:
         if equals and not line.startswith("#"):
             found.setdefault(key, []).append(value)
     return found
+
+
+def test_secrets_are_named_where_people_look() -> None:
+    code = (ROOT / "daemon/cordata/opening.py").read_text()
+    used = {"master-key", *re.findall(r'\.text\("([a-z-]+)"\)', code)}
+    sample = (ROOT / "packaging/cordata.toml").read_text().partition("\n[app]")[0]
+    page = (ROOT / "packaging/man/cordata.toml.5.in").read_text().replace("\\-", "-")
+    pattern = r"\b[a-z]+-(?:key|user|password)\b"
+    assert used == set(re.findall(pattern, sample)) == set(re.findall(pattern, page))
+
+
+def test_manual_names_each_command_before_it_lists_them() -> None:
+    head = (ROOT / "packaging/man/cordata.1.in").read_text().partition(".SH UNITS")[0]
+    assert set(cordata_command.commands) <= set(re.findall(r"\w+", head))
 
 
 def test_services_are_hardened_alike() -> None:
