@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from cordata.eventstore import Standing, Table, Worker
 from cordata.services.projection.membership import plan
 
@@ -80,3 +83,33 @@ def test_partition_of_an_older_version_of_the_code_stays_with_it_while_it_lives(
 def test_process_knows_what_it_lacks_though_nothing_is_free_yet() -> None:
     seen = table(["a"] * 4, worker("a"), worker("b"))
     assert (plan("b", seen).missing, plan("a", seen).missing) == (2, 0)
+
+
+def step(one: str, owners: list[str | None], workers: list[Worker]) -> tuple[bool, bool]:
+    """A look of one process; whether it looks again soon, and whether it released something."""
+    found = plan(one, table(owners, *workers))
+    wanted = found.wanted.get("p", [])
+    for number in wanted:
+        owners[number] = one
+    held = [number for number, owner in enumerate(owners) if owner == one]
+    released = held[: found.excess.get("p", 0)]
+    for number in released:
+        owners[number] = None
+    return max(found.missing, found.free) > len(wanted), bool(released)
+
+
+@given(partitions=st.integers(1, 9), count=st.integers(1, 4), data=st.data())
+def test_nothing_stays_free_when_nobody_sees_a_reason_to_look_again(
+    partitions: int, count: int, data: st.DataObject
+) -> None:
+    owners: list[str | None] = [None] * partitions
+    workers = [worker(one) for one in "abcd"[:count]]
+    again = {one.owner for one in workers}
+    for _ in range(20):
+        for one in data.draw(st.permutations(sorted(again))):
+            more, released = step(one, owners, workers)
+            if released:
+                again.update(other.owner for other in workers)
+            if not more:
+                again.discard(one)
+    assert not again and None not in owners

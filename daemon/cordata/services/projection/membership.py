@@ -31,7 +31,8 @@ class Shares:
     excess: Mapping[str, int]
     #: Subscription -> how many there are.
     partitions: Mapping[str, int]
-    #: Whether it has less than its share, since others were faster, or have not released any yet.
+    #: Whether it has less than its share, since others were faster, or have not released any yet;
+    #: or some are still free: what is left over may be this one's once the others have theirs.
     short: bool
 
 
@@ -44,6 +45,8 @@ class Plan:
     wanted: dict[str, list[int]] = field(default_factory=dict)
     #: How many there should be more, free or not.
     missing: int = 0
+    #: How many nobody owns who lives.
+    free: int = 0
 
 
 class Membership:
@@ -105,12 +108,13 @@ class Membership:
             for standing in claimed:
                 found.owned[standing.projection, standing.partition] = standing
                 found.missing -= 1
+                found.free -= 1
         return Shares(
             at=table.at,
             owned=found.owned,
             excess=found.excess,
             partitions=table.partitions,
-            short=found.missing > 0,
+            short=found.missing > 0 or found.free > 0,
         )
 
 
@@ -133,6 +137,7 @@ def plan(me: str, table: Table, *, dead: Collection[str] = ()) -> Plan:
                 held[standing.owner] += 1
             elif standing.owner not in living:
                 free.append(standing.partition)
+        result.free += len(free)
         missing = fair_share(me, held, len(standings), salt=name) - held[me]
         if missing < 0:
             result.excess[name] = -missing
