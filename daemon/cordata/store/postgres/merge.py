@@ -6,7 +6,7 @@ transaction of its own, or has no merged form, and is sent once per unit.
     SELECT ... WHERE k = $1       SELECT u.i, q.* FROM unnest($1::text[]) ... AS u (p1, i)
                                   CROSS JOIN LATERAL (SELECT ... WHERE k = u.p1 OFFSET 0) AS q
     INSERT ... VALUES ($1, now()) INSERT ... SELECT u.p1, now() FROM unnest($1::text[]) ... AS u
-    the same, ON CONFLICT DO ...  the same, and RETURNING what was given: so much for whose row it is
+    ... ON CONFLICT DO NOTHING    ... RETURNING what was given, which tells whose rows are new
 
 OFFSET 0 keeps the planner from turning many look-ups into one join: the plan of each stays that of
 the single statement, whatever a table without statistics makes it believe.
@@ -37,9 +37,8 @@ UNIT_COLUMN = "_unit"
 _FICKLE = re.compile(
     r"\b(nextval|random\w*|gen_random_uuid|uuid\w*|clock_timestamp|timeofday)\b", re.I
 )
-#: Calls that do more than read. A unit that fails behind one must take that back, and its neighbours
-#: in one transaction must not meet it: locks of a unit do not keep them apart, settings are theirs,
-#: too.
+#: Calls that do more than read: a unit that fails behind one must take that back, and those that
+#: share its transaction must not meet it (no lock keeps them apart, and a setting is theirs too).
 _EFFECT = re.compile(
     r"\b(setval|set_config|pg_notify|pg_(try_)?advisory\w*|pg_sleep\w*|lo_\w+|dblink\w*"
     r"|pg_logical_emit_message|pg_terminate_backend|pg_cancel_backend|query_to_xml\w*)\b",
