@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from tests.integration.cli.command import cordata, write_config
 from tests.integration.cli.test_operator import told
 from tests.integration.server.chain import app
 from tests.integration.server.running import server
+from tests.servers.fixtures import Servers
+from tests.servers.redis import RedisServer
 
 from cordata import Tx, connect
 
@@ -71,10 +74,39 @@ def test_chains_and_retries_are_followed_to_their_end(tmp_path: Path, workers: i
     follow(prepared(tmp_path), workers)
 
 
-def test_chains_are_followed_by_several_workers_on_postgresql(
-    tmp_path: Path, database: str
+@pytest.mark.parametrize("kind", ["postgres", "sqlite and redis", "postgres and redis"])
+def test_chains_are_followed_by_several_workers_on_servers(
+    tmp_path: Path, servers: Servers, kind: str
 ) -> None:
-    follow(prepared(tmp_path, f'[store]\nurl = "{database}"\n'), 3)
+    with ExitStack() as stack:
+        more = ""
+        if "postgres" in kind:
+            more += f'[store]\nurl = "{stack.enter_context(servers.postgres().database())}"\n'
+        if "redis" in kind:
+            more += f'[broker]\nurl = "{servers.redis().url}"\n'
+        config = prepared(tmp_path, more)
+        follow(config, 3)
+        publish(config, "hopeless", {}, {})
+        publish(config, "deadly", {"always": True})
+        code, log = run(config, workers=3)
+        assert code == 1 and "3 messages went to the dead letter" in log, log
+        groups = Counter(letter["group"] for letter in told(config, "dlq", "list")["items"])
+        assert groups == {"chain.hopeless": 2, "chain.deadly": 1}
+
+
+def test_redis_is_reached_over_tls_with_its_password(tmp_path: Path) -> None:
+    with RedisServer(tls=True, password="a-long-secret") as redis:
+        url = redis.url.replace(f":{redis.password}@", "")
+        credentials = tmp_path / "credentials"
+        credentials.mkdir()
+        (credentials / "redis-password").write_text(redis.password)
+        config = prepared(tmp_path, f'[broker]\nurl = "{url}"\nprefix = "hub"\n')
+        publish(config, "step", {"left": 4})
+        code, log = run(config, workers=2)
+        assert code == 0, log
+        assert entries(config)["counted", "published"] == 1
+        assert any(key.startswith("hub") for key in redis.execute("KEYS", "*"))
+        assert redis.password not in cordata("config", "show", "--config", str(config)).stdout
 
 
 def follow(config: Path, workers: int) -> None:
