@@ -64,7 +64,7 @@ class RetentionService:
         mail_before = ctx.now_us() - int(self._mail.retention_s * 1e6)
         return {
             "outbox entries": await self._outbox(ctx, stop, before),
-            "seen-marks": await self._batches(ctx, stop, "retention.seen", seen_before),
+            "seen-marks": await self._marks(ctx, stop, seen_before),
             "idempotency keys": await self._batches(ctx, stop, "retention.idempotency", before),
             "mails": await self._batches(ctx, stop, "retention.mail", mail_before),
             "messages of unknown groups": await self._groups_gone(ctx, stop, before),
@@ -89,6 +89,17 @@ class RetentionService:
             count += deleted
             if deleted < _BATCH:
                 break
+        return count
+
+    async def _marks(self, ctx: Context, stop: asyncio.Event, before: int) -> int:
+        """Walks the old marks once, by age: those of events that are kept stay, and are many."""
+        count, after, end = 0, -1, -1
+        pace = Pace(ctx.store)
+        while end != before - 1 and not stop.is_set():
+            await pace.next(full=False)
+            end = await _end_of_batch(ctx, after, before)
+            count += await _delete_marks(ctx, after, end)
+            after = end
         return count
 
     async def _groups_gone(self, ctx: Context, stop: asyncio.Event, before: int) -> int:
@@ -120,6 +131,23 @@ async def _page(ctx: Context, after: int, before: int) -> list[Row]:
         return await tx.fetch_all("retention.outbox_page", after=after, before=before, limit=_BATCH)
 
     return await ctx.store.read(unit)
+
+
+async def _end_of_batch(ctx: Context, after: int, before: int) -> int:
+    """Up to when the next marks were written: a batch of them, or all that are old."""
+
+    async def unit(tx: Tx) -> Row | None:
+        return await tx.fetch_one("retention.seen_end", after=after, before=before, limit=_BATCH)
+
+    row = await ctx.store.read(unit)
+    return before - 1 if row is None else int(row["created_at"])
+
+
+async def _delete_marks(ctx: Context, after: int, end: int) -> int:
+    async def unit(tx: Tx) -> int:
+        return await tx.execute("retention.seen", after=after, end=end)
+
+    return await ctx.store.run(unit)
 
 
 async def _delete(ctx: Context, ids: list[int]) -> int:

@@ -52,6 +52,10 @@ _PARAMS: dict[str, object] = {
     "priority": 0,
     "type": None,
 }
+_OWN: dict[str, dict[str, object]] = {
+    "retention.seen_end": {"before": HISTORY, "limit": 200},
+    "retention.seen": {"end": HISTORY // 2 + 200},
+}
 #: Of each: shared buffers that it may touch at most, with a hundred rows in hand.
 _HOT = {
     "outbox.levels": 30,
@@ -87,7 +91,8 @@ _HOT = {
     "mail.due": 10,
     "mail.next_at": 10,
     "retention.outbox_page": 1000,
-    "retention.seen": 1000,
+    "retention.seen_end": 500,
+    "retention.seen": 2000,  # two hundred, each looked up in the outbox
     "inspection.entry": 20,
     "inspection.entry_id": 20,
 }
@@ -144,7 +149,7 @@ def params_of(name: str) -> dict[str, object]:
     """Of a query; that of keys asks for the group that has them."""
     names = QUERIES["postgres"][name].params
     keyed = {"group": "k"} if {"keys", "heads"} & set(names) else {}
-    return {param: (_PARAMS | keyed)[param] for param in names}
+    return {param: (_PARAMS | keyed | _OWN.get(name, {}))[param] for param in names}
 
 
 @pytest.mark.parametrize("name", ["stream.step_back", "stream.promote", "stream.followers"])

@@ -15,7 +15,8 @@ from tests.integration.primary.primary import Primary, build, running
 
 from cordata import clock
 from cordata.app import App
-from cordata.config.sections import EngineConfig
+from cordata.broker.inspection import DeadLetters, Filter
+from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import BackfillContext, Context
 from cordata.errors import LeaseLost
 from cordata.services.backfill import BackfillService
@@ -293,6 +294,61 @@ async def test_retention_deletes_what_is_old_and_spares_what_is_needed(state: Pa
             await until(lambda: _left(store, outbox=1 + 3, seen=0))
         states = {row["state"]: row["count"] for row in await rows(store, "outbox_states")}
         assert states == {"published": 1, "pending": 3}
+
+
+async def test_mark_stays_while_its_event_may_come_again(state: Path) -> None:
+    engine = EngineConfig(retention_s=3600.0)
+    async with opened(state) as store:
+        retention = build(store, state, App("p"), engine=engine).retention
+        ids = await publish(store, 3)
+        old = clock.now_us() - 7_200_000_000
+        aged = old - 86_400_000_000
+
+        async def age(tx: Tx) -> None:
+            await tx.execute("age_outbox", at=old)
+            await tx.execute("add_message", outbox_id=2)  # a dead letter, which may be replayed
+            for event_id in [*ids, *(f"gone-{n}" for n in range(450))]:
+                await tx.execute("age_seen", event_id=event_id, at=aged)
+            for n in range(450):
+                await tx.execute("age_seen", event_id=f"older-{n}", at=aged - n)
+
+        await store.run(age)
+        deleted = await retention.run_once(context_of(store), asyncio.Event())
+        assert (deleted["outbox entries"], deleted["seen-marks"]) == (2, 902)
+        assert (await rows(store, "seen_count"))[0]["count"] == 1
+        await DeadLetters(store).drop(Filter())
+        deleted = await retention.run_once(context_of(store), asyncio.Event())
+        assert (deleted["outbox entries"], deleted["seen-marks"]) == (1, 1)
+
+
+async def test_retention_deletes_old_keys_and_mails_and_no_others(state: Path) -> None:
+    engine, mail = EngineConfig(retention_s=3600.0), MailConfig(retention_s=7200.0)
+    async with opened(state) as store:
+        retention = build(store, state, App("p"), engine=engine, mail=mail).retention
+
+        async def answer() -> str:
+            return "first"
+
+        async def fill(tx: Tx) -> None:
+            for key in ("old", "young"):
+                await tx.remembered("s", key, answer, body_hash="h")
+            for n in range(4):
+                await tx.send_mail(to=["a@example.com"], subject=f"{n}", text="")
+
+        async def age(tx: Tx) -> None:
+            await tx.execute("age_key", key="old", at=tx.now_us - 3_600_000_001)
+            long_ago, ago = tx.now_us - 7_200_000_001, tx.now_us - 7_100_000_000
+            await tx.execute("age_mail", subject="0", state="sent", at=long_ago)
+            await tx.execute("age_mail", subject="1", state="failed", at=long_ago)
+            await tx.execute("age_mail", subject="2", state="pending", at=long_ago)
+            await tx.execute("age_mail", subject="3", state="sent", at=ago)
+
+        await store.run(fill)
+        await store.run(age)
+        deleted = await retention.run_once(context_of(store), asyncio.Event())
+        assert (deleted["idempotency keys"], deleted["mails"]) == (1, 2)
+        assert [row["key"] for row in await rows(store, "keys_left")] == ["young"]
+        assert [row["subject"] for row in await rows(store, "subjects_left")] == ["2", "3"]
 
 
 async def _bump_term(store: Store) -> None:

@@ -18,11 +18,17 @@ WHERE id = ANY (ARRAY(
         ORDER BY id FOR UPDATE SKIP LOCKED))
     AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = outbox.id);
 
+-- name: retention.seen_end
+-- Up to when the next so many marks were written.
+SELECT created_at FROM seen WHERE created_at > :after AND created_at < :before
+ORDER BY created_at LIMIT 1 OFFSET :limit;
+
 -- name: retention.seen
--- Marks are never changed, so their place in the table names them.
-DELETE FROM seen WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM seen WHERE created_at < :before ORDER BY created_at LIMIT :limit
-    FOR UPDATE SKIP LOCKED));
+-- Not the marks of an event that is still in the outbox, because it is somebody's dead letter, say:
+-- whoever publishes it again must find them.
+DELETE FROM seen WHERE created_at > :after AND created_at <= :end
+    AND NOT coalesce((SELECT o.event_id = seen.event_id FROM outbox AS o
+                      WHERE o.event_id >= seen.event_id ORDER BY o.event_id LIMIT 1), false);
 
 -- name: retention.idempotency
 DELETE FROM idempotency WHERE ctid = ANY (ARRAY(

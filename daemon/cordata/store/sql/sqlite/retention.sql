@@ -13,9 +13,16 @@ DELETE FROM outbox
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'published'
     AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = outbox.id);
 
+-- name: retention.seen_end
+-- Up to when the next so many marks were written.
+SELECT created_at FROM seen WHERE created_at > :after AND created_at < :before
+ORDER BY created_at LIMIT 1 OFFSET :limit;
+
 -- name: retention.seen
-DELETE FROM seen WHERE (event_id, "group") IN (
-    SELECT event_id, "group" FROM seen WHERE created_at < :before LIMIT :limit);
+-- Not the marks of an event that is still in the outbox, because it is somebody's dead letter, say:
+-- whoever publishes it again must find them.
+DELETE FROM seen WHERE created_at > :after AND created_at <= :end
+    AND NOT EXISTS (SELECT 1 FROM outbox AS o WHERE o.event_id = seen.event_id);
 
 -- name: retention.idempotency
 DELETE FROM idempotency WHERE (scope, key) IN (

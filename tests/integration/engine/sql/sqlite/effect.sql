@@ -21,8 +21,8 @@ UPDATE outbox SET state = 'published', created_at = :at, published_at = :at WHER
 INSERT INTO seen (event_id, "group", created_at) VALUES (:event_id, 'g', :at);
 
 -- name: add_message
-INSERT INTO message (outbox_id, "group", state, priority, next_at)
-VALUES (:outbox_id, 'g', 'dead', 0, 0);
+INSERT INTO message (outbox_id, "group", state, priority, next_at, dead_at)
+VALUES (:outbox_id, 'g', 'dead', 0, 0, 1);
 
 -- name: mails
 SELECT id, state, attempts, last_error, message_id FROM mail ORDER BY id;
@@ -43,3 +43,15 @@ UPDATE outbox SET claimed_until = 1 WHERE state = 'processing' AND owner = :owne
 -- name: fail_entries
 UPDATE outbox SET state = :state, attempts = 3, last_error = 'BrokerUnavailable: gone', next_at = :at
 WHERE state = 'pending';
+
+-- name: age_key
+UPDATE idempotency SET created_at = :at WHERE key = :key;
+
+-- name: age_mail
+UPDATE mail SET created_at = :at, state = :state WHERE subject = :subject;
+
+-- name: keys_left
+SELECT key FROM idempotency ORDER BY key;
+
+-- name: subjects_left
+SELECT subject FROM mail ORDER BY subject;
