@@ -16,13 +16,14 @@ import socket
 from cordata.beat import Beat
 from cordata.errors import StoreUnavailable
 from cordata.log import logger
-from cordata.services.alarm import pause
-from cordata.services.primary import PRIMARY, Leadership
+from cordata.services.alarm import Alarm, waking
+from cordata.services.primary import LEASE_TOPIC, PRIMARY, Leadership
 from cordata.store import Store, wished_by_another
 
 log = logger("cordata.primary")
 
-_LOOK_S = 2.0
+#: Whoever wishes says so; only bounds what a lost wake-up could hide.
+_LOOK_S = 5.0
 
 
 def holder_name() -> str:
@@ -42,15 +43,17 @@ class HandoverService:
         self._store = store
         self._leadership = leadership
         self._holder = holder
+        self._alarm = Alarm()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Watch for a wish until `stop`; return when there is one."""
-        while not stop.is_set():
-            self.beat.touch()
-            if self._leadership.leads and await self.run_once():
-                log.warning("hands over to a primary with newer migrations")
-                return
-            await pause(stop, _LOOK_S)
+        async with waking(self._alarm, stop, self._store, LEASE_TOPIC):
+            while not stop.is_set():
+                self.beat.touch()
+                if self._leadership.leads and await self.run_once():
+                    log.warning("hands over to a primary with newer migrations")
+                    return
+                await self._alarm.sleep(_LOOK_S)
 
     async def run_once(self) -> bool:
         """One look. Returns whether another asks for the lease."""

@@ -31,7 +31,7 @@ log = logger("cordata.primary")
 
 #: Name of the lease.
 PRIMARY = "primary"
-#: Notified when a lease is taken or given back.
+#: Notified when a lease is given back, or wished for.
 LEASE_TOPIC = "lease"
 #: A leader reads its term this often; its writes are checked each time anyway.
 _CHECK_S = 5.0
@@ -166,6 +166,7 @@ class PrimaryService:
         if now >= self._next_wish:
             await wish_for(self._ctx.store, pending[-1], name=PRIMARY, holder=self._holder)
             self._next_wish = now + WISH_S / 3
+            self._ctx.store.notify(LEASE_TOPIC)
 
     async def _is_for_another(self) -> bool:
         """Whether another is to have the lease first, since its migrations are newer than ours."""
