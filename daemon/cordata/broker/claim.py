@@ -79,19 +79,28 @@ async def look_ahead(tx: Tx, rows: Sequence[Row], *, limit: int) -> list[Place]:
     return [_place(row) for row in found]
 
 
-async def due(tx: Tx, *, limit: int) -> tuple[list[int], bool]:
-    """The ids of what `claim` would take; on PostgreSQL locked until the unit ends.
+class Found(NamedTuple):
+    """What is due."""
 
-    Also whether some group wants any of their keys in order.
-    """
+    ids: list[int]
+    #: Some group wants the order of their keys.
+    ordered: bool
+    #: The look came to the backfill: what is live and due is among them, all of it.
+    backfill: bool
+
+
+async def due(tx: Tx, *, limit: int) -> Found:
+    """What `claim` would take; on PostgreSQL locked until the unit ends."""
     rows = await tx.fetch_all("outbox.due", now_us=tx.now_us, limit=limit)
     ahead = await look_ahead(tx, rows, limit=limit)
     ordered = any(row["key"] is not None for row in rows)
+    backfill = any(row["lane"] == BACKFILL for row in rows)
     if not ahead:
-        return [row["id"] for row in rows], ordered
+        return Found([row["id"] for row in rows], ordered, backfill)
     taken = await tx.fetch_all("outbox.take", ids=json.dumps([place.id for place in ahead]))
     held = {row["id"] for row in taken}
-    return sorted(in_key_order(list(map(_place, rows)), ahead, held, limit=limit)), ordered
+    go = in_key_order(list(map(_place, rows)), ahead, held, limit=limit)
+    return Found(sorted(go), ordered, backfill)
 
 
 async def mark_published(tx: Tx, ids: Sequence[int]) -> int:

@@ -120,6 +120,8 @@ class Relayed:
     published: int
     #: When the next entry is due, wall time in microseconds; None: the outbox is empty.
     next_at: int | None
+    #: It came to the backfill: nothing live was left.
+    backfill: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,7 @@ class StoreBroker(Broker):
         """Publish due outbox entries, `limit` at most: most urgent first, then oldest first."""
 
         async def unit(tx: Tx) -> Relayed:
-            ids, ordered = await claim.due(tx, limit=limit)
+            ids, ordered, backfill = await claim.due(tx, limit=limit)
             if ids:
                 as_json = json.dumps(ids)
                 if await tx.execute("stream.fan_out", ids=as_json, now_us=tx.now_us):
@@ -84,7 +84,7 @@ class StoreBroker(Broker):
             # After a full batch the next pass looks anyway.
             full = len(ids) >= limit
             next_at = tx.now_us if full else not_at_once(await _outbox_due_at(tx), tx.now_us)
-            return Relayed(published=len(ids), next_at=next_at)
+            return Relayed(published=len(ids), next_at=next_at, backfill=backfill)
 
         return await self._store.run(unit)
 

@@ -14,7 +14,7 @@ from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
-from cordata.services.pace import Pace
+from cordata.services.pace import SPACING_S, Pace
 from cordata.store import Store
 
 log = logger("cordata.relay")
@@ -85,7 +85,9 @@ class RelayService:
         if relayed.next_at is None:
             return self._config.poll_s, full
         due_in_s = (relayed.next_at - self._store.now_us()) / 1e6
-        return min(max(due_in_s, 0.0), self._config.poll_s), full
+        # Between two passes of the backfill there is room for what is live, and that is waited for.
+        least_s = SPACING_S if relayed.backfill else 0.0
+        return min(max(due_in_s, least_s), self._config.poll_s), full or relayed.backfill
 
     async def run_once(self) -> Relayed:
         """Publish one batch; looks first, since every worker is woken and one finds the work."""

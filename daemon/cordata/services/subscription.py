@@ -106,10 +106,18 @@ class SubscriptionService:
         pace = Pace(self._store)
         while not stop.is_set():
             self.beat.touch()
-            await pace.next(full=self._hurry or any(g.live.more for g in self._groups.values()))
+            await pace.next(full=self._hurry or self._is_free())
             sleep_s = await self.run_once()
             if sleep_s > 0.0:
                 await self._alarm.sleep(sleep_s)
+
+    def _is_free(self) -> bool:
+        """Whether a pass should not wait: more is due, or only the backfill has had passes."""
+        groups = self._groups.values()
+        return any(group.live.more for group in groups) or (
+            any(group.backfill.held for group in groups)
+            and not any(group.live.held for group in groups)
+        )
 
     async def run_once(self) -> float:
         """One pass: settle, renew, claim. Returns the seconds to sleep after it."""
@@ -161,7 +169,11 @@ class SubscriptionService:
             later = [at for at in due if at is not None and at > now_us]
             sleep_s = min([sleep_s, *((at - now_us) / 1e6 for at in later)])
         still = {name: self._groups[name].want() for name in wanted}
-        return 0.0 if claimable(still, next_at, now_us) else sleep_s
+        if not claimable(still, next_at, now_us):
+            return sleep_s
+        live = {name: want._replace(backfill=0) for name, want in still.items()}
+        # The backfill takes its time, in which word of something live is waited for.
+        return 0.0 if claimable(live, next_at, now_us) else min(sleep_s, SPACING_S)
 
     def _back_off(self, error: StoreUnavailable) -> float:
         self._failures += 1
@@ -188,7 +200,10 @@ class SubscriptionService:
                 # A run that was cut off may go on as soon as it is settled.
                 cut = run[0].order_key is not None and len(run) >= group.run_length()
                 self._hurry = self._hurry or cut
-                self._ring(now=cut or (lane.more and lane.wanted() > 0))
+                urgent = lane is group.live and lane.more and lane.wanted() > 0
+                self._ring(now=cut or urgent)
+                if lane is group.backfill:
+                    await asyncio.sleep(0)  # else handlers that never wait keep the loop
         finally:
             self._open -= 1
             self._alarm.ring()

@@ -172,7 +172,9 @@ async def test_claim_ignores_keys_when_no_group_wants_their_order(tmp_path: Path
 STEPS = ("claim", "send", "mark", "refuse", "back")
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_every_entry_reaches_the_broker_wherever_relays_die(
     tmp_path: Path, data: st.DataObject

@@ -35,12 +35,12 @@ WITH RECURSIVE level AS (
         WHERE state IN ('pending', 'failed') AND (lane, priority) < (level.lane, level.priority)
         ORDER BY lane DESC, priority DESC, next_at, id LIMIT 1) AS o
 )
-SELECT due.id, due.type,
+SELECT due.id, due.type, due.lane,
        CASE WHEN EXISTS (SELECT 1 FROM consumer_group AS g
                          WHERE g.type = due.type AND g.keyed = 1) THEN due.key END AS key
 FROM (SELECT lane, priority FROM level ORDER BY lane DESC, priority DESC) AS l
 CROSS JOIN LATERAL (
-    SELECT id, type, key FROM outbox
+    SELECT id, type, lane, key FROM outbox
     WHERE state IN ('pending', 'failed') AND lane = l.lane AND priority = l.priority
         AND next_at <= :now_us
     ORDER BY next_at, id LIMIT :limit FOR UPDATE SKIP LOCKED) AS due

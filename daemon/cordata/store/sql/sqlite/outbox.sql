@@ -39,7 +39,7 @@ WITH RECURSIVE level (id) AS (
             ORDER BY o.lane DESC, o.priority DESC, o.next_at, o.id LIMIT 1)
     FROM level CROSS JOIN outbox AS first ON first.id = level.id
 )
-SELECT due.id, due.type,
+SELECT due.id, due.type, due.lane,
        iif(EXISTS (SELECT 1 FROM consumer_group AS g WHERE g.type = due.type AND g.keyed),
            due.key, NULL) AS key
 FROM level

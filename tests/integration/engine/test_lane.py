@@ -1,0 +1,42 @@
+"""Lanes with a running engine: what is live goes between the passes of a loaded backfill."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.integration.engine.engine import build, running
+from tests.integration.engine.parts import opened, publish
+
+from cordata.app import App
+from cordata.context import EventContext
+from cordata.core.event import Event
+
+COUNT = 4_000
+LIVE = 5
+
+
+async def test_live_events_pass_the_backfill_that_was_there_before(state: Path) -> None:
+    app, done = App("t"), list[str]()
+    arrived: dict[str, asyncio.Event] = {}
+
+    @app.on("thing.done")
+    async def take(event: Event, ctx: EventContext) -> None:
+        done.append(event.id)
+        if "live" in event.headers:
+            arrived.setdefault(event.id, asyncio.Event()).set()
+
+    async with opened(state) as store:
+        async with running(build(store, state, app)):
+            await publish(store, COUNT, lane="backfill")
+            behind = []
+            for _ in range(LIVE):
+                (event_id,) = await publish(store, 1, headers={"live": "1"})
+                begun = len(done)
+                async with asyncio.timeout(20):
+                    await arrived.setdefault(event_id, asyncio.Event()).wait()
+                behind.append(len(done) - begun)
+            left = COUNT + LIVE - len(done)
+    print(f"of the backfill handled before each live event: {behind}, then left: {left}")
+    assert left > COUNT / 4
+    assert max(behind) < COUNT / 4
