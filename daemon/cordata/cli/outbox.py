@@ -168,6 +168,9 @@ def replay(
     Groups that have handled an event, have it in hand or as a dead letter are left alone: this is
     for those that came later, or whose messages were lost with a broker. --again has one group
     handle anew what it has handled: mails, calls and whatever else it did are done once more.
+
+    With Redis as the broker a group is known to have handled an event if it wrote something to the
+    store for it, or had trouble with it; a handler that writes nothing there is called again.
     """
     from cordata.cli.session import carry_out, confirm
 

@@ -112,8 +112,8 @@ class WholeEntry(Entry):
     payload: str
     #: JSON text.
     headers: str
-    #: What became of it in each consumer group: group, state (ready, claimed, dead, handled),
-    #: attempts.
+    #: What became of it in each consumer group: group, state (waiting, ready, claimed, dead,
+    #: handled; with Redis in stream: it waits there or is in somebody's hands), attempts.
     groups: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
 

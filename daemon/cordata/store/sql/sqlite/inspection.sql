@@ -67,6 +67,21 @@ SELECT s."group", 'handled', NULL FROM seen AS s
 WHERE s.event_id = :event_id AND NOT EXISTS (
     SELECT 1 FROM outbox AS o CROSS JOIN message AS m ON m.outbox_id = o.id
     WHERE o.event_id = s.event_id AND m."group" = s."group")
+UNION ALL
+-- With Redis as the broker: what has no mark, and passed through a stream. One of its groups has
+-- handled it once its position there is behind it.
+SELECT r."group", CASE WHEN o.position <= r.position THEN 'handled' ELSE 'in stream' END, NULL
+FROM outbox AS o
+JOIN redis_group AS r ON r.type = o.type AND r.level =
+    CASE WHEN o.lane = 'backfill' THEN 'backfill' WHEN o.priority > 0 THEN 'urgent'
+         WHEN o.priority < 0 THEN 'low' ELSE 'normal' END
+JOIN consumer_group AS g
+    ON g."group" = r."group" AND g.keyed = 0 AND g.registered_at <= o.published_at
+WHERE o.event_id = :event_id AND o.position IS NOT NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM message AS m WHERE m.outbox_id = o.id AND m."group" = r."group")
+    AND NOT EXISTS (
+        SELECT 1 FROM seen AS s WHERE s.event_id = o.event_id AND s."group" = r."group")
 ORDER BY 1;
 
 -- name: inspection.make_due

@@ -1,0 +1,71 @@
+"""What an operator sees of an event that goes through Redis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.integration.engine import stores
+from tests.integration.engine.parts import publish
+from tests.integration.redis.parts import RedisParts, on_redis
+from tests.integration.redis.stores import use
+from tests.servers.redis import RedisServer
+
+from cordata.broker.inspection import Filter, Outbox, publish_again
+from cordata.core.delivery import Verdict
+
+
+@pytest.fixture(params=stores.STORES)
+def place(request: pytest.FixtureRequest, tmp_path: Path, redis: RedisServer) -> Path:
+    """A state directory of each store, with Redis beside it."""
+    stores.prepared(request.param, request, tmp_path)
+    use(tmp_path, redis.url)
+    return tmp_path
+
+
+async def states(parts: RedisParts, event_id: str) -> dict[str, str]:
+    entry = await Outbox(parts.store).get(event_id)
+    assert entry is not None
+    found = [(group["group"], group["state"]) for group in entry.groups]
+    assert len(found) == len(dict(found))
+    return dict(found)
+
+
+async def test_entry_tells_what_became_of_it_in_each_group(place: Path) -> None:
+    async with on_redis(place) as parts:
+        groups = ["failed", "keyed", "quiet", "slow", "wrote"]
+        await parts.broker.register(dict.fromkeys(groups, "thing.done"), keyed=["keyed"])
+        [event_id] = await publish(parts.store, 1, key="k")
+        assert await states(parts, event_id) == {}
+        assert await parts.relay_all() == 1
+        streams = ["failed", "quiet", "slow", "wrote"]
+        expected = {**dict.fromkeys(streams, "in stream"), "keyed": "ready"}
+        assert await states(parts, event_id) == expected
+
+        await parts.finish(await parts.claim("quiet"))
+        await parts.settle(await parts.claim("failed"), Verdict.DEAD)
+        async with parts.store.transaction(seen=("wrote", event_id)):
+            pass
+        await parts.finish(await parts.claim("wrote"))
+        await parts.keeper.run_once()
+        later = {"failed": "dead", "keyed": "ready", "quiet": "handled", "slow": "in stream"}
+        assert await states(parts, event_id) == {**later, "wrote": "handled"}
+
+
+async def test_group_that_came_later_has_not_handled_what_was_published_before(
+    place: Path,
+) -> None:
+    async with on_redis(place) as parts:
+        await parts.broker.register({"first": "thing.done"})
+        [event_id] = await publish(parts.store, 1)
+        await parts.relay_all()
+        await parts.finish(await parts.claim("first"))
+        await parts.broker.register({"first": "thing.done", "later": "thing.done"})
+        await publish(parts.store, 1)
+        await parts.relay_all()
+        await parts.finish(await parts.claim("later"))
+        await parts.keeper.run_once()
+        assert await states(parts, event_id) == {"first": "handled"}
+        found = await publish_again(parts.store, Filter(event_id=event_id), group="later")
+        assert found.messages == 1
+        assert await states(parts, event_id) == {"first": "handled", "later": "ready"}
