@@ -3,7 +3,7 @@
 Between the claim and the mark a relay may die, Redis may vanish, or be another one by the time the
 mark is written. Then the entries are added again later, under the same event ids: at least once.
 Entries are only added to a Redis whose data the primary has looked through (its run id and epoch
-are in the store), so that ids never step back behind what groups have handled.
+are in the store, the epoch is watched): so ids never step back behind what groups have handled.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from cordata import clock, events
@@ -24,6 +25,7 @@ from cordata.broker.redis.link import Link
 from cordata.broker.redis.naming import Keys, Stream, level_of, position_of
 from cordata.broker.redis.registry import REDIS_TOPIC, Knowledge, Mark, load, set_up
 from cordata.broker.settle import STREAM_TOPIC
+from cordata.core.outbox import BACKFILL
 from cordata.core.retry import next_delay_s
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.log import fields, logger
@@ -37,8 +39,9 @@ log = logger("cordata.redis")
 _MAX_ATTEMPTS = 20
 #: First and longest pause while Redis answers, but takes nothing.
 _FIRST_S, _LONGEST_S = 0.5, 10.0
-#: Claims of one pass at most; then others get their turn.
-_ROUNDS = 8
+#: Claims of one pass, in batches: one that fills the first goes on with larger ones; but the
+#: backfill gets one, so that what is live never waits for it long.
+_ROUNDS = (1, 5, 5, 5, 5)
 
 
 class _Batch(NamedTuple):
@@ -48,6 +51,8 @@ class _Batch(NamedTuple):
     groups: dict[str, list[str]]
     #: Published by the claim alone: nobody reads them in a stream.
     published: int
+    #: Some are of the backfill, so nothing live is left.
+    backfill: bool
 
 
 class Publisher:
@@ -69,6 +74,7 @@ class Publisher:
         self._keys = keys
         self._owner = owner
         self._timeout_s = dialer.timeout_s
+        self._watch: list[Command] = [("WATCH", keys.epoch), ("GET", keys.epoch)]
         self._claim_timeout_us = int(claim_timeout_s * 1e6)
         self._link = Link(dialer, reach)
         #: The connection whose server was compared with what the store knows, and that knowledge.
@@ -83,18 +89,25 @@ class Publisher:
 
     async def relay(self, limit: int) -> Relayed:
         """Publish what is due. Raises: BrokerUnavailable, StoreUnavailable."""
+        if self._unmarked:  # what the last pass could not mark
+            await self._run(_nothing)
         connection = await self._ready()
-        count = 0
-        for _ in range(_ROUNDS):
-            batch = await self._run(lambda tx: self._claim(tx, limit))
+        count, backfill = 0, False
+        for factor in _ROUNDS:
+            size = limit * factor
+            # It marks what the round before has added: one commit for both.
+            batch = await self._run(partial(self._claim, limit=size))
             count += batch.published
+            backfill = batch.backfill
             if batch.entries:
                 count += await self._publish(connection, batch)
-            if batch.published + len(batch.entries) < limit:
+            if backfill or batch.published + len(batch.entries) < size:
                 break
+        if self._unmarked:
+            await self._run(_nothing)
         self._refusals = 0
         self.trouble = ""
-        return Relayed(published=count, next_at=await self._next_at())
+        return Relayed(published=count, next_at=await self._next_at(), backfill=backfill)
 
     async def _run(self, unit: Unit[T]) -> T:
         """Run a unit that also marks what was added before."""
@@ -115,14 +128,14 @@ class Publisher:
         return await self._store.read(unit)
 
     async def _ready(self) -> Connection:
-        """A connection to the Redis that the store knows of."""
+        """A connection to the Redis that the store knows of; its epoch is watched from now on."""
         if clock.monotonic() < self._next_deadline:
             raise BrokerUnavailable(f"Redis: {self.trouble}")
         connection = await self._link.ready()
         if connection is self._checked:
             return connection
+        _, epoch = await connection.run(*self._watch, timeout_s=self._timeout_s)
         known = await self._store.read(load)
-        (epoch,) = await connection.call(("GET", self._keys.epoch), timeout_s=self._timeout_s)
         if known.run_id != connection.run_id or not _is(epoch, known.epoch):
             raise self._unknown()
         self._checked, self._known = connection, known
@@ -130,7 +143,6 @@ class Publisher:
         return connection
 
     def _unknown(self) -> BrokerUnavailable:
-        self._checked = None
         self._store.notify(REDIS_TOPIC)
         self.trouble = "its data is new to the primary, which has to look through it first"
         return BrokerUnavailable(f"Redis: {self.trouble}")
@@ -141,7 +153,7 @@ class Publisher:
             tx, owner=self._owner, limit=limit, claim_timeout_us=self._claim_timeout_us
         )
         if not entries:
-            return _Batch([], {}, 0)
+            return _Batch([], {}, 0, backfill=False)
         streamed: dict[str, list[str]] = {}
         keyed: set[str] = set()
         for row in await tx.fetch_all("redis.groups"):
@@ -157,13 +169,17 @@ class Publisher:
         if rest:
             await claim.mark_published(tx, rest)
         wanted = [entry for entry in entries if entry.type in streamed]
-        return _Batch(wanted, streamed, len(rest))
+        backfill = any(entry.lane == BACKFILL for entry in entries)
+        return _Batch(wanted, streamed, len(rest), backfill=backfill)
 
     async def _publish(self, connection: Connection, batch: _Batch) -> int:
         """Add a claimed batch and mark it. What could not be added goes back. Returns how many."""
         try:
-            await self._set_groups_up(connection, batch)
-            replies = await self._add(connection, batch.entries)
+            replies = await self._add(connection, batch)
+            if replies is None:  # the primary has looked through it meanwhile, or has to
+                replies = await self._add(await self._ready(), batch)
+            if replies is None:
+                raise self._unknown()
         except Refused as error:
             await self._give_back(batch.entries)
             raise self._paused(str(error)) from error
@@ -176,15 +192,14 @@ class Publisher:
                 refused.append((entry, reply))
             else:
                 self._unmarked.append([entry.id, position_of(reply)])
-        await self._run(lambda tx: self._settle(tx, refused))
-        if any(error.kind == "OOM" for _, error in refused):
-            raise self._paused("out of memory, see its maxmemory")
+        if refused:
+            await self._run(lambda tx: self._settle(tx, refused))
         return len(batch.entries) - len(refused)
 
     async def _give_back(self, entries: Sequence[Entry]) -> None:
         ids = [entry.id for entry in entries]
         try:
-            await self._store.run(lambda tx: claim.give_back(tx, ids, owner=self._owner))
+            await self._run(lambda tx: claim.give_back(tx, ids, owner=self._owner))
         except StoreUnavailable as error:
             log.warning("the claims of %d outbox entries will expire: %s", len(ids), error)
 
@@ -214,38 +229,38 @@ class Publisher:
             )
             self._set_up.update(missing)
 
-    async def _add(self, connection: Connection, entries: Sequence[Entry]) -> list[Any]:
-        """Ids or refusals. The epoch is there before and after it, so the data was not lost."""
-        epoch: Command = ("GET", self._keys.epoch)
-        before, *replies, after = await connection.call(
-            epoch, *map(self._command, entries), epoch, timeout_s=self._timeout_s
-        )
-        if not _is(before, self._known.epoch) or not _is(after, self._known.epoch):
-            raise self._unknown()
-        return replies
+    async def _add(self, connection: Connection, batch: _Batch) -> list[Any] | None:
+        """Ids or refusals; None: the data is not the one that was watched, and nothing was added.
+
+        One transaction of Redis, and the watch for the next one, in one round trip.
+        """
+        await self._set_groups_up(connection, batch)
+        commands = [("MULTI",), *map(self._command, batch.entries), ("EXEC",), *self._watch]
+        *queued, added, _, epoch = await connection.call(*commands, timeout_s=self._timeout_s)
+        if added is None or not _is(epoch, self._known.epoch):
+            self._checked = None
+        if isinstance(added, Refused):  # because something was not even queued
+            raise next((reply for reply in queued if isinstance(reply, Refused)), added)
+        found: list[Any] | None = added
+        return found
 
     def _command(self, entry: Entry) -> Command:
         stream = self._keys.of(Stream(entry.type, level_of(entry.lane, entry.priority)))
         return ("XADD", stream, "*", *entry_of(entry))
 
     async def _settle(self, tx: Tx, refused: Sequence[tuple[Entry, Refused]]) -> None:
-        """For a unit: what Redis did not take, because of itself or because of the entry."""
-        full = [entry.id for entry, error in refused if error.kind == "OOM"]
-        if full:
-            await claim.give_back(tx, full, owner=self._owner)
-        others = [
+        """For a unit: what Redis did not take though it took others."""
+        refusals = [
             Refusal(
                 id=entry.id,
                 next_at=tx.now_us + int(_pause_s(entry.attempts + 1, longest_s=300.0) * 1e6),
                 error=str(error)[:200],
             )
             for entry, error in refused
-            if error.kind != "OOM"
         ]
-        if others:
-            dead = await claim.put_back(tx, others, owner=self._owner, max_attempts=_MAX_ATTEMPTS)
-            for event_id in dead:
-                log.error("event %s is dead: Redis refuses it", event_id)
+        dead = await claim.put_back(tx, refusals, owner=self._owner, max_attempts=_MAX_ATTEMPTS)
+        for event_id in dead:
+            log.error("event %s is dead: Redis refuses it", event_id)
 
     async def _mark(self, tx: Tx) -> None:
         """For a unit: what was added, unless the data is another one by now: then it goes back.
@@ -266,6 +281,10 @@ class Publisher:
     def close(self) -> None:
         """Close the connection."""
         self._link.close()
+
+
+async def _nothing(tx: Tx) -> None:
+    """A unit that only marks."""
 
 
 def _is(reply: object, epoch: str) -> bool:
