@@ -21,7 +21,7 @@ from cordata.broker.redis.sentry import Sentry
 from cordata.broker.redis.settling import Settling
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.log import logger
-from cordata.store import Store
+from cordata.store import Store, Tx
 
 log = logger("cordata.redis")
 
@@ -152,14 +152,25 @@ class Front:
             ):
                 self.known = await self._store.read(load)
             self._prepared = connection
+            # Whatever Redis went through, it may have brought back what this consumer once held.
+            consumer.missed_answer = consumer.reads
         if consumer.missed_answer:
             await consumer.adopt(connection, self._types, self.known, self._timeout_s)
             consumer.missed_answer = False
 
     async def _restore_groups(self, consumer: Consumer, connection: Connection) -> None:
-        """Redis lost groups: they go on at their marks. The primary sees to what else is lost."""
-        self._store.notify(REDIS_TOPIC)
+        """Redis lost groups, or what they read: they go on at their marks.
+
+        What else is lost the primary finds out; it has to, even if it comes later than the groups.
+        """
+
+        async def unit(tx: Tx) -> None:
+            await tx.write("redis.distrust")
+            tx.notify(REDIS_TOPIC)
+
+        self.known = await self._store.read(load)
         own = [mark for mark in self.known.marks if mark.group in self._types]
+        await self._store.run(unit)
         await set_up(
             self._store, self._keys, connection, own, self.known.marks, timeout_s=self._timeout_s
         )

@@ -114,13 +114,16 @@ class Keeper:
         for stream, facts, groups in zip(streams, replies[::2], replies[1::2], strict=True):
             if isinstance(facts, Refused) or isinstance(groups, Refused):
                 continue
-            found[stream] = _Look(position_of(as_dict(facts)[b"last-generated-id"]), {})
+            last, top = _ends(as_dict(facts))
+            found[stream] = _Look(last, {})
             for group in map(as_dict, groups):
                 mark = Mark(stream, group[b"name"].decode())
                 if group[b"pending"]:
                     busy.append((mark, group))
                 else:
-                    found[stream].handled[mark.group] = handled_to(group, None)
+                    # With nothing left to read it has handled all, also what was lost or trimmed.
+                    handled = handled_to(group, None)
+                    found[stream].handled[mark.group] = last if handled >= top else handled
         commands = [("XPENDING", self._keys.of(mark.stream), mark.group) for mark, _ in busy]
         for (mark, group), pending in zip(
             busy, await self._call(connection, commands), strict=True
@@ -142,7 +145,8 @@ class Keeper:
         for stream, position in known.positions.items():
             if position and (stream not in looks or looks[stream].last < position):
                 return f"its last {stream.type} is an older one"
-        return ""
+        missing = [mark for mark in known.marks if _handled(looks, mark) is None]
+        return f"it does not know {missing[0].group}" if missing else ""
 
     async def _recover(self, connection: Connection, known: Knowledge, reason: str) -> None:
         begun = clock.monotonic()
@@ -239,6 +243,12 @@ class Keeper:
     def close(self) -> None:
         """Close the connection."""
         self._link.close()
+
+
+def _ends(facts: Mapping[bytes, Any]) -> tuple[int, int]:
+    """Of the last entry that was ever added, and of the last one that is there."""
+    entry = facts[b"last-entry"]
+    return position_of(facts[b"last-generated-id"]), position_of(entry[0]) if entry else 0
 
 
 def _handled(looks: Mapping[Stream, _Look], mark: Mark) -> int | None:

@@ -12,6 +12,10 @@ INSERT INTO redis_server (id, run_id, epoch, recovered_at) VALUES (1, :run_id, :
 ON CONFLICT (id) DO UPDATE SET
     run_id = excluded.run_id, epoch = excluded.epoch, recovered_at = excluded.recovered_at;
 
+-- name: redis.distrust
+-- Somebody misses something: the primary is to look through it.
+UPDATE redis_server SET run_id = '' WHERE run_id <> '';
+
 -- name: redis.streams
 SELECT type, level, position, floor FROM redis_stream;
 
