@@ -139,14 +139,19 @@ ORDER BY o.id FOR KEY SHARE OF o
 ON CONFLICT DO NOTHING;
 
 -- name: inspection.old
--- One page of the old end of the outbox; `old` is what may go: published, and in no group's hands.
+-- One page of the old end of the outbox; `old` is what may go: published, in no group's hands,
+-- and taken by all from its stream.
 SELECT id, created_at,
        coalesce(state = 'published' AND published_at < :before, false)
            AND created_at >= :since
            AND (:type::text IS NULL OR type = :type::text)
            AND (:lane::text IS NULL OR lane = :lane::text)
-           AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = page.id) AS old
-FROM (SELECT id, created_at, state, type, lane, published_at FROM outbox
+           AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = page.id)
+           AND NOT EXISTS (SELECT 1 FROM redis_group AS g
+                           WHERE g.type = page.type AND g.position < page.position AND g.level =
+               CASE WHEN page.lane = 'backfill' THEN 'backfill' WHEN page.priority > 0 THEN 'urgent'
+                    WHEN page.priority < 0 THEN 'low' ELSE 'normal' END) AS old
+FROM (SELECT id, created_at, state, type, lane, published_at, priority, position FROM outbox
       WHERE id > :after ORDER BY id LIMIT :limit) AS page;
 
 -- name: inspection.letters

@@ -2,10 +2,15 @@
 
 -- name: retention.outbox_page
 -- Ids grow with time, so old entries are a range at the front; no index on the age is needed.
+-- What a group has not taken from its stream yet stays, however old it is.
 SELECT id, created_at,
        coalesce(state = 'published' AND published_at < :before, false)
-           AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = page.id) AS old
-FROM (SELECT id, created_at, state, published_at FROM outbox
+           AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = page.id)
+           AND NOT EXISTS (SELECT 1 FROM redis_group AS g
+                           WHERE g.type = page.type AND g.position < page.position AND g.level =
+               CASE WHEN page.lane = 'backfill' THEN 'backfill' WHEN page.priority > 0 THEN 'urgent'
+                    WHEN page.priority < 0 THEN 'low' ELSE 'normal' END) AS old
+FROM (SELECT id, created_at, state, published_at, type, lane, priority, position FROM outbox
       WHERE id > :after ORDER BY id LIMIT :limit) AS page;
 
 -- name: retention.outbox
