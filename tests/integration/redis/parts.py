@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,13 @@ from pathlib import Path
 from tests.integration.engine.parts import context_of, opened
 from tests.integration.redis.stores import PREFIX, url_of
 
-from cordata.broker import Message, Want
+from cordata.broker import Message, Outcome, Want
 from cordata.broker.redis.address import parse_url
 from cordata.broker.redis.broker import RedisBroker
 from cordata.broker.redis.dial import Dialer
 from cordata.broker.redis.keeper import Keeper
 from cordata.broker.redis.naming import Keys
+from cordata.core.delivery import Verdict
 from cordata.services.keeper import KeeperService
 from cordata.services.primary import Leadership
 from cordata.store import Store
@@ -44,6 +45,19 @@ class RedisParts:
     async def claim(self, group: str, limit: int = 100, owner: str = "me") -> list[Message]:
         """Claim for one group."""
         return list((await self.broker.exchange(owner, [], {group: Want(live=limit)})).messages)
+
+    async def finish(self, messages: Sequence[Message], owner: str = "me") -> None:
+        """They were handled, by code that wrote nothing."""
+        await self.settle(messages, Verdict.DONE, owner)
+
+    async def settle(
+        self, messages: Sequence[Message], verdict: Verdict, owner: str = "me"
+    ) -> None:
+        """What became of them."""
+        outcomes = [
+            Outcome(group=m.group, id=m.id, verdict=verdict, event_id=m.event_id) for m in messages
+        ]
+        await self.broker.exchange(owner, outcomes, {})
 
 
 def dialer_of(url: str, *, timeout_s: float = 5.0, password: str | None = None) -> Dialer:
