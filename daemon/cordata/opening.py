@@ -98,12 +98,14 @@ def check_start(config: Config, app: App) -> None:
             lambda: broker_passwords(config),
         ]
     problems: dict[str, None] = {}
+    hints: dict[str, None] = {}
     for check in checks:
         try:
             check()
         except ConfigError as error:
             problems.update(dict.fromkeys(error.problems))
+            hints.update({error.hint: None} if error.hint else {})
         except SchemaError as error:
             problems.update(dict.fromkeys(str(error).split("\n")))
     if problems:
-        raise ConfigError(*problems)
+        raise ConfigError(*problems, hint="; ".join(hints) or None)

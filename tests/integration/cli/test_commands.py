@@ -165,6 +165,25 @@ def test_config_check_names_a_bad_server_url_and_no_password(tmp_path: Path) -> 
     assert "store-password" in result.stderr and "secret" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    "url, problem, step",
+    [
+        ("redis://:secret@h", "the password does not belong here", "redis-password"),
+        ("redis+sentinel://h", "does not name the service", "redis+sentinel://host:port"),
+        ("valkey://h", "is no broker", "redis://host"),
+    ],
+)
+def test_config_check_says_what_to_write_as_the_broker(
+    tmp_path: Path, url: str, problem: str, step: str
+) -> None:
+    path = write_config(tmp_path, f"[broker]\nurl = '{url}'\n")
+    result = cordata("config", "check", "--config", str(path))
+    assert result.returncode == 78 and "secret" not in result.stderr
+    error, hint = result.stderr.splitlines()
+    assert problem in error and error.startswith("error: ")
+    assert step in hint and hint.startswith("hint: ")
+
+
 @pytest.mark.parametrize("instance", ["x", "../1", "-1", "1a", ""])
 def test_worker_takes_only_a_number(instance: str) -> None:
     assert cordata("worker", "--", instance).returncode == 2
