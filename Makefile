@@ -15,6 +15,8 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help run test test-unit test-system lint deb bench boot clean clean-cache
 
 build := packaging/build
+# Most tests wait for a server or a process most of the time.
+parallel := -n 3 --dist worksteal
 # One environment for whoever develops; `make run` has one of its own, without them.
 extras := test lint bench
 # Hosts, the Debian 13 tree and its name spaces take root; the cache stays the caller's own.
@@ -35,7 +37,7 @@ test: lint test-unit test-system ## Everything: lint, all tests in a venv, all t
 
 test-unit: ## Unit, contract and integration tests in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
-		"$$venv/bin/python" -m pytest -q -p no:cacheprovider tests/unit tests/contract tests/integration $(PYTEST)
+		"$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) tests/unit tests/contract tests/integration $(PYTEST)
 
 test-system: ## The package in booted Debian 13 hosts, and the other tests on Debian's libraries
 	@$(build)/need venv tree && venv=$$($(build)/venv $(extras)) && \

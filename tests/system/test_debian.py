@@ -20,6 +20,7 @@ def test_all_pass_when_they_run_on_debians_libraries(capsys: pytest.CaptureFixtu
         "HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis",
     ]
     words += [f"CI={os.environ.get('CI', '')}", "python3", "-m", "pytest", "-q"]
+    words += ["-n", "3", "--dist", "worksteal"]
     words += ["-p", "no:cacheprovider", "tests/unit", "tests/contract", "tests/integration"]
     with Host(find_tree(), binds=binds) as host:
         done = host.run(*words, check=False, timeout_s=1800)
