@@ -35,6 +35,8 @@ from cordata.store.postgres.unit import Ask, Call, Course, UnitTx
 from cordata.store.queries import Queries
 from cordata.store.tx import Unit
 
+OnBegin = Callable[[Transaction], None]
+
 #: A unit runs so many times at most; one that others are in the way of, as long as there is time.
 _ATTEMPTS = 6
 #: Between them, times a random number and the attempt's: whoever met does not meet again.
@@ -102,52 +104,28 @@ class Parts:
 class Alone:
     """Runs units one by one, each on a connection of its own."""
 
-    def __init__(self, parts: Parts, *, timeout_s: float, max_waiting: int) -> None:
+    def __init__(self, parts: Parts, *, timeout_s: float) -> None:
         self._parts = parts
         self._timeout_s = timeout_s
-        self._max_waiting = max_waiting
         self._loop = asyncio.get_running_loop()
         self._narrows = Narrows()
-        self._drained: asyncio.Future[None] | None = None
-        #: Units that wait for their commit.
-        self.waiting = 0
         self.commits = 0
         self.units = 0
 
-    async def run(self, unit: Unit[Any], fence: Fence | None) -> Any:
-        """Run a unit; return its result after its commit. Cancelling lets it go on unheard."""
-        refusal = self._parts.health.refusal()
-        if refusal is not None:
-            raise refusal
-        if self.waiting >= self._max_waiting:
-            raise StoreUnavailable(f"{self.waiting} units wait for a commit", retry_after_s=1)
-        self.waiting += 1
-        return await self._parts.crew.start(self._counted(unit, fence))
+    async def run_now(
+        self, unit: Unit[Any], fence: Fence | None, began: OnBegin | None = None
+    ) -> Any:
+        """Run a unit in the caller's own task; its result, after its commit.
 
-    async def drain(self) -> None:
-        """Wait until no unit waits any more."""
-        while self.waiting:
-            if self._drained is None or self._drained.done():
-                self._drained = self._loop.create_future()
-            await asyncio.shield(self._drained)
-
-    async def _counted(self, unit: Unit[Any], fence: Fence | None) -> Any:
-        try:
-            return await self.run_now(unit, fence)
-        finally:
-            self.waiting -= 1
-            if not self.waiting and self._drained is not None and not self._drained.done():
-                self._drained.set_result(None)
-
-    async def run_now(self, unit: Unit[Any], fence: Fence | None) -> Any:
-        """As `run`, without asking whether the store is ok, in the caller's own task."""
+        `began` is called with the transaction of each attempt.
+        """
         deadline = self._loop.time() + self._timeout_s + _GRACE_S
         attempt = 0
         while True:
             attempt += 1
             try:
                 async with self._narrows.turn(unit):
-                    return await self._attempt(unit, fence, deadline)
+                    return await self._attempt(unit, fence, deadline, began)
             except Narrowed:
                 attempt -= 1
             except Again as again:
@@ -162,12 +140,16 @@ class Alone:
                 self._parts.failed(error)
                 raise
 
-    async def _attempt(self, unit: Unit[Any], fence: Fence | None, deadline: float) -> Any:
+    async def _attempt(
+        self, unit: Unit[Any], fence: Fence | None, deadline: float, began: OnBegin | None
+    ) -> Any:
         parts = self._parts
         tx = UnitTx(parts.queries, parts.time.now_us())
         async with parts.pool.connection(deadline) as connection:
             self._narrows.check(unit)
             transaction = parts.begin(connection)
+            if began is not None:
+                began(transaction)
             limit = asyncio.timeout_at(deadline)
             try:
                 async with limit:

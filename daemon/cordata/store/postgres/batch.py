@@ -3,10 +3,12 @@
     run() -> queue -> lanes: one Lockstep after the other -> answers
           -> alone: kinds that do not fit in, and units whose shared transaction died
 
-While one lane waits for its commit, the next batch gathers or is under way on another connection.
-There is no timer: a lane takes what is there. A shared transaction that dies takes nobody with it:
-who is known to have broken it runs alone, the others share another one, or run alone, too, if that
-dies as well.
+While one lane waits for its commit, the next batch gathers. A lane takes what is there as soon as
+it is free, so the busier it is the more share a transaction; a second lane, on a connection of its
+own, helps when there is plenty, or when the first one takes unusually long.
+
+A shared transaction that dies takes nobody with it: who is known to have broken it runs alone, the
+others share another one, or run alone, too, if that dies as well.
 """
 
 from __future__ import annotations
@@ -31,6 +33,13 @@ from cordata.store.tx import Unit
 
 #: Batches of one process under way at once.
 _LANES = 2
+#: For so many units the second one begins at once. A batch costs the server as much as several
+#: units do, so fewer of them had better wait for the first one.
+_PLENTY = 24
+#: They wait for so long at least and at most; in between it is what a batch took lately.
+_PATIENCE_S = (0.004, 0.05)
+#: Weight of the last batch in that.
+_LATEST = 0.2
 #: A connection that could not be made is tried once more if that was known so soon.
 _HASTY_S = 0.5
 
@@ -53,9 +62,17 @@ class Batcher:
         most = max(1, config.pool_size // 2)
         self._loners = Loners(parts, alone, self._settle, self._context, most=most)
         self._committer = Committer(
-            parts, self._habits, self._loners, self._put_back, prepared=config.prepared_statements
+            parts,
+            self._habits,
+            self._loners,
+            self._put_back,
+            prepared=config.prepared_statements,
+            timeout_s=config.write_timeout_s,
         )
         self._lanes = 0
+        self._patience_s = _PATIENCE_S[0]
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
         #: Units in a transaction.
         self._under_way = 0
         self._drained: asyncio.Future[None] | None = None
@@ -86,13 +103,12 @@ class Batcher:
         if len(self._queue) + self._loners.queued >= self._max_waiting:
             raise StoreUnavailable(f"{self.waiting} units wait for a commit", retry_after_s=1)
         entry = Entry(unit, fence, self._loop.create_future(), self._loop.time())
+        entry.pioneer = self._parts.health.state != "ok"
         if self._habits.alone(unit):
             self._loners.send(entry)
         else:
             self._queue.append(entry)
-            if self._lanes < _LANES:
-                self._lanes += 1
-                self._context.run(self._parts.crew.start, self._lane())
+            self._call_lane()
         return await entry.future
 
     async def drain(self) -> None:
@@ -103,7 +119,8 @@ class Batcher:
             await asyncio.shield(self._drained)
 
     def close(self) -> None:
-        """Refuse what still waits to begin."""
+        """Refuse what still waits to begin, and what would begin again."""
+        self._closed = True
         for entry in self._queue:
             entry.fail(StoreUnavailable("the store is closed"))
         self._queue.clear()
@@ -116,7 +133,32 @@ class Batcher:
 
     def _put_back(self, entries: Iterable[Entry]) -> None:
         """These run again, before all others."""
+        if self._closed:
+            for entry in entries:
+                entry.fail(StoreUnavailable("the store is closed"))
+            return
         self._queue.extendleft(reversed([*entries]))
+
+    def _call_lane(self) -> None:
+        """Have the queue served: by the lane under way, unless that would take too long."""
+        if not self._lanes or (self._lanes < _LANES and len(self._queue) >= _PLENTY):
+            self._start_lane()
+        elif self._lanes < _LANES and self._timer is None:
+            self._timer = self._loop.call_later(self._patience_s, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        self._timer = None
+        if not self._queue or self._lanes >= _LANES:
+            return
+        left_s = self._queue[0].since + self._patience_s - self._loop.time()
+        if self._lanes and left_s > 0:
+            self._timer = self._loop.call_later(left_s, self._lose_patience)
+        else:
+            self._start_lane()
+
+    def _start_lane(self) -> None:
+        self._lanes += 1
+        self._context.run(self._parts.crew.start, self._lane())
 
     async def _lane(self) -> None:
         try:
@@ -124,30 +166,34 @@ class Batcher:
                 await self._serve()
         finally:
             self._lanes -= 1
+            if self._queue and not self._closed:  # it died of its batch
+                self._call_lane()
             self._settle()
 
     async def _serve(self) -> None:
         """Run one batch."""
-        deadline = self._loop.time() + self._timeout_s + GRACE_S
         try:
-            connection = await self._connect(deadline)
+            connection = await self._connect(self._loop.time() + self._timeout_s + GRACE_S)
         except StoreUnavailable as error:
             self._parts.failed(error)
             for entry in self._take():
                 entry.fail(again(error))
             return
+        begun = self._loop.time()
+        deadline = begun + self._timeout_s + GRACE_S
         entries = self._take()
         self._under_way += len(entries)
-        committer = self._committer
         try:
             try:
-                doubt = await committer.run(entries, connection, deadline)
+                doubt = await self._committer.run(entries, connection, deadline)
             finally:
                 self._parts.pool.give_back(connection)
             if doubt is not None:
-                await committer.find_out(doubt, deadline)
+                await self._committer.find_out(doubt, deadline)
         finally:
             self._under_way -= len(entries)
+        took_s = min(max(self._loop.time() - begun, _PATIENCE_S[0]), _PATIENCE_S[1])
+        self._patience_s += _LATEST * (took_s - self._patience_s)
 
     async def _connect(self, deadline: float) -> Connection:
         """A connection. Raises: StoreUnavailable."""

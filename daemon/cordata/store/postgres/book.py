@@ -3,14 +3,14 @@
     text --read_statement--> Statement --describe on the server--> Merged
 
 A merged form needs the types of the parameters, which only the server knows. They are asked for
-once, after a commit, when a statement was seen several times in one batch; so does the server say
-whether the merged form is one that it takes.
+once, when a statement was seen several times in one batch; so does the server say whether the
+merged form is one that it takes, and of an INSERT, which columns no two rows may have in common.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from psycopg import postgres
 
@@ -27,6 +27,19 @@ _FEWEST = {Kind.READ: 12}
 _FEWEST_WRITES = 3
 #: Where every statement is parsed and planned anew.
 _FEWEST_UNPREPARED = 2
+
+
+#: The columns of a table's unique indexes; NULL for an expression. One of some rows only is none.
+_UNIQUE = (
+    "SELECT i.indexrelid::bigint AS index, a.attname::text AS name FROM pg_index AS i"
+    " CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS k (number, at)"
+    " LEFT JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.number"
+    " WHERE i.indrelid = to_regclass(quote_ident($1)) AND i.indisunique AND i.indpred IS NULL"
+    " AND k.at <= i.indnkeyatts ORDER BY i.indexrelid, k.at"
+)
+
+#: For each unique index the parameters that are its columns.
+Keys = tuple[tuple[int, ...], ...]
 
 
 class Merged(NamedTuple):
@@ -46,6 +59,8 @@ class Book(dict[Query, Statement]):
         #: None: it has no merged form.
         self._merged: dict[Query, Merged | None] = {}
         self._wanted: set[Query] = set()
+        #: Of statements that add a row which must not be there yet.
+        self.unique: dict[Query, Keys] = {}
 
     def __missing__(self, query: Query) -> Statement:
         statement = self[query] = read_statement(query.sql, query.width)
@@ -89,9 +104,25 @@ class Book(dict[Query, Statement]):
                 found = _merged(self[query], oids)
                 if found is not None:
                     await connection.describe(found.sql)
+                if self[query].kind is Kind.ADD and self[query].single:
+                    rows = (await connection.execute(_UNIQUE, (self[query].table,))).rows()
+                    if keys := _keys(self[query].columns, rows):
+                        self.unique[query] = keys
             except ServerError:
                 continue
             self._merged[query] = found
+
+
+def _keys(columns: Mapping[str, int], rows: Sequence[Mapping[str, Any]]) -> Keys:
+    """Those that the parameters tell."""
+    indexes: dict[int, list[int | None]] = {}
+    for row in rows:
+        indexes.setdefault(row["index"], []).append(columns.get(row["name"]))
+    return tuple(
+        tuple([n for n in index if n is not None])
+        for index in indexes.values()
+        if None not in index
+    )
 
 
 def _merged(statement: Statement, oids: Sequence[int]) -> Merged | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.store.fence import Fence
+from cordata.store.postgres.transaction import Transaction
 from cordata.store.postgres.unit import Ask, Course, UnitTx
 from cordata.store.queries import Queries
 from cordata.store.tx import Unit
@@ -22,9 +23,12 @@ class Entry:
         "context",
         "course",
         "fence",
+        "first",
         "future",
+        "pioneer",
         "rank",
         "since",
+        "transaction",
         "tx",
         "unit",
     )
@@ -37,11 +41,17 @@ class Entry:
         self.fence = fence
         self.future = future
         self.since = since
+        #: It is the attempt that is made now and then while the store is not ok.
+        self.pioneer = False
         self.context: Context = copy_context()
         #: Shared transactions that died with it.
         self.attempts = 0
         #: Its place in the order of those that wrote; -1: none of its writes was sent.
         self.rank = -1
+        #: Its own, when it runs alone.
+        self.transaction: Transaction | None = None
+        #: Where it stands among those that have written nothing yet; see group.standing.
+        self.first: tuple[bool, int, str, list[tuple[bool, str]]] | None = None
         self.ask: Ask | None = None
         self.course: Course | None = None
         self.tx: UnitTx
@@ -49,7 +59,7 @@ class Entry:
     def begin(self, queries: Queries, now_us: int) -> None:
         """Make it ready for its first step. Raises: what the unit raises before that."""
         self.rank = -1
-        self.ask = self.course = None
+        self.ask = self.course = self.first = None
         self.tx = UnitTx(queries, now_us)
         self.course = self.context.run(Course, self.unit, self.tx, self.fence)
 
@@ -67,6 +77,18 @@ class Entry:
         """Give the caller what the unit returned."""
         if self.course is not None and not self.future.done():
             self.future.set_result(self.course.value)
+
+    def began(self, transaction: Transaction) -> None:
+        """It runs in a transaction of its own."""
+        self.transaction = transaction
+
+    def settle(self, ended: asyncio.Future[Any]) -> None:
+        """Give the caller what became of a run of its own."""
+        error = asyncio.CancelledError() if ended.cancelled() else ended.exception()
+        if error is not None:
+            self.fail(error)
+        elif not self.future.done():
+            self.future.set_result(ended.result())
 
     def fail(self, error: BaseException) -> None:
         """Give the caller an error."""

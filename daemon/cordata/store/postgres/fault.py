@@ -51,6 +51,11 @@ class Fault(NamedTuple):
         return self.sqlstate in _AGAIN or self.stale_plan
 
     @property
+    def slow(self) -> bool:
+        """Whether it took longer than allowed, or waited longer for a lock."""
+        return self.sqlstate in (CANCELED, "55P03")
+
+    @property
     def collided(self) -> bool:
         """Whether another transaction was in the way: a deadlock, a row changed meanwhile."""
         return self.sqlstate in ("40001", "40P01")
@@ -134,6 +139,14 @@ def lost(reason: str) -> StoreUnavailable:
 def cut(reason: str) -> Busy:
     """The error for a connection that was lost; whether the server is gone the next one tells."""
     return Busy(_about_server(reason), retry_after_s=_RETRY_SOON_S)
+
+
+def closed_in_commit() -> Unclear:
+    """The error for units whose COMMIT was under way when the store had to be closed."""
+    return Unclear(
+        "the store was closed during a commit, and whether it happened is not known",
+        hint="look before doing it again",
+    )
 
 
 def _about_server(reason: str) -> str:

@@ -6,7 +6,8 @@ Each arrow is one round trip: what the units wait for is sent together. All read
 writes, so every unit sees the state before the batch, and none sees half of what another one does.
 Then the writes, in an order that makes the outcome that of the units one by one (`order.py`). A
 unit that does not fit in (it reads after it wrote, or locks) leaves the batch; when its writes were
-already sent, the batch is rolled back and runs again without it.
+already sent, the batch is rolled back and runs again without it. Of units that add the same row the
+first one stays, the others wait for the next batch, which sees it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from cordata.errors import CordataError
 from cordata.store.postgres.book import Book
 from cordata.store.postgres.entry import Entry
 from cordata.store.postgres.fault import Fault, ServerError
+from cordata.store.postgres.group import find_unfit, rivals, shares_of, standing
 from cordata.store.postgres.order import Order, Orders, crossing
 from cordata.store.postgres.packet import Packet, Untold, packets_of
-from cordata.store.postgres.result import encode
 from cordata.store.postgres.share import Share
 from cordata.store.postgres.shared import SharedTransaction
 from cordata.store.postgres.statement import WRITES, Kind
@@ -28,6 +29,8 @@ from cordata.store.queries import Queries, Query
 _READS = (Kind.READ, Kind.SHARE)
 #: A unit that reads more often, one after the other, runs alone: its neighbours wait for it.
 _ROUNDS = 8
+#: A unit with more statements at once runs alone, for the same reason.
+_STATEMENTS = 100
 
 
 class Broken(Exception):
@@ -60,6 +63,8 @@ class Lockstep:
         self._merge = merge
         #: Units that have to run alone; they have changed nothing here.
         self.alone: list[Entry] = []
+        #: Units that have to run in a later batch; they have changed nothing here.
+        self.later: list[Entry] = []
         #: Units that wait for the COMMIT.
         self.written: list[Entry] = []
         #: Whom to wake for those that ended without a write.
@@ -123,6 +128,9 @@ class Lockstep:
             self.answered += 1
             return
         ask, tx = entry.ask, entry.tx
+        if len(tx.deferred) + (len(ask.calls) if ask else 0) > _STATEMENTS:
+            self._leave(entry)
+            return
         if ask is None:
             if tx.deferred or entry.rank >= 0:
                 self.written.append(entry)
@@ -144,14 +152,17 @@ class Lockstep:
         entry.close()
         if entry.rank >= 0:
             raise Broken([entry])
-        if entry in self.written:  # its writes wait for the COMMIT, and turn out not to fit in
-            self.written.remove(entry)
+        self._withdraw(entry)
         self.alone.append(entry)
 
+    def _withdraw(self, entry: Entry) -> None:
+        if entry in self.written:  # its writes wait for the COMMIT, and turn out not to fit in
+            self.written.remove(entry)
+
     async def _read(self) -> None:
-        group, self._reading = self._reading, []
+        group, self._reading = sorted(self._reading, key=standing), []
         while True:
-            units = [_shares_of(u, entry) for u, entry in enumerate(group)]
+            units = [shares_of(u, entry) for u, entry in enumerate(group)]
             by_query: dict[Query, list[Share]] = {}
             for shares in units:
                 for share in shares:
@@ -192,6 +203,10 @@ class Lockstep:
     def _go_on(self, group: Sequence[Entry], units: Sequence[Sequence[Share]]) -> None:
         for entry, shares in zip(group, units, strict=True):
             assert entry.ask is not None
+            if entry.rank < 0 and entry.future.done():  # its caller went away
+                entry.close()
+                self.answered += 1
+                continue
             if entry.ask.wants == "rows":
                 self._step(entry, shares[-1].rows)
             else:
@@ -204,9 +219,9 @@ class Lockstep:
 
         Raises: Broken.
         """
-        group = sorted(entries, key=lambda entry: entry.rank if entry.rank >= 0 else self._ranks)
+        group = sorted(entries, key=standing)
         while True:
-            units = [_shares_of(u, entry) for u, entry in enumerate(group)]
+            units = [shares_of(u, entry) for u, entry in enumerate(group)]
             order = self._orders.of(units)
             if order.banned:
                 for entry in [group[u] for u, shares in enumerate(units) if order.bans(shares)]:
@@ -214,6 +229,13 @@ class Lockstep:
                     self._leave(entry)
                 continue
             fixed = sum(entry.rank >= 0 for entry in group)
+            if late := rivals(units, self._book, fixed):
+                for entry in [group[u] for u in late]:
+                    group.remove(entry)
+                    entry.close()
+                    self._withdraw(entry)
+                    self.later.append(entry)
+                continue
             try:
                 runs, sequence = order.arrange(units, fixed)
                 packets = packets_of(runs, self._book, merge=self._merge)
@@ -227,15 +249,14 @@ class Lockstep:
         self, group: list[Entry], units: Sequence[Sequence[Share]], error: CordataError
     ) -> None:
         """Fail the unit with the value that cannot be sent. Raises: Broken when it wrote."""
-        entry = group.pop(_find_unfit(units))
+        entry = group.pop(find_unfit(units))
         if entry.ask is not None and not entry.tx.deferred:
             self._step(entry, error)
         elif entry.rank >= 0:
             raise Broken([entry])
         else:
             entry.close()
-            if entry in self.written:
-                self.written.remove(entry)
+            self._withdraw(entry)
             entry.fail(error)
             self.answered += 1
 
@@ -270,24 +291,3 @@ class Lockstep:
                 group[u].rank = self._ranks
                 self._ranks += 1
         self._past.append((order, units, [entry.rank for entry in group]))
-
-
-def _shares_of(unit: int, entry: Entry) -> list[Share]:
-    """What a unit has written but not sent, and what it waits for."""
-    shares = [Share(unit, query, args, "") for query, args in entry.tx.deferred]
-    if entry.ask is not None:
-        wants = entry.ask.wants
-        shares += [Share(unit, query, args, wants) for query, args in entry.ask.calls]
-    return shares
-
-
-def _find_unfit(units: Sequence[Sequence[Share]]) -> int:
-    """The first unit with a value that cannot be sent."""
-    for u, shares in enumerate(units):
-        try:
-            for share in shares:
-                for value in share.args:
-                    encode(value)
-        except CordataError:
-            return u
-    raise AssertionError("every value can be sent")

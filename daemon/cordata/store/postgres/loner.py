@@ -6,10 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
+from typing import Any
 
 from cordata.errors import StoreUnavailable
 from cordata.store.postgres.alone import Alone, Parts
 from cordata.store.postgres.entry import Entry
+from cordata.store.postgres.fault import closed_in_commit
 
 
 class Loners:
@@ -32,6 +34,7 @@ class Loners:
         self._most = most
         self._queue: deque[Entry] = deque()
         self._running = 0
+        self._closed = False
 
     @property
     def queued(self) -> int:
@@ -45,6 +48,9 @@ class Loners:
 
     def send(self, entry: Entry) -> None:
         """Have a unit run alone."""
+        if self._closed:
+            entry.fail(StoreUnavailable("the store is closed"))
+            return
         self._queue.append(entry)
         if self._running < self._most:
             self._running += 1
@@ -52,6 +58,7 @@ class Loners:
 
     def close(self) -> None:
         """Refuse what has not begun."""
+        self._closed = True
         for entry in self._queue:
             entry.fail(StoreUnavailable("the store is closed"))
         self._queue.clear()
@@ -67,18 +74,18 @@ class Loners:
             self._settled()
 
     async def _run(self, entry: Entry) -> None:
-        refusal = self._parts.health.refusal()
+        refusal = None if entry.pioneer else self._parts.health.refusal()
         if refusal is not None:
             entry.fail(refusal)
             return
-        work = self._alone.run_now(entry.unit, entry.fence)
+        ended = entry.context.run(self._parts.crew.start, self._run_whole(entry))
+        ended.add_done_callback(entry.settle)
+        await asyncio.wait((ended,))  # cancelled, it still tells the caller what became of it
+
+    async def _run_whole(self, entry: Entry) -> Any:
         try:
-            value = await entry.context.run(self._parts.crew.start, work)
-        except asyncio.CancelledError:
-            entry.fail(asyncio.CancelledError())
+            return await self._alone.run_now(entry.unit, entry.fence, entry.began)
+        except asyncio.CancelledError:  # the store has to be closed
+            if entry.transaction is not None and entry.transaction.ending:
+                raise closed_in_commit() from None
             raise
-        except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
-            entry.fail(error)
-        else:
-            if not entry.future.done():
-                entry.future.set_result(value)

@@ -34,9 +34,12 @@ class Narrows:
 
     def add(self, unit: Unit[Any]) -> None:
         """Let units of the same function run one at a time."""
-        key = _key(unit)
+        key, now = _key(unit), self._loop.time()
         lock = self._locks[key][0] if key in self._locks else asyncio.Lock()
-        self._locks[key] = (lock, self._loop.time() + _NARROW_S)
+        for other, (taken, until) in [*self._locks.items()]:
+            if until <= now and not taken.locked():  # functions that are made anew, never to return
+                del self._locks[other]
+        self._locks[key] = (lock, now + _NARROW_S)
 
     @asynccontextmanager
     async def turn(self, unit: Unit[Any]) -> AsyncIterator[None]:

@@ -15,7 +15,7 @@ it cannot be sure of goes by unit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from cordata.store.postgres.result import encode
@@ -29,6 +29,8 @@ Pattern = tuple[Query, ...]
 Run = list[Share]
 #: Orders are remembered for so many mixes of units.
 _ORDERS = 1000
+#: Longer patterns are looked at before they are remembered.
+_LONG = 12
 
 
 class _Keyed(NamedTuple):
@@ -181,13 +183,21 @@ class Orders:
 
     def of(self, units: Sequence[Sequence[Share]]) -> Order:
         """The one for these units."""
-        patterns = frozenset([tuple([share.query for share in shares]) for shares in units])
+        patterns = frozenset([_pattern(shares) for shares in units])
         order = self._orders.get(patterns)
         if order is None:
             if len(self._orders) >= _ORDERS:
                 self._orders.clear()
             order = self._orders[patterns] = Order(patterns, self._known)
         return order
+
+
+def _pattern(shares: Sequence[Share]) -> Pattern:
+    """What matters of it: how often a statement is repeated does not."""
+    queries = [share.query for share in shares]
+    if len(queries) > _LONG:
+        return tuple([query for query, _ in groupby(queries)])
+    return tuple(queries)
 
 
 def crossing(

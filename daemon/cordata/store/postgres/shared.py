@@ -3,8 +3,8 @@
     BEGIN + limits + id + reads --sync--> ... --sync--> ... last writes + COMMIT --sync--> committed
 
 Its id is asked for at once, not with the first write: so COMMIT travels with the last writes, and a
-connection that is lost then still leaves no doubt. And it waits for no lock for long: what one unit
-waits for, its neighbours would wait for as well.
+connection that is lost then still leaves no doubt. And it waits for nothing for long, neither for a
+lock nor for a slow statement: what one unit waits for, its neighbours would wait for as well.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from collections.abc import Sequence
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ConnectionLost, ServerError
 from cordata.store.postgres.result import Result, encode
-from cordata.store.postgres.transaction import REFUSED, InDoubt, Prologue, Transaction
+from cordata.store.postgres.transaction import REFUSED, InDoubt, Prologue, Transaction, to_ms
 
 #: Long enough for the commits of other batches that lock the same rows, on a busy machine, too.
 _LOCK_TIMEOUT = "250"
+#: The statements that belong here take a hundredth of it.
+_STATEMENT_S = 1.0
 #: Plans are kept here, unlike elsewhere: planning would cost more than all the rest, and so would
 #: that of each foreign key's check. So that none is kept which reads a table through because it was
 #: small, reading through is the last resort (whose price must not look like one worth compiling).
 _OPEN = (
-    "SELECT set_config('lock_timeout', $1, true), set_config('plan_cache_mode', 'auto', true),"
+    "SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),"
+    " set_config('plan_cache_mode', 'auto', true),"
     " set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),"
     " pg_current_xact_id()::text AS xid"
 )
@@ -48,8 +51,9 @@ class SharedTransaction(Transaction):
         """As `Connection.send_encoded`."""
         if not self._begun:
             self._begun = True
-            self._ahead = self._prologue.begin(self.connection, "write") + 1
-            self.connection.send(_OPEN, (_LOCK_TIMEOUT,))
+            self._ahead = self._prologue.begin(self.connection, "write", limited=False) + 1
+            limit_s = min(_STATEMENT_S, self._prologue.write_s)
+            self.connection.send(_OPEN, (_LOCK_TIMEOUT, to_ms(limit_s)))
         self.connection.send_encoded(sql, values, formats)
         self._queued += 1
 

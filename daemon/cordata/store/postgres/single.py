@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cordata.errors import CordataError
 from cordata.store.postgres.alone import Parts, answer
 from cordata.store.postgres.entry import Entry
-from cordata.store.postgres.fault import ConnectionLost, ServerError
+from cordata.store.postgres.fault import ConnectionLost, Fault, ServerError
 from cordata.store.postgres.lockstep import Broken
 from cordata.store.postgres.shared import SharedTransaction
 
@@ -24,6 +24,7 @@ class Single:
         self._entry: Entry
         self._now_us = 0
         self.alone: list[Entry] = []
+        self.later: list[Entry] = []
         #: The unit, once it waits for the COMMIT.
         self.written: list[Entry] = []
         self.topics: set[str] = set()
@@ -85,9 +86,14 @@ class Single:
         if error is entry.tx.failed:
             if isinstance(cause, ConnectionLost):
                 raise cause
-            if cause is not None and (cause.fault.again or cause.fault.read_only):
+            if cause is not None and _may_run_alone(cause.fault):
                 raise Broken([entry], cause.fault)
         await self._transaction.roll_back()
         self._parts.failed(error)
         self.answered = 1
         entry.fail(error)
+
+
+def _may_run_alone(fault: Fault) -> bool:
+    """Whether it may fare better in a transaction of its own, which has more time."""
+    return fault.again or fault.slow or fault.read_only or fault.session_ended

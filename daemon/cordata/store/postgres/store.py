@@ -31,6 +31,7 @@ from cordata.store.postgres.session import Session
 from cordata.store.postgres.solo import SoloTx, holding
 from cordata.store.queries import Queries
 from cordata.store.schema import Schema
+from cordata.store.topic import Keeper
 from cordata.store.tx import Tx, Unit, UnitMisuse
 
 T = TypeVar("T")
@@ -60,9 +61,7 @@ class PostgresStore(Store):
             health=self._health,
             committed=self._committed,
         )
-        self._alone = Alone(
-            self._parts, timeout_s=config.write_timeout_s, max_waiting=config.max_waiting
-        )
+        self._alone = Alone(self._parts, timeout_s=config.write_timeout_s)
         self._batcher = Batcher(self._parts, self._alone, config)
         self._reader = Reader(self._parts, timeout_s=config.read_timeout_s)
         #: Transactions open at once; some connections are always left for what is quick.
@@ -165,6 +164,10 @@ class PostgresStore(Store):
         """As in Store."""
         self._session.notify((topic,))
 
+    def keep(self, topic: str) -> Keeper:
+        """As in Store."""
+        return self._session.keep(topic)
+
     async def wait(self, topic: str, timeout_s: float) -> bool:
         """As in Store."""
         return await self._session.topic(topic).wait(timeout_s)
@@ -253,4 +256,4 @@ class PostgresStore(Store):
 
     def _committed(self, topics: set[str]) -> None:
         if topics:
-            self._session.notify(topics)
+            self._session.committed(topics)

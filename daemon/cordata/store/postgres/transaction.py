@@ -81,28 +81,33 @@ class Prologue:
 
     def __init__(self, config: StoreConfig, *, proxied: bool) -> None:
         self.proxied = proxied
-        self._read = _ms(config.read_timeout_s)
-        self._write = _ms(config.write_timeout_s)
-        self._idle = _ms(config.transaction_timeout_s + _GRACE_S)
+        self._read = to_ms(config.read_timeout_s)
+        self.write_s = config.write_timeout_s
+        self._write = to_ms(config.write_timeout_s)
+        self._idle = to_ms(config.transaction_timeout_s + _GRACE_S)
 
     def session(self) -> tuple[str, tuple[str, ...]]:
         """The statement for a session of our own: the limits of a read."""
         return _SETTINGS, (self._read, self._idle, "false")
 
-    def begin(self, connection: Connection, kind: Kind) -> int:
-        """Queue a BEGIN and the limits; the number of statements."""
+    def begin(self, connection: Connection, kind: Kind, *, limited: bool = True) -> int:
+        """Queue a BEGIN and the limits; the number of statements.
+
+        Not `limited`: the caller says how long a statement may take.
+        """
         connection.send(_BEGIN[kind])
         limit = self._read if kind == "read" else self._write
         if self.proxied:
             connection.send(_SETTINGS, (limit, self._idle, "true"))
-        elif limit != self._read:
+        elif limited and limit != self._read:
             connection.send(_LIMIT, (limit,))
         else:
             return 1
         return 2
 
 
-def _ms(seconds: float) -> str:
+def to_ms(seconds: float) -> str:
+    """As settings of the server have it."""
     return str(max(1, round(seconds * 1000)))
 
 

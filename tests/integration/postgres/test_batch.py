@@ -1,0 +1,269 @@
+"""Units that share a transaction and get in each other's way, and what becomes of the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.integration.postgres.parts import Wire, deposit, notes_there, opened, until
+from tests.integration.postgres.test_doubt import Cutter
+from tests.servers.postgres import PostgresServer
+
+from cordata.clock import monotonic
+from cordata.errors import Conflict, StoreUnavailable
+from cordata.store import Store, Tx
+from cordata.store.postgres import store as postgres_store
+from cordata.store.postgres.fault import Busy, Unclear
+from cordata.store.postgres.store import PostgresStore
+
+
+async def find_or_add(store: Store, name: str) -> bool:
+    """Whether the account is new."""
+
+    async def unit(tx: Tx) -> bool:
+        if await tx.fetch_one("account.get", id=name) is not None:
+            return False
+        await tx.write("account.add", id=name, balance=0)
+        return True
+
+    return await store.run(unit)
+
+
+async def offer(store: Store, name: str) -> int:
+    async def unit(tx: Tx) -> int:
+        return await tx.execute("account.add_once", id=name, balance=0)
+
+    return await store.run(unit)
+
+
+async def add_alone(store: Store, name: str) -> None:
+    """A unit of a kind that does not share its transaction, after its first run at the latest."""
+
+    async def unit(tx: Tx) -> None:
+        await tx.fetch_one("account.get_to_change", id=name)
+        await tx.execute("entry.add", account_id="a", amount=1, note=name)
+
+    await store.run(unit)
+
+
+async def many(call: Callable[[Store, str], Awaitable[object]], store: Store, names: str) -> list:  # type: ignore[type-arg]
+    return await asyncio.gather(
+        *(call(store, name) for name in names.split()), return_exceptions=True
+    )
+
+
+async def test_neighbours_do_not_wait_for_a_slow_statement(database: str) -> None:
+    async with opened(database, write_timeout_s=5.0) as store:
+
+        async def slow(tx: Tx) -> object:
+            return await tx.fetch_one("forever")
+
+        await deposit(store, "before")
+        began = monotonic()
+        slow_one = asyncio.ensure_future(store.run(slow))
+        quick = await asyncio.gather(
+            *(deposit(store, f"n{n}") for n in range(5)), return_exceptions=True
+        )
+        assert quick == [None] * 5
+        assert monotonic() - began < 4
+        with pytest.raises(Busy, match="took too long"):  # it had its time, alone
+            await slow_one
+        assert monotonic() - began > 5
+
+
+async def test_units_that_add_one_row_find_it_in_turn_when_they_come_together(
+    database: str,
+) -> None:
+    async with opened(database) as store:
+        for round_ in range(3):  # until the statement and its keys are known
+            await many(find_or_add, store, " ".join(f"r{round_}-{n}" for n in range(8)))
+        found = await many(find_or_add, store, "x y x z x y x x")
+        assert found == [True, True, False, True, False, False, False, False]
+
+
+async def test_unit_is_told_of_the_conflict_when_the_row_was_there_before(database: str) -> None:
+    async with opened(database) as store:
+
+        async def add(store: Store, name: str) -> None:
+            await store.run(lambda tx: tx.execute("account.add", id=name, balance=0))
+
+        for round_ in range(3):
+            await many(add, store, " ".join(f"r{round_}-{n}" for n in range(8)))
+        await many(add, store, "x")
+        found = await many(add, store, "v x w y y z")
+        assert [type(one) for one in found] == [
+            type(None),
+            Conflict,
+            type(None),
+            type(None),
+            Conflict,
+            type(None),
+        ]
+
+
+async def test_first_of_those_that_offer_one_row_adds_it(database: str) -> None:
+    async with opened(database) as store:
+        for round_ in range(3):  # until the statement is known
+            await many(offer, store, " ".join(f"r{round_}-{n}" for n in range(8)))
+        before = store.stats().commits
+        assert await many(offer, store, "x r0-0 y x x z r0-0 y") == [1, 0, 1, 0, 0, 1, 0, 0]
+        assert store.stats().commits - before <= 2
+
+
+async def test_two_processes_that_add_the_same_rows_meet_in_one_order(
+    postgres: PostgresServer, database: str
+) -> None:
+    names = [f"{n:03d}" for n in range(100)]
+    async with opened(database) as one, opened(database) as other:
+        for round_ in range(10):
+            some = " ".join(f"{round_}-{name}" for name in names)
+            same = " ".join(f"{round_}-{name}" for name in reversed(names))
+            added = await asyncio.gather(many(offer, one, some), many(offer, other, same))
+            assert sum(map(sum, added)) == len(names)
+    name = database.rpartition("/")[2]
+    query = "SELECT deadlocks FROM pg_stat_database WHERE datname = %s"
+    assert postgres.execute(query, [name]) == [(0,)]
+
+
+async def test_neighbours_go_on_when_a_value_breaks_the_batch(database: str) -> None:
+    class Strange(str):
+        def encode(self, encoding: str = "", errors: str = "") -> bytes:
+            raise ZeroDivisionError
+
+    async with opened(database) as store:
+        found = await asyncio.gather(
+            offer(store, "a"),
+            offer(store, Strange("b")),
+            offer(store, "c"),
+            return_exceptions=True,
+        )
+        assert found[0] == found[2] == 1
+        assert isinstance(found[1], ZeroDivisionError)
+        assert await offer(store, "d") == 1
+
+
+async def test_unit_with_very_many_statements_keeps_to_itself(database: str) -> None:
+    async with opened(database) as store:
+
+        async def big(tx: Tx) -> int:
+            rows = [{"id": f"big{n}", "balance": 0} for n in range(300)]
+            return await tx.execute_many("account.add", rows)
+
+        before = store.stats().commits
+        counts = await asyncio.gather(offer(store, "a"), store.run(big), offer(store, "b"))
+        assert list(counts) == [1, 300, 1]
+        assert store.stats().commits - before == 2
+
+
+async def test_unit_that_nobody_waits_for_any_more_leaves_its_batch(database: str) -> None:
+    async with opened(database) as store:
+        await find_or_add(store, "before")
+        reading = asyncio.Event()
+
+        async def gone(tx: Tx) -> None:
+            reading.set()
+            await tx.fetch_one("account.get", id="gone")
+            await tx.write("account.add", id="gone", balance=0)
+
+        others = [asyncio.ensure_future(find_or_add(store, f"n{n}")) for n in range(4)]
+        task = asyncio.ensure_future(store.run(gone))
+        await reading.wait()
+        task.cancel()
+        assert await asyncio.gather(*others) == [True] * 4
+        assert await find_or_add(store, "gone")
+
+
+async def run_one(store: Store) -> list[object]:
+    return await many(offer, store, "x")
+
+
+async def run_some(store: Store) -> list[object]:
+    return await many(offer, store, "x y z")
+
+
+async def run_alone(store: Store) -> list[object]:
+    return await many(add_alone, store, "x")
+
+
+RUNS = pytest.mark.parametrize("run", [run_one, run_some, run_alone])
+
+
+async def close_soon(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_store, "_CLOSE_WAIT_S", 0.3)
+    await store.close()
+
+
+@RUNS
+async def test_caller_is_told_that_nobody_knows_when_the_store_is_closed_in_a_commit(
+    postgres: PostgresServer,
+    database: str,
+    run: Callable[[Store], Awaitable[list[object]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Wire(postgres.port) as wire:
+        async with opened(wire.url(database), prepared_statements=False) as store:
+            await deposit(store, "before")
+            await add_alone(store, "first")
+            seen = asyncio.Event()
+
+            def look(data: bytes) -> bool | None:
+                if b"COMMIT\0" in data:
+                    wire.cut()
+                    seen.set()
+                return None
+
+            wire.look = look
+            running = asyncio.ensure_future(run(store))
+            await seen.wait()
+            await close_soon(store, monkeypatch)
+            async with asyncio.timeout(5):
+                told = await running
+            assert {type(error) for error in told} == {Unclear}
+            wire.mend()
+
+
+@RUNS
+async def test_caller_is_answered_when_the_store_is_closed_while_it_asks_for_an_outcome(
+    postgres: PostgresServer,
+    database: str,
+    run: Callable[[Store], Awaitable[list[object]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Wire(postgres.port) as wire:
+        async with opened(wire.url(database), prepared_statements=False) as store:
+            await deposit(store, "before")
+            await add_alone(store, "first")
+            cutter = Cutter(answered=True)
+            cutter.armed = True
+
+            def look(data: bytes) -> bool | None:
+                said = cutter(data)
+                return said if said is not None or not cutter.cuts else False
+
+            wire.look = look
+            running = asyncio.ensure_future(run(store))
+            await until(lambda: cutter.cuts == 1)
+            await asyncio.sleep(0.1)
+            await close_soon(store, monkeypatch)
+            async with asyncio.timeout(5):
+                told = await running
+            assert all(isinstance(error, StoreUnavailable) for error in told)
+            assert "not known" in str(told[0])
+
+
+async def test_nothing_is_left_waiting_when_the_store_is_closed_under_load(
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Wire(postgres.port) as wire:
+        async with opened(wire.url(database)) as store:
+            await deposit(store, "first")
+            wire.cut()
+            running = [asyncio.ensure_future(deposit(store, f"n{n}")) for n in range(400)]
+            await asyncio.sleep(0.1)
+            await close_soon(store, monkeypatch)
+            async with asyncio.timeout(5):
+                told = await asyncio.gather(*running, return_exceptions=True)
+            assert all(isinstance(error, StoreUnavailable) for error in told)
+            wire.mend()
+    assert notes_there(postgres, database) == ["first"]
