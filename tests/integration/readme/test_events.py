@@ -1,8 +1,9 @@
-"""The application of "Events and their handlers": it does what its table says."""
+"""The application of "Events and their handlers", and what may carry its events."""
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.host.readme import blocks
+from tests.integration.cli.command import cordata, write_config
 
 from cordata import KeyReused
 from cordata.testing import open_app
@@ -57,3 +59,15 @@ def test_defaults_of_the_readme_are_those_of_the_code(orders: Any) -> None:
     engine = EngineConfig()
     assert (remind.retries, remind.timeout_s) == (5, 60.0)
     assert (engine.concurrency, engine.retry_min_s, engine.retry_max_s) == (16, 1.0, 300.0)
+
+
+@pytest.mark.parametrize("sentinel", [False, True])
+def test_broker_of_the_readme_passes_the_check(tmp_path: Path, sentinel: bool) -> None:
+    (text,) = [one for one in blocks("toml") if one.startswith("[broker]\n")]
+    urls = re.findall(r"\b(redis\S*://\S*?)\"?\n", text)
+    assert [url.partition(":")[0] for url in urls] == ["redis", "rediss", "redis+sentinel"]
+    tls = urls[1].partition("?ssl_ca_certs=")
+    assert tls[2] == "/etc/cordata/redis-ca.crt"
+    config = write_config(tmp_path, text.replace(urls[0], urls[2]) if sentinel else text)
+    done = cordata("config", "check", "--config", str(config))
+    assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ from tests.integration.redis.parts import RedisParts, on_redis
 from tests.integration.redis.stores import use
 from tests.servers.redis import RedisServer
 
+from cordata.broker import StoreBroker, Want
 from cordata.broker.inspection import Filter, Outbox, publish_again
 from cordata.core.delivery import Verdict
 
@@ -69,3 +70,22 @@ async def test_group_that_came_later_has_not_handled_what_was_published_before(
         found = await publish_again(parts.store, Filter(event_id=event_id), group="later")
         assert found.messages == 1
         assert await states(parts, event_id) == {"first": "handled", "later": "ready"}
+
+
+async def test_replay_gives_the_store_what_redis_still_held_when_that_is_the_broker_again(
+    place: Path,
+) -> None:
+    async with on_redis(place) as parts:
+        await parts.broker.register(dict.fromkeys(["a", "b"], "thing.done"))
+        ids = await publish(parts.store, 3)
+        await parts.relay_all()
+        async with parts.store.transaction(seen=("a", ids[0])):
+            pass
+        await parts.finish((await parts.claim("a"))[:1])
+        found = await publish_again(parts.store, Filter())
+        assert (found.entries, found.messages, found.left) == (3, 5, 1)
+        broker = StoreBroker(parts.store, claim_timeout_s=60.0)
+        wanted = {group: Want(live=10) for group in ("a", "b")}
+        claimed = (await broker.exchange("me", [], wanted)).messages
+        messages = sorted((message.group, message.event_id) for message in claimed)
+        assert messages == [("a", ids[1]), ("a", ids[2]), *(("b", one) for one in ids)]
