@@ -82,6 +82,9 @@ class App(Projecting):
     def migrations(self, package: str) -> None:
         """Declare the App's chain: `<package>/<dialect>/migrations/NNNN_name.sql`, from 0001 on.
 
+        Each only adds, since older code runs on the new tables during an upgrade. What takes
+        something away starts the next thousand (`1000_name.sql`), which older code refuses.
+
         The primary applies what is pending before anything else of the App runs. Raises:
         ConfigError when there is one already: two files of one number could not be told apart.
         """
