@@ -33,7 +33,8 @@ class KeeperService:
 
     def __init__(self, leadership: Leadership, make: Callable[[Store], Keeper]) -> None:
         """`make`: the keeper on the store that writes with the primary's term."""
-        self.beat = Beat()
+        #: None until this process leads: a standby waits for that for as long as it takes.
+        self.beat: Beat | None = None
         self._leadership = leadership
         self._make = make
         self._keeper: Keeper | None = None
@@ -49,26 +50,27 @@ class KeeperService:
         ctx = await self._leadership.wait(stop)
         if ctx is not None:
             self._keeper = self._make(ctx.store)
+            self.beat = Beat()
             try:
-                await self._keep(ctx, self._keeper, stop)
+                await self._keep(ctx, self._keeper, self.beat, stop)
             finally:
                 self._keeper.close()
 
-    async def _keep(self, ctx: Context, keeper: Keeper, stop: asyncio.Event) -> None:
+    async def _keep(self, ctx: Context, keeper: Keeper, beat: Beat, stop: asyncio.Event) -> None:
         sleep_s = _BUSY_S
         async with (
             waking(self._alarm, stop, ctx.store, REDIS_TOPIC),
             alongside(keeper.watch(self._alarm.ring)),
         ):
             while not stop.is_set():
-                self.beat.touch()
+                beat.touch()
                 moved = await self.run_once(keeper)
                 if moved is None:
                     await self._alarm.sleep(max(keeper.pause_s, _RETRY_S))
                     continue
                 idle_s = max(_IDLE_S, keeper.cost * _COMMAND_S)
                 sleep_s = _BUSY_S if moved else min(sleep_s * 2, idle_s)
-                await self._alarm.sleep(min(sleep_s, self.beat.max_age_s / 2))
+                await self._alarm.sleep(min(sleep_s, beat.max_age_s / 2))
 
     async def run_once(self, keeper: Keeper) -> bool | None:
         """One pass. Returns whether anything had moved; None: something is away."""
