@@ -174,6 +174,39 @@ async def test_unit_that_nobody_waits_for_any_more_leaves_its_batch(database: st
         assert await find_or_add(store, "gone")
 
 
+@pytest.mark.parametrize("hold", [True, False])
+async def test_unit_alone_is_undone_when_its_caller_goes_away_before_the_commit(
+    database: str, hold: bool
+) -> None:
+    """A claim, say: nobody would ever give it back."""
+    async with opened(database) as store:
+        await deposit(store, "before")
+        reading = asyncio.Event()
+
+        async def claim(tx: Tx) -> None:
+            reading.set()
+            await tx.fetch_one("account.get_to_change" if hold else "account.get", id="a")
+            await tx.execute("account.change", id="a", amount=7)
+
+        for _ in range(2):  # by itself, and once it is known to run alone
+            reading.clear()
+            task = asyncio.ensure_future(store.run(claim))
+            await reading.wait()
+            task.cancel()
+            await asyncio.wait((task,))
+            await until(lambda: not store.stats().waiting)
+        assert await notes_and_balance(store) == 1
+
+
+async def notes_and_balance(store: Store) -> int:
+    async def unit(tx: Tx) -> int:
+        row = await tx.fetch_one("account.get", id="a")
+        assert row is not None
+        return int(row["balance"]) + len(await tx.fetch_all("entry.notes"))
+
+    return await store.read(unit)
+
+
 async def run_one(store: Store) -> list[object]:
     return await many(offer, store, "x")
 

@@ -18,6 +18,7 @@ from cordata.store.postgres.clock import FleetClock
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.connector import Connector
 from cordata.store.postgres.crew import Crew
+from cordata.store.postgres.entry import Entry
 from cordata.store.postgres.fault import (
     Busy,
     ConnectionLost,
@@ -34,8 +35,6 @@ from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_
 from cordata.store.postgres.unit import Ask, Call, Course, UnitTx
 from cordata.store.queries import Queries
 from cordata.store.tx import Unit
-
-OnBegin = Callable[[Transaction], None]
 
 #: A unit runs so many times at most; one that others are in the way of, as long as there is time.
 _ATTEMPTS = 6
@@ -113,11 +112,11 @@ class Alone:
         self.units = 0
 
     async def run_now(
-        self, unit: Unit[Any], fence: Fence | None, began: OnBegin | None = None
+        self, unit: Unit[Any], fence: Fence | None, entry: Entry | None = None
     ) -> Any:
         """Run a unit in the caller's own task; its result, after its commit.
 
-        `began` is called with the transaction of each attempt.
+        `entry`: whoever waits for it elsewhere. When he goes away before its COMMIT, it is undone.
         """
         deadline = self._loop.time() + self._timeout_s + _GRACE_S
         attempt = 0
@@ -125,7 +124,7 @@ class Alone:
             attempt += 1
             try:
                 async with self._narrows.turn(unit):
-                    return await self._attempt(unit, fence, deadline, began)
+                    return await self._attempt(unit, fence, deadline, entry)
             except Narrowed:
                 attempt -= 1
             except Again as again:
@@ -141,19 +140,21 @@ class Alone:
                 raise
 
     async def _attempt(
-        self, unit: Unit[Any], fence: Fence | None, deadline: float, began: OnBegin | None
+        self, unit: Unit[Any], fence: Fence | None, deadline: float, entry: Entry | None
     ) -> Any:
         parts = self._parts
         tx = UnitTx(parts.queries, parts.time.now_us())
         async with parts.pool.connection(deadline) as connection:
             self._narrows.check(unit)
             transaction = parts.begin(connection)
-            if began is not None:
-                began(transaction)
+            if entry is not None:
+                entry.transaction = transaction
             limit = asyncio.timeout_at(deadline)
             try:
                 async with limit:
                     value = await run_alone(transaction, Course(unit, tx, fence))
+                    if entry is not None and entry.future.done():
+                        raise Busy("nobody waits for the unit any more")
                     await transaction.commit()
             except InDoubt as caught:
                 doubt = caught

@@ -95,7 +95,8 @@ class Batcher:
     async def run(self, unit: Unit[Any], fence: Fence | None) -> Any:
         """Run a unit in the next shared transaction; return after its commit.
 
-        Cancelling is safe: the unit is skipped if it has not begun, and runs wholly if it has.
+        Cancelling is safe: the unit is undone if it was alone in its transaction, or had not
+        written, and runs wholly if it had.
         """
         refusal = self._parts.health.refusal()
         if refusal is not None:

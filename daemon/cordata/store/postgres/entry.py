@@ -78,10 +78,6 @@ class Entry:
         if self.course is not None and not self.future.done():
             self.future.set_result(self.course.value)
 
-    def began(self, transaction: Transaction) -> None:
-        """It runs in a transaction of its own."""
-        self.transaction = transaction
-
     def settle(self, ended: asyncio.Future[Any]) -> None:
         """Give the caller what became of a run of its own."""
         error = asyncio.CancelledError() if ended.cancelled() else ended.exception()

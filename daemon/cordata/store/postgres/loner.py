@@ -84,7 +84,7 @@ class Loners:
 
     async def _run_whole(self, entry: Entry) -> Any:
         try:
-            return await self._alone.run_now(entry.unit, entry.fence, entry.began)
+            return await self._alone.run_now(entry.unit, entry.fence, entry)
         except asyncio.CancelledError:  # the store has to be closed
             if entry.transaction is not None and entry.transaction.ending:
                 raise closed_in_commit() from None

@@ -68,6 +68,11 @@ class Single:
 
     async def commit(self) -> None:
         """Send what is left, and commit. Raises: Broken, ConnectionLost, InDoubt."""
+        if self._entry.future.done() and self.written:  # its caller went away
+            self.written.clear()
+            self.answered = 1
+            await self._transaction.roll_back()
+            return
         calls = self._entry.tx.deferred if self.written else []
         try:
             for query, args in calls:
