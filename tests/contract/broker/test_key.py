@@ -220,11 +220,12 @@ async def test_scheduled_one_takes_its_place_when_it_is_due(broker: Open) -> Non
     """It holds nobody back before: of what is due, the order of the outbox counts."""
     async with broker() as parts:
         await parts.broker.register(GROUPS, keyed=GROUPS)
-        await publish(parts, (1, "k"), delay_s=0.2)
+        await publish(parts, (1, "k"), delay_s=1.5)
+        due_at = parts.store.now_us() + 1_500_000
         await publish(parts, (2, "k"), (3, "k"), (4, "k"))
         second = await claim(parts)
         assert numbers(second) == [2]
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(max(0.0, (due_at - parts.store.now_us()) / 1e6) + 0.05)
         assert await parts.relay_all() == 1
         await settle(parts, second, Verdict.DONE)
         assert await handle_all(parts) == [1, 3, 4]
@@ -236,18 +237,29 @@ async def test_hot_key_in_the_way_costs_others_nothing(broker: Open) -> None:
         await parts.broker.register(GROUPS, keyed=GROUPS)
         await publish(parts, (0, "hot"))
         first = await claim(parts)
+        await publish(parts, *((n, f"k{n}") for n in range(300)))
+        alone, alone_s = await _handle_by_tens(parts)
         await parts.store.run(_pile_up)
         await publish(parts, *((n, f"k{n}") for n in range(300)))
         await settle(parts, first, Verdict.RETRY, delay_us=3_600_000_000)
-        handled: list[int] = []
+        beside, beside_s = await _handle_by_tens(parts)
+        print(f"a claim of 10 beside 100,000 of a hot key: {beside_s / alone_s:.1f} of one without")
+        assert alone == beside == list(range(300))
+        assert beside_s < 10 * alone_s + 0.002
+
+
+async def _handle_by_tens(parts: Parts) -> tuple[list[int], float]:
+    """All that can be had, and the shortest time that a claim of ten took, in seconds."""
+    handled: list[int] = []
+    times: list[float] = []
+    while True:
         begun = clock.monotonic()
-        while messages := await claim(parts, 10, run=10):
-            handled += numbers(messages)
-            await settle(parts, messages, Verdict.DONE)
-        took_s = clock.monotonic() - begun
-        print(f"30 claims of 10 beside 100,000 of a hot key: {took_s * 1000:.0f} ms")
-        assert handled == list(range(300))
-        assert took_s < 3.0
+        messages = await claim(parts, 10, run=10)
+        times.append(clock.monotonic() - begun)
+        if not messages:
+            return handled, min(times[:-1])
+        handled += numbers(messages)
+        await settle(parts, messages, Verdict.DONE)
 
 
 async def test_hot_key_has_its_turn_and_no_more(broker: Open) -> None:
@@ -260,16 +272,12 @@ async def test_hot_key_has_its_turn_and_no_more(broker: Open) -> None:
         await settle(parts, first, Verdict.DONE)
         others: set[int] = set()
         passes = 0
-        begun = clock.monotonic()
         while len(others) < 29:
             messages = await claim(parts, 4, run=50)
             others |= {n for n in numbers(messages) if n}
             await settle(parts, messages, Verdict.DONE)
             passes += 1
-        took_s = clock.monotonic() - begun
-        print(f"{passes} passes beside a hot key: {took_s * 1000:.0f} ms")
         assert passes <= 10  # three or four others in each
-        assert took_s < 2.0
 
 
 async def _pile_up(tx: Tx) -> None:
