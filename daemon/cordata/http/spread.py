@@ -36,6 +36,8 @@ class Spread:
         """`key` names the shared socket: its inode. Raises: OSError when the file is unusable."""
         self._key = key
         self._owner = int.from_bytes(os.urandom(7), "big") + 1
+        # Nobody else may have needed the runtime directory yet: the first start, on PostgreSQL.
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
         try:
             # Not ftruncate: on a full file system the first write to a hole is a SIGBUS.

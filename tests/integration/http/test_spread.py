@@ -21,6 +21,12 @@ def test_worker_waits_when_another_has_clearly_fewer(tmp_path: Path) -> None:
         assert one.is_our_turn()
 
 
+def test_worker_makes_the_directory_when_it_is_the_first_that_needs_it(tmp_path: Path) -> None:
+    with Spread(tmp_path / "data" / "run" / "s", 7) as one:
+        one.beat()
+    assert (tmp_path / "data" / "run").stat().st_mode & 0o777 == 0o700
+
+
 def test_table_has_its_disk_blocks_from_the_start(tmp_path: Path) -> None:
     """A hole that cannot be filled when the disk is full would be a SIGBUS at the first write."""
     with Spread(tmp_path / "s", 7):
