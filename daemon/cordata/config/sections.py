@@ -124,8 +124,8 @@ class EngineConfig:
     retry_min_s: float = 1.0
     #: See retry_min_s.
     retry_max_s: float = 300.0
-    #: Published entries, idempotency keys and seen-marks are kept this long; marks a day longer, and
-    #: no shorter than their entry.
+    #: Published entries, idempotency keys and seen-marks are kept this long; marks a day longer,
+    #: and no shorter than their entry.
     retention_s: float = 604_800.0
 
 
