@@ -38,7 +38,7 @@ async def offer(store: Store, name: str) -> int:
 
 
 async def add_alone(store: Store, name: str) -> None:
-    """A unit of a kind that does not share its transaction, after its first run at the latest."""
+    """A unit of a kind that does not share its transaction, once two of them met."""
 
     async def unit(tx: Tx) -> None:
         await tx.fetch_one("account.get_to_change", id=name)
@@ -188,12 +188,13 @@ async def test_unit_alone_is_undone_when_its_caller_goes_away_before_the_commit(
             await tx.fetch_one("account.get_to_change" if hold else "account.get", id="a")
             await tx.execute("account.change", id="a", amount=7)
 
-        for _ in range(2):  # by itself, and once it is known to run alone
+        for others in range(3):  # from the second round on its kind is known to run alone
             reading.clear()
-            task = asyncio.ensure_future(store.run(claim))
+            tasks = [asyncio.ensure_future(store.run(claim)) for _ in range(others + 1)]
             await reading.wait()
-            task.cancel()
-            await asyncio.wait((task,))
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             await until(lambda: not store.stats().waiting)
         assert await notes_and_balance(store) == 1
 
@@ -237,7 +238,7 @@ async def test_caller_is_told_that_nobody_knows_when_the_store_is_closed_in_a_co
     async with Wire(postgres.port) as wire:
         async with opened(wire.url(database), prepared_statements=False) as store:
             await deposit(store, "before")
-            await add_alone(store, "first")
+            await many(add_alone, store, "p q")
             seen = asyncio.Event()
 
             def look(data: bytes) -> bool | None:
@@ -266,7 +267,7 @@ async def test_caller_is_answered_when_the_store_is_closed_while_it_asks_for_an_
     async with Wire(postgres.port) as wire:
         async with opened(wire.url(database), prepared_statements=False) as store:
             await deposit(store, "before")
-            await add_alone(store, "first")
+            await many(add_alone, store, "p q")
             cutter = Cutter(answered=True)
             cutter.armed = True
 

@@ -145,3 +145,12 @@ def test_unit_crosses_when_it_writes_what_a_later_one_wrote_before() -> None:
     assert crossed(first, [[("change_b", 1)]], [0]) == set()
     assert crossed([[("add_a", 1)], [("add_a", 2)]], [[("add_a", 3)]], [0]) == set()
     assert crossed([[("add_a", 1)], [("copy_b_to_c", 1)]], [[("add_b", 3)]], [0]) == {0}
+
+
+def test_an_order_serves_all_units_that_differ_in_repetitions_only() -> None:
+    orders = Orders(KNOWN)
+    one, other = (
+        orders.of(units([("add_b", 0), *[("add_a", n) for n in range(count)]]))
+        for count in (30, 50)
+    )
+    assert one is other
