@@ -87,20 +87,23 @@ class Found(NamedTuple):
     ordered: bool
     #: The look came to the backfill: what is live and due is among them, all of it.
     backfill: bool
+    #: Type -> how many groups want its events.
+    types: dict[str, int]
 
 
 async def due(tx: Tx, *, limit: int) -> Found:
     """What `claim` would take; on PostgreSQL locked until the unit ends."""
     rows = await tx.fetch_all("outbox.due", now_us=tx.now_us, limit=limit)
     ahead = await look_ahead(tx, rows, limit=limit)
+    types = {row["type"]: row["groups"] for row in rows}
     ordered = any(row["key"] is not None for row in rows)
     backfill = any(row["lane"] == BACKFILL for row in rows)
     if not ahead:
-        return Found([row["id"] for row in rows], ordered, backfill)
+        return Found([row["id"] for row in rows], ordered, backfill, types)
     taken = await tx.fetch_all("outbox.take", ids=json.dumps([place.id for place in ahead]))
     held = {row["id"] for row in taken}
     go = in_key_order(list(map(_place, rows)), ahead, held, limit=limit)
-    return Found(sorted(go), ordered, backfill)
+    return Found(sorted(go), ordered, backfill, types)
 
 
 async def mark_published(tx: Tx, ids: Sequence[int]) -> int:

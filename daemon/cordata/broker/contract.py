@@ -79,6 +79,10 @@ class Broker(Protocol):
         """
         ...
 
+    def pass_on(self) -> None:
+        """Nobody here takes what there is to claim: others are to be told at once."""
+        return
+
     async def renew(self, owner: str) -> None:
         """Extend all claims of a living process."""
         ...

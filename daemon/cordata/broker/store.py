@@ -18,15 +18,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from cordata.broker import claim, key
 from cordata.broker.contract import Broker
-from cordata.broker.message import Claimed, Depth, Due, Held, Message, Outcome, Relayed, Want
+from cordata.broker.hand import Hand, due_of, is_due
+from cordata.broker.message import Claimed, Depth, Due, Held, Outcome, Relayed, Want
 from cordata.broker.settle import STREAM_TOPIC as STREAM_TOPIC
 from cordata.broker.settle import add_groups, settle
 from cordata.core.claim import claimed_until, is_expired
-from cordata.core.outbox import BACKFILL, LIVE, not_at_once
-from cordata.store import OUTBOX_TOPIC, Fence, Row, Store, Tx
+from cordata.core.outbox import not_at_once
+from cordata.store import OUTBOX_TOPIC, Fence, Keeper, Store, Tx
 
 #: How long one wait on the store lasts; only bounds what a lost wake-up could hide.
 _WAIT_S = 3600.0
@@ -41,6 +43,11 @@ class StoreBroker(Broker):
     def __init__(self, store: Store, *, claim_timeout_s: float) -> None:
         self._store = store
         self._claim_timeout_us = int(claim_timeout_s * 1_000_000)
+        #: Group -> type, as registered by this process.
+        self._types: dict[str, str] = {}
+        #: Groups that are listened for here, whose messages stay here first.
+        self._listened: frozenset[str] = frozenset()
+        self._keeper: Keeper | None = None
 
     async def register(
         self,
@@ -59,6 +66,7 @@ class StoreBroker(Broker):
 
         if groups:
             await self._store.run(unit, fence=fence)
+            self._types |= groups
         for group in sorted(keyed):
             await self._rescue(group, fence)
 
@@ -72,8 +80,8 @@ class StoreBroker(Broker):
     async def relay(self, limit: int) -> Relayed:
         """Publish due outbox entries, `limit` at most: most urgent first, then oldest first."""
 
-        async def unit(tx: Tx) -> Relayed:
-            ids, ordered, backfill = await claim.due(tx, limit=limit)
+        async def unit(tx: Tx) -> tuple[Relayed, bool]:
+            ids, ordered, backfill, types = await claim.due(tx, limit=limit)
             if ids:
                 as_json = json.dumps(ids)
                 if await tx.execute("stream.fan_out", ids=as_json, now_us=tx.now_us):
@@ -82,11 +90,20 @@ class StoreBroker(Broker):
                     await key.take_places(tx, as_json)
                 await tx.write("outbox.mark_published", ids=as_json, now_us=tx.now_us)
             # After a full batch the next pass looks anyway.
-            full = len(ids) >= limit
-            next_at = tx.now_us if full else not_at_once(await _outbox_due_at(tx), tx.now_us)
-            return Relayed(published=len(ids), next_at=next_at, backfill=backfill)
+            next_at = tx.now_us if len(ids) >= limit else await _outbox_due_at(tx)
+            relayed = Relayed(published=len(ids), next_at=next_at, backfill=backfill)
+            return relayed, any(self._wanted_elsewhere(*one) for one in types.items())
 
-        return await self._store.run(unit)
+        relayed, elsewhere = await self._store.run(unit)
+        if elsewhere:
+            self.pass_on()
+        if relayed.published >= limit:
+            return relayed
+        return replace(relayed, next_at=not_at_once(relayed.next_at, self._store.now_us()))
+
+    def _wanted_elsewhere(self, type_: str, group_count: int) -> bool:
+        """Whether events of a type have groups, so many in all, that are not listened for here."""
+        return group_count != sum(self._types.get(group) == type_ for group in self._listened)
 
     async def outbox_due_at(self) -> int | None:
         """When the next outbox entry is due, without waiting for writers; None: it is empty."""
@@ -99,11 +116,14 @@ class StoreBroker(Broker):
     async def due_at(self, groups: Iterable[str]) -> dict[str, Due]:
         """Groups that have messages -> when the next is due, without waiting for writers."""
         names = tuple(groups)
+        mark = self._mark()
 
         async def unit(tx: Tx) -> dict[str, Due]:
-            return await _due(tx, names)
+            return await due_of(tx, names)
 
-        return await self._store.read(unit)
+        due = await self._store.read(unit)
+        self._looked(mark, names, due)
+        return due
 
     async def exchange(
         self, owner: str, outcomes: Sequence[Outcome], wanted: Mapping[str, Want]
@@ -114,19 +134,26 @@ class StoreBroker(Broker):
         Backfill is claimed while none of the wanted groups has anything live that is due.
         """
 
-        async def unit(tx: Tx) -> Claimed:
+        async def unit(tx: Tx) -> tuple[Claimed, Sequence[str]]:
             freed = await settle(tx, owner, outcomes)
             if not wanted:
                 if freed:
                     tx.notify(STREAM_TOPIC)
-                return Claimed(messages=(), next_at={})
-            hand = _Hand(tx, owner, self._until(tx))
+                return Claimed(messages=(), next_at={}), ()
+            hand = Hand(tx, owner, self._until(tx))
             next_at = await hand.fill(wanted)
-            if freed and any(_is_due(at, tx.now_us) for due in next_at.values() for at in due):
+            left = [at for g, due in next_at.items() if g not in hand.short for at in due]
+            if freed and any(is_due(at, tx.now_us) for at in left):
                 tx.notify(STREAM_TOPIC)  # for those who looked before and found them in our hands
-            return Claimed(messages=hand.messages, next_at=next_at)
+            return Claimed(messages=hand.messages, next_at=next_at), hand.short
 
-        return await self._store.run(unit)
+        mark = self._mark()
+        claimed, short = await self._store.run(unit)
+        now_us = self._store.now_us()
+        later = {g: Due(*(not_at_once(at, now_us) for at in claimed.next_at[g])) for g in short}
+        next_at = {**claimed.next_at, **later}
+        self._looked(mark, wanted, next_at)
+        return Claimed(messages=claimed.messages, next_at=next_at)
 
     def _until(self, tx: Tx) -> int:
         return claimed_until(tx.now_us, timeout_us=self._claim_timeout_us)
@@ -141,9 +168,39 @@ class StoreBroker(Broker):
 
     async def listen(self, owner: str, groups: Collection[str], ring: Callable[[], None]) -> None:
         """Call `ring` whenever there may be something new; until cancelled."""
-        while True:
-            if await self._store.wait(STREAM_TOPIC, _WAIT_S):
-                ring()
+        self._listened = frozenset(groups)
+        self._keeper = self._store.keep(STREAM_TOPIC)
+        try:
+            while True:
+                if await self._store.wait(STREAM_TOPIC, _WAIT_S):
+                    ring()
+        finally:
+            self._listen_no_more()
+
+    def pass_on(self) -> None:
+        """As in Broker."""
+        if self._keeper is not None:
+            self._keeper.pass_on()
+
+    async def quiet(self, owner: str) -> None:
+        """As in Broker: what comes from now on, and what is given back, is for others."""
+        self._listen_no_more()
+
+    def _listen_no_more(self) -> None:
+        self._listened = frozenset()
+        if self._keeper is not None:
+            self._keeper.close()
+
+    def _mark(self) -> int:
+        return 0 if self._keeper is None else self._keeper.mark()
+
+    def _looked(self, mark: int, groups: Collection[str], due: Mapping[str, Due]) -> None:
+        """After a look: nobody else has to, if all groups were looked at and nothing is left."""
+        if self._keeper is None or not self._listened <= set(groups):
+            return
+        now_us = self._store.now_us()
+        if not any(is_due(at, now_us) for one in due.values() for at in one):
+            self._keeper.done(mark)
 
     async def owners(self, dead: Collection[str] = ()) -> dict[str, bool]:
         """Every process that holds messages -> whether some of its claims have expired."""
@@ -183,7 +240,7 @@ class StoreBroker(Broker):
             outbox_at = await _outbox_due_at(tx)
             return Depth(
                 outbox=outbox_at is not None and outbox_at <= tx.now_us,
-                ready=bool(await _due(tx, names)),
+                ready=bool(await due_of(tx, names)),
                 claimed=bool(row["claimed"]),
                 dead=row["dead"],
             )
@@ -191,109 +248,6 @@ class StoreBroker(Broker):
         return await self._store.read(unit)
 
 
-class _Hand:
-    """What one exchange claims."""
-
-    def __init__(self, tx: Tx, owner: str, claimed_until: int) -> None:
-        self._tx = tx
-        self._terms = {"owner": owner, "claimed_until": claimed_until}
-        self.messages: list[Message] = []
-
-    async def fill(self, wanted: Mapping[str, Want]) -> dict[str, Due]:
-        """Claim for all groups, live before backfill. Returns when more is due."""
-        now_us = self._tx.now_us
-        due = await _due(self._tx, wanted)
-        emptied: list[str] = []
-        rest: list[str] = []
-        for group in due:
-            want = wanted[group]
-            if want.live and _is_due(due[group].live, now_us):
-                if await self._claim(group, LIVE, want.live, want.run):
-                    emptied.append(group)
-        due |= await self._look_again(emptied)
-        if not any(_is_due(one.live, now_us) for one in due.values()):
-            for group in due:
-                want = wanted[group]
-                if want.backfill and _is_due(due[group].backfill, now_us):
-                    if await self._claim(group, BACKFILL, want.backfill, want.run):
-                        rest.append(group)
-            due |= await self._look_again(rest)
-        short = (*emptied, *rest)
-        return due | {g: Due(*(not_at_once(at, now_us) for at in due[g])) for g in short}
-
-    async def _look_again(self, emptied: Sequence[str]) -> dict[str, Due]:
-        """When the next is due in groups of which all that was due is claimed."""
-        if not emptied:
-            return {}
-        return dict.fromkeys(emptied, Due()) | await _due(self._tx, emptied)
-
-    async def _claim(self, group: str, lane: str, limit: int, run: int) -> bool:
-        """Returns whether that was all; after a full claim the next exchange looks anyway."""
-        rows = await self._tx.fetch_all(
-            "stream.due", group=group, lane=lane, now_us=self._tx.now_us, limit=limit
-        )
-        if not rows:
-            return True
-        followers: dict[str, list[Row]] = {}
-        if run > 1:
-            followers = await self._followers(group, rows, run - 1, limit)
-        claimed: list[Row] = []
-        for row in rows:
-            claimed.append(row)
-            claimed += followers.get(row["order_key"], ())
-        ids = json.dumps([row["outbox_id"] for row in claimed])
-        await self._tx.write("stream.claim", ids=ids, group=group, **self._terms)
-        self.messages += [_message(row, group, lane) for row in claimed]
-        return len(rows) < limit
-
-    async def _followers(
-        self, group: str, rows: Sequence[Row], run: int, limit: int
-    ) -> dict[str, list[Row]]:
-        """What comes after these of their keys, `limit` in all: key -> messages in their order."""
-        heads = [(k, row["outbox_id"]) for row in rows if (k := row["order_key"]) is not None]
-        if not heads:
-            return {}
-        found: dict[str, list[Row]] = {}
-        for row in await self._tx.fetch_all(
-            "stream.followers", group=group, heads=json.dumps(heads), run=run, limit=limit
-        ):
-            found.setdefault(row["order_key"], []).append(row)
-        for one in found.values():
-            one.sort(key=lambda row: int(row["outbox_id"]))
-        return found
-
-
-def _is_due(at: int | None, now_us: int) -> bool:
-    return at is not None and at <= now_us
-
-
 async def _outbox_due_at(tx: Tx) -> int | None:
     levels = await tx.fetch_all("outbox.levels")
     return min((level["next_at"] for level in levels), default=None)
-
-
-async def _due(tx: Tx, groups: Iterable[str]) -> dict[str, Due]:
-    """Groups that have messages which can be claimed, now or later."""
-    found: dict[str, dict[str, int]] = {}
-    for level in await tx.fetch_all("stream.levels", groups=json.dumps(list(groups))):
-        lanes = found.setdefault(level["group"], {})
-        lanes[level["lane"]] = min(level["next_at"], lanes.get(level["lane"], level["next_at"]))
-    return {group: Due(lanes.get(LIVE), lanes.get(BACKFILL)) for group, lanes in found.items()}
-
-
-def _message(row: Row, group: str, lane: str) -> Message:
-    return Message(
-        id=row["outbox_id"],
-        group=group,
-        event_id=row["event_id"],
-        type=row["type"],
-        key=row["key"],
-        payload=row["payload"],
-        headers=row["headers"],
-        created_at=row["created_at"],
-        attempts=row["attempts"],
-        history=row["history"],
-        seen=bool(row["seen"]),
-        lane=lane,
-        order_key=row["order_key"],
-    )

@@ -92,6 +92,9 @@ class ReclaimService:
             if owner_id != self._owner.id and may_take_over(expired=expired, known_dead=known_dead):
                 count += await self._take_back(owner_id)
         await self._broker.take_entries_back(dead)
+        if dead:  # they may have kept to themselves what they had committed
+            self._store.notify(self._broker.outbox_topic)
+            self._store.notify(self._broker.stream_topic)
         for owner_id in dead:
             # Else in the next pass, when its hands are empty.
             if owner_id not in holders and await self._broker.forget(owner_id):

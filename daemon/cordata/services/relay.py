@@ -15,7 +15,7 @@ from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
 from cordata.services.pace import SPACING_S, Pace
-from cordata.store import Store
+from cordata.store import Keeper, Store
 
 log = logger("cordata.relay")
 
@@ -53,18 +53,23 @@ class RelayService:
     async def run(self, stop: asyncio.Event) -> None:
         """Relay until `stop`; what is then in the outbox stays there for others."""
         alarm = Alarm()
+        keeper = self._store.keep(self._broker.outbox_topic)
         pace = Pace(self._store)
         full = False
-        async with waking(alarm, stop, self._store, self._broker.outbox_topic):
-            while not stop.is_set():
-                self.beat.touch()
-                await pace.next(full=full)
-                sleep_s, full = await self._pass()
-                if sleep_s > 0.0:
-                    await alarm.sleep(sleep_s)
+        try:
+            async with waking(alarm, stop, self._store, self._broker.outbox_topic):
+                while not stop.is_set():
+                    self.beat.touch()
+                    await pace.next(full=full)
+                    sleep_s, full = await self._pass(keeper)
+                    if sleep_s > 0.0:
+                        await alarm.sleep(sleep_s)
+        finally:
+            keeper.close()
 
-    async def _pass(self) -> tuple[float, bool]:
-        """One pass: seconds to sleep after it, and whether it filled its batch."""
+    async def _pass(self, keeper: Keeper) -> tuple[float, bool]:
+        """One pass: seconds to sleep after it, and whether the next one need not be spaced."""
+        mark = keeper.mark()
         try:
             if not self.ready.is_set():
                 await self._broker.register(self._groups, keyed=self._keyed)
@@ -82,6 +87,10 @@ class RelayService:
             log.info("outbox is relayed again")
             self._failures = 0
         full = relayed.published >= self._config.batch
+        if full:
+            keeper.pass_on()  # there is enough for others
+        else:
+            keeper.done(mark)
         if relayed.next_at is None:
             return self._config.poll_s, full
         due_in_s = (relayed.next_at - self._store.now_us()) / 1e6

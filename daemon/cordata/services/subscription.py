@@ -89,7 +89,7 @@ class SubscriptionService:
         """Handle messages until `stop`, then until the hands are empty."""
         async with (
             waking(self._alarm, stop),
-            alongside(self._broker.listen(self._owner.id, list(self._groups), self._alarm.ring)),
+            alongside(self._broker.listen(self._owner.id, list(self._groups), self._word)),
             asyncio.TaskGroup() as tasks,
         ):
             for group in self._groups.values():
@@ -119,11 +119,20 @@ class SubscriptionService:
             and not any(group.live.held for group in groups)
         )
 
+    def _word(self) -> None:
+        """There may be something new."""
+        if not self._wanted():
+            self._broker.pass_on()
+        self._alarm.ring()
+
+    def _wanted(self) -> dict[str, Want]:
+        """What to claim; empty while there is no room at all."""
+        wanted = {name: group.want() for name, group in self._groups.items()}
+        return wanted if any(want.live or want.backfill for want in wanted.values()) else {}
+
     async def run_once(self) -> float:
         """One pass: settle, renew, claim. Returns the seconds to sleep after it."""
-        wanted = {name: group.want() for name, group in self._groups.items()}
-        if not any(want.live or want.backfill for want in wanted.values()):
-            wanted = {}
+        wanted = self._wanted()
         try:
             await self._renew()
             next_at = await self._exchange(wanted)
@@ -132,7 +141,10 @@ class SubscriptionService:
         if self._failures:
             log.info("streams are read again")
             self._failures = 0
-        return self._sleep_s(wanted, next_at)
+        sleep_s = self._sleep_s(wanted, next_at)
+        if not wanted or any(g.live.more or g.backfill.more for g in self._groups.values()):
+            self._broker.pass_on()
+        return sleep_s
 
     async def _exchange(self, wanted: Mapping[str, Want]) -> Mapping[str, Due]:
         """Settle and claim; looks first when there is nothing to settle, since every worker is

@@ -5,6 +5,7 @@ from cordata.store.fence import Fence
 from cordata.store.migrate import Applied, Chain, SchemaError
 from cordata.store.opening import check_url, dialect_of, open_store, store_class
 from cordata.store.queries import Queries
+from cordata.store.topic import Keeper
 from cordata.store.tx import (
     CHECKPOINT_TOPIC,
     MAIL_TOPIC,
@@ -25,6 +26,7 @@ __all__ = [
     "Applied",
     "Chain",
     "Fence",
+    "Keeper",
     "Lease",
     "Queries",
     "Row",

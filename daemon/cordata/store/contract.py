@@ -11,6 +11,7 @@ from typing import Protocol, Self, TypeVar
 from cordata.store.fence import Fence
 from cordata.store.health import OnState
 from cordata.store.migrate import Applied, Chain
+from cordata.store.topic import Keeper
 from cordata.store.tx import Tx, Unit
 
 T = TypeVar("T")
@@ -133,6 +134,13 @@ class Store(Protocol):
 
     def notify(self, topic: str) -> None:
         """Wake whoever waits for a topic, in this process and in others."""
+        ...
+
+    def keep(self, topic: str) -> Keeper:
+        """Take what commits of this process bring to a topic before others are told of it.
+
+        Of what `notify` says everybody is told at once.
+        """
         ...
 
     async def wait(self, topic: str, timeout_s: float) -> bool:

@@ -169,6 +169,9 @@ class RedisBroker:
             await self._inner.renew(owner)
         await self._front.renew(owner)
 
+    def pass_on(self) -> None:
+        """As `Broker.pass_on`: all are told of everything."""
+
     async def listen(self, owner: str, groups: Collection[str], ring: Callable[[], None]) -> None:
         """As `Broker.listen`."""
         self._listens = True

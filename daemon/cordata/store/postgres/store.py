@@ -31,6 +31,7 @@ from cordata.store.postgres.session import Session
 from cordata.store.postgres.solo import SoloTx, holding
 from cordata.store.queries import Queries
 from cordata.store.schema import Schema
+from cordata.store.topic import Keeper
 from cordata.store.tx import Tx, Unit, UnitMisuse
 
 T = TypeVar("T")
@@ -163,6 +164,10 @@ class PostgresStore(Store):
         """As in Store."""
         self._session.notify((topic,))
 
+    def keep(self, topic: str) -> Keeper:
+        """As in Store."""
+        return self._session.keep(topic)
+
     async def wait(self, topic: str, timeout_s: float) -> bool:
         """As in Store."""
         return await self._session.topic(topic).wait(timeout_s)
@@ -251,4 +256,4 @@ class PostgresStore(Store):
 
     def _committed(self, topics: set[str]) -> None:
         if topics:
-            self._session.notify(topics)
+            self._session.committed(topics)

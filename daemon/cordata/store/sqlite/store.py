@@ -32,6 +32,7 @@ from cordata.store.sqlite.upkeep import LogKeeper, Prober
 from cordata.store.sqlite.wake import WakeUps
 from cordata.store.sqlite.wal import Checkpoint, Wal
 from cordata.store.sqlite.writer import Writer
+from cordata.store.topic import Keeper
 from cordata.store.tx import Tx, Unit, UnitMisuse
 
 T = TypeVar("T")
@@ -184,6 +185,10 @@ class SqliteStore(Store):
         """As in Store."""
         self._wake.notify((topic,))
 
+    def keep(self, topic: str) -> Keeper:
+        """As in Store."""
+        return self._wake.keep(topic)
+
     async def wait(self, topic: str, timeout_s: float) -> bool:
         """As in Store."""
         return await self._wake.topic(topic).wait(timeout_s)
@@ -270,5 +275,5 @@ class SqliteStore(Store):
 
     def _committed(self, topics: set[str]) -> None:
         if topics:
-            self._wake.notify(topics)
+            self._wake.committed(topics)
         self._keeper.committed()

@@ -112,7 +112,9 @@ class WakeUps(Topics):
             self.topic(name.decode("utf-8", "replace")).wake()
 
     def close(self) -> None:
-        """Unbind the socket."""
+        """Say what is still to be said, and unbind the socket."""
+        if names := self.gathered():
+            self.send(names)
         if self._timer is not None:
             self._timer.cancel()
         if self._socket is not None:

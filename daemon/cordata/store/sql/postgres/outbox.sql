@@ -37,7 +37,8 @@ WITH RECURSIVE level AS (
 )
 SELECT due.id, due.type, due.lane,
        CASE WHEN EXISTS (SELECT 1 FROM consumer_group AS g
-                         WHERE g.type = due.type AND g.keyed = 1) THEN due.key END AS key
+                         WHERE g.type = due.type AND g.keyed = 1) THEN due.key END AS key,
+       (SELECT count(*) FROM consumer_group AS g WHERE g.type = due.type) AS groups
 FROM (SELECT lane, priority FROM level ORDER BY lane DESC, priority DESC) AS l
 CROSS JOIN LATERAL (
     SELECT id, type, lane, key FROM outbox

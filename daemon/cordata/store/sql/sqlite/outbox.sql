@@ -41,7 +41,8 @@ WITH RECURSIVE level (id) AS (
 )
 SELECT due.id, due.type, due.lane,
        iif(EXISTS (SELECT 1 FROM consumer_group AS g WHERE g.type = due.type AND g.keyed),
-           due.key, NULL) AS key
+           due.key, NULL) AS key,
+       (SELECT count(*) FROM consumer_group AS g WHERE g.type = due.type) AS groups
 FROM level
 CROSS JOIN outbox AS first ON first.id = level.id
 CROSS JOIN outbox AS due INDEXED BY outbox_pending
