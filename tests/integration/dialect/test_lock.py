@@ -22,6 +22,7 @@ NOW = clock.now_us()
 Database = psycopg.Connection[dict[str, Any]]
 
 _PARAMS: dict[str, object] = {
+    "again": 0,
     "claimed_until": NOW,
     "group": "g",
     "lane": "live",

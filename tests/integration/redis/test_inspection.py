@@ -12,7 +12,7 @@ from tests.integration.redis.stores import use
 from tests.servers.redis import RedisServer
 
 from cordata.broker import StoreBroker, Want
-from cordata.broker.inspection import Filter, Outbox, publish_again
+from cordata.broker.inspection import DeadLetters, Filter, Outbox, publish_again
 from cordata.core.delivery import Verdict
 
 
@@ -89,3 +89,25 @@ async def test_replay_gives_the_store_what_redis_still_held_when_that_is_the_bro
         claimed = (await broker.exchange("me", [], wanted)).messages
         messages = sorted((message.group, message.event_id) for message in claimed)
         assert messages == sorted([("a", ids[1]), ("a", ids[2]), *(("b", one) for one in ids)])
+
+
+async def test_replay_leaves_what_was_handled_in_a_stream_without_a_trace(place: Path) -> None:
+    """As on the store, where whatever is handled leaves a seen-mark; but for who asks for it."""
+    async with on_redis(place) as parts:
+        await parts.broker.register(dict.fromkeys(["a", "b"], "thing.done"))
+        ids = await publish(parts.store, 3)
+        await parts.relay_all()
+        await parts.finish(await parts.claim("a"))
+        await parts.settle(await parts.claim("b"), Verdict.DEAD)
+        await parts.keeper.run_once()
+        found = await publish_again(parts.store, Filter())
+        assert (found.entries, found.messages, found.left) == (3, 0, 6)
+        assert await parts.claim("a") == await parts.claim("b") == []
+
+        found = await publish_again(parts.store, Filter(), group="a", again=True)
+        assert (found.entries, found.messages, found.left) == (3, 3, 0)
+        again = await parts.claim("a")
+        assert sorted(message.event_id for message in again) == sorted(ids)
+        await parts.finish(again)
+        assert await DeadLetters(parts.store).replay(Filter()) == 3
+        assert len(await parts.claim("b")) == 3 and await parts.claim("a") == []

@@ -127,7 +127,11 @@ async def _copy(
         if again:
             await tx.execute("inspection.forget", ids=as_json, group=group)
         made = await tx.execute(
-            "inspection.publish_again", ids=as_json, group=group, next_at=next_at
+            "inspection.publish_again",
+            ids=as_json,
+            group=group,
+            again=int(again),
+            next_at=next_at,
         )
         if made:
             await take_places(tx, as_json)

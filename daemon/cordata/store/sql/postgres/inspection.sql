@@ -125,7 +125,8 @@ WHERE "group" = :group AND event_id IN (
 
 -- name: inspection.publish_again
 -- One message for each group (or the one that is named) that has neither handled the event nor has
--- it in hand. An entry that is being deleted is waited for: then it is gone.
+-- it in hand. Without `again` a group has handled, too, what its mark in a Redis stream is past. An
+-- entry that is being deleted is waited for: then it is gone.
 INSERT INTO message (outbox_id, "group", key, state, lane, priority, next_at)
 SELECT o.id, g."group", CASE WHEN g.keyed = 1 THEN o.key END,
        CASE WHEN g.keyed = 1 AND o.key IS NOT NULL THEN 'waiting' ELSE 'ready' END,
@@ -135,6 +136,11 @@ WHERE o.id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
     AND o.state = 'published' AND (:group::text IS NULL OR g."group" = :group::text)
     AND NOT EXISTS (
         SELECT 1 FROM seen AS s WHERE s.event_id = o.event_id AND s."group" = g."group")
+    AND (:again::integer = 1 OR g.keyed = 1 OR g.registered_at > o.published_at OR NOT EXISTS (
+        SELECT 1 FROM redis_group AS r
+        WHERE r.type = o.type AND r."group" = g."group" AND r.position >= o.position AND r.level =
+            CASE WHEN o.lane = 'backfill' THEN 'backfill' WHEN o.priority > 0 THEN 'urgent'
+                 WHEN o.priority < 0 THEN 'low' ELSE 'normal' END))
 ORDER BY o.id FOR KEY SHARE OF o
 ON CONFLICT DO NOTHING;
 

@@ -119,7 +119,7 @@ WHERE "group" = :group AND event_id IN (
 
 -- name: inspection.publish_again
 -- One message for each group (or the one that is named) that has neither handled the event nor has
--- it in hand.
+-- it in hand. Without `again` a group has handled, too, what its mark in a Redis stream is past.
 INSERT INTO message (outbox_id, "group", key, state, lane, priority, next_at)
 SELECT o.id, g."group", iif(g.keyed, o.key, NULL),
        iif(g.keyed AND o.key IS NOT NULL, 'waiting', 'ready'), o.lane, o.priority, :next_at
@@ -129,6 +129,11 @@ JOIN consumer_group AS g ON g.type = o.type
 WHERE o.state = 'published' AND (:group IS NULL OR g."group" = :group)
     AND NOT EXISTS (
         SELECT 1 FROM seen AS s WHERE s.event_id = o.event_id AND s."group" = g."group")
+    AND (:again = 1 OR g.keyed = 1 OR g.registered_at > o.published_at OR NOT EXISTS (
+        SELECT 1 FROM redis_group AS r
+        WHERE r.type = o.type AND r."group" = g."group" AND r.position >= o.position AND r.level =
+            CASE WHEN o.lane = 'backfill' THEN 'backfill' WHEN o.priority > 0 THEN 'urgent'
+                 WHEN o.priority < 0 THEN 'low' ELSE 'normal' END))
 ON CONFLICT DO NOTHING;
 
 -- name: inspection.old
