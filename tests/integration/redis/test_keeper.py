@@ -213,13 +213,14 @@ async def test_entry_is_given_back_when_redis_changed_between_add_and_mark(
     async with on_redis(prepared(state, redis)) as parts:
         await relayed(parts, 1, "a")
         publisher = parts.broker._publisher
-        publisher._unmarked.append([1, 1 << 40])
+        marking = publisher._marking
+        marking.add(publisher._known, [[1, 1 << 40]])
 
         async def processing(tx: Tx) -> None:
             await tx.execute("redis.distrust")
 
         await parts.store.run(processing)
-        await parts.store.run(publisher._mark)
+        await marking.run_owed()
         states = {r["state"]: r["count"] for r in await rows(parts.store, "outbox_states")}
         assert states == {"published": 1}
 

@@ -8,11 +8,12 @@ are in the store, the epoch is watched): so ids never step back behind what grou
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from cordata import clock, events
 from cordata.broker import claim, key
@@ -22,6 +23,7 @@ from cordata.broker.redis.connection import Command, Connection, Refused
 from cordata.broker.redis.dial import Dialer, Reach
 from cordata.broker.redis.hands import entry_of
 from cordata.broker.redis.link import Link
+from cordata.broker.redis.marking import Marking
 from cordata.broker.redis.naming import Keys, Stream, level_of, position_of
 from cordata.broker.redis.registry import REDIS_TOPIC, Knowledge, Mark, load, set_up
 from cordata.broker.settle import STREAM_TOPIC
@@ -29,9 +31,7 @@ from cordata.core.outbox import BACKFILL
 from cordata.core.retry import next_delay_s
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.log import fields, logger
-from cordata.store import Store, Tx, Unit
-
-T = TypeVar("T")
+from cordata.store import Store, Tx
 
 log = logger("cordata.redis")
 
@@ -51,6 +51,8 @@ class _Batch(NamedTuple):
     groups: dict[str, list[str]]
     #: Published by the claim alone: nobody reads them in a stream.
     published: int
+    #: There may be more.
+    full: bool
     #: Some are of the backfill, so nothing live is left.
     backfill: bool
 
@@ -82,43 +84,43 @@ class Publisher:
         self._known = Knowledge()
         #: Groups that exist in Redis, each with its mark.
         self._set_up: set[Mark] = set()
-        #: Added, and not marked yet: [id, position].
-        self._unmarked: list[list[int]] = []
+        self._marking = Marking(store, owner=owner)
         self._refusals = 0
         self._next_deadline = 0.0
 
     async def relay(self, limit: int) -> Relayed:
         """Publish what is due. Raises: BrokerUnavailable, StoreUnavailable."""
-        if self._unmarked:  # what the last pass could not mark
-            await self._run(_nothing)
+        await self._marking.run_owed()  # what the last pass could not mark
         connection = await self._ready()
-        count, backfill = 0, False
-        for factor in _ROUNDS:
-            size = limit * factor
-            # It marks what the round before has added: one commit for both.
-            batch = await self._run(partial(self._claim, limit=size))
-            count += batch.published
-            backfill = batch.backfill
-            if batch.entries:
-                count += await self._publish(connection, batch)
-            if backfill or batch.published + len(batch.entries) < size:
+        # The store claims the next batch while Redis takes this one.
+        count, batch = 0, await self._claim(limit * _ROUNDS[0])
+        for factor in (*_ROUNDS[1:], 0):
+            more = factor and batch.full and not batch.backfill
+            next_ = asyncio.ensure_future(self._claim(limit * factor)) if more else None
+            try:
+                count += batch.published + await self._publish(connection, batch)
+            except BaseException:
+                if next_ is not None:
+                    await self._return(next_)
+                raise
+            if next_ is None:
                 break
-        if self._unmarked:
-            await self._run(_nothing)
+            batch = await next_
+        await self._marking.run_owed()
         self._refusals = 0
         self.trouble = ""
-        return Relayed(published=count, next_at=await self._next_at(), backfill=backfill)
+        return Relayed(published=count, next_at=await self._next_at(), backfill=batch.backfill)
 
-    async def _run(self, unit: Unit[T]) -> T:
-        """Run a unit that also marks what was added before."""
+    async def _claim(self, limit: int) -> _Batch:
+        return await self._marking.run(partial(self._claim_in, limit=limit))
 
-        async def marking(tx: Tx) -> T:
-            await self._mark(tx)
-            return await unit(tx)
-
-        result = await self._store.run(marking)
-        self._unmarked.clear()
-        return result
+    async def _return(self, next_: asyncio.Future[_Batch]) -> None:
+        """Give back what is being claimed."""
+        try:
+            batch = await next_
+        except StoreUnavailable:
+            return
+        await self._give_back(batch.entries)
 
     async def _next_at(self) -> int | None:
         async def unit(tx: Tx) -> int | None:
@@ -147,13 +149,13 @@ class Publisher:
         self.trouble = "its data is new to the primary, which has to look through it first"
         return BrokerUnavailable(f"Redis: {self.trouble}")
 
-    async def _claim(self, tx: Tx, limit: int) -> _Batch:
+    async def _claim_in(self, tx: Tx, limit: int) -> _Batch:
         """For a unit: what is due is this process'; groups that want key order get theirs now."""
         entries = await claim.claim(
             tx, owner=self._owner, limit=limit, claim_timeout_us=self._claim_timeout_us
         )
         if not entries:
-            return _Batch([], {}, 0, backfill=False)
+            return _Batch([], {}, 0, full=False, backfill=False)
         streamed: dict[str, list[str]] = {}
         keyed: set[str] = set()
         for row in await tx.fetch_all("redis.groups"):
@@ -170,10 +172,13 @@ class Publisher:
             await claim.mark_published(tx, rest)
         wanted = [entry for entry in entries if entry.type in streamed]
         backfill = any(entry.lane == BACKFILL for entry in entries)
-        return _Batch(wanted, streamed, len(rest), backfill=backfill)
+        full = len(entries) >= limit
+        return _Batch(wanted, streamed, len(rest), full=full, backfill=backfill)
 
     async def _publish(self, connection: Connection, batch: _Batch) -> int:
-        """Add a claimed batch and mark it. What could not be added goes back. Returns how many."""
+        """Add a claimed batch. What could not be added goes back. Returns how many were."""
+        if not batch.entries:
+            return 0
         try:
             replies = await self._add(connection, batch)
             if replies is None:  # the primary has looked through it meanwhile, or has to
@@ -187,19 +192,21 @@ class Publisher:
             await self._give_back(batch.entries)
             raise
         refused: list[tuple[Entry, Refused]] = []
+        added: list[list[int]] = []
         for entry, reply in zip(batch.entries, replies, strict=True):
             if isinstance(reply, Refused):
                 refused.append((entry, reply))
             else:
-                self._unmarked.append([entry.id, position_of(reply)])
+                added.append([entry.id, position_of(reply)])
+        self._marking.add(self._known, added)
         if refused:
-            await self._run(lambda tx: self._settle(tx, refused))
+            await self._marking.run(lambda tx: self._settle(tx, refused))
         return len(batch.entries) - len(refused)
 
     async def _give_back(self, entries: Sequence[Entry]) -> None:
         ids = [entry.id for entry in entries]
         try:
-            await self._run(lambda tx: claim.give_back(tx, ids, owner=self._owner))
+            await self._marking.run(lambda tx: claim.give_back(tx, ids, owner=self._owner))
         except StoreUnavailable as error:
             log.warning("the claims of %d outbox entries will expire: %s", len(ids), error)
 
@@ -262,29 +269,9 @@ class Publisher:
         for event_id in dead:
             log.error("event %s is dead: Redis refuses it", event_id)
 
-    async def _mark(self, tx: Tx) -> None:
-        """For a unit: what was added, unless the data is another one by now: then it goes back.
-
-        The row is locked until the commit: a primary that looks for what is lost first changes it,
-        so it sees everything that was marked before.
-        """
-        if not self._unmarked:
-            return
-        server = await tx.fetch_one("redis.hold_server")
-        known = self._known
-        if server and (server["run_id"], server["epoch"]) == (known.run_id, known.epoch):
-            entries = json.dumps(self._unmarked)
-            await tx.write("redis.mark_published", entries=entries, now_us=tx.now_us)
-        else:
-            await claim.give_back(tx, [id for id, _ in self._unmarked], owner=self._owner)
-
     def close(self) -> None:
         """Close the connection."""
         self._link.close()
-
-
-async def _nothing(tx: Tx) -> None:
-    """A unit that only marks."""
 
 
 def _is(reply: object, epoch: str) -> bool:
