@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from cordata.broker.redis.dial import Dialer
 from cordata.broker.redis.keeper import Keeper
 from cordata.broker.redis.naming import Keys
 from cordata.core.delivery import Verdict
+from cordata.errors import BrokerUnavailable
 from cordata.services.keeper import KeeperService
 from cordata.services.primary import Leadership
 from cordata.store import Store
@@ -105,6 +106,10 @@ async def keeping(
         dialer = dialer_of(url, password=password, timeout_s=timeout_s)
         return Keeper(fenced, dialer, Keys(PREFIX), window_s=WINDOW_S)
 
+    keeper = make(store)
+    with suppress(BrokerUnavailable):
+        await keeper.run_once()
+    keeper.close()
     service = KeeperService(leadership, make)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
