@@ -1,0 +1,271 @@
+"""The engine on PostgreSQL and Redis, beside other task queues and a bare loop.
+
+python -m tests.bench.engine_redis [--messages 40000] [--old 1000000] [part ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+from tests.bench import engine_peers, relay_protean
+from tests.bench.engine_store import _ENVIRONMENT as ENVIRONMENT
+from tests.bench.engine_store import cpu_ticks, go, latency, publish, transactions, worker
+from tests.integration.engine import stores
+from tests.integration.engine.parts import opened
+from tests.integration.redis.parts import broker_of, keeping
+from tests.integration.redis.stores import PREFIX, use
+from tests.servers.postgres import PostgresServer
+from tests.servers.process import children
+from tests.servers.redis import RedisServer
+
+from cordata import clock
+from cordata.store import Store
+
+PARTS = ("consume", "relay", "latency", "idle")
+#: The quick ones among those that wait in Redis; engine_peers has them all.
+PEERS = ("taskiq", "dramatiq", "huey")
+GROUP = TYPE = "bench.noop"
+KEY = f"{PREFIX}:stream:{TYPE}:normal"
+#: Of a worker's configuration.
+BATCH = 200
+IDLE_S = 20.0
+#: A transaction is in the server's counters after this long at most.
+_COUNTED_S = 15.0
+_SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "4GB"}
+_TICKS = os.sysconf("SC_CLK_TCK")
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Copies of one published entry, each a little older than the next.
+_OLD = """
+INSERT INTO outbox (event_id, type, lane, priority, payload, headers, state, next_at, created_at,
+                    published_at, position)
+SELECT md5(n::text), type, lane, priority, payload, headers, state, next_at - n, created_at - n,
+       published_at - n, position - n
+FROM (SELECT * FROM outbox WHERE state = 'published' LIMIT 1) AS one, generate_series(1, {}) AS n
+"""
+
+Process = AbstractContextManager[subprocess.Popen[str]]
+
+
+@dataclass(slots=True)
+class Place:
+    """The servers, and a state directory for each measurement."""
+
+    postgres: PostgresServer
+    redis: RedisServer
+    directory: Path
+    stack: ExitStack
+    database: str = ""
+    count: int = 0
+
+    def fresh(self) -> Path:
+        """An empty store and an empty Redis."""
+        self.redis.empty()
+        self.count += 1
+        state = self.directory / str(self.count)
+        state.mkdir()
+        url = self.stack.enter_context(self.postgres.database())
+        self.database = url.rpartition("/")[2].partition("?")[0]
+        stores.use(state, url)
+        use(state, self.redis.url)
+        return state
+
+    def sql(self, statement: str) -> None:
+        """One statement on the store's database."""
+        self.postgres.execute(statement, database=self.database)
+
+
+@contextmanager
+def loop(port: int, name: str) -> Iterator[subprocess.Popen[str]]:
+    """A bare loop that waits for its start."""
+    words = (str(port), KEY, GROUP, name)
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.bench.engine_redis_loop", *words],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        yield process
+
+
+async def relay(place: Place, store: Store, messages: int, old: int = 0) -> float:
+    """Outbox rows per second through one relay, with so many old rows beside them."""
+    broker = broker_of(store, place.redis.url)
+    try:
+        await broker.register({GROUP: TYPE})
+        if old:
+            await publish(store, 1, TYPE)
+            await broker.relay(1)
+            await asyncio.to_thread(place.sql, _OLD.format(old))
+        await publish(store, messages, TYPE)
+        await asyncio.to_thread(place.sql, "VACUUM ANALYZE outbox")
+        begun = clock.monotonic()
+        count = 0
+        while published := (await broker.relay(BATCH)).published:
+            count += published
+        assert count == messages
+        return count / (clock.monotonic() - begun)
+    finally:
+        broker.close()
+
+
+async def relay_only(place: Place, messages: int, old: int) -> float:
+    """As `relay`, on servers without anything."""
+    async with opened(place.fresh()) as store, keeping(store, place.redis.url):
+        return await relay(place, store, messages, old)
+
+
+async def consume(
+    place: Place, messages: int, make: Callable[[Path, int], Process], count: int
+) -> float:
+    """Messages per second that `count` processes handle and acknowledge, pre-loaded."""
+    state = place.fresh()
+    async with opened(state) as store:
+        async with keeping(store, place.redis.url):
+            await relay(place, store, messages)
+        # Nothing was read yet; from here on Redis counts what is.
+        place.redis.execute("XGROUP", "SETID", KEY, GROUP, 0, "ENTRIESREAD", 0)
+        with ExitStack() as stack:
+            processes = [stack.enter_context(make(state, n)) for n in range(count)]
+            for process in processes:
+                go(process)
+            return await asyncio.to_thread(rate, place.redis, messages)
+
+
+def rate(server: RedisServer, messages: int) -> float:
+    """As the peers' rates: between two shares of the messages, without start and end."""
+    marks: dict[float, tuple[int, float]] = {}
+    with server.client() as client:
+        while engine_peers.TO not in marks:
+            (group,) = client.xinfo_groups(KEY)
+            done, now = group["entries-read"] - group["pending"], clock.monotonic()
+            for share in (engine_peers.FROM, engine_peers.TO):
+                if done >= share * messages:
+                    marks.setdefault(share, (done, now))
+            time.sleep(0.005)
+    (first, begun), (last, ended) = marks.values()
+    return (last - first) / (ended - begun)
+
+
+def idle(place: Place) -> tuple[float, float, float]:
+    """Of a primary and four workers: share of a core, transactions/s and Redis commands/s."""
+    state = place.fresh()
+    for name in ("state", "run"):
+        (state / name).mkdir()
+    config = state / "cordata.toml"
+    config.write_text(
+        '[app]\nimport = "tests.bench.engine_worker:app"\n[worker]\nservices = ["engine"]\n'
+        '[paths]\nstate = "state"\nruntime = "run"\ncredentials = "credentials"\n'
+        f'[store]\nurl = "{stores.url_of(state)}"\n[broker]\nurl = "{place.redis.url}"\n'
+    )
+    options = ["--workers", "4", "--listen", "127.0.0.1:0", "--config", str(config)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "cordata", "server", *options],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as all_:
+        try:
+            time.sleep(_COUNTED_S)
+            pids = [all_.pid, *children(all_.pid)]
+            assert len(pids) == 6, "one of them has ended"
+            before = sum(map(cpu_ticks, pids)), transactions(place.postgres), commands(place.redis)
+            time.sleep(IDLE_S)
+            used = sum(map(cpu_ticks, pids)) - before[0]
+            asked = transactions(place.postgres) - before[1]
+            sent = commands(place.redis) - before[2] - 2  # this question's own
+        finally:
+            all_.send_signal(signal.SIGTERM)
+    return used / _TICKS / IDLE_S, asked / IDLE_S, sent / IDLE_S
+
+
+def commands(server: RedisServer) -> int:
+    """Commands so far."""
+    return sum(int(one["calls"]) for one in server.info("commandstats").values())
+
+
+async def measure_consume(place: Place, messages: int, peers: Sequence[str]) -> None:
+    """All in turns, so that what else the machine does meets them alike."""
+    print(f"{'messages/s, processes':24} {'1':>10} {'4':>10}")
+    found = await asyncio.to_thread(engine_peers.run, peers) if peers else {}
+    ours: dict[int, float] = {}
+    bare: dict[int, float] = {}
+    for count in (1, 4):
+        ours[count] = await consume(place, messages, lambda state, n: worker(state), count)
+        bare[count] = await consume(
+            place, messages, lambda state, n: loop(place.redis.port, f"loop-{n}"), count
+        )
+    print(f"{'cordata':24} {ours[1]:10,.0f} {ours[4]:10,.0f}")
+    print(f"{'bare loop':24} {bare[1]:10,.0f} {bare[4]:10,.0f}")
+    print(f"{'  our share of it':24} {ours[1] / bare[1]:10.2f} {ours[4] / bare[4]:10.2f}")
+    if found:
+        best = {count: max(rates[count] for rates in found.values()) for count in (1, 4)}
+        text = "  as much as the best peer"
+        print(f"{text:24} {ours[1] / best[1]:9.1f}x {ours[4] / best[4]:9.1f}x", flush=True)
+
+
+async def measure(place: Place, args: argparse.Namespace) -> None:
+    """Print the figures."""
+    parts = set(args.part or PARTS)
+    if "consume" in parts:
+        await measure_consume(place, args.messages, args.peers)
+    if "relay" in parts:
+        empty = await relay_only(place, args.messages, 0)
+        full = await relay_only(place, args.messages, args.old)
+        print(f"relay: {empty:,.0f} rows/s; {full:,.0f} beside {args.old:,} published rows", end="")
+        print(f" ({full / empty:.2f}x)", flush=True)
+        if args.peers:
+            theirs = (await asyncio.to_thread(relay_protean.run, 1_000, (0,)))[0]
+            print(f"  as much as protean's: {empty / theirs:.0f}x", flush=True)
+    for workers in (1, 4):
+        if "latency" in parts:
+            state = place.fresh()
+            async with opened(state) as store, keeping(store, place.redis.url):
+                times = await latency(state, workers)
+            p50, p99 = statistics.median(times), times[int(len(times) * 0.99)]
+            told = f"commit to handler start, idle, {workers} workers"
+            print(f"{told}: p50 {p50:.1f} ms, p99 {p99:.1f} ms", flush=True)
+    if "idle" in parts:
+        share, asked, sent = await asyncio.to_thread(idle, place)
+        told = f"{share * 100:.2f} % of a core, {asked:.1f} transactions/s, {sent:.1f} commands/s"
+        print(f"idle, primary and 4 workers: {told}")
+
+
+async def main() -> None:
+    """Start the servers and measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=40_000)
+    parser.add_argument("--old", type=int, default=1_000_000)
+    parser.add_argument("--peers", nargs="*", default=PEERS, help="see engine_peers")
+    parser.add_argument("part", nargs="*", help=f"{', '.join(PARTS)}; default: all")
+    with ExitStack() as stack:
+        where = tempfile.TemporaryDirectory(prefix="bench-", dir=os.environ.get("BENCH_DIR"))
+        place = Place(
+            postgres=stack.enter_context(PostgresServer(durable=True, settings=_SETTINGS)),
+            redis=stack.enter_context(RedisServer()),
+            directory=Path(stack.enter_context(where)),
+            stack=stack,
+        )
+        await measure(place, parser.parse_args())
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
