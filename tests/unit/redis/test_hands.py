@@ -85,3 +85,13 @@ def test_acknowledgements_are_one_command_per_stream_and_group() -> None:
         ("XACK", "s", "g", b"1-0", b"2-0"),
         ("XACK", "s", "h", b"1-0"),
     ]
+
+
+def test_only_what_was_handled_here_is_called_handled_when_others_acknowledged_it() -> None:
+    hands = Hands()
+    for number in (1, 2):
+        hands.add(taken(number))
+    hands.settle([outcome(taken(1), Verdict.DONE)])
+    hands.let_go(taken(2))  # the store has it now: it is due there
+    hands.put_back(hands.done())
+    assert hands.acknowledged(hands.done()) == [taken(1)]

@@ -88,6 +88,8 @@ class Hands:
     def __init__(self) -> None:
         self._taken: dict[tuple[str, object], Taken] = {}
         self._done: list[Taken] = []
+        #: Of what is to be acknowledged, what was not handled here: see `let_go`.
+        self._let_go: set[tuple[str, object]] = set()
 
     def add(self, taken: Taken) -> None:
         """It was read; it is this process' until it is settled."""
@@ -123,8 +125,10 @@ class Hands:
 
     def let_go(self, taken: Taken) -> None:
         """It was handled already, or is in the store: it is to be acknowledged."""
-        if self._taken.pop((taken.message.group, taken.message.id), None) is not None:
+        at = taken.message.group, taken.message.id
+        if self._taken.pop(at, None) is not None:
             self._done.append(taken)
+            self._let_go.add(at)
 
     def all(self) -> list[Taken]:
         """What is not settled."""
@@ -134,6 +138,20 @@ class Hands:
         """What is to be acknowledged; from now on that is the caller's to do."""
         done, self._done = self._done, []
         return done
+
+    def acknowledged(self, done: Iterable[Taken]) -> list[Taken]:
+        """Nothing more is to be done about these. Returns those that were handled here.
+
+        The others may still be due in the store: nobody may take them for handled.
+        """
+        handled: list[Taken] = []
+        for taken in done:
+            at = taken.message.group, taken.message.id
+            if at in self._let_go:
+                self._let_go.discard(at)
+            elif taken.message.event_id:  # not a stray
+                handled.append(taken)
+        return handled
 
     def put_back(self, done: list[Taken]) -> None:
         """It could not be acknowledged."""

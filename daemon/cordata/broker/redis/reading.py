@@ -42,7 +42,7 @@ class Consumer:
         self.arrived: dict[str, list[Taken]] = {}
         #: The same, of those that may have been handled before.
         self.doubtful: list[Taken] = []
-        #: Done, but not in this consumer's name any more: somebody else may handle it, too.
+        #: Handled, but not in this consumer's name any more: somebody else may handle it, too.
         self.unsettled: list[Taken] = []
         self.sentries: dict[str, Sentry] = {}
         #: Redis does not know a group that it should know.
@@ -103,8 +103,11 @@ class Consumer:
             self.hands.put_back(done)
             raise
         for pile, count in zip(piles.values(), replies, strict=False):
+            handled = self.hands.acknowledged(pile)
             if count != len(pile):
-                self.unsettled += pile
+                # What we moved to the store may be due there. What we took over from another one
+                # he has acknowledged meanwhile: he was only slow, and handled it.
+                self.unsettled += handled if self.reads else pile
         return replies[len(acks) :]
 
     def _read(self, group: str, stream: Stream, count: int) -> Command:

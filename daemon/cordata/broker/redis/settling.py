@@ -96,7 +96,7 @@ class Settling:
 
     async def give_up(self, consumer: Consumer) -> None:
         """What cannot be acknowledged will be delivered again: it is not to be handled again."""
-        done = consumer.hands.done() + consumer.unsettled
+        done = consumer.hands.acknowledged(consumer.hands.done()) + consumer.unsettled
         try:
             await moving.mark_seen(self._store, _events(done))
         except StoreUnavailable as error:
