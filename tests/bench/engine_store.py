@@ -78,9 +78,9 @@ async def publish(store: Store, count: int, type_: str) -> list[str]:
     return [event_id for _ in range(0, count, 200) for event_id in await store.run(unit)]
 
 
-async def left(broker: StoreBroker) -> bool:
+async def left(broker: StoreBroker, group: str) -> bool:
     """Whether anything is not handled yet; a look at indexes, which slows nobody down."""
-    depth = await broker.depth(["bench.noop"])
+    depth = await broker.depth([group])
     return depth.outbox or depth.ready or depth.claimed
 
 
@@ -107,7 +107,7 @@ async def consume(state: Path, workers: int, messages: int) -> float:
             begun = clock.monotonic()
             for process in processes:
                 go(process)
-            while await left(broker):  # noqa: ASYNC110 - other processes empty it
+            while await left(broker, "bench.noop"):  # noqa: ASYNC110 - other processes empty it
                 await asyncio.sleep(0.02)
             return messages / (clock.monotonic() - begun)
 
@@ -126,6 +126,9 @@ async def latency(state: Path, workers: int) -> list[float]:
                 (event_id,) = await publish(store, 1, "bench.latency")
                 committed[event_id] = clock.now_us()
                 await asyncio.sleep(0.05)
+            broker = StoreBroker(store, claim_timeout_s=60.0)
+            while await left(broker, "bench.note"):  # noqa: ASYNC110 - other processes empty it
+                await asyncio.sleep(0.02)
             for process in processes:
                 process.send_signal(signal.SIGTERM)
                 assert process.stdout is not None

@@ -1,0 +1,172 @@
+"""From `cordata server` to the first handler of each worker; from SIGTERM under load to its exit.
+
+python -m tests.bench.engine_start [--store sqlite|postgres] [--workers 4] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+from tests.bench.engine_store import publish
+from tests.bench.servers import ROOT, environment
+from tests.integration.engine.parts import opened, rows
+from tests.integration.engine.stores import STORES, url_of, use
+from tests.servers.postgres import PostgresServer
+
+from cordata import clock
+from cordata.app import App
+from cordata.broker import StoreBroker
+from cordata.context import EventContext
+from cordata.core.event import Event
+
+#: What one handler takes: so long a stop may wait for it.
+HANDLER_S = 0.05
+#: More than the workers handle while they are measured.
+MESSAGES = 12_000
+LOAD_S = 1.0
+_NOTES = "BENCH_NOTES"
+
+app = App("bench")
+
+
+@app.on("bench.start", concurrency=16)
+async def handle(event: Event, ctx: EventContext) -> None:
+    """Notes when the first one of its process began."""
+    note = Path(os.environ[_NOTES]) / str(os.getpid())
+    if not note.exists():
+        note.write_text(str(time.monotonic_ns()))
+    await asyncio.sleep(HANDLER_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One start and stop, in seconds."""
+
+    first_s: float
+    all_s: float
+    stop_s: float
+    #: In the hands of a process that is gone.
+    stranded: int
+    #: Neither handled nor waiting.
+    lost: int
+    handled: int
+    code: int
+
+
+@contextmanager
+def server(state: Path, workers: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A primary and so many workers, from exec on."""
+    notes = state / "notes"
+    notes.mkdir()
+    config = state / "cordata.toml"
+    config.write_text(
+        '[app]\nimport = "tests.bench.engine_start:app"\n[worker]\nservices = ["engine"]\n'
+        f'[paths]\nstate = "{state}"\nruntime = "{state}/run"\ncredentials = "{state}"\n'
+        f'[store]\nurl = "{url_of(state)}"\n[log]\nlevel = "warning"\n'
+    )
+    argv = [sys.executable, "-m", "cordata", "server", "--workers", str(workers)]
+    argv += ["--listen", "127.0.0.1:0", "--config", str(config)]
+    output = (state / "server.log").open("ab")
+    with (
+        output,
+        subprocess.Popen(
+            argv,
+            cwd=ROOT,
+            env=environment(**{_NOTES: str(notes)}),
+            stdout=output,
+            stderr=output,
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+
+
+async def prepare(state: Path) -> None:
+    """A store with more to do than there will be time for, already relayed."""
+    async with opened(state) as store:
+        broker = StoreBroker(store, claim_timeout_s=60.0)
+        await broker.register({"bench.handle": "bench.start"})
+        await publish(store, MESSAGES, "bench.start")
+        while (await broker.relay(500)).published:
+            pass
+
+
+async def measure(state: Path, workers: int) -> Measured:
+    """Start, let them work for a moment, stop, and count."""
+    await prepare(state)
+    begun = clock.monotonic()
+    with server(state, workers) as process:
+        notes = state / "notes"
+        async with asyncio.timeout(30):
+            while len(list(notes.iterdir())) < workers:  # noqa: ASYNC110 - other processes write
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(LOAD_S)
+        stopped = clock.monotonic()
+        process.send_signal(signal.SIGTERM)
+        code = await asyncio.to_thread(process.wait, 60)
+        stop_s = clock.monotonic() - stopped
+    firsts = sorted(int(note.read_text()) / 1e9 - begun for note in notes.iterdir())
+    async with opened(state, migrate=False) as store:
+        messages = await rows(store, "messages")
+        seen = (await rows(store, "seen_count"))[0]["count"]
+    return Measured(
+        first_s=firsts[0],
+        all_s=firsts[-1],
+        stop_s=stop_s,
+        stranded=sum(row["state"] == "claimed" for row in messages),
+        lost=MESSAGES - len(messages) - seen,
+        handled=seen,
+        code=code,
+    )
+
+
+async def main() -> None:
+    """Print each round and the medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", choices=STORES, default="sqlite")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    results: list[Measured] = []
+    with ExitStack() as stack:
+        folder = tempfile.TemporaryDirectory(prefix="bench-", dir=os.environ.get("BENCH_DIR"))
+        name = stack.enter_context(folder)
+        postgres = stack.enter_context(PostgresServer()) if options.store == "postgres" else None
+        for number in range(options.rounds):
+            state = Path(name) / str(number)
+            state.mkdir()
+            if postgres is not None:
+                use(state, stack.enter_context(postgres.database()))
+            one = await measure(state, options.workers)
+            results.append(one)
+            print(
+                f"  consuming after {one.first_s:.2f} s, all {options.workers} after"
+                f" {one.all_s:.2f} s; SIGTERM to exit {one.stop_s:.2f} s (code {one.code}),"
+                f" {one.handled} handled, {one.stranded} stranded, {one.lost} lost",
+                flush=True,
+            )
+    start_s = statistics.median(one.all_s for one in results)
+    stop_s = statistics.median(one.stop_s for one in results)
+    print(f"{options.workers} workers consuming after {start_s:.2f} s (to reach: 1.5 s)")
+    print(f"SIGTERM under load to exit {stop_s:.2f} s (to reach: {2 + HANDLER_S:.2f} s)")
+    print(f"stranded: {sum(one.stranded for one in results)} (to reach: 0)")
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
