@@ -49,6 +49,10 @@ async def test_units_stand_in_one_order_however_they_came() -> None:
     assert order_of(begun([None, "b", "c", "a"])) == [None, "a", "b", "c"]
 
 
+async def test_units_stand_as_they_came_when_they_only_add() -> None:
+    assert order_of(begun(["c", "a", None, "b"], asks=False)) == ["c", "a", None, "b"]
+
+
 async def test_place_is_that_of_the_first_statement_when_others_follow() -> None:
     one, other = begun(["b", "a"])
     assert sorted([one, other], key=standing) == [other, one]

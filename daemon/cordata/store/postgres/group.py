@@ -19,14 +19,16 @@ def standing(entry: Entry) -> Standing:
     """What to sort by, so that units of two processes that want the same rows meet in one order.
 
     The rows that are added cannot tell: they bear new ids. But a unit that adds a row looked for
-    it before, or does nothing else.
+    it before, or offers it. Those that do neither stand as they came.
     """
     if entry.rank >= 0:
         return False, entry.rank, "", []
     if entry.first is None:
         calls = entry.tx.deferred or (entry.ask.calls if entry.ask else ())
-        name, args = (calls[0].query.name, calls[0].args) if calls else ("", ())
-        entry.first = True, 0, name, [(value is not None, str(value)) for value in args]
+        entry.first = True, 0, "", []
+        if calls and (calls[0].query.reads or "CONFLICT" in calls[0].query.sql):
+            values = [(value is not None, str(value)) for value in calls[0].args]
+            entry.first = True, 0, calls[0].query.name, values
     return entry.first
 
 
