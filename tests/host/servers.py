@@ -6,10 +6,13 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.host.machine import Host, HostError
 from tests.host.network import Network
+
+if TYPE_CHECKING:
+    import psycopg
 
 #: User of both, and the secret that both ask for.
 USER = "cordata"
@@ -97,17 +100,21 @@ class PostgresUnit(Unit):
         self, query: str, values: Sequence[object] = (), *, database: str = "cordata"
     ) -> list[tuple[Any, ...]]:
         """Run one statement in autocommit from pytest, whatever is cut; returns its rows."""
+        with self.connect(database) as connection:
+            cursor = connection.execute(query.encode(), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def connect(self, database: str = "cordata") -> psycopg.Connection[tuple[Any, ...]]:
+        """A connection of pytest's own in autocommit, whatever is cut."""
         import psycopg
 
-        with psycopg.connect(
+        return psycopg.connect(
             host=str(self.host.path("/run/postgresql")),
             user=USER,
             password=SECRET,
             dbname=database,
             autocommit=True,
-        ) as connection:
-            cursor = connection.execute(query.encode(), values or None)
-            return cursor.fetchall() if cursor.description else []
+        )
 
     def empty(self, database: str = "cordata") -> None:
         """The database anew, without anything in it; whoever is connected is cut off."""

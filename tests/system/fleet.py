@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.host.load import Load, booking_load
-from tests.host.machine import Host, find_tree, wait_for
+from tests.host.machine import Host, HostError, find_tree, wait_for
 from tests.host.network import Network, start_all
 from tests.host.package import later_version
 from tests.host.servers import SECRET, USER, ServerHost
 
-#: The application of the tests: the hub, a primary that says its term ten times a second, a job.
+#: The application of the tests: the hub, a primary that says its term ten times a second, a job,
+#: and a second handler of each new reservation.
 APP = """
 from alpinehub.app import app
 
@@ -31,17 +33,33 @@ async def say_once(ctx, scope, period):
     async def unit(tx):
         await tx.write("say_job", period=period)
     await ctx.run(unit)
+
+@app.on("reservation.received")
+async def say_received(event, ctx):
+    async with ctx.transaction() as tx:
+        await tx.write("say_received", event_id=event.id)
 """
-SQL = "-- name: say_term\nINSERT INTO term_said (term, at) VALUES (:term, :at)\n"
-SQL += "-- name: say_job\nINSERT INTO job_said (period) VALUES (:period)\n"
-TABLES = "CREATE TABLE term_said (id bigserial PRIMARY KEY, term bigint, at bigint);"
-TABLES += "CREATE TABLE job_said (period text)"
+SQL = """
+-- name: say_term
+INSERT INTO term_said (term, at) VALUES (:term, :at);
+-- name: say_job
+INSERT INTO job_said (period) VALUES (:period);
+-- name: say_received
+INSERT INTO received_said (event_id) VALUES (:event_id);
+"""
+TABLES = """
+CREATE TABLE term_said (id bigserial PRIMARY KEY, term bigint, at bigint);
+CREATE TABLE job_said (period text);
+CREATE TABLE received_said (event_id text)
+"""
 KEY = "5a" * 32
+#: What a host had in hand that went dark is another's after this long.
+CLAIM_S = 10.0
 #: The migration of the later version.
 MIGRATION = "usr/share/cordata/alpinehub/sql/postgres/migrations/0002_added.sql"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fleet:
     """The hosts. `one` and `two` run cordata."""
 
@@ -49,8 +67,25 @@ class Fleet:
     one: Host
     two: Host
     servers: ServerHost
-    #: cordata.toml of the first two.
-    settings: str
+    #: URL of the broker.
+    broker: str = "store:"
+
+    @property
+    def settings(self) -> str:
+        """cordata.toml of the first two."""
+        return textwrap.dedent(
+            f"""\
+            [app]
+            import = "fleet:app"
+            path = ["/opt/fleet"]
+            [store]
+            url = "postgresql://{USER}@{self.servers.address}:5432/cordata"
+            [broker]
+            url = "{self.broker}"
+            [engine]
+            claim_timeout_s = {CLAIM_S}
+            """
+        )
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Rows of the common database."""
@@ -82,27 +117,70 @@ class Fleet:
             self.network, address=f"{host.address}:8080", first=first, again=True, **settings
         )
 
+    def use_redis(self) -> None:
+        """Let Redis carry the events from now on. Nothing may be under way."""
+        self.broker = f"redis://{self.servers.address}:6379/0"
+        both = (self.one, self.two)
+        for host in both:
+            host.systemctl("stop", "cordata.target", "worker@*", "primary")
+            configure(host, self.settings)
+        at_once(lambda host: host.systemctl("start", "cordata.target"), *both)
+
+    @contextmanager
+    def handlers_held(self) -> Iterator[None]:
+        """While inside, one handler does not get to its effect: its events pile up."""
+        with self.servers.postgres.connect() as connection, connection.transaction():
+            connection.execute("LOCK TABLE received_said IN EXCLUSIVE MODE")
+            yield
+
+    def unhandled(self) -> int:
+        """Events that a group has still to handle, wherever they wait."""
+        return self.number(
+            "SELECT 2 * (SELECT count(*) FROM reservation)"
+            " - (SELECT count(*) FROM reservation_event WHERE event = 'received')"
+            " - (SELECT count(*) FROM received_said)"
+        )
+
+    def stranded(self) -> int:
+        """Events in Redis that no group has read, or whose reader has not acknowledged them."""
+        count = 0
+        with self.servers.redis.client() as client:
+            for key in client.scan_iter("cordata:stream:*", _type="stream"):
+                for group in client.xinfo_groups(key):
+                    count += group["pending"] + (group["lag"] or 0)
+        return count
+
     def settle(self, timeout_s: float = 60.0) -> float:
         """Wait until every event was handled; the seconds that took."""
         open_ = (
             "SELECT (SELECT count(*) FROM message WHERE state <> 'dead')"
             " + (SELECT count(*) FROM outbox WHERE state <> 'published')"
         )
-        return wait_for(
-            lambda: self.number(open_) == 0, timeout_s=timeout_s, what="the last event handled"
-        )
+        left = (0, 0, 0)
+
+        def settled() -> bool:
+            nonlocal left
+            left = (self.number(open_), self.unhandled(), self.stranded())
+            return left == (0, 0, 0)
+
+        try:
+            return wait_for(settled, timeout_s=timeout_s, what="the last event handled")
+        except HostError as error:
+            error.add_note(f"in the store's tables, without their effect, in Redis: {left}")
+            raise
 
     def check(self, acknowledged: set[int]) -> None:
-        """Every accepted request is there once, its effect once, and the terms only grew."""
+        """Every accepted request is there once, its effects once, and the terms only grew."""
         stored = "SELECT external_id, count(*) FROM reservation GROUP BY external_id"
         counts = {str(name): count for name, count in self.rows(stored)}
         assert {f"load-{number}" for number in acknowledged} <= counts.keys()
         assert set(counts.values()) <= {1}
-        handled = (
+        for handled in (
             "SELECT count(*), count(DISTINCT (reservation_id, version)) FROM reservation_event"
-            " WHERE event = 'received'"
-        )
-        assert self.rows(handled) == [(len(counts), len(counts))]
+            " WHERE event = 'received'",
+            "SELECT count(*), count(DISTINCT event_id) FROM received_said",
+        ):
+            assert self.rows(handled) == [(len(counts), len(counts))]
         assert self.number("SELECT count(*) FROM message WHERE state = 'dead'") == 0
         backwards = (
             "SELECT count(*) FROM (SELECT term, lag(term) OVER (ORDER BY id) AS before"
@@ -110,6 +188,24 @@ class Fleet:
         )
         assert self.number("SELECT count(*) FROM term_said") > 0
         assert self.number(backwards) == 0, "a write of an older term after a newer one"
+
+
+def at_once(step: Callable[[Host], object], *hosts: Host) -> None:
+    """Do the same on several hosts, and wait for all."""
+    with ThreadPoolExecutor(len(hosts)) as pool:
+        for doing in [pool.submit(step, host) for host in hosts]:
+            doing.result()
+
+
+def configure(host: Host, settings: str) -> None:
+    """Write cordata.toml and the credentials; what runs learns of it when it is restarted."""
+    folder = "/etc/cordata/credentials"
+    host.run("sh", "-euc", f"umask 077; mkdir -p {folder}; chmod 755 /etc/cordata")
+    host.run("sh", "-euc", "cat >/etc/cordata/cordata.toml", stdin=settings)
+    host.run("chmod", "644", "/etc/cordata/cordata.toml")
+    secrets = {"master-key": KEY, "store-password": SECRET, "redis-password": SECRET}
+    for name, secret in secrets.items():
+        host.run("sh", "-euc", f"umask 077; cat >{folder}/{name}", stdin=secret)
 
 
 def install(host: Host, settings: str) -> None:
@@ -125,16 +221,14 @@ def install(host: Host, settings: str) -> None:
     }
     for path, text in files.items():
         host.run("sh", "-euc", f"cat >{path}", stdin=text)
-    host.run("apt-get", "-qq", "-y", "install", "/cordata.deb")
-    host.systemctl("stop", "cordata.target", "worker@*", "primary.service")
-    host.run("sh", "-euc", "cat >/etc/cordata/cordata.toml", stdin=settings)
-    for name, secret in (("master-key", KEY), ("store-password", SECRET)):
-        path = f"/etc/cordata/credentials/{name}"
-        host.run("sh", "-euc", f"umask 077; cat >{path}", stdin=secret)
+    # As an image of a host would have it: the first start is one of the fleet.
+    configure(host, settings)
+    keep = ["-o", "Dpkg::Options::=--force-confold"]
+    host.run("apt-get", "-qq", "-y", *keep, "install", "/cordata.deb")
 
 
 @contextmanager
-def fleet(deb: Path, folder: Path, broker: str = "") -> Iterator[Fleet]:
+def fleet(deb: Path, folder: Path) -> Iterator[Fleet]:
     """Three booted hosts; all that the first two store is on the third.
 
     A later version of the package, with one more migration, is at hand as /newer.deb.
@@ -149,20 +243,9 @@ def fleet(deb: Path, folder: Path, broker: str = "") -> Iterator[Fleet]:
         for host in (one, two, servers):
             stack.callback(host.stop)
         start_all(one, two, servers)
-        settings = f"""\
-            [app]
-            import = "fleet:app"
-            path = ["/opt/fleet"]
-            [store]
-            url = "postgresql://{USER}@{servers.address}:5432/cordata"
-            {broker}
-            """
-        made = Fleet(network, one, two, servers, textwrap.dedent(settings))
+        made = Fleet(network, one, two, servers)
         made.rows(TABLES)
-        for host in (one, two):
-            install(host, made.settings)
-        for host in (one, two):
-            host.systemctl("start", "http.socket", "cordata.target")
+        at_once(lambda host: install(host, made.settings), one, two)
         one.run("alpinehub", "demo")
         yield made
 
@@ -171,4 +254,3 @@ def install_again(made: Fleet, host: Host) -> None:
     """Boot a host that lost its power, and make it a member again."""
     host.start()
     install(host, made.settings)
-    host.systemctl("start", "http.socket", "cordata.target")
