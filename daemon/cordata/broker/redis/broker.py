@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from cordata import clock
 from cordata.broker import claim
@@ -31,7 +30,7 @@ from cordata.broker.message import (
     Relayed,
     Want,
 )
-from cordata.broker.redis import scan
+from cordata.broker.redis import remaining, scan
 from cordata.broker.redis.dial import Dialer, Reach
 from cordata.broker.redis.front import Front
 from cordata.broker.redis.link import Link
@@ -263,19 +262,13 @@ class RedisBroker:
     async def depth(self, groups: Iterable[str]) -> Depth:
         """As `Broker.depth`. Raises: BrokerUnavailable."""
         names = tuple(groups)
-        depth = await self._inner.depth(names)
-        connection = await self._link.ready()
-        marks = [mark for mark in await self._marks() if mark.group in names]
-        waiting, claimed = await scan.depth(
-            connection, self._keys, marks, timeout_s=self._timeout_s
-        )
-        relaying = bool(await self._store.read(claim.owners))
-        return replace(
-            depth,
-            outbox=depth.outbox or relaying,
-            ready=depth.ready or waiting,
-            claimed=depth.claimed or claimed,
-        )
+
+        async def look() -> tuple[bool, bool]:
+            connection = await self._link.ready()
+            marks = [mark for mark in await self._marks() if mark.group in names]
+            return await scan.depth(connection, self._keys, marks, timeout_s=self._timeout_s)
+
+        return await remaining.depth(self._store, self._inner, names, look)
 
     async def _marks(self) -> list[Mark]:
         if not self._front.known.marks:
