@@ -169,8 +169,8 @@ def replay(
     for those that came later, or whose messages were lost with a broker. --again has one group
     handle anew what it has handled: mails, calls and whatever else it did are done once more.
 
-    With Redis as the broker a group is known to have handled an event if it wrote something to the
-    store for it, or had trouble with it; a handler that writes nothing there is called again.
+    With Redis as the broker a group has handled, too, what its position in the stream is past. What
+    Redis lost longer ago than [broker] window_s is then past as well: --again brings it.
     """
     from cordata.cli.session import carry_out, confirm
 
