@@ -88,7 +88,9 @@ def running(
 
 
 @contextlib.contextmanager
-def hub(scratch: Path, store: str = "sqlite:", *, workers: int = 4) -> Iterator[Server]:
+def hub(
+    scratch: Path, store: str = "sqlite:", *, workers: int = 4, broker: str = "store:"
+) -> Iterator[Server]:
     """alpinehub with its demo hotel, on the embedded store or an empty database's url."""
     port = free_port()
     state = scratch / "hub"
@@ -97,7 +99,7 @@ def hub(scratch: Path, store: str = "sqlite:", *, workers: int = 4) -> Iterator[
     config.write_text(
         f'[app]\nimport = "alpinehub.app:app"\n[paths]\nstate = "{state}"\n'
         f'runtime = "{state}/run"\ncredentials = "{state}/credentials"\n[log]\nlevel = "warning"\n'
-        f'[store]\nurl = "{store}"\n'
+        f'[store]\nurl = "{store}"\n[broker]\nurl = "{broker}"\n'
     )
     extra = {"CORDATA_CONFIG": str(config)}
     python = [sys.executable, "-m"]

@@ -13,6 +13,7 @@ from tests.host.load import Load, booking_load
 from tests.host.machine import Host, HostError, find_tree, wait_for
 from tests.host.network import Network, start_all
 from tests.host.package import later_version
+from tests.host.readme import commands
 from tests.host.servers import SECRET, USER, ServerHost
 
 #: The application of the tests: the hub, a primary that says its term ten times a second, a job,
@@ -67,8 +68,8 @@ class Fleet:
     one: Host
     two: Host
     servers: ServerHost
-    #: URL of the broker.
-    broker: str = "store:"
+    #: URL of the broker; "": the default, the store.
+    broker: str = ""
 
     @property
     def settings(self) -> str:
@@ -80,12 +81,11 @@ class Fleet:
             path = ["/opt/fleet"]
             [store]
             url = "postgresql://{USER}@{self.servers.address}:5432/cordata"
-            [broker]
-            url = "{self.broker}"
             [engine]
             claim_timeout_s = {CLAIM_S}
+            [broker]
             """
-        )
+        ) + (f'url = "{self.broker}"\n' if self.broker else "")
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Rows of the common database."""
@@ -118,13 +118,15 @@ class Fleet:
         )
 
     def use_redis(self) -> None:
-        """Let Redis carry the events from now on. Nothing may be under way."""
+        """Let Redis carry the events from now on, by what the README has its reader type."""
         self.broker = f"redis://{self.servers.address}:6379/0"
-        both = (self.one, self.two)
-        for host in both:
-            host.systemctl("stop", "cordata.target", "worker@*", "primary")
-            configure(host, self.settings)
-        at_once(lambda host: host.systemctl("start", "cordata.target"), *both)
+        typed = commands("host# ")
+        assert typed
+        for host in (self.one, self.two):
+            for command in typed:
+                there = command.replace("redis.example.com", self.servers.address)
+                host.run("bash", "-euc", there.replace("another-secret", SECRET))
+            assert host.sh("cat /etc/cordata/cordata.toml") == self.settings.rstrip()
 
     @contextmanager
     def handlers_held(self) -> Iterator[None]:
@@ -203,7 +205,9 @@ def configure(host: Host, settings: str) -> None:
     host.run("sh", "-euc", f"umask 077; mkdir -p {folder}; chmod 755 /etc/cordata")
     host.run("sh", "-euc", "cat >/etc/cordata/cordata.toml", stdin=settings)
     host.run("chmod", "644", "/etc/cordata/cordata.toml")
-    secrets = {"master-key": KEY, "store-password": SECRET, "redis-password": SECRET}
+    secrets = {"master-key": KEY, "store-password": SECRET}
+    if "redis://" in settings:
+        secrets["redis-password"] = SECRET
     for name, secret in secrets.items():
         host.run("sh", "-euc", f"umask 077; cat >{folder}/{name}", stdin=secret)
 

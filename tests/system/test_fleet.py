@@ -41,9 +41,10 @@ def ropes(deb: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet
 
 @pytest.fixture(scope="module")
 def with_redis(ropes: Fleet) -> Fleet:
-    """The same fleet once Redis is its broker."""
-    ropes.settle()
-    ropes.use_redis()
+    """The same fleet once Redis is its broker, which it became without losing a request."""
+    with under_load(ropes, ropes.one, ropes.two, timeout_s=30.0) as loads:
+        ropes.use_redis()
+    assert [load.failed for load in loads] == [{}, {}]
     return ropes
 
 
