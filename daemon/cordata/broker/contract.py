@@ -79,6 +79,10 @@ class Broker(Protocol):
         """
         ...
 
+    def expects(self) -> bool:
+        """Whether this process brought something that nobody has looked for yet."""
+        return False
+
     def pass_on(self) -> None:
         """Nobody here takes what there is to claim: others are to be told at once."""
         return

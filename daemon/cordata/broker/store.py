@@ -177,6 +177,10 @@ class StoreBroker(Broker):
         finally:
             self._listen_no_more()
 
+    def expects(self) -> bool:
+        """As in Broker."""
+        return self._keeper is not None and self._keeper.owes
+
     def pass_on(self) -> None:
         """As in Broker."""
         if self._keeper is not None:

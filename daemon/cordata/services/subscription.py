@@ -148,11 +148,12 @@ class SubscriptionService:
 
     async def _exchange(self, wanted: Mapping[str, Want]) -> Mapping[str, Due]:
         """Settle and claim; looks first when there is nothing to settle, since every worker is
-        woken for every message and one finds it.
+        woken for what comes from elsewhere and one finds it.
         """
-        if not self._finished:
-            if not wanted:
-                return {}
+        if not self._finished and not wanted:
+            return {}
+        sure = self._broker.expects() and all(want.live for want in wanted.values())
+        if not self._finished and not sure:
             next_at = await self._broker.due_at(wanted)
             if not claimable(wanted, next_at, self._store.now_us()):
                 return next_at

@@ -168,6 +168,10 @@ class RedisBroker:
             await self._inner.renew(owner)
         await self._front.renew(owner)
 
+    def expects(self) -> bool:
+        """As `Broker.expects`."""
+        return False
+
     def pass_on(self) -> None:
         """As `Broker.pass_on`: all are told of everything."""
 
