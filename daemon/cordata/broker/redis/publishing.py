@@ -8,7 +8,6 @@ are in the store, the epoch is watched): so ids never step back behind what grou
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Sequence
@@ -92,20 +91,12 @@ class Publisher:
         """Publish what is due. Raises: BrokerUnavailable, StoreUnavailable."""
         await self._marking.run_owed()  # what the last pass could not mark
         connection = await self._ready()
-        # The store claims the next batch while Redis takes this one.
-        count, batch = 0, await self._claim(limit * _ROUNDS[0])
-        for factor in (*_ROUNDS[1:], 0):
-            more = factor and batch.full and not batch.backfill
-            next_ = asyncio.ensure_future(self._claim(limit * factor)) if more else None
-            try:
-                count += batch.published + await self._publish(connection, batch)
-            except BaseException:
-                if next_ is not None:
-                    await self._return(next_)
-                raise
-            if next_ is None:
+        count = 0
+        for factor in _ROUNDS:
+            batch = await self._claim(limit * factor)  # and marks what the round before has added
+            count += batch.published + await self._publish(connection, batch)
+            if not batch.full or batch.backfill:
                 break
-            batch = await next_
         await self._marking.run_owed()
         self._refusals = 0
         self.trouble = ""
@@ -113,14 +104,6 @@ class Publisher:
 
     async def _claim(self, limit: int) -> _Batch:
         return await self._marking.run(partial(self._claim_in, limit=limit))
-
-    async def _return(self, next_: asyncio.Future[_Batch]) -> None:
-        """Give back what is being claimed."""
-        try:
-            batch = await next_
-        except StoreUnavailable:
-            return
-        await self._give_back(batch.entries)
 
     async def _next_at(self) -> int | None:
         async def unit(tx: Tx) -> int | None:
