@@ -8,6 +8,8 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
+import urllib.error
 import urllib.request
 
 _URL = "http://127.0.0.1:8080/api/alpinebits"
@@ -16,6 +18,8 @@ _READ = (
     f'<OTA_ReadRQ {_OTA} Version="1.001"><ReadRequests>'
     '<HotelReadRequest HotelCode="DEMO"/></ReadRequests></OTA_ReadRQ>'
 )
+#: A server that was away is found again within seconds; until then 503 says when to ask again.
+_PATIENCE_S = 10.0
 _RESERVATION = re.compile(r'<HotelReservation [^>]*><UniqueID Type="14" ID="(\w+)"')
 
 
@@ -32,8 +36,15 @@ def call(action: str, request: str) -> str:
         "X-AlpineBits-ClientProtocolVersion": "2024-10",
     }
     asked = urllib.request.Request(_URL, f"{body}--B--\r\n".encode(), headers)
-    with urllib.request.urlopen(asked, timeout=60) as answer:
-        return str(answer.read().decode())
+    give_up = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            if error.code != 503 or time.monotonic() > give_up:
+                raise
+            time.sleep(float(error.headers["Retry-After"]))
 
 
 def read() -> list[str]:
