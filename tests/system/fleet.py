@@ -143,14 +143,15 @@ class Fleet:
             " - (SELECT count(*) FROM received_said)"
         )
 
-    def stranded(self) -> int:
-        """Events in Redis that no group has read, or whose reader has not acknowledged them."""
-        count = 0
+    def stranded(self) -> tuple[int, int]:
+        """Events in Redis: those that no group has read, and those not acknowledged by who has."""
+        unread = unacknowledged = 0
         with self.servers.redis.client() as client:
             for key in client.scan_iter("cordata:stream:*", _type="stream"):
                 for group in client.xinfo_groups(key):
-                    count += group["pending"] + (group["lag"] or 0)
-        return count
+                    unread += group["lag"] or 0
+                    unacknowledged += group["pending"]
+        return unread, unacknowledged
 
     def settle(self, timeout_s: float = 60.0) -> float:
         """Wait until every event was handled; the seconds that took."""
@@ -162,7 +163,7 @@ class Fleet:
 
         def settled() -> bool:
             nonlocal left
-            left = (self.number(open_), self.unhandled(), self.stranded())
+            left = (self.number(open_), self.unhandled(), sum(self.stranded()))
             return left == (0, 0, 0)
 
         try:
