@@ -8,6 +8,8 @@ STATE ?= .run
 PYTHON ?= python3
 # More words for pytest: make test PYTEST="-k kill -x"
 PYTEST ?=
+# Words of the measurements wanted: make bench BENCH="redis start"
+BENCH ?=
 
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
@@ -51,8 +53,8 @@ lint: ## ruff, mypy, import-linter, shellcheck; systemd-analyze and lintian in D
 deb: ## The Debian package, into dist/
 	@$(build)/need tree && $(root) $(build)/deb dist
 
-bench: ## Requests per second, latency and memory beside other servers
-	@$(build)/need bench test && venv=$$($(build)/venv $(extras)) && $(build)/bench "$$venv/bin/python"
+bench: ## Throughput, latency, memory and idle cost beside others (BENCH="redis webhook" for a part)
+	@$(build)/need bench test && venv=$$($(build)/venv $(extras)) && $(build)/bench "$$venv/bin/python" $(BENCH)
 
 boot: ## The package in a throw-away Debian 13 host, with a shell
 	@$(build)/need tree && deb=$$($(root) $(build)/deb dist) && $(root) $(PYTHON) -B -m tests.host.boot "$$deb"
