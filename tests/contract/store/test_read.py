@@ -56,8 +56,8 @@ async def test_read_raises_what_the_unit_raised_when_it_fails(opened: Opener) ->
 
 async def test_read_sees_one_snapshot_when_others_write_meanwhile(opened: Opener) -> None:
     async with opened() as one, opened() as two:
-        await add_account(one, "a", 500)
-        await add_account(one, "b", 500)
+        await add_account(one, "a", 1_000_000)  # however many the moves, it never comes to nothing
+        await add_account(one, "b", 1_000_000)
         stop = asyncio.Event()
 
         async def move() -> None:
@@ -75,7 +75,7 @@ async def test_read_sees_one_snapshot_when_others_write_meanwhile(opened: Opener
         async with asyncio.TaskGroup() as group:
             group.create_task(move())
             for _ in range(200):
-                assert await two.read(total) == 1000
+                assert await two.read(total) == 2_000_000
                 await asyncio.sleep(0)
             stop.set()
 
