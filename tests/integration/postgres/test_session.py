@@ -110,24 +110,26 @@ async def _note(tx: Tx, seen: list[int]) -> None:
 
 async def test_idle_stores_cost_nearly_nothing(postgres: PostgresServer, database: str) -> None:
     name = database.rpartition("/")[2]
-    ask = f"SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = '{name}'"
+    # Not its statistics: an idle backend reports its transactions up to ten seconds later.
+    ask = (
+        "SELECT pid, query_start, query FROM pg_stat_activity"
+        f" WHERE datname = '{name}' AND backend_type = 'client backend' ORDER BY pid"
+    )
     async with opened(database) as one, opened(database) as two:
         lease = one.lease(holder="one")
         assert await lease.try_acquire() is not None
         waiting = [asyncio.ensure_future(store.wait("t", 60.0)) for store in (one, two)]
-        await asyncio.sleep(2.5)  # the server counts what is a second old
-        (before,) = postgres.execute(ask)
+        await asyncio.sleep(1)
+        before = postgres.execute(ask)
         used = resource.getrusage(resource.RUSAGE_SELF)
         await asyncio.sleep(6)
         spent = resource.getrusage(resource.RUSAGE_SELF)
-        (after,) = postgres.execute(ask)
+        after = postgres.execute(ask)
         for task in waiting:
             task.cancel()
         cpu_s = spent.ru_utime + spent.ru_stime - used.ru_utime - used.ru_stime
-        sys.stderr.write(
-            f"\n2 idle stores, 6 s: {after[0] - before[0]} transactions, {cpu_s:.3f} s\n"
-        )
-        assert after[0] - before[0] <= 2
+        sys.stderr.write(f"\n2 idle stores, 6 s: {cpu_s:.3f} s\n")
+        assert len(before) >= 3 and after == before  # no session was asked for anything
         assert cpu_s < 0.15
         assert lease.held
         await lease.release()
