@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -22,14 +21,22 @@ from pathlib import Path
 
 import uvloop
 from tests.bench import engine_peers, relay_protean
-from tests.bench.engine_store import _ENVIRONMENT as ENVIRONMENT
-from tests.bench.engine_store import cpu_ticks, go, latency, publish, transactions, worker
+from tests.bench.engine_store import (
+    ENVIRONMENT,
+    IDLE_S,
+    cpu_ticks,
+    go,
+    idle,
+    latency,
+    publish,
+    transactions,
+    worker,
+)
 from tests.integration.engine import stores
 from tests.integration.engine.parts import opened
 from tests.integration.redis.parts import broker_of, keeping
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.postgres import PostgresServer
-from tests.servers.process import children
 from tests.servers.redis import RedisServer
 
 from cordata import clock
@@ -42,9 +49,6 @@ GROUP = TYPE = "bench.noop"
 KEY = f"{PREFIX}:stream:{TYPE}:normal"
 #: Of a worker's configuration.
 BATCH = 200
-IDLE_S = 20.0
-#: A transaction is in the server's counters after this long at most.
-_COUNTED_S = 15.0
 _SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "4GB"}
 _TICKS = os.sysconf("SC_CLK_TCK")
 ROOT = Path(__file__).resolve().parents[2]
@@ -176,39 +180,6 @@ def rate(server: RedisServer, messages: int) -> float:
     return (last - first) / (ended - begun)
 
 
-def idle(place: Place) -> tuple[float, float, float]:
-    """Of a primary and four workers: share of a core, transactions/s and Redis commands/s."""
-    state = place.fresh()
-    for name in ("state", "run"):
-        (state / name).mkdir()
-    config = state / "cordata.toml"
-    config.write_text(
-        '[app]\nimport = "tests.bench.engine_worker:app"\n[worker]\nservices = ["engine"]\n'
-        '[paths]\nstate = "state"\nruntime = "run"\ncredentials = "credentials"\n'
-        f'[store]\nurl = "{stores.url_of(state)}"\n[broker]\nurl = "{place.redis.url}"\n'
-    )
-    options = ["--workers", "4", "--listen", "127.0.0.1:0", "--config", str(config)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "cordata", "server", *options],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as all_:
-        try:
-            time.sleep(_COUNTED_S)
-            pids = [all_.pid, *children(all_.pid)]
-            assert len(pids) == 6, "one of them has ended"
-            before = sum(map(cpu_ticks, pids)), transactions(place.postgres), commands(place.redis)
-            time.sleep(IDLE_S)
-            used = sum(map(cpu_ticks, pids)) - before[0]
-            asked = transactions(place.postgres) - before[1]
-            sent = commands(place.redis) - before[2] - 2  # this question's own
-        finally:
-            all_.send_signal(signal.SIGTERM)
-    return used / _TICKS / IDLE_S, asked / IDLE_S, sent / IDLE_S
-
-
 def commands(server: RedisServer) -> int:
     """Commands so far."""
     return sum(int(one["calls"]) for one in server.info("commandstats").values())
@@ -271,7 +242,11 @@ async def measure(place: Place, args: argparse.Namespace) -> None:
             told = f"commit to handler start, idle, {workers} workers"
             print(f"{told}: p50 {p50:.1f} ms, p99 {p99:.1f} ms", flush=True)
     if "idle" in parts:
-        share, asked, sent = await asyncio.to_thread(idle, place)
+        counters = partial(transactions, place.postgres), partial(commands, place.redis)
+        share, asked, sent = await asyncio.to_thread(
+            idle, place.fresh(), *counters, broker=place.redis.url
+        )
+        sent -= 2 / IDLE_S  # these questions'
         told = f"{share * 100:.2f} % of a core, {asked:.1f} transactions/s, {sent:.1f} commands/s"
         print(f"idle, primary and 4 workers: {told}")
 

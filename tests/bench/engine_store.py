@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -37,7 +38,7 @@ _COUNTED_S = 15.0
 _SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
 _TICKS = os.sysconf("SC_CLK_TCK")
 ROOT = Path(__file__).resolve().parents[2]
-_ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
 
 
 @contextmanager
@@ -46,7 +47,7 @@ def worker(state: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.bench.engine_worker", str(state)],
         cwd=ROOT,
-        env=_ENVIRONMENT,
+        env=ENVIRONMENT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -138,35 +139,40 @@ async def latency(state: Path, workers: int) -> list[float]:
     return sorted((begun[one] - at) / 1000 for one, at in committed.items())
 
 
-def idle(state: Path, server: PostgresServer | None) -> tuple[float, float]:
-    """Share of one core that a primary and four workers use; their transactions per second."""
+def idle(
+    state: Path, *counters: Callable[[], int], broker: str = "store:", settle_s: float = _COUNTED_S
+) -> tuple[float, ...]:
+    """Of a primary and four workers: share of one core, then what each counter counts per second.
+
+    Both after `settle_s` seconds.
+    """
     for name in ("state", "run"):
         (state / name).mkdir()
     config = state / "cordata.toml"
     config.write_text(
         '[app]\nimport = "tests.bench.engine_worker:app"\n[worker]\nservices = ["engine"]\n'
         '[paths]\nstate = "state"\nruntime = "run"\ncredentials = "credentials"\n'
-        f'[store]\nurl = "{url_of(state)}"\n'
+        f'[store]\nurl = "{url_of(state)}"\n[broker]\nurl = "{broker}"\n'
     )
     options = ["--workers", "4", "--listen", "127.0.0.1:0", "--config", str(config)]
     with subprocess.Popen(
         [sys.executable, "-m", "cordata", "server", *options],
         cwd=ROOT,
-        env=_ENVIRONMENT,
+        env=ENVIRONMENT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as all_:
         try:
-            time.sleep(5.0 if server is None else _COUNTED_S)
+            time.sleep(settle_s)
             pids = [all_.pid, *children(all_.pid)]
             assert len(pids) == 6, "one of them has ended"
-            before = sum(map(cpu_ticks, pids)), transactions(server)
+            ticks, before = sum(map(cpu_ticks, pids)), [count() for count in counters]
             time.sleep(IDLE_S)
-            used = sum(map(cpu_ticks, pids)) - before[0]
-            asked = transactions(server) - before[1]
+            used = sum(map(cpu_ticks, pids)) - ticks
+            counted = [count() - first for count, first in zip(counters, before, strict=True)]
         finally:
             all_.terminate()
-    return used / _TICKS / IDLE_S, asked / IDLE_S
+    return used / _TICKS / IDLE_S, *(number / IDLE_S for number in counted)
 
 
 def transactions(server: PostgresServer | None) -> int:
@@ -225,7 +231,9 @@ async def main() -> None:
 
         await measure(parts, fresh, args.messages)
         if "idle" in parts:
-            share, asked = await asyncio.to_thread(idle, fresh(), server)
+            settle_s = 5.0 if server is None else _COUNTED_S
+            count = partial(transactions, server)
+            share, asked = await asyncio.to_thread(idle, fresh(), count, settle_s=settle_s)
             told = f"{share * 100:.2f} % of one core, {asked:.1f} transactions/s"
             print(f"idle, primary and 4 workers: {told}")
 
