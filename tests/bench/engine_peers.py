@@ -8,7 +8,6 @@ Each peer has an environment of its own, made once: some of them do not agree on
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.peers import tally
+from tests.bench.servers import stop
 from tests.servers.postgres import PostgresServer
+from tests.servers.reaper import watched
 from tests.servers.redis import RedisServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,25 +129,18 @@ def workers(argv: Sequence[str], count: int, env: dict[str, str]) -> Iterator[No
     """That many, each with a session of its own; all gone at the end."""
     with ExitStack() as stack:
         for _ in range(count):
-            process = subprocess.Popen(
-                argv,
-                env=env,
-                cwd=ROOT,
-                start_new_session=True,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+            process = watched(
+                subprocess.Popen(
+                    argv,
+                    env=env,
+                    cwd=ROOT,
+                    start_new_session=True,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
             )
-            stack.callback(_end, process)
+            stack.callback(stop, process, patience_s=5)
         yield
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(5)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def rate(path: Path, messages: int) -> float:

@@ -25,6 +25,7 @@ from tests.bench.servers import ROOT, environment
 from tests.integration.engine.parts import opened, rows
 from tests.integration.engine.stores import STORES, url_of, use
 from tests.servers.postgres import PostgresServer
+from tests.servers.reaper import watched
 
 from cordata import clock
 from cordata.app import App
@@ -82,12 +83,14 @@ def server(state: Path, workers: int) -> Iterator[subprocess.Popen[bytes]]:
     output = (state / "server.log").open("ab")
     with (
         output,
-        subprocess.Popen(
-            argv,
-            cwd=ROOT,
-            env=environment(**{_NOTES: str(notes)}),
-            stdout=output,
-            stderr=output,
+        watched(
+            subprocess.Popen(
+                argv,
+                cwd=ROOT,
+                env=environment(**{_NOTES: str(notes)}),
+                stdout=output,
+                stderr=output,
+            )
         ) as process,
     ):
         try:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.servers import cpu_s, environment, family, free_port, wait_for
+from tests.servers.reaper import watched
 
 CONNECTIONS = 64
 _RATE = re.compile(r"Requests/sec:\s+([0-9.]+)")
@@ -65,8 +66,10 @@ def url_of(argv: list[str]) -> str:
 def group(argv: list[str], log: Path) -> Iterator[Peer]:
     """A server in a process group of its own; ended as a group."""
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            argv, stdout=output, stderr=output, env=environment(), start_new_session=True
+        process = watched(
+            subprocess.Popen(
+                argv, stdout=output, stderr=output, env=environment(), start_new_session=True
+            )
         )
         try:
             wait_for(url_of(argv), process)

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.servers.reaper import watched
+
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 30.0
 
@@ -59,12 +61,12 @@ def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
     raise TimeoutError(f"{url} did not answer in {START_TIMEOUT_S} s")
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes], *, patience_s: float = 35.0) -> None:
     """TERM, then KILL of the process group that we started."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(35)
+            process.wait(patience_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -77,8 +79,10 @@ def running(
     """Run a server in a process group of its own until the block ends."""
     with log.open("ab") as output:
         begin = time.monotonic()
-        process = subprocess.Popen(
-            argv, stdout=output, stderr=output, env=environment(**extra), start_new_session=True
+        process = watched(
+            subprocess.Popen(
+                argv, stdout=output, stderr=output, env=environment(**extra), start_new_session=True
+            )
         )
         try:
             wait_for(url, process)

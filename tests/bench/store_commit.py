@@ -20,6 +20,7 @@ from contextlib import closing
 from pathlib import Path
 
 import uvloop
+from tests.servers.reaper import watched
 
 from cordata.config.sections import StoreConfig
 from cordata.store import Chain, Queries, Tx, new_id
@@ -121,11 +122,13 @@ async def measure(folder: Path, processes: int, seconds: float, flight: int) -> 
     async with asyncio.TaskGroup() as group:
         folding = group.create_task(fold(folder, stop))
         children = [
-            await asyncio.create_subprocess_exec(
-                *command,
-                stdout=subprocess.PIPE,
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
+            watched(
+                await asyncio.create_subprocess_exec(
+                    *command,
+                    stdout=subprocess.PIPE,
+                    cwd=ROOT,
+                    env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
+                )
             )
             for _ in range(processes)
         ]

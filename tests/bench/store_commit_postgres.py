@@ -25,6 +25,7 @@ from typing import Any
 import uvloop
 from tests.bench.store_commit import TEXT, booking
 from tests.servers.postgres import PostgresServer
+from tests.servers.reaper import watched
 
 from cordata.config.sections import StoreConfig
 from cordata.store import Chain, Queries, Tx, new_id
@@ -185,7 +186,9 @@ def measure(
     command += ["--url", url, "--seconds", str(seconds), "--flight", str(FLIGHT // processes)]
     path = {"PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
     children = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, **path})
+        watched(
+            subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, **path})
+        )
         for _ in range(processes)
     ]
     results = [json.loads(child.communicate()[0]) for child in children]

@@ -21,6 +21,7 @@ from types import TracebackType
 
 from tests.host.disk import Disk
 from tests.host.network import BRIDGE, Cable, Network, Way
+from tests.servers.reaper import watched
 
 #: The checkout, seen read-only by every host under /src.
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -76,7 +77,6 @@ class Host:
         self.name = "cordata-" + uuid.uuid4().hex[:8]
         self.console = Path(f"/run/{self.name}.console")
         self._nspawn: subprocess.Popen[bytes] | None = None
-        self._reaper: subprocess.Popen[bytes] | None = None
         self._pid = 0
         self._cable: Cable | None = None
 
@@ -96,15 +96,17 @@ class Host:
         else:
             argv.append("--private-network")
         with self.console.open("wb") as console:
-            self._nspawn = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=console,
-                stderr=console,
-                env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
-                start_new_session=True,
+            self._nspawn = watched(
+                subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=console,
+                    stderr=console,
+                    env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
+                    start_new_session=True,
+                ),
+                then=f"rm -f {self.console}; {self._disk.removal()}",
             )
-        self._start_reaper(self._nspawn.pid)
         end = time.monotonic() + timeout_s
         while not self._booted():
             if self._nspawn.poll() is not None or time.monotonic() > end:
@@ -113,21 +115,6 @@ class Host:
                 raise HostError(f"{self.name} did not boot:\n{text}")
             time.sleep(0.02)
         return self
-
-    def _start_reaper(self, nspawn: int) -> None:
-        # It outlives a pytest that is killed -9: its stdin ends then, and it kills the host's PID 1
-        # (which survives its nspawn) and nspawn.
-        self._reaper = subprocess.Popen(
-            [
-                "sh",
-                "-c",
-                f"read _; kill -9 $(cat /proc/{nspawn}/task/{nspawn}/children) {nspawn};"
-                f" rm -f {self.console}; {self._disk.removal()}",
-            ],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
 
     def _booted(self) -> bool:
         if not self._pid:
@@ -185,8 +172,8 @@ class Host:
     def popen(self, *command: object) -> subprocess.Popen[str]:
         """Start a command in the host with pipes on its three streams."""
         pipe = subprocess.PIPE
-        return subprocess.Popen(
-            self.argv(*command), text=True, stdin=pipe, stdout=pipe, stderr=pipe
+        return watched(
+            subprocess.Popen(self.argv(*command), text=True, stdin=pipe, stdout=pipe, stderr=pipe)
         )
 
     def python(self, script: str, *words: object) -> list[object]:
@@ -275,12 +262,7 @@ class Host:
             except subprocess.TimeoutExpired:
                 self._nspawn.kill()
                 self._nspawn.wait()
-        if self._reaper:
-            self._reaper.kill()  # its targets are gone: a later process must not inherit its wrath
-            self._reaper.wait()
-            if self._reaper.stdin:
-                self._reaper.stdin.close()
-        self._nspawn = self._reaper = self._cable = None
+        self._nspawn = self._cable = None
         self._pid = 0
         self.console.unlink(missing_ok=True)
 

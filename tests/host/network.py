@@ -27,6 +27,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+from tests.servers.reaper import watched
+
 if TYPE_CHECKING:
     from tests.host.machine import Host
 
@@ -60,12 +62,14 @@ class Network:
 
     def start(self) -> Network:
         """Make the namespace and the bridge."""
-        self._holder = subprocess.Popen(
-            ["unshare", "--net", "sh", "-c", _HOLDER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+        self._holder = watched(
+            subprocess.Popen(
+                ["unshare", "--net", "sh", "-c", _HOLDER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
         )
         assert self._holder.stdout
         if self._holder.stdout.readline() != "ready\n":
@@ -104,8 +108,8 @@ class Network:
     def popen(self, *command: object) -> subprocess.Popen[str]:
         """Start a command outside of all hosts with pipes on its three streams."""
         pipe = subprocess.PIPE
-        return subprocess.Popen(
-            self.argv(*command), text=True, stdin=pipe, stdout=pipe, stderr=pipe
+        return watched(
+            subprocess.Popen(self.argv(*command), text=True, stdin=pipe, stdout=pipe, stderr=pipe)
         )
 
     def python(self, script: str, *words: object) -> list[object]:

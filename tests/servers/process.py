@@ -20,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.servers.reaper import watched
+
 #: Below the ports the kernel gives to clients: one that connects again and again to a stopped
 #: server's port would one day be given that very port, and talk to itself.
 _PORTS = range(20_000, 32_000)
@@ -99,7 +101,7 @@ class Server(ABC):
     """A server process. Starts with the `with` block (or `start`), is gone with all files after it.
 
     The port and the files stay the same from `start` to `close`, so a client may wait for a server
-    that is stopped, killed or suspended. When pytest is killed -9, a reaper kills the server.
+    that is stopped, killed or suspended. When pytest is killed -9, both are gone, too.
     """
 
     #: What it is called in messages.
@@ -113,7 +115,6 @@ class Server(ABC):
         if user := as_user():
             os.chown(self.directory, user["user"], user["group"])
         self._process: subprocess.Popen[bytes] | None = None
-        self._reaper: subprocess.Popen[bytes] | None = None
 
     @abstractmethod
     def _command(self) -> Sequence[str]:
@@ -141,16 +142,18 @@ class Server(ABC):
             return self
         self._gone()
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command(),
-                cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                **as_user(),
+            self._process = watched(
+                subprocess.Popen(
+                    self._command(),
+                    cwd=self.directory,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    **as_user(),
+                ),
+                then=f"rm -rf {shlex.quote(str(self.directory))}",
             )
-        self._reaper = _reaper(self._process.pid, self.directory)
         end = time.monotonic() + timeout_s
         while not self.is_ready():
             if not self.running or time.monotonic() > end:
@@ -214,12 +217,7 @@ class Server(ABC):
     def _gone(self) -> None:
         if self._process:
             self._process.wait()
-        if self._reaper:
-            self._reaper.kill()  # a later process with the same pid must not inherit its wrath
-            self._reaper.wait()
-            assert self._reaper.stdin
-            self._reaper.stdin.close()
-        self._process = self._reaper = None
+        self._process = None
 
     def __enter__(self) -> Self:
         try:
@@ -241,19 +239,4 @@ def _freeze(pids: Sequence[int]) -> None:
     signal_all(pids, signal.SIGSTOP)
     wait_until(
         lambda: all(process_state(pid) in ("T", "") for pid in pids), timeout_s=10, what="SIGSTOP"
-    )
-
-
-def _reaper(pid: int, directory: Path) -> subprocess.Popen[bytes]:
-    # Not PR_SET_PDEATHSIG: that fires when the *thread* ends that started the server.
-    script = (
-        f"read _; kill -9 $(cat /proc/{pid}/task/{pid}/children) {pid}; sleep 0.2;"
-        f" rm -rf {shlex.quote(str(directory))}"
-    )
-    return subprocess.Popen(
-        ["sh", "-c", script],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.host.machine import CHECKOUT, Host, find_tree, wait_for
 from tests.host.network import Network, start_all
+from tests.servers.reaper import watched
 
 #: Answers a datagram with the sender's word and its own count of datagrams.
 _LISTENER = """
@@ -160,8 +161,10 @@ time.sleep(600)
 
 
 def test_hosts_bridge_and_files_are_gone_when_pytest_was_killed() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", _OWNER], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True
+    with watched(
+        subprocess.Popen(
+            [sys.executable, "-c", _OWNER], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True
+        )
     ) as owner:
         assert owner.stdout
         *pids, disk = owner.stdout.readline().split()

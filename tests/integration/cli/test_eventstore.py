@@ -18,6 +18,7 @@ import pytest
 from tests.integration.cli.accounts import MENDED, app
 from tests.integration.cli.command import ROOT, cordata, write_config
 from tests.integration.server.managed import managed
+from tests.servers.reaper import watched
 
 from cordata import Row, Tx, connect
 
@@ -193,12 +194,15 @@ def test_tail_prints_the_last_ones_and_each_new_one(tmp_path: Path) -> None:
 
 @contextmanager
 def tailing(config: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cordata", "events", "tail", *arguments, "--config", str(config)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}", "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        text=True,
+    command = [sys.executable, "-m", "cordata", "events", "tail", *arguments]
+    process = watched(
+        subprocess.Popen(
+            [*command, "--config", str(config)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}", "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
     )
     try:
         yield process

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.integration.cli.command import ROOT, cordata, write_config
 from tests.integration.cli.mending import app
+from tests.servers.reaper import watched
 
 from cordata import Context, Tx, connect
 
@@ -47,14 +48,16 @@ class Terminal:
 
     def __init__(self, *arguments: str) -> None:
         self._ours, theirs = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "cordata", *arguments],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
-            stdin=theirs,
-            stdout=subprocess.PIPE,
-            stderr=theirs,
-            text=True,
+        self.process = watched(
+            subprocess.Popen(
+                [sys.executable, "-m", "cordata", *arguments],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
+                stdin=theirs,
+                stdout=subprocess.PIPE,
+                stderr=theirs,
+                text=True,
+            )
         )
         os.close(theirs)
         self.shown = ""

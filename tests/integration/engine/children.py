@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.servers.reaper import watched
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -45,7 +47,7 @@ class Child:
 @asynccontextmanager
 async def child(module: str, *args: object) -> AsyncIterator[Child]:
     """`python -m module args`; killed at the end if it still runs."""
-    process = await asyncio.create_subprocess_exec(
+    starting = asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         module,
@@ -54,6 +56,7 @@ async def child(module: str, *args: object) -> AsyncIterator[Child]:
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
         stdout=asyncio.subprocess.PIPE,
     )
+    process = watched(await starting)
     one = Child(process)
     try:
         yield one

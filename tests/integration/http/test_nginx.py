@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.integration.http.live import Live, live
+from tests.servers.reaper import watched
 from tests.unit.http.wire import Recorder
 
 from cordata.config.sections import HttpConfig
@@ -65,9 +66,10 @@ def write_config(where: Path, unix: Path) -> tuple[int, int]:
 async def nginx(where: Path, unix: Path) -> AsyncIterator[tuple[int, int]]:
     """A throw-away nginx with its own prefix."""
     plain, tls = write_config(where, unix)
-    process = await asyncio.create_subprocess_exec(
+    starting = asyncio.create_subprocess_exec(
         str(NGINX), "-p", str(where), "-c", str(where / "nginx.conf"), stderr=subprocess.DEVNULL
     )
+    process = watched(await starting)
     try:
         async with asyncio.timeout(10):
             while True:

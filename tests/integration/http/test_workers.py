@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.http.live import Stream, read_head
+from tests.servers.reaper import watched
 from tests.unit.http.test_exchange import GET
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,9 +29,10 @@ async def workers(count: int, spread: Path) -> AsyncIterator[tuple[int, int]]:
         port = probe.getsockname()[1]
     argv = [sys.executable, "-m", "tests.bench.http_worker", str(port), str(count), str(spread)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
-    process = await asyncio.create_subprocess_exec(
+    starting = asyncio.create_subprocess_exec(
         *argv, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
     )
+    process = watched(await starting)
     try:
         seen: set[str] = set()
         async with asyncio.timeout(20):

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from tests.contract.store.stores import CHAINS, SQL
 from tests.servers.postgres import PostgresServer
+from tests.servers.reaper import watched
 
 from cordata.clock import monotonic
 from cordata.config.sections import StoreConfig
@@ -154,7 +155,7 @@ class Child:
 async def child(mode: str, url: str, name: str) -> AsyncIterator[Child]:
     """Start a process with a store of its own; returns when that is open."""
     root = Path(__file__).parents[3]
-    process = await asyncio.create_subprocess_exec(
+    starting = asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.integration.postgres.child",
@@ -166,7 +167,7 @@ async def child(mode: str, url: str, name: str) -> AsyncIterator[Child]:
         cwd=root,
         env={**os.environ, "PYTHONPATH": f"{root / 'daemon'}:{root}"},
     )
-    started = Child(process)
+    started = Child(watched(await starting))
     try:
         assert (await started.line())[:2] == ["up", name]
         yield started

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from tests.host.readme import README, blocks, commands
+from tests.servers.reaper import watched
 
 CHECKOUT = README.parent
 TIMEOUT_S = 60.0
@@ -37,14 +38,16 @@ def ready(
 ) -> Iterator[subprocess.Popen[str]]:
     """A server that has said `ready URL`; stopped by TERM at the end, and its exit code is 0."""
     with log.open("w") as errors:
-        process = subprocess.Popen(
-            argv,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env={**os.environ, **environment},
+        process = watched(
+            subprocess.Popen(
+                argv,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env={**os.environ, **environment},
+            )
         )
         killer = threading.Timer(TIMEOUT_S, process.kill)
         killer.start()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.integration.server.running import PATIENCE_S, ROOT
+from tests.servers.reaper import watched
 
 from cordata.supervisor.notify import NotifySocket
 
@@ -23,18 +24,20 @@ class Managed:
         self._notify = NotifySocket()
         #: Every datagram, in order.
         self.messages: list[dict[str, str]] = []
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "cordata", *argv],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}",
-                "NOTIFY_SOCKET": self._notify.address,
-                **environment,
-            },
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+        self.process = watched(
+            subprocess.Popen(
+                [sys.executable, "-m", "cordata", *argv],
+                cwd=ROOT,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}",
+                    "NOTIFY_SOCKET": self._notify.address,
+                    **environment,
+                },
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         )
 
     def until(self, true: Callable[[dict[str, str]], object], *, after: int = 0) -> dict[str, str]:

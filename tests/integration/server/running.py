@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+from tests.servers.reaper import watched
+
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 30.0
 APP = "tests.integration.server.tiny:app"
@@ -26,14 +28,16 @@ class Server:
     """One server process; its stderr is collected."""
 
     def __init__(self, argv: Sequence[str], *, cwd: Path, environment: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}", **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        self.process = watched(
+            subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}", **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         )
         self.lines: list[str] = []
         self.out: list[str] = []

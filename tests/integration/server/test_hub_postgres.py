@@ -20,6 +20,7 @@ from tests.host import hotel_software
 from tests.host.load import BOOKING
 from tests.integration.server.running import ROOT, Server, free_address, server
 from tests.servers.postgres import PostgresServer
+from tests.servers.reaper import watched
 
 PATIENCE_S = 30.0
 #: What is still to be handled.
@@ -137,11 +138,13 @@ def load(hub: Hub, *, first: int, pause_s: float = 0.02) -> Iterator[dict[str, A
         "timeout_s": 10.0,
     }
     result: dict[str, Any] = {}
-    client = subprocess.Popen(
-        [sys.executable, str(ROOT / "tests/host/load_client.py"), json.dumps(settings)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+    client = watched(
+        subprocess.Popen(
+            [sys.executable, str(ROOT / "tests/host/load_client.py"), json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
     )
     try:
         assert client.stdout is not None and client.stdout.readline() == "started\n"

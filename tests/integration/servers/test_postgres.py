@@ -26,6 +26,7 @@ from tests.servers.process import (
     process_state,
     wait_until,
 )
+from tests.servers.reaper import watched
 
 
 @pytest.fixture(scope="module")
@@ -170,12 +171,14 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("state", ["running", "suspended"])
 def test_server_and_files_are_gone_when_its_pytest_was_killed(state: str) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", _LEFT_ALONE, state],
-        cwd=CHECKOUT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+    with watched(
+        subprocess.Popen(
+            [sys.executable, "-c", _LEFT_ALONE, state],
+            cwd=CHECKOUT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
     ) as owner:
         assert owner.stdout
         pid, directory = owner.stdout.readline().split()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract.store.stores import CHAINS, SQL
+from tests.servers.reaper import watched
 
 from cordata.clock import monotonic
 from cordata.config.sections import StoreConfig
@@ -156,7 +157,7 @@ class Child:
 async def child(mode: str, state: Path, name: str = "a") -> AsyncIterator[Child]:
     """Start a process that uses the store in `state`."""
     root = Path(__file__).parents[3]
-    process = await asyncio.create_subprocess_exec(
+    starting = asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.integration.store.child",
@@ -167,6 +168,7 @@ async def child(mode: str, state: Path, name: str = "a") -> AsyncIterator[Child]
         cwd=root,
         env={**os.environ, "PYTHONPATH": f"{root / 'daemon'}:{root}"},
     )
+    process = watched(await starting)
     started = Child(process)
     try:
         yield started

@@ -1,0 +1,113 @@
+"""What was started in the background does not outlive its starter, however that ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.servers.process import is_alive, signal_all, wait_until
+from tests.servers.reaper import watched
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+_START = """
+import subprocess, sys, threading, time
+from tests.servers.process import children, wait_until
+from tests.servers.reaper import watched
+
+def start(script, below, session):
+    process = subprocess.Popen(["sh", "-c", script], start_new_session=session)
+    started.append(watched(process, then=sys.argv[1]))
+    wait_until(lambda: len(children(process.pid)) == below, timeout_s=10, what="its children")
+    started.extend(children(process.pid))
+
+started = []
+"""
+#: A thread that has ended by now started them: that is the end of nothing yet.
+_TREES = """
+for words in (("sleep 600 & sleep 600 & wait", 2, False), ("sleep 600 & sleep 600; :", 2, True)):
+    thread = threading.Thread(target=start, args=words)
+    thread.start()
+    thread.join()
+print(*(getattr(one, "pid", one) for one in started), flush=True)
+time.sleep(600)
+"""
+#: The second `sleep` has no parent any more when its starter dies: only the session has it.
+_ORPHAN = """
+start("sh -c 'sleep 600 & echo $!' | { read orphan; echo $$ $orphan; sleep 600; }", 1, True)
+time.sleep(600)
+"""
+_BENCH = """
+import pathlib, sys, time
+from tests.bench.servers import family, hub
+with hub(pathlib.Path(sys.argv[1]), workers=2) as server:
+    print(server.pid, *family(server.pid), flush=True)
+    time.sleep(600)
+"""
+
+
+@contextmanager
+def starter(script: str, argument: object) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A process that runs the script, and the pids that it printed."""
+    command = [sys.executable, "-c", script, str(argument)]
+    environment = {**os.environ, "PYTHONPATH": f"{CHECKOUT / 'daemon'}:{CHECKOUT}"}
+    pids: list[int] = []
+    with watched(
+        subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True)
+    ) as process:
+        try:
+            assert process.stdout is not None
+            pids += map(int, process.stdout.readline().split())
+            yield process, pids
+        finally:
+            process.kill()
+            signal_all(filter(is_alive, pids), signal.SIGKILL)
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if is_alive(pid)]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_is_left_of_processes_and_their_children_when_the_starter_is_killed(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    note = tmp_path / "note"
+    with starter(_START + _TREES, f"touch {note}") as (process, pids):
+        assert len(pids) == len(alive(pids)) == 6
+        process.send_signal(how)
+        wait_until(lambda: not alive(pids) and note.exists(), timeout_s=20, what="their end")
+
+
+def test_nothing_is_left_of_a_session_when_the_starter_is_killed(tmp_path: Path) -> None:
+    with starter(_START + _ORPHAN, tmp_path) as (process, pids):
+        assert len(pids) == len(alive(pids)) == 2
+        process.kill()
+        wait_until(lambda: not alive(pids), timeout_s=20, what="their end")
+
+
+def test_nothing_is_left_of_a_measured_server_when_the_bench_is_killed(tmp_path: Path) -> None:
+    with starter(_BENCH, tmp_path) as (process, pids):
+        assert len(pids) == len(alive(pids)) == 4  # with two workers and the primary
+        process.kill()
+        wait_until(lambda: not alive(pids), timeout_s=20, what="their end")
+
+
+def test_a_process_goes_on_when_its_number_was_anothers(tmp_path: Path) -> None:
+    """The starter has waited for what it started; a process of that number is somebody else's."""
+    script = (
+        "import sys\nfrom tests.servers import reaper\n"
+        "reaper._pipe.write({'pid': int(sys.argv[1]), 'begun': '1', 'then': ''})\nprint()\n"
+    )
+    with (
+        watched(subprocess.Popen(["sleep", "600"], start_new_session=True)) as other,
+        starter(script, other.pid) as (process, _),
+    ):
+        assert process.wait(20) == 0  # which waits for the reaper
+        assert is_alive(other.pid)
+        other.kill()
