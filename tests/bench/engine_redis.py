@@ -10,28 +10,19 @@ import asyncio
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import uvloop
 from tests.bench import engine_peers, relay_protean
-from tests.bench.engine_store import (
-    ENVIRONMENT,
-    IDLE_S,
-    cpu_ticks,
-    go,
-    idle,
-    latency,
-    publish,
-    transactions,
-    worker,
-)
+from tests.bench.engine_store import IDLE_S, idle, latency, publish, transactions, worker
+from tests.bench.held import go, held
+from tests.bench.servers import cpu_s
 from tests.integration.engine import stores
 from tests.integration.engine.parts import opened
 from tests.integration.redis.parts import broker_of, keeping
@@ -50,8 +41,6 @@ KEY = f"{PREFIX}:stream:{TYPE}:normal"
 #: Of a worker's configuration.
 BATCH = 200
 _SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "4GB"}
-_TICKS = os.sysconf("SC_CLK_TCK")
-ROOT = Path(__file__).resolve().parents[2]
 
 #: Copies of one published entry, each a little older than the next.
 _OLD = """
@@ -93,21 +82,10 @@ class Place:
         self.postgres.execute(statement, database=self.database)
 
 
-@contextmanager
-def loop(place: Place, state: Path, number: int) -> Iterator[subprocess.Popen[str]]:
+def loop(place: Place, state: Path, number: int) -> Process:
     """A bare loop that waits for its start."""
-    words = (str(place.redis.port), KEY, GROUP, f"loop-{number}")
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.engine_redis_loop", *words],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "up\n"
-        yield process
+    words = (place.redis.port, KEY, GROUP, f"loop-{number}")
+    return held("tests.bench.engine_redis_loop", *words)
 
 
 def ready_worker(state: Path, number: int) -> Process:
@@ -157,12 +135,11 @@ async def consume(
         place.redis.execute("XGROUP", "SETID", KEY, GROUP, 0, "ENTRIESREAD", 0)
         with ExitStack() as stack:
             processes = [stack.enter_context(make(state, n)) for n in range(count)]
-            before = sum(cpu_ticks(process.pid) for process in processes)
-            for process in processes:
-                go(process)
+            before_s = sum(cpu_s(process.pid) for process in processes)
+            go(processes)
             value = await asyncio.to_thread(rate, place.redis, messages)
-            used = sum(cpu_ticks(process.pid) for process in processes) - before
-            return value, used / _TICKS / (messages * engine_peers.TO) * 1e6
+            used_s = sum(cpu_s(process.pid) for process in processes) - before_s
+            return value, used_s / (messages * engine_peers.TO) * 1e6
 
 
 def rate(server: RedisServer, messages: int) -> float:

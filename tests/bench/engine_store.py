@@ -14,16 +14,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 
 import uvloop
+from tests.bench.held import go, held
+from tests.bench.servers import ROOT, cpu_s, environment
 from tests.integration.engine.parts import opened
 from tests.integration.engine.stores import STORES, url_of, use
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import children
+from tests.servers.reaper import watched
 
 from cordata import clock
 from cordata.broker import StoreBroker
@@ -36,37 +39,11 @@ IDLE_S = 20.0
 _COUNTED_S = 15.0
 #: Of a small server, beside what the tests' have.
 _SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
-_TICKS = os.sysconf("SC_CLK_TCK")
-ROOT = Path(__file__).resolve().parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
 
 
-@contextmanager
-def worker(state: Path) -> Iterator[subprocess.Popen[str]]:
-    """A worker that is up and waits for its start."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.engine_worker", str(state)],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
-        process.stdout.close()
-
-
-def go(process: subprocess.Popen[str]) -> None:
-    """Let a worker begin."""
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.close()
+def worker(state: Path) -> AbstractContextManager[subprocess.Popen[str]]:
+    """A worker that waits for its start."""
+    return held("tests.bench.engine_worker", state)
 
 
 async def publish(store: Store, count: int, type_: str) -> list[str]:
@@ -106,8 +83,7 @@ async def consume(state: Path, workers: int, messages: int) -> float:
         with ExitStack() as stack:
             processes = [stack.enter_context(worker(state)) for _ in range(workers)]
             begun = clock.monotonic()
-            for process in processes:
-                go(process)
+            go(processes)
             while await left(broker, "bench.noop"):  # noqa: ASYNC110 - other processes empty it
                 await asyncio.sleep(0.02)
             return messages / (clock.monotonic() - begun)
@@ -120,8 +96,7 @@ async def latency(state: Path, workers: int) -> list[float]:
         begun: dict[str, int] = {}
         with ExitStack() as stack:
             processes = [stack.enter_context(worker(state)) for _ in range(workers)]
-            for process in processes:
-                go(process)
+            go(processes)
             await asyncio.sleep(2.0)
             for _ in range(200):
                 (event_id,) = await publish(store, 1, "bench.latency")
@@ -155,24 +130,26 @@ def idle(
         f'[store]\nurl = "{url_of(state)}"\n[broker]\nurl = "{broker}"\n'
     )
     options = ["--workers", "4", "--listen", "127.0.0.1:0", "--config", str(config)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "cordata", "server", *options],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+    with watched(
+        subprocess.Popen(
+            [sys.executable, "-m", "cordata", "server", *options],
+            cwd=ROOT,
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     ) as all_:
         try:
             time.sleep(settle_s)
             pids = [all_.pid, *children(all_.pid)]
             assert len(pids) == 6, "one of them has ended"
-            ticks, before = sum(map(cpu_ticks, pids)), [count() for count in counters]
+            busy_s, before = sum(map(cpu_s, pids)), [count() for count in counters]
             time.sleep(IDLE_S)
-            used = sum(map(cpu_ticks, pids)) - ticks
+            used_s = sum(map(cpu_s, pids)) - busy_s
             counted = [count() - first for count, first in zip(counters, before, strict=True)]
         finally:
             all_.terminate()
-    return used / _TICKS / IDLE_S, *(number / IDLE_S for number in counted)
+    return used_s / IDLE_S, *(number / IDLE_S for number in counted)
 
 
 def transactions(server: PostgresServer | None) -> int:
@@ -182,12 +159,6 @@ def transactions(server: PostgresServer | None) -> int:
     count = "sum(xact_commit + xact_rollback)"
     (row,) = server.execute(f"SELECT {count} FROM pg_stat_database WHERE datname LIKE 'test_%'")
     return int(row[0] or 0)
-
-
-def cpu_ticks(pid: int) -> int:
-    """Clock ticks of a process, user and system."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return int(fields[11]) + int(fields[12])
 
 
 async def measure(parts: set[str], fresh: Callable[[], Path], messages: int) -> None:

@@ -11,11 +11,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import uvloop
+from tests.bench.held import go, held
+from tests.bench.servers import cpu_s
 from tests.integration.eventstore.ledger import opened, running
 
 from cordata import clock
@@ -26,10 +27,8 @@ from cordata.eventstore.inspection import Subscriptions
 from cordata.projection import ProjectionContext
 from cordata.store import Store, Tx
 
-ROOT = Path(__file__).resolve().parents[2]
 STREAMS = 500
 IDLE_S = 10.0
-_TICKS = os.sysconf("SC_CLK_TCK")
 EVENT = NewEvent(type="deposited", payload={"amount": 1, "text": "x" * 200})
 
 app = App("bench")
@@ -103,25 +102,9 @@ async def read(store: Store, events: int) -> float:
             return count / (clock.monotonic() - begun)
 
 
-@contextmanager
-def worker(state: Path, kind: str) -> Iterator[subprocess.Popen[str]]:
-    """A worker that is up and waits for its start."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.event_store", "--worker", str(state), kind],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(30)
-        process.stdout.close()
+def worker(state: Path, kind: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    """A worker that waits for its start."""
+    return held("tests.bench.event_store", "--worker", state, kind)
 
 
 async def work(state: Path, kind: str) -> None:
@@ -133,13 +116,6 @@ async def work(state: Path, kind: str) -> None:
             await asyncio.Event().wait()
 
 
-def go(process: subprocess.Popen[str]) -> None:
-    """Let a worker begin."""
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.close()
-
-
 async def project(state: Path, events: int, workers: int, kind: str) -> float:
     """Events per second, pre-loaded, from the start to the last position."""
     name = "passive" if kind == "no-op" else "totals"
@@ -148,8 +124,7 @@ async def project(state: Path, events: int, workers: int, kind: str) -> float:
         with ExitStack() as stack:
             processes = [stack.enter_context(worker(state, kind)) for _ in range(workers)]
             begun = clock.monotonic()
-            for process in processes:
-                go(process)
+            go(processes)
             while True:
                 status = await Subscriptions(store).status(name)
                 if status is not None and not status.behind:
@@ -163,19 +138,11 @@ async def idle(state: Path) -> float:
         await fill(store, STREAMS)
         with ExitStack() as stack:
             processes = [stack.enter_context(worker(state, "commit")) for _ in range(4)]
-            for process in processes:
-                go(process)
+            go(processes)
             await asyncio.sleep(3.0)
-            before = sum(cpu_ticks(process.pid) for process in processes)
+            before_s = sum(cpu_s(process.pid) for process in processes)
             await asyncio.sleep(IDLE_S)
-            used = sum(cpu_ticks(process.pid) for process in processes) - before
-            return used / _TICKS / IDLE_S
-
-
-def cpu_ticks(pid: int) -> int:
-    """Clock ticks of a process, user and system."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return int(fields[11]) + int(fields[12])
+            return (sum(cpu_s(process.pid) for process in processes) - before_s) / IDLE_S
 
 
 async def main(events: int) -> None:

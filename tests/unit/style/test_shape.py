@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-DAEMON = Path(__file__).resolve().parents[3] / "daemon"
+TESTS = Path(__file__).resolve().parents[2]
+DAEMON = TESTS.parent / "daemon"
 MODULE_LINES, FUNCTION_LINES = 300, 60
 #: Names that say nothing about what is inside.
 VAGUE = {"utils", "util", "common", "helpers", "helper", "base", "manager", "misc"}
@@ -58,4 +59,15 @@ def test_tasks_come_from_task_groups_only() -> None:
             or (node.attr == "create_task" and ast.unparse(node.value).endswith("_loop"))
         )
     ]
+    assert loose == []
+
+
+def test_no_process_of_a_test_outlives_it() -> None:
+    """Each that is started in the background is `watched`, so that kill -9 leaves none behind."""
+    loose = []
+    for path in sorted(TESTS.rglob("*.py")):
+        calls = [ast.unparse(node.func) for node in nodes(path) if isinstance(node, ast.Call)]
+        started = calls.count("subprocess.Popen") + calls.count("asyncio.create_subprocess_exec")
+        if started > calls.count("watched") and path.name != "reaper.py":
+            loose.append(path.relative_to(TESTS))
     assert loose == []
