@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from cordata.broker.redis.keeper import Keeper
 
 _STORE = "store:"
+#: What is to be published again must not be deleted while the primary is still looking through it:
+#: entries are kept this much longer than the window.
+_MARGIN_S = 600.0
 
 
 class Passwords(NamedTuple):
@@ -44,11 +47,19 @@ def check(config: BrokerConfig, *, retention_s: float) -> None:
     parse_url(config.url).tls_context()
     if not config.prefix.isprintable() or not config.prefix or " " in config.prefix:
         raise ConfigError("[broker] prefix: needs printable characters without spaces")
-    if config.window_s > retention_s:
+    if config.window_s > retention_s - _MARGIN_S:
         raise ConfigError(
-            f"[broker] window_s must not be more than [engine] retention_s ({retention_s:g}):"
-            " what is deleted cannot be published again"
+            f"[broker] window_s ({config.window_s:g}) must be at least {_MARGIN_S:g} s less than"
+            f" [engine] retention_s ({retention_s:g}): what is deleted cannot be published again",
+            hint=_window_hint(config.window_s, retention_s),
         )
+
+
+def _window_hint(window_s: float, retention_s: float) -> str:
+    longer = f"set [engine] retention_s to {window_s + _MARGIN_S:g} or more"
+    if retention_s <= _MARGIN_S:
+        return longer
+    return f"set [broker] window_s to {retention_s - _MARGIN_S:g} or less, or {longer}"
 
 
 def make_broker(

@@ -104,7 +104,7 @@ class BrokerConfig:
     #: Redis: longest wait for an answer; then it counts as gone.
     timeout_s: float = 5.0
     #: Redis: when it lost data, what was published within this time and not handled is published
-    #: again. At most `[engine] retention_s`, which keeps it.
+    #: again. At least 600 s less than `[engine] retention_s`, which keeps it.
     window_s: float = 259_200.0
 
 
