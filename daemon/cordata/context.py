@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from typing import Any, TypeVar
 
-from cordata.errors import AlreadySeen, PermanentError
+from cordata.core.once import Once
+from cordata.errors import AlreadySeen
 from cordata.log import fields
 from cordata.store import Chain, Store, Tx, Unit
 from cordata.vault import Vault
@@ -77,18 +78,21 @@ class EventContext(Context):
     group: str
     #: `event.id`.
     event_id: str
-    #: Filled by the first commit of this attempt.
-    _committed: list[str] = field(default_factory=list)
+    _once: Once = field(default_factory=Once)
+
+    @property
+    def committed(self) -> bool:
+        """Whether the message's seen-mark is in the store, committed with its effect."""
+        return self._once.committed
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """As `Context.transaction`, and the message's seen-mark commits with it: the effect
         happens once. One per message. Raises: AlreadySeen when it happened before.
         """
-        self._check_first()
-        async with self.store.transaction(seen=(self.group, self.event_id)) as tx:
-            yield tx
-        self._committed.append("transaction")
+        with self._once.commit(self.group, "message"):
+            async with self.store.transaction(seen=(self.group, self.event_id)) as tx:
+                yield tx
 
     async def run(self, unit: Unit[T]) -> T:
         """As `Context.run`, and the message's seen-mark commits with it: the effect happens once.
@@ -102,18 +106,8 @@ class EventContext(Context):
                 raise AlreadySeen()
             return await unit(tx)
 
-        self._check_first()
-        result = await self.store.run(marked)
-        self._committed.append("run")
-        return result
-
-    def _check_first(self) -> None:
-        """A second commit could not be told from a redelivery: after a crash it would be lost."""
-        if self._committed:
-            raise PermanentError(
-                f"{self.group} commits twice for one message",
-                hint="put all effects of a message into one ctx.run() or ctx.transaction()",
-            )
+        with self._once.commit(self.group, "message"):
+            return await self.store.run(marked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

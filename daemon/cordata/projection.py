@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from cordata.context import Context
 from cordata.core.eventstream import MAX_PAGE, MAX_PARTITIONS, check_category
+from cordata.core.once import Once
 from cordata.errors import ConfigError, PermanentError
 from cordata.eventstore import Claim, StoredEvent
 from cordata.eventstore.partition import advance
@@ -31,8 +32,7 @@ class ProjectionContext(Context):
     #: Of the event.
     position: int
     _claim: Claim
-    #: Filled by the first commit of this attempt.
-    _committed: list[str] = field(default_factory=list)
+    _once: Once = field(default_factory=Once)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
@@ -40,11 +40,10 @@ class ProjectionContext(Context):
         happens once. One per event. Raises: PartitionLost when another process handles the
         partition by now, AlreadySeen when the effect happened before.
         """
-        self._check_first()
-        async with self.store.transaction() as tx:
-            yield tx
-            await advance(tx, self._claim, self.position)
-        self._committed.append("transaction")
+        with self._once.commit(self.subscription, "event"):
+            async with self.store.transaction() as tx:
+                yield tx
+                await advance(tx, self._claim, self.position)
 
     async def run(self, unit: Unit[T]) -> T:
         """As `Context.run`, and the subscription's position moves on in it: the effect happens
@@ -58,23 +57,13 @@ class ProjectionContext(Context):
             return result
 
         moving.__wrapped__ = unit  # type: ignore[attr-defined]  # what kind of unit it is
-        self._check_first()
-        result = await self.store.run(moving)
-        self._committed.append("run")
-        return result
+        with self._once.commit(self.subscription, "event"):
+            return await self.store.run(moving)
 
     @property
     def committed(self) -> bool:
         """Whether the effect of this event is in the store."""
-        return bool(self._committed)
-
-    def _check_first(self) -> None:
-        """A second commit would find its event handled already, and be lost."""
-        if self._committed:
-            raise PermanentError(
-                f"{self.subscription} commits twice for one event",
-                hint="put all effects of an event into one ctx.run() or ctx.transaction()",
-            )
+        return self._once.committed
 
 
 Handler = Callable[[StoredEvent, ProjectionContext], Awaitable[None]]

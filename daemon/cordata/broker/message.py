@@ -45,6 +45,8 @@ class Outcome:
     verdict: Verdict
     #: DONE: for the seen-mark.
     event_id: str = ""
+    #: DONE: the seen-mark is in the store already, committed with the effect.
+    marked: bool = False
     #: Failed attempts, this one included.
     attempts: int = 0
     #: RETRY and DEFER: until it is due again.

@@ -45,8 +45,9 @@ async def settle(tx: Tx, owner: str, outcomes: Sequence[Outcome]) -> int:
             failed.setdefault(outcome.group, []).append(outcome)
     for group in sorted(done.keys() | back.keys() | failed.keys()):
         if handled := done.get(group):
-            events = json.dumps([outcome.event_id for outcome in handled])
-            await tx.write("stream.mark_seen", event_ids=events, group=group, now_us=tx.now_us)
+            if events := [outcome.event_id for outcome in handled if not outcome.marked]:
+                ids = json.dumps(events)
+                await tx.write("stream.mark_seen", event_ids=ids, group=group, now_us=tx.now_us)
             ids = json.dumps([outcome.id for outcome in handled])
             await tx.write("stream.done", ids=ids, group=group, owner=owner)
         for outcome in sorted(failed.get(group, ()), key=attrgetter("id")):

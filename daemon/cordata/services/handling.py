@@ -21,6 +21,7 @@ from cordata.core.delivery import (
     is_permanent,
 )
 from cordata.core.event import Event
+from cordata.core.once import CommittedTwice
 from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, StoreUnavailable
 from cordata.log import fields, frames, logger, request_id
@@ -48,28 +49,36 @@ class Handling:
     async def attempt(self, subscription: Subscription, message: Message) -> Outcome:
         """Handle one message. Raises nothing but CancelledError, when this task is cancelled."""
         if message.seen:
-            return _done(message)
+            return _done(message, marked=True)
+        ctx = narrowed(self._ctx, EventContext, group=message.group, event_id=message.event_id)
         token = request_id.set("")
         try:
-            event = _event(message)
-            request_id.set(event.headers.get("request_id", ""))
-            ctx = narrowed(self._ctx, EventContext, group=message.group, event_id=message.event_id)
-            async with asyncio.timeout(subscription.timeout_s):
-                await subscription.handler(event, ctx)
-        except AlreadySeen:
-            return _done(message)
-        except StoreUnavailable as error:
-            return self._defer(message, error)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            return self._failed(subscription, message, error)  # of something the handler awaited
-        except Exception as error:  # noqa: BLE001 - the per-message boundary
-            return self._failed(subscription, message, error)
+            return self._told(subscription, message, ctx, await _call(subscription, message, ctx))
         finally:
             request_id.reset(token)
-        return _done(message)
+
+    def _told(
+        self,
+        subscription: Subscription,
+        message: Message,
+        ctx: EventContext,
+        error: BaseException | None,
+    ) -> Outcome:
+        if isinstance(error, CommittedTwice):
+            return self._failed(subscription, message, error)
+        if ctx.committed and error is not None:
+            log.warning(
+                "%s: its effect is committed, but then it failed with %s at %s; that is all",
+                message.group,
+                type(error).__name__,
+                frames(error.__traceback__),
+                extra=_extra(message),
+            )
+        if error is None or ctx.committed or isinstance(error, AlreadySeen):
+            return _done(message, marked=error is not None or ctx.committed)
+        if isinstance(error, StoreUnavailable):
+            return self._defer(message, error)
+        return self._failed(subscription, message, error)
 
     def _defer(self, message: Message, error: StoreUnavailable) -> Outcome:
         log.warning("%s waits for the store: %s", message.group, error.code, extra=_extra(message))
@@ -136,15 +145,35 @@ class Handling:
         )
 
 
+async def _call(
+    subscription: Subscription, message: Message, ctx: EventContext
+) -> BaseException | None:
+    """Call the handler; what it raised. Raises: CancelledError, when this task is cancelled."""
+    try:
+        event = _event(message)
+        request_id.set(event.headers.get("request_id", ""))
+        async with asyncio.timeout(subscription.timeout_s):
+            await subscription.handler(event, ctx)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return error  # of something the handler awaited
+    except Exception as error:  # noqa: BLE001 - the per-message boundary
+        return error
+    return None
+
+
 _LEVEL = {Verdict.RETRY: logging.WARNING, Verdict.DEAD: logging.ERROR}
 
 
-def _done(message: Message) -> Outcome:
+def _done(message: Message, *, marked: bool) -> Outcome:
     return Outcome(
         group=message.group,
         id=message.id,
         verdict=Verdict.DONE,
         event_id=message.event_id,
+        marked=marked,
         order_key=message.order_key,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections import Counter
@@ -169,24 +170,66 @@ async def test_effect_happens_once_when_handler_fails_after_its_commit(state: Pa
         await publish(store, 1)
         await until(lambda: _empty(store))
         assert len(await rows(store, "effects")) == 1
-    assert len(calls) == 1  # the mark is seen before the handler is called again
+    assert len(calls) == 1
 
 
-async def test_second_commit_of_a_message_is_refused(state: Path) -> None:
+@pytest.mark.parametrize("error", [PermanentError("no"), StoreUnavailable("gone"), KeyError()])
+async def test_message_is_done_when_its_handler_fails_behind_its_effect(
+    state: Path, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     app = App("t")
 
-    @app.on("thing.done")
+    @app.on("thing.done", retries=0)
+    async def forgetful(event: Event, ctx: EventContext) -> None:
+        await ctx.run(lambda tx: tx.execute("add_effect", event_id=event.id, owner="", at=1))
+        raise error
+
+    async with opened(state) as store, running(build(store, state, app)):
+        await publish(store, 1)
+        await until(lambda: _empty(store))
+        assert len(await rows(store, "effects")) == 1
+    assert f"but then it failed with {type(error).__name__}" in caplog.text
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_second_commit_of_a_message_is_refused(state: Path, together: bool) -> None:
+    app = App("t")
+
+    @app.on("thing.done", retries=0)
     async def twice(event: Event, ctx: EventContext) -> None:
         async def unit(tx: Tx) -> None:
             await tx.execute("add_effect", event_id=event.id, owner="", at=tx.now_us)
 
+        if together:
+            await asyncio.gather(ctx.run(unit), ctx.run(unit))
         await ctx.run(unit)
         await ctx.run(unit)
 
     async with opened(state) as store, running(build(store, state, app)):
         await publish(store, 1)
         await until(lambda: _dead(store))
-        assert len(await rows(store, "effects")) == 1
+        (message,) = await rows(store, "messages")
+        assert "commits twice for one message" in message["history"]
+        await until(lambda: _count(store, "effects", 1))
+
+
+async def test_commit_that_failed_may_be_tried_again(state: Path) -> None:
+    app = App("t")
+
+    @app.on("thing.done", retries=0)
+    async def stubborn(event: Event, ctx: EventContext) -> None:
+        async def refused(tx: Tx) -> None:
+            await tx.execute("add_effect", event_id=event.id, owner="", at=1)
+            raise ValueError("no")
+
+        with contextlib.suppress(ValueError):
+            await ctx.run(refused)
+        await ctx.run(lambda tx: tx.execute("add_effect", event_id=event.id, owner="", at=2))
+
+    async with opened(state) as store, running(build(store, state, app)):
+        await publish(store, 1)
+        await until(lambda: _empty(store))
+        assert [row["at"] for row in await rows(store, "effects")] == [2]
 
 
 async def test_unbegun_messages_are_given_back_and_begun_ones_finished_when_stopped(
@@ -268,3 +311,7 @@ async def _empty(store: Store) -> bool:
 
 async def _dead(store: Store) -> bool:
     return [m["state"] for m in await rows(store, "messages")] == ["dead"]
+
+
+async def _count(store: Store, query: str, count: int) -> bool:
+    return len(await rows(store, query)) == count
