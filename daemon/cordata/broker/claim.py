@@ -89,21 +89,27 @@ class Found(NamedTuple):
     backfill: bool
     #: Type -> how many groups want its events.
     types: dict[str, int]
+    #: Of outbox.due, most urgent first: those of `ids` that are not here were behind others.
+    rows: Sequence[Row]
 
 
-async def due(tx: Tx, *, limit: int) -> Found:
-    """What `claim` would take; on PostgreSQL locked until the unit ends."""
-    rows = await tx.fetch_all("outbox.due", now_us=tx.now_us, limit=limit)
+async def due(tx: Tx, *, limit: int, whole: bool = False) -> Found:
+    """What `claim` would take; on PostgreSQL locked until the unit ends.
+
+    `whole`: with what handlers need of an entry that was in no broker's hands yet.
+    """
+    rows = await tx.fetch_all("outbox.due", now_us=tx.now_us, limit=limit, whole=whole)
     ahead = await look_ahead(tx, rows, limit=limit)
     types = {row["type"]: row["groups"] for row in rows}
     ordered = any(row["key"] is not None for row in rows)
     backfill = any(row["lane"] == BACKFILL for row in rows)
     if not ahead:
-        return Found([row["id"] for row in rows], ordered, backfill, types)
+        return Found([row["id"] for row in rows], ordered, backfill, types, rows)
     taken = await tx.fetch_all("outbox.take", ids=json.dumps([place.id for place in ahead]))
     held = {row["id"] for row in taken}
     go = in_key_order(list(map(_place, rows)), ahead, held, limit=limit)
-    return Found(sorted(go), ordered, backfill, types)
+    rows = [row for row in rows if row["id"] in go]
+    return Found(sorted(go), ordered, backfill, types, rows)
 
 
 async def mark_published(tx: Tx, ids: Sequence[int]) -> int:

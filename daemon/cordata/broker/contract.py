@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from cordata.broker.direct import Taker
 from cordata.broker.message import Claimed, Depth, Due, Held, Outcome, Relayed, Want
 from cordata.store import Fence
 
@@ -60,6 +61,10 @@ class Broker(Protocol):
         """Call `ring` whenever there may be something new for these groups; until cancelled."""
         ...
 
+    def bring(self, taker: Taker) -> None:
+        """What this process publishes it may bring to its own subscriptions, already claimed."""
+        return
+
     async def due_at(self, groups: Iterable[str]) -> Mapping[str, Due]:
         """Groups that have messages -> when the next is due, without waiting for writers.
 
@@ -86,6 +91,10 @@ class Broker(Protocol):
     def pass_on(self) -> None:
         """Nobody here takes what there is to claim: others are to be told at once."""
         return
+
+    def doubts(self) -> bool:
+        """Whether there may be claims of this process whose answer was lost; `renew` looks."""
+        return False
 
     async def renew(self, owner: str) -> None:
         """Extend all claims of a living process."""

@@ -16,16 +16,19 @@ A claim is owned by one process (see owner.py) and renewed while that lives.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from cordata.broker import claim, key
+from cordata.broker import key
 from cordata.broker.contract import Broker
+from cordata.broker.direct import Taker
 from cordata.broker.hand import Hand, due_of, is_due
 from cordata.broker.message import Claimed, Depth, Due, Held, Outcome, Relayed, Want
+from cordata.broker.publish import Publisher, outbox_due_at
 from cordata.broker.settle import STREAM_TOPIC as STREAM_TOPIC
 from cordata.broker.settle import add_groups, settle
+from cordata.broker.stray import Strays
 from cordata.core.claim import claimed_until, is_expired
 from cordata.core.outbox import not_at_once
 from cordata.store import OUTBOX_TOPIC, Fence, Keeper, Store, Tx
@@ -48,6 +51,14 @@ class StoreBroker(Broker):
         #: Groups that are listened for here, whose messages stay here first.
         self._listened: frozenset[str] = frozenset()
         self._keeper: Keeper | None = None
+        self._strays = Strays()
+        self._publisher = Publisher(
+            store, self._types, self._strays, claim_timeout_us=self._claim_timeout_us
+        )
+
+    def bring(self, taker: Taker) -> None:
+        """As in Broker."""
+        self._publisher.taker = taker
 
     async def register(
         self,
@@ -79,23 +90,8 @@ class StoreBroker(Broker):
 
     async def relay(self, limit: int) -> Relayed:
         """Publish due outbox entries, `limit` at most: most urgent first, then oldest first."""
-
-        async def unit(tx: Tx) -> tuple[Relayed, bool]:
-            ids, ordered, backfill, types = await claim.due(tx, limit=limit)
-            if ids:
-                as_json = json.dumps(ids)
-                if await tx.execute("stream.fan_out", ids=as_json, now_us=tx.now_us):
-                    tx.notify(STREAM_TOPIC)
-                if ordered:
-                    await key.take_places(tx, as_json)
-                await tx.write("outbox.mark_published", ids=as_json, now_us=tx.now_us)
-            # After a full batch the next pass looks anyway.
-            next_at = tx.now_us if len(ids) >= limit else await _outbox_due_at(tx)
-            relayed = Relayed(published=len(ids), next_at=next_at, backfill=backfill)
-            return relayed, any(self._wanted_elsewhere(*one) for one in types.items())
-
-        relayed, elsewhere = await self._store.run(unit)
-        if elsewhere:
+        relayed, types = await self._publisher.publish(limit)
+        if any(self._wanted_elsewhere(*one) for one in types.items()):
             self.pass_on()
         if relayed.published >= limit:
             return relayed
@@ -109,7 +105,7 @@ class StoreBroker(Broker):
         """When the next outbox entry is due, without waiting for writers; None: it is empty."""
 
         async def unit(tx: Tx) -> int | None:
-            return await _outbox_due_at(tx)
+            return await outbox_due_at(tx)
 
         return await self._store.read(unit)
 
@@ -148,7 +144,7 @@ class StoreBroker(Broker):
             return Claimed(messages=hand.messages, next_at=next_at), hand.short
 
         mark = self._mark()
-        claimed, short = await self._store.run(unit)
+        claimed, short = await self._strays.claiming(self._store, unit)
         now_us = self._store.now_us()
         later = {g: Due(*(not_at_once(at, now_us) for at in claimed.next_at[g])) for g in short}
         next_at = {**claimed.next_at, **later}
@@ -164,7 +160,16 @@ class StoreBroker(Broker):
         async def unit(tx: Tx) -> None:
             await tx.execute("stream.renew", owner=owner, claimed_until=self._until(tx))
 
+        taker = self._publisher.taker
+        if self._strays.possible and taker is not None:
+            held = partial(self._held, owner)
+            if outcomes := await self._strays.look(held, taker.known()):
+                await self._store.run(lambda tx: settle(tx, owner, outcomes))
         await self._store.run(unit)
+
+    def doubts(self) -> bool:
+        """As in Broker."""
+        return self._strays.possible
 
     async def listen(self, owner: str, groups: Collection[str], ring: Callable[[], None]) -> None:
         """Call `ring` whenever there may be something new; until cancelled."""
@@ -189,6 +194,7 @@ class StoreBroker(Broker):
     async def quiet(self, owner: str) -> None:
         """As in Broker: what comes from now on, and what is given back, is for others."""
         self._listen_no_more()
+        await self._publisher.quiet()
 
     def _listen_no_more(self) -> None:
         self._listened = frozenset()
@@ -217,7 +223,9 @@ class StoreBroker(Broker):
 
     async def held(self, owner: str, *, limit: int) -> list[Held]:
         """Messages in the hands of a process, `limit` at most."""
+        return await self._held(owner, limit)
 
+    async def _held(self, owner: str, limit: int) -> list[Held]:
         async def unit(tx: Tx) -> list[Held]:
             rows = await tx.fetch_all("stream.held", owner=owner, limit=limit)
             return [
@@ -241,7 +249,7 @@ class StoreBroker(Broker):
         async def unit(tx: Tx) -> Depth:
             row = await tx.fetch_one("stream.depth")
             assert row is not None
-            outbox_at = await _outbox_due_at(tx)
+            outbox_at = await outbox_due_at(tx)
             return Depth(
                 outbox=outbox_at is not None and outbox_at <= tx.now_us,
                 ready=bool(await due_of(tx, names)),
@@ -250,8 +258,3 @@ class StoreBroker(Broker):
             )
 
         return await self._store.read(unit)
-
-
-async def _outbox_due_at(tx: Tx) -> int | None:
-    levels = await tx.fetch_all("outbox.levels")
-    return min((level["next_at"] for level in levels), default=None)

@@ -20,8 +20,10 @@ class _FencedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def run(self, unit: Unit[T], *, fence: Fence | None = None) -> T:
-        return await self._store.run(unit, fence=fence or self._fence)
+    async def run(
+        self, unit: Unit[T], *, fence: Fence | None = None, bookkeeping: bool = False
+    ) -> T:
+        return await self._store.run(unit, fence=fence or self._fence, bookkeeping=bookkeeping)
 
     def transaction(
         self, *, seen: tuple[str, str] | None = None, fence: Fence | None = None

@@ -30,7 +30,10 @@ class Lane:
     def __init__(self, places: int, batch: int) -> None:
         self.places = places
         self.waiting: deque[Run] = deque()
-        self.running = 0
+        #: By identity.
+        self.running: dict[int, Run] = {}
+        #: Runs that the relay may bring at any moment.
+        self.coming = 0
         #: The last look found some that are due and that we would have to leave for want of room.
         self.more = False
         self._batch = batch
@@ -38,17 +41,17 @@ class Lane:
 
     @property
     def held(self) -> int:
-        """Runs in hand."""
-        return len(self.waiting) + self.running
+        """Runs in hand, or on their way."""
+        return len(self.waiting) + len(self.running) + self.coming
 
     def wanted(self) -> int:
         """Runs to claim: none while more than half of what it should hold is there."""
         full = prefetch_count(self._mean_s, concurrency=self.places, batch=self._batch)
         return full - self.held if self.held <= full // 2 else 0
 
-    def ended(self, duration_s: float) -> None:
+    def ended(self, run: Run, duration_s: float) -> None:
         """A run left its place."""
-        self.running -= 1
+        del self.running[id(run)]
         self._mean_s = mean_duration_s(self._mean_s, (duration_s,))
 
 
@@ -96,8 +99,8 @@ class Places:
         while not self.closed:
             lane = self._next()
             if lane is not None:
-                lane.running += 1
                 run = lane.waiting.popleft()
+                lane.running[id(run)] = run
                 if self.backfill.waiting and not self.live.waiting:
                     self._wake()  # it may have had to wait for this one to begin
                 return lane, run
@@ -106,9 +109,15 @@ class Places:
             await future
         return None
 
-    def ended(self, lane: Lane, duration_s: float, count: int) -> None:
+    def messages(self) -> Iterator[Message]:
+        """All in hand."""
+        for lane in (self.live, self.backfill):
+            for run in (*lane.waiting, *lane.running.values()):
+                yield from run
+
+    def ended(self, lane: Lane, run: Run, duration_s: float, count: int) -> None:
         """A run of a lane left its place after `count` messages."""
-        lane.ended(duration_s)
+        lane.ended(run, duration_s)
         self._mean_s = mean_duration_s(self._mean_s, (duration_s / count,))
 
     def close(self) -> list[Message]:
@@ -124,8 +133,8 @@ class Places:
     def _next(self) -> Lane | None:
         live, backfill = self.live, self.backfill
         if live.waiting:
-            return live if live.running < live.places else None
-        if backfill.waiting and backfill.running < backfill.places:
+            return live if len(live.running) < live.places else None
+        if backfill.waiting and len(backfill.running) < backfill.places:
             return backfill
         return None
 

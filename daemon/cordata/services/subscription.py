@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 
 from cordata import clock
 from cordata.beat import Beat
-from cordata.broker import Broker, Claimed, Due, Outcome, Owner, Want, mark_of
+from cordata.broker import Broker, Due, Message, Outcome, Owner, Want, mark_of
+from cordata.broker.direct import Taker
 from cordata.broker.message import NOTHING, back, claimable
+from cordata.broker.stray import Mark
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.core.claim import renewal_s
@@ -28,6 +28,7 @@ from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
 from cordata.services.alongside import alongside
+from cordata.services.groups import Groups
 from cordata.services.handling import Handling
 from cordata.services.pace import SPACING_S, Pace
 from cordata.services.places import Places, Run
@@ -68,7 +69,7 @@ class SubscriptionService:
         self._owner = owner
         self._config = config
         self._handling = Handling(ctx, config, owner_id=owner.id, hurried=hurried)
-        self._groups = {s.group: Places(s, config) for s in subscriptions}
+        self._groups = Groups(subscriptions, config)
         self._alarm = Alarm()
         self._finished: list[Outcome] = []
         self._settle_timer: asyncio.TimerHandle | None = None
@@ -82,17 +83,18 @@ class SubscriptionService:
 
     def status(self) -> str:
         """For STATUS=."""
-        held = sum(group.held for group in self._groups.values())
+        held = self._groups.held
         return f"{held} messages in hand" if held else ""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Handle messages until `stop`, then until the hands are empty."""
+        self._broker.bring(Taker(self._owner.id, self._groups.expect, self._receive, self._known))
         async with (
             waking(self._alarm, stop),
-            alongside(self._broker.listen(self._owner.id, list(self._groups), self._word)),
+            alongside(self._broker.listen(self._owner.id, self._groups.names, self._word)),
             asyncio.TaskGroup() as tasks,
         ):
-            for group in self._groups.values():
+            for group in self._groups:
                 for _ in range(group.count):
                     self._open += 1
                     tasks.create_task(self._place(group))
@@ -106,33 +108,30 @@ class SubscriptionService:
         pace = Pace(self._store)
         while not stop.is_set():
             self.beat.touch()
-            await pace.next(full=self._hurry or self._is_free())
+            await pace.next(full=self._hurry or self._groups.is_free())
             sleep_s = await self.run_once()
             if sleep_s > 0.0:
                 await self._alarm.sleep(sleep_s)
 
-    def _is_free(self) -> bool:
-        """Whether a pass should not wait: more is due, or only the backfill has had passes."""
-        groups = self._groups.values()
-        return any(group.live.more for group in groups) or (
-            any(group.backfill.held for group in groups)
-            and not any(group.live.held for group in groups)
-        )
-
     def _word(self) -> None:
         """There may be something new."""
-        if not self._wanted():
+        if not self._groups.wanted():
             self._broker.pass_on()
         self._alarm.ring()
 
-    def _wanted(self) -> dict[str, Want]:
-        """What to claim; empty while there is no room at all."""
-        wanted = {name: group.want() for name, group in self._groups.items()}
-        return wanted if any(want.live or want.backfill for want in wanted.values()) else {}
+    def _receive(self, messages: Sequence[Message]) -> None:
+        """What the relay has brought, claimed already; or it brings nothing."""
+        if late := self._groups.receive(messages):
+            self._finished += map(back, late)
+            self._alarm.ring()
+
+    def _known(self) -> set[Mark]:
+        """All in hand, and what is not settled yet."""
+        return self._groups.known() | {(o.group, o.id) for o in self._finished}
 
     async def run_once(self) -> float:
         """One pass: settle, renew, claim. Returns the seconds to sleep after it."""
-        wanted = self._wanted()
+        wanted = self._groups.wanted()
         try:
             await self._renew()
             next_at = await self._exchange(wanted)
@@ -142,7 +141,7 @@ class SubscriptionService:
             log.info("streams are read again")
             self._failures = 0
         sleep_s = self._sleep_s(wanted, next_at)
-        if not wanted or any(g.live.more or g.backfill.more for g in self._groups.values()):
+        if not wanted or self._groups.more:
             self._broker.pass_on()
         return sleep_s
 
@@ -164,12 +163,8 @@ class SubscriptionService:
         except BaseException:
             self._finished = outcomes + self._finished
             raise
-        self._hand_out(claimed)
+        self._finished += map(back, self._groups.put(claimed.messages))
         return claimed.next_at
-
-    def _hand_out(self, claimed: Claimed) -> None:
-        for name, messages in groupby(claimed.messages, key=attrgetter("group")):
-            self._groups[name].put(list(messages))
 
     def _sleep_s(self, wanted: Mapping[str, Want], next_at: Mapping[str, Due]) -> float:
         """Until the next scheduled message, or a place or the topic rings earlier."""
@@ -181,7 +176,7 @@ class SubscriptionService:
             group.backfill.more = due.backfill is not None and due.backfill <= now_us
             later = [at for at in due if at is not None and at > now_us]
             sleep_s = min([sleep_s, *((at - now_us) / 1e6 for at in later)])
-        still = {name: self._groups[name].want() for name in wanted}
+        still = self._groups.still_wanted(wanted)
         if not claimable(still, next_at, now_us):
             return sleep_s
         live = {name: want._replace(backfill=0) for name, want in still.items()}
@@ -197,7 +192,7 @@ class SubscriptionService:
     async def _renew(self) -> None:
         """Keep the claims of what is in hand alive, well before they expire."""
         now = clock.monotonic()
-        if not any(group.held for group in self._groups.values()):
+        if not self._groups.held and not self._broker.doubts():
             self._renewed_deadline = now + self._renewal_s
         elif now >= self._renewed_deadline:
             await self._broker.renew(self._owner.id)
@@ -209,7 +204,7 @@ class SubscriptionService:
                 lane, run = taken
                 begun = clock.monotonic()
                 count = await self._handle(group, run)
-                group.ended(lane, clock.monotonic() - begun, count)
+                group.ended(lane, run, clock.monotonic() - begun, count)
                 # A run that was cut off may go on as soon as it is settled.
                 cut = run[0].order_key is not None and len(run) >= group.run_length()
                 self._hurry = self._hurry or cut
@@ -254,7 +249,7 @@ class SubscriptionService:
 
     def _give_back(self) -> None:
         """What no place has begun goes back; each place ends after its message in hand."""
-        for group in self._groups.values():
+        for group in self._groups:
             self._finished += map(back, group.close())
 
     async def _drain(self) -> None:

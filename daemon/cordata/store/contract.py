@@ -102,13 +102,19 @@ class Store(Protocol):
         """
         ...
 
-    async def run(self, unit: Unit[T], *, fence: Fence | None = None) -> T:
+    async def run(
+        self, unit: Unit[T], *, fence: Fence | None = None, bookkeeping: bool = False
+    ) -> T:
         """Run a unit of work; return its result once it is on disk.
 
         The unit shares its transaction and its sync with those of other requests, and may run more
         than once. Cancelling is safe: it then ran wholly or not at all. Raises: what the unit
         raised; Conflict when a constraint refused a statement; StoreFull, StoreUnavailable;
         LeaseLost when `fence` is stale; UnitMisuse when it awaited something else than its tx.
+
+        `bookkeeping`: a unit of the engine's own. What a crash of the server undoes of it is done
+        again by itself, so it need not wait for the disk; and an index leads to every row that it
+        touches, so the server may keep the plans of its statements.
         """
         ...
 

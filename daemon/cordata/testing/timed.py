@@ -53,9 +53,11 @@ class TimedStore:
         """As in Store."""
         return self._clock.now_us()
 
-    async def run(self, unit: Unit[T], *, fence: Fence | None = None) -> T:
+    async def run(
+        self, unit: Unit[T], *, fence: Fence | None = None, bookkeeping: bool = False
+    ) -> T:
         """As in Store."""
-        return await self._store.run(self._timed(unit), fence=fence)
+        return await self._store.run(self._timed(unit), fence=fence, bookkeeping=bookkeeping)
 
     async def read(self, unit: Unit[T]) -> T:
         """As in Store."""

@@ -30,6 +30,7 @@ _PARAMS: dict[str, object] = {
     "next_at": NOW,
     "now_us": NOW,
     "owner": "me",
+    "whole": True,
 }
 
 

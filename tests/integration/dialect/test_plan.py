@@ -33,6 +33,7 @@ _PARAMS: dict[str, object] = {
     "floor": HISTORY // 2 - 5000,
     "group": "g",
     "groups": json.dumps(["g", "k", "other"]),
+    "here": json.dumps(["g"]),
     "heads": json.dumps([["hot", 0], ["k7", 0], ["k8", 0]]),
     "history": None,
     "id": HISTORY + 1,
@@ -45,10 +46,12 @@ _PARAMS: dict[str, object] = {
     "not_before": NOW,
     "run": 10,
     "max_attempts": 5,
+    "mine": json.dumps(list(range(HISTORY + 1, HISTORY + 51))),
     "next_at": NOW,
     "now_us": NOW,
     "outbox_id": 2**62,
     "owner": "me",
+    "whole": True,
     "priority": 0,
     "type": None,
 }
@@ -82,6 +85,7 @@ _HOT = {
     "stream.held": 500,
     "stream.depth": 20,
     "stream.fan_out": 6000,
+    "stream.fan_out_here": 7000,
     "stream.keys_of": 1000,
     "stream.step_back": 100,
     "stream.promote": 200,
@@ -175,7 +179,7 @@ def test_long_queue_of_a_key_costs_nothing_when_nobody_has_counted_it(
 
 def test_plan_stays_when_it_was_made_while_the_table_was_empty(database: str) -> None:
     """The server keeps a plan for a connection's life: the one it made at the first start."""
-    params = {"priority": 0, "now_us": NOW, "limit": 100, "lane": "live"}
+    params = {"priority": 0, "now_us": NOW, "limit": 100, "lane": "live", "whole": True}
     query = QUERIES["postgres"]["outbox.due"]
     values = ", ".join(repr(params[param]) for param in query.params)
     with connect(database) as connection:

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,15 @@ class Shop:
         await tx.fetch_all("seen_count")
 
 
-async def with_letters(store: Store, state: Path, count: int) -> tuple[Shop, list[str]]:
-    """So many events that one of two groups gave up."""
-    shop = Shop()
+async def with_letters(
+    store: Store, state: Path, count: int, *, rounds: int = 1
+) -> tuple[Shop, list[str]]:
+    """So many events that one of two groups gave up; in `rounds` at different times."""
+    shop, ids = Shop(), list[str]()
     async with running(build(store, state, shop.app)):
-        ids = await publish(store, count)
-        await until(lambda: _dead(store, count))
+        for _ in range(rounds):
+            ids += await publish(store, count // rounds)
+            await until(partial(_dead, store, len(ids)))
         await until(lambda: _nothing_left(store))
     return shop, ids
 
@@ -73,7 +77,7 @@ async def test_replay_goes_to_the_group_that_failed_when_many_are_given_back(
     state: Path,
 ) -> None:
     async with opened(state) as store:
-        shop, ids = await with_letters(store, state, 450)
+        shop, ids = await with_letters(store, state, 450, rounds=9)
         seen, told = (await rows(store, "seen_count"))[0]["count"], list[tuple[int, float]]()
         assert seen == 450  # of the other group
         shop.broken = False

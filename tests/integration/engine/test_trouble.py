@@ -40,11 +40,13 @@ class FullStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def run(self, unit: Unit[T], *, fence: Fence | None = None) -> T:
+    async def run(
+        self, unit: Unit[T], *, fence: Fence | None = None, bookkeeping: bool = False
+    ) -> T:
         if self.full:
             self.refused += 1
             raise StoreFull()
-        return await self._store.run(unit, fence=fence)
+        return await self._store.run(unit, fence=fence, bookkeeping=bookkeeping)
 
 
 async def test_engine_goes_on_where_it_was_when_the_disk_has_room_again(

@@ -75,12 +75,18 @@ def test_run_is_what_one_handles_in_a_moment() -> None:
     assert run_length(5.0, batch=100) == 1
 
 
+def end(group: Places, duration_s: float) -> None:
+    """The live run that began first ends."""
+    run = next(iter(group.live.running.values()))
+    group.ended(group.live, run, duration_s, 1)
+
+
 async def test_live_goes_first_and_backfill_has_its_share_of_places() -> None:
     group = places(8)
     group.put([message(n, lane=BACKFILL) for n in range(10)])
     group.put([message(n) for n in range(10, 13)])
     assert [ids for _, ids in await taken(group, group.count)] == [[10], [11], [12], [0], [1]]
-    assert (group.live.running, group.backfill.running) == (3, 2)
+    assert (len(group.live.running), len(group.backfill.running)) == (3, 2)
 
 
 async def test_live_finds_a_free_place_when_backfill_is_slow() -> None:
@@ -98,7 +104,7 @@ async def test_single_place_is_for_live_and_backfill_has_one_beside_it() -> None
     group.put([message(1), message(2)])
     assert await taken(group, 1) == [(group.live, [1])]
     assert await taken(group, 1) == []  # one at a time
-    group.ended(group.live, 0.1, 1)
+    end(group, 0.1)
     assert await taken(group, 1) == [(group.live, [2])]
 
 
@@ -111,7 +117,7 @@ async def test_backfill_begins_when_the_last_live_one_has_begun() -> None:
     waiting = asyncio.ensure_future(group.take())
     await asyncio.sleep(0)
     assert not waiting.done()
-    group.ended(group.live, 0.1, 1)
+    end(group, 0.1)
     assert await taken(group, 1) == [(group.live, [2])]
     assert await waiting == (group.backfill, (message(3, lane=BACKFILL),))
 
@@ -123,7 +129,7 @@ async def test_messages_of_one_key_are_one_run() -> None:
     runs = [ids for _, ids in await taken(group, 10)]
     assert runs == [[0, 1], [2], [3], [4]]  # four places
     for _ in runs:
-        group.ended(group.live, 0.001, 1)
+        end(group, 0.001)
     assert [ids for _, ids in await taken(group, 10)] == [[5, 6]]
     assert group.want().run == EngineConfig().batch
 

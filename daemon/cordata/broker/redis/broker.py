@@ -18,18 +18,9 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from cordata import clock
-from cordata.broker import claim
-from cordata.broker.message import (
-    NOTHING,
-    Claimed,
-    Depth,
-    Due,
-    Held,
-    Message,
-    Outcome,
-    Relayed,
-    Want,
-)
+from cordata.broker import Claimed, Depth, Due, Held, Message, Outcome, Relayed, Want, claim
+from cordata.broker.direct import Taker
+from cordata.broker.message import NOTHING
 from cordata.broker.redis import remaining, scan
 from cordata.broker.redis.dial import Dialer, Reach
 from cordata.broker.redis.front import Front
@@ -187,6 +178,14 @@ class RedisBroker:
             if await self._store.wait(STREAM_TOPIC, _WAIT_S):
                 self._look_deadline = 0.0
                 ring()
+
+    def bring(self, taker: Taker) -> None:
+        """As `Broker.bring`: nothing is brought, but the store may hold what nobody knows of."""
+        self._inner.bring(taker)
+
+    def doubts(self) -> bool:
+        """As `Broker.doubts`."""
+        return self._inner.doubts()
 
     async def quiet(self, owner: str) -> None:
         """As `Broker.quiet`."""

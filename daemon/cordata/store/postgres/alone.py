@@ -146,7 +146,8 @@ class Alone:
         tx = UnitTx(parts.queries, parts.time.now_us())
         async with parts.pool.connection(deadline) as connection:
             self._narrows.check(unit)
-            transaction = parts.begin(connection)
+            kind: Kind = "bookkeeping" if entry is not None and entry.bookkeeping else "write"
+            transaction = parts.begin(connection, kind)
             if entry is not None:
                 entry.transaction = transaction
             limit = asyncio.timeout_at(deadline)

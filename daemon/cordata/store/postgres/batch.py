@@ -92,8 +92,8 @@ class Batcher:
         """Since the start."""
         return self._committer.units + self._alone.units
 
-    async def run(self, unit: Unit[Any], fence: Fence | None) -> Any:
-        """Run a unit in the next shared transaction; return after its commit.
+    async def run(self, unit: Unit[Any], fence: Fence | None, *, bookkeeping: bool = False) -> Any:
+        """Run a unit in the next shared transaction (bookkeeping alone); return after its commit.
 
         Cancelling is safe: the unit is undone if it was alone in its transaction, or had not
         written, and runs wholly if it had.
@@ -104,8 +104,9 @@ class Batcher:
         if len(self._queue) + self._loners.queued >= self._max_waiting:
             raise StoreUnavailable(f"{self.waiting} units wait for a commit", retry_after_s=1)
         entry = Entry(unit, fence, self._loop.create_future(), self._loop.time())
+        entry.bookkeeping = bookkeeping
         entry.pioneer = self._parts.health.state != "ok"
-        if self._habits.alone(unit):
+        if bookkeeping or self._habits.alone(unit):
             self._loners.send(entry)
         else:
             self._queue.append(entry)

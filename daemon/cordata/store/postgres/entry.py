@@ -20,6 +20,7 @@ class Entry:
     __slots__ = (
         "ask",
         "attempts",
+        "bookkeeping",
         "context",
         "course",
         "fence",
@@ -41,6 +42,8 @@ class Entry:
         self.fence = fence
         self.future = future
         self.since = since
+        #: As of `Store.run`.
+        self.bookkeeping = False
         #: It is the attempt that is made now and then while the store is not ok.
         self.pioneer = False
         self.context: Context = copy_context()

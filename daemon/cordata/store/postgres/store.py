@@ -116,7 +116,9 @@ class PostgresStore(Store):
         """As in Store: the server's."""
         return self._time.now_us()
 
-    async def run(self, unit: Unit[T], *, fence: Fence | None = None) -> T:
+    async def run(
+        self, unit: Unit[T], *, fence: Fence | None = None, bookkeeping: bool = False
+    ) -> T:
         """As in Store."""
         self._check_open()
         solo = holding.get()
@@ -125,7 +127,7 @@ class PostgresStore(Store):
                 "run() inside a transaction() might wait for it for ever",
                 hint="use the transaction's own tx",
             )
-        result: T = await self._batcher.run(unit, fence)
+        result: T = await self._batcher.run(unit, fence, bookkeeping=bookkeeping)
         return result
 
     async def run_alone(self, unit: Unit[T]) -> T:

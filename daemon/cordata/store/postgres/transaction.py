@@ -22,11 +22,12 @@ from cordata.store.postgres.fault import ConnectionLost, ServerError, Unclear
 from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.result import Result
 
-Kind = Literal["write", "stable", "read"]
+Kind = Literal["write", "bookkeeping", "stable", "read"]
 
 _BEGIN: dict[Kind, str] = {
     # Each statement sees the newest state.
     "write": "BEGIN ISOLATION LEVEL READ COMMITTED",
+    "bookkeeping": "BEGIN ISOLATION LEVEL READ COMMITTED",
     # All see one state; changing a row that has changed since fails (40001).
     "stable": "BEGIN ISOLATION LEVEL REPEATABLE READ",
     "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
@@ -44,6 +45,13 @@ _SETTINGS = (
     "SELECT set_config('statement_timeout', $1, $3 = 'true'),"
     " set_config('idle_in_transaction_session_timeout', $2, $3 = 'true'), "
     f"{_DURABLE}, {_PLANS}"
+)
+#: See `Store.run`. Reading a table through is the last resort: no plan is kept that does so because
+#: the table was small.
+_BOOKKEEPING = (
+    "SELECT set_config('statement_timeout', $1, true),"
+    " set_config('synchronous_commit', 'off', true), set_config('plan_cache_mode', 'auto', true),"
+    " set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
 )
 _LIMIT = "SELECT set_config('statement_timeout', $1, true)"
 #: What a number of a transaction is worth something with. A failover begins a new timeline. A
@@ -97,13 +105,17 @@ class Prologue:
         """
         connection.send(_BEGIN[kind])
         limit = self._read if kind == "read" else self._write
+        sent = 1
         if self.proxied:
             connection.send(_SETTINGS, (limit, self._idle, "true"))
-        elif limited and limit != self._read:
+            sent += 1
+        if kind == "bookkeeping":
+            connection.send(_BOOKKEEPING, (limit,))
+            sent += 1
+        elif limited and not self.proxied and limit != self._read:
             connection.send(_LIMIT, (limit,))
-        else:
-            return 1
-        return 2
+            sent += 1
+        return sent
 
 
 def to_ms(seconds: float) -> str:

@@ -149,8 +149,10 @@ class SqliteStore(Store):
     ) -> None:
         await self.close()
 
-    async def run(self, unit: Unit[T], *, fence: Fence | None = None) -> T:
-        """As in Store."""
+    async def run(
+        self, unit: Unit[T], *, fence: Fence | None = None, bookkeeping: bool = False
+    ) -> T:
+        """As in Store; its commit is shared, so bookkeeping waits for the disk as all do."""
         self._check_open()
         solo = holding.get()
         if solo is not None and solo.holds_lock_of(self._hold):

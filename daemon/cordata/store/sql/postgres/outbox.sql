@@ -24,7 +24,8 @@ SELECT lane, priority, next_at FROM level ORDER BY lane DESC, priority DESC;
 
 -- name: outbox.due
 -- Level by level as outbox.levels finds them. What another relay has in hand is passed over: it
--- will be published by that one. `key` only where a group wants the order of keys.
+-- will be published by that one. `key` only where a group wants the order of keys. `whole`: with
+-- what a handler needs, if the entry was in no broker's hands yet; else `payload` is NULL.
 WITH RECURSIVE level AS (
     (SELECT lane, priority FROM outbox WHERE state IN ('pending', 'failed')
      ORDER BY lane DESC, priority DESC, next_at, id LIMIT 1)
@@ -38,10 +39,13 @@ WITH RECURSIVE level AS (
 SELECT due.id, due.type, due.lane,
        CASE WHEN EXISTS (SELECT 1 FROM consumer_group AS g
                          WHERE g.type = due.type AND g.keyed = 1) THEN due.key END AS key,
-       (SELECT count(*) FROM consumer_group AS g WHERE g.type = due.type) AS groups
+       (SELECT count(*) FROM consumer_group AS g WHERE g.type = due.type) AS groups,
+       CASE WHEN :whole AND due.position IS NULL AND due.attempts = 0
+            THEN due.payload END AS payload,
+       due.event_id, due.key AS event_key, due.headers, due.created_at
 FROM (SELECT lane, priority FROM level ORDER BY lane DESC, priority DESC) AS l
 CROSS JOIN LATERAL (
-    SELECT id, type, lane, key FROM outbox
+    SELECT * FROM outbox
     WHERE state IN ('pending', 'failed') AND lane = l.lane AND priority = l.priority
         AND next_at <= :now_us
     ORDER BY next_at, id LIMIT :limit FOR UPDATE SKIP LOCKED) AS due

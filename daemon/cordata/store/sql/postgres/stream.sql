@@ -28,6 +28,26 @@ FROM outbox AS o JOIN consumer_group AS g ON g.type = o.type
 WHERE o.id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
 ON CONFLICT DO NOTHING;
 
+-- name: stream.fan_out_here
+-- The same, but the messages of the entries `mine` in the groups `here` (JSON lists) are claimed by
+-- the process that publishes them. Those groups do not want the order of keys.
+INSERT INTO message (outbox_id, "group", key, state, lane, priority, next_at, owner, claimed_until)
+SELECT f.id, f."group", f.key, f.state, f.lane, f.priority, :now_us::bigint,
+       CASE WHEN f.state = 'claimed' THEN :owner END,
+       CASE WHEN f.state = 'claimed' THEN :claimed_until::bigint END
+FROM (
+    SELECT o.id, g."group", o.lane, o.priority, CASE WHEN g.keyed = 1 THEN o.key END AS key,
+           CASE WHEN g.keyed = 1 AND o.key IS NOT NULL THEN 'waiting'
+                WHEN o.id = ANY (ARRAY(SELECT json_array_elements_text(:mine::json)::bigint))
+                    AND g.keyed = 0
+                    AND g."group" = ANY (ARRAY(SELECT json_array_elements_text(:here::json)))
+                THEN 'claimed' ELSE 'ready' END AS state
+    FROM outbox AS o JOIN consumer_group AS g ON g.type = o.type
+    WHERE o.id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
+) AS f
+ON CONFLICT DO NOTHING
+RETURNING outbox_id, "group", state;
+
 -- name: stream.keys_of
 -- The keys whose messages of these entries wait to be promoted.
 SELECT DISTINCT "group", key FROM message

@@ -29,6 +29,8 @@ ORDER BY first.lane DESC, first.priority DESC;
 -- name: outbox.due
 -- Level by level as outbox.levels finds them, each in the order of the index: the order of the
 -- joins is fixed, so the LIMIT ends the walk. `key` only where a group wants the order of keys.
+-- `whole`: with what a handler needs, if the entry was in no broker's hands yet; else `payload` is
+-- NULL.
 WITH RECURSIVE level (id) AS (
     SELECT (SELECT id FROM outbox WHERE state IN ('pending', 'failed')
             ORDER BY lane DESC, priority DESC, next_at, id LIMIT 1)
@@ -42,7 +44,9 @@ WITH RECURSIVE level (id) AS (
 SELECT due.id, due.type, due.lane,
        iif(EXISTS (SELECT 1 FROM consumer_group AS g WHERE g.type = due.type AND g.keyed),
            due.key, NULL) AS key,
-       (SELECT count(*) FROM consumer_group AS g WHERE g.type = due.type) AS groups
+       (SELECT count(*) FROM consumer_group AS g WHERE g.type = due.type) AS groups,
+       iif(:whole AND due.position IS NULL AND due.attempts = 0, due.payload, NULL) AS payload,
+       due.event_id, due.key AS event_key, due.headers, due.created_at
 FROM level
 CROSS JOIN outbox AS first ON first.id = level.id
 CROSS JOIN outbox AS due INDEXED BY outbox_pending

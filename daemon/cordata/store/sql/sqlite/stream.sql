@@ -22,6 +22,26 @@ JOIN consumer_group AS g ON g.type = o.type
 WHERE true
 ON CONFLICT DO NOTHING;
 
+-- name: stream.fan_out_here
+-- The same, but the messages of the entries `mine` in the groups `here` (JSON lists) are claimed by
+-- the process that publishes them. Those groups do not want the order of keys.
+INSERT INTO message (outbox_id, "group", key, state, lane, priority, next_at, owner, claimed_until)
+SELECT f.id, f."group", f.key, f.state, f.lane, f.priority, :now_us,
+       iif(f.state = 'claimed', :owner, NULL), iif(f.state = 'claimed', :claimed_until, NULL)
+FROM (
+    SELECT o.id, g."group", o.lane, o.priority, iif(g.keyed, o.key, NULL) AS key,
+           CASE WHEN g.keyed AND o.key IS NOT NULL THEN 'waiting'
+                WHEN o.id IN (SELECT value FROM json_each(:mine)) AND NOT g.keyed
+                    AND g."group" IN (SELECT value FROM json_each(:here))
+                THEN 'claimed' ELSE 'ready' END AS state
+    FROM json_each(:ids) AS i
+    CROSS JOIN outbox AS o ON o.id = i.value
+    JOIN consumer_group AS g ON g.type = o.type
+) AS f
+WHERE true
+ON CONFLICT DO NOTHING
+RETURNING outbox_id, "group", state;
+
 -- name: stream.keys_of
 -- The keys whose messages of these entries wait to be promoted.
 SELECT DISTINCT m."group", m.key

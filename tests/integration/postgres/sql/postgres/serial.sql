@@ -69,3 +69,6 @@ SELECT who, k, text FROM note ORDER BY id;
 
 -- name: serial.clear
 TRUNCATE kv, note;
+
+-- name: setting
+SELECT current_setting(:name) AS value;

@@ -1,0 +1,48 @@
+"""The engine's own units: they need not wait for the disk, and the server keeps their plans."""
+
+from __future__ import annotations
+
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postgres import PostgresServer
+
+from cordata.config.sections import StoreConfig
+from cordata.store import Chain, Queries, Tx
+from cordata.store.postgres.store import PostgresStore
+
+_SQL = "tests.integration.postgres.sql"
+_SETTINGS = ("synchronous_commit", "plan_cache_mode", "enable_seqscan")
+_BOOKKEEPING = ["off", "auto", "off"]
+
+
+async def settings_of(store: PostgresStore, *, bookkeeping: bool) -> list[str]:
+    async def unit(tx: Tx) -> list[str]:
+        found = []
+        for name in _SETTINGS:
+            row = await tx.fetch_one("setting", name=name)
+            assert row is not None
+            found.append(str(row["value"]))
+        await tx.execute("kv.raise_all", by=1)  # nothing that could share a transaction
+        return found
+
+    return await store.run(unit, bookkeeping=bookkeeping)
+
+
+async def check(url: str, session_url: str = "") -> None:
+    config = StoreConfig(
+        url=url, session_url=session_url, prepared_statements=not session_url, pool_size=2
+    )
+    queries = Queries.load([_SQL], "postgres")
+    async with await PostgresStore.open(config, queries=queries) as store:
+        await store.migrate([Chain("serial", _SQL)])
+        for _ in range(3):  # no setting stays behind
+            assert await settings_of(store, bookkeeping=True) == _BOOKKEEPING
+            assert (await settings_of(store, bookkeeping=False))[0] == "on"
+
+
+async def test_only_bookkeeping_need_not_wait_for_the_disk(database: str) -> None:
+    await check(database)
+
+
+async def test_the_same_is_true_behind_a_proxy_that_shares_sessions_out() -> None:
+    with PostgresServer() as server, PgBouncer(server) as proxy, server.database() as url:
+        await check(proxy.url(url.rpartition("/")[2]), session_url=url)
