@@ -64,7 +64,7 @@ class KeeperService:
         ):
             while not stop.is_set():
                 beat.touch()
-                moved = await self.run_once(keeper)
+                moved = await self.run_once(keeper, beat)
                 if moved is None:
                     await self._alarm.sleep(max(keeper.pause_s, _RETRY_S))
                     continue
@@ -72,10 +72,10 @@ class KeeperService:
                 sleep_s = _BUSY_S if moved else min(sleep_s * 2, idle_s)
                 await self._alarm.sleep(min(sleep_s, beat.max_age_s / 2))
 
-    async def run_once(self, keeper: Keeper) -> bool | None:
+    async def run_once(self, keeper: Keeper, beat: Beat) -> bool | None:
         """One pass. Returns whether anything had moved; None: something is away."""
         try:
-            moved = await keeper.run_once()
+            moved = await keeper.run_once(beat.touch)
         except (BrokerUnavailable, StoreUnavailable, Refused) as error:
             if not self._trouble:
                 log.info("Redis is not looked after: %s", error)

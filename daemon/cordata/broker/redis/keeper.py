@@ -72,9 +72,11 @@ class Keeper:
         """For STATUS=: what is wrong, "" when nothing is."""
         return f"Redis: {self._reach.reason}" if self._reach.reason else ""
 
-    async def run_once(self) -> bool:
+    async def run_once(self, progress: Callable[[], None] = lambda: None) -> bool:
         """One pass. Returns whether anything had moved.
 
+        `progress`: called now and then while it goes on, which may be for minutes when Redis lost
+        much.
         Raises: BrokerUnavailable, Refused, StoreUnavailable, LeaseLost.
         """
         connection = await self._link.ready()
@@ -82,7 +84,7 @@ class Keeper:
         looks = await self._look(connection, known)
         reason = await self._difference(connection, known, looks)
         if reason:
-            await self._recover(connection, known, reason)
+            await self._recover(connection, known, reason, progress)
             known = await self._store.read(load)
             looks = await self._look(connection, known)
         moved = await self._save(known, looks)
@@ -148,12 +150,25 @@ class Keeper:
         missing = [mark for mark in known.marks if _handled(looks, mark) is None]
         return f"it does not know {missing[0].group}" if missing else ""
 
-    async def _recover(self, connection: Connection, known: Knowledge, reason: str) -> None:
+    async def _recover(
+        self,
+        connection: Connection,
+        known: Knowledge,
+        reason: str,
+        progress: Callable[[], None],
+    ) -> None:
         begun = clock.monotonic()
         if known.seen:
             extra = fields(events.BROKER_RECOVERED)
             log.warning("Redis is not as it was: %s; looking through it", reason, extra=extra)
-        recovery = Recovery(self._store, connection, self._keys, known, timeout_s=self._timeout_s)
+        recovery = Recovery(
+            self._store,
+            connection,
+            self._keys,
+            known,
+            progress=progress,
+            timeout_s=self._timeout_s,
+        )
         count = await recovery.run(
             epoch=os.urandom(16).hex(), since=self._store.now_us() - self._window_us
         )

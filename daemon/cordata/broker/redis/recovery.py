@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -33,8 +33,11 @@ class Recovery:
         keys: Keys,
         known: Knowledge,
         *,
+        progress: Callable[[], None],
         timeout_s: float,
     ) -> None:
+        """`progress`: called after every step; a step is bounded, and there may be many."""
+        self._progress = progress
         self._store = store
         self._connection = connection
         self._keys = keys
@@ -49,7 +52,9 @@ class Recovery:
         """
         await self._set_server("", "")  # relays mark nothing meanwhile: see Publisher
         await self._make_groups()
+        self._progress()
         floors = await self._raise_ids()
+        self._progress()
         count = await self._publish_again(since)
         await self._connection.run(("SET", self._keys.epoch, epoch), timeout_s=self._timeout_s)
 
@@ -112,9 +117,12 @@ class Recovery:
         at = (min(self._known.marks.values(), default=0), 0)
         while True:
             page, undone = await self._page(at, since)
+            self._progress()
             lost = await self._lost(undone)
+            self._progress()
             if lost:
                 count += await self._keep(lost)
+                self._progress()
             if len(page) < _PAGE:
                 return count
             at = (page[-1]["position"], page[-1]["id"])

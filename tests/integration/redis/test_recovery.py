@@ -1,0 +1,67 @@
+"""The primary lives through a long recovery."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+from tests.integration.engine.parts import context_of, publish, rows, until
+from tests.integration.redis.parts import WINDOW_S, dialer_of, on_redis
+from tests.integration.redis.stores import PREFIX, use
+from tests.servers.redis import RedisServer
+
+from cordata.broker.redis.keeper import Keeper
+from cordata.broker.redis.naming import Keys
+from cordata.services.keeper import KeeperService
+from cordata.services.primary import Leadership
+from cordata.store import Store
+
+
+class Watched:
+    """A store at whose reads the beat of the keeper's service is looked at."""
+
+    def __init__(self, store: Store) -> None:
+        self.service: KeeperService | None = None
+        self.touches: set[float] = set()
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def read(self, unit: Any) -> Any:
+        if self.service is not None and self.service.beat is not None:
+            self.touches.add(-self.service.beat.age_s(0.0))
+        return await self._store.read(unit)
+
+
+async def test_primary_is_alive_as_long_as_it_publishes_again(
+    state: Path, redis: RedisServer
+) -> None:
+    """Far more pages than fit between two touches of the watchdog are no reason to be killed."""
+    use(state, redis.url)
+    async with on_redis(state) as parts:
+        await parts.broker.register({"group": "thing.done"})
+        await publish(parts.store, 1600)
+        assert await parts.relay_all() == 1600
+        await parts.keeper.run_once()
+        redis.execute("FLUSHALL")
+        leadership = Leadership()
+        leadership.begin(context_of(parts.store))
+        store = Watched(parts.store)
+
+        def make(_: Store) -> Keeper:
+            watched = cast(Store, store)
+            return Keeper(watched, dialer_of(redis.url), Keys(PREFIX), window_s=WINDOW_S)
+
+        store.service = KeeperService(leadership, make)
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(store.service.run(stop))
+
+            async def published_again() -> bool:
+                return len(await rows(parts.store, "messages")) == 1600
+
+            await until(published_again)
+            stop.set()
+        assert len(store.touches) >= 5  # the pass begins, and 4 pages
