@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -117,6 +118,7 @@ class Runner:
             self._ready = True
             log.info("%s is ready", self.role, extra=fields(events.WORKER_READY, role=self.role))
             self.notifier.ready(self.status_text())
+            _settle_memory()
 
     async def _wait_ready(self, layer: Layer) -> None:
         """Until every service of the layer is up, or the role stops."""
@@ -282,3 +284,13 @@ async def _first_of(*wanted: asyncio.Event) -> None:
         await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
         for waiter in waiters:
             waiter.cancel()
+
+
+def _settle_memory() -> None:
+    """What was imported and opened so far stays for good: the garbage collector need not look at it
+    again. And it comes less often: a request makes hundreds of containers, nearly all of which are
+    gone without it, yet a collection for every 700 took 5 to 10 % of a worker's time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)

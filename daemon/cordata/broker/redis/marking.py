@@ -46,7 +46,9 @@ class Marking:
                 await self._mark(tx, added)
             return await unit(tx)
 
-        result = await self._store.run(marking)
+        # A claim or mark that a crash of the server takes back is made again: the entry then comes
+        # to Redis twice, and the seen-mark keeps its effect single.
+        result = await self._store.run(marking, bookkeeping=True)
         self._added = [one for one in self._added if not any(one is other for other in added)]
         return result
 
