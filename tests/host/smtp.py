@@ -1,4 +1,4 @@
-"""Runs inside a host: a mail server that keeps each message as a JSON line: `smtp.py PORT FILE`."""
+"""Runs inside a host: a mail server that keeps each message: `smtp.py ADDRESS PORT FILE`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiosmtpd.controller import Controller
 
 
 class Keep:
-    """Appends what arrives to the file."""
+    """Appends what arrives to the file, a JSON line each."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -28,5 +28,6 @@ class Keep:
 
 
 if __name__ == "__main__":
-    Controller(Keep(sys.argv[2]), hostname="127.0.0.1", port=int(sys.argv[1])).start()
+    address, port, file = sys.argv[1:]
+    Controller(Keep(file), hostname=address, port=int(port)).start()
     threading.Event().wait()

@@ -1,8 +1,9 @@
-"""Two hosts that run the hub, and a third with PostgreSQL and Redis."""
+"""Two hosts that run the hub, and a third with PostgreSQL, Redis and a mail server."""
 
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -11,12 +12,13 @@ from pathlib import Path
 
 from tests.host.load import Load, booking_load
 from tests.host.machine import Host, HostError, find_tree, wait_for
+from tests.host.mail import PostOffice
 from tests.host.network import Network, start_all
 from tests.host.package import later_version
 from tests.host.readme import commands
 from tests.host.servers import SECRET, USER, ServerHost
 
-#: The application of the tests: the hub, a primary that says its term ten times a second, a job,
+#: The application of the tests: the hub, a primary that says its term ten times a second, two jobs,
 #: and a second handler of each new reservation.
 APP = """
 from alpinehub.app import app
@@ -33,6 +35,13 @@ async def say_term(ctx):
 async def say_once(ctx, scope, period):
     async def unit(tx):
         await tx.write("say_job", period=period)
+    await ctx.run(unit)
+
+@app.job("say-mails")
+async def say_mails(ctx, scope, period):
+    async def unit(tx):
+        for number in range(int(scope)):
+            await tx.send_mail(to=["eva@example.com"], subject=f"{period}, {number}", text="Hi")
     await ctx.run(unit)
 
 @app.on("reservation.received")
@@ -56,6 +65,8 @@ CREATE TABLE received_said (event_id text)
 KEY = "5a" * 32
 #: What a host had in hand that went dark is another's after this long.
 CLAIM_S = 10.0
+#: More than a primary sends before it is found dead.
+MAILS = 500
 #: The migration of the later version.
 MIGRATION = "usr/share/cordata/alpinehub/sql/postgres/migrations/0002_added.sql"
 
@@ -68,14 +79,14 @@ class Fleet:
     one: Host
     two: Host
     servers: ServerHost
+    post_office: PostOffice
     #: URL of the broker; "": the default, the store.
     broker: str = ""
 
     @property
     def settings(self) -> str:
         """cordata.toml of the first two."""
-        return textwrap.dedent(
-            f"""\
+        text = f"""\
             [app]
             import = "fleet:app"
             path = ["/opt/fleet"]
@@ -85,11 +96,12 @@ class Fleet:
             claim_timeout_s = {CLAIM_S}
             [broker]
             """
-        ) + (f'url = "{self.broker}"\n' if self.broker else "")
+        broker = f'url = "{self.broker}"\n' if self.broker else ""
+        return self.post_office.settings + textwrap.dedent(text) + broker
 
-    def rows(self, sql: str) -> list[tuple[object, ...]]:
+    def rows(self, sql: str, *values: object) -> list[tuple[object, ...]]:
         """Rows of the common database."""
-        return self.servers.postgres.execute(sql)
+        return self.servers.postgres.execute(sql, values)
 
     def number(self, sql: str) -> int:
         """The one number that a query gives."""
@@ -134,6 +146,36 @@ class Fleet:
         with self.servers.postgres.connect() as connection, connection.transaction():
             connection.execute("LOCK TABLE received_said IN EXCLUSIVE MODE")
             yield
+
+    @contextmanager
+    def mails_due(self) -> Iterator[None]:
+        """While inside, the primary has more mails to send than it can.
+
+        Afterwards each has arrived once. One may have come twice, under the same Message-ID: that
+        which the mail server took when its sender could no longer say so.
+        """
+        period = f"term {self.term()[0]}"
+        before = len(self.post_office.mails())
+        job = ("cordata", "job", "say-mails", "--scope", MAILS, "--period", period)
+        self.other(self.primary()).run(*job)
+        wait_for(lambda: len(self.post_office.mails()) >= before + 20, what="the first mails")
+        yield
+        unsent = "SELECT count(*) FROM mail WHERE state <> 'sent'"
+        try:
+            sent = wait_for(lambda: not self.number(unsent), timeout_s=60.0, what="no mail left")
+        except HostError as error:
+            left = "SELECT state, attempts, last_error, count(*) FROM mail GROUP BY 1, 2, 3"
+            error.add_note(f"state, attempts, error, mails: {self.rows(left)}")
+            raise
+        written = self.rows("SELECT message_id FROM mail WHERE subject LIKE %s", f"{period}, %")
+        got = Counter(
+            message["Message-ID"]
+            for message in self.post_office.messages()
+            if message["Subject"].startswith(f"{period}, ")
+        )
+        print(f"{len(got)} mails, twice: {got.total() - len(got)}; the last {sent:.1f} s later")
+        assert got.keys() == {name for (name,) in written} and len(got) == MAILS
+        assert got.total() <= MAILS + 1
 
     def unhandled(self) -> int:
         """Events that a group has still to handle, wherever they wait."""
@@ -249,7 +291,8 @@ def fleet(deb: Path, folder: Path) -> Iterator[Fleet]:
         for host in (one, two, servers):
             stack.callback(host.stop)
         start_all(one, two, servers)
-        made = Fleet(network, one, two, servers)
+        made = Fleet(network, one, two, servers, PostOffice(servers, servers.address))
+        made.post_office.start()
         made.rows(TABLES)
         at_once(lambda host: install(host, made.settings), one, two)
         one.run("alpinehub", "demo")

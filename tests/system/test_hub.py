@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 import pytest
 from tests.host.load import BOOKING, booking_load
 from tests.host.machine import CHECKOUT, Host, wait_for
+from tests.host.mail import PostOffice
 
 URL = "http://127.0.0.1:8080"
 CONFIG = "/etc/cordata/cordata.toml"
@@ -35,21 +35,11 @@ def age(host: Host, days: int) -> None:
     )
 
 
-def mails(host: Host) -> list[dict[str, Any]]:
-    """What the mail server got."""
-    text = host.sh("cat /var/lib/mails.json 2>/dev/null || :")
-    return [json.loads(line) for line in text.splitlines()]
-
-
 @pytest.fixture(scope="module")
-def post_office(hub: Host) -> Host:
-    """The hub with a mail server, whom its reports and alerts go to."""
-    hub.run("cp", "/src/tests/host/smtp.py", "/var/lib/smtp.py")
-    hub.sh(
-        "printf '[Service]\\nExecStart=python3 /var/lib/smtp.py 2525 /var/lib/mails.json\\n"
-        "[Install]\\nWantedBy=multi-user.target\\n' >/etc/systemd/system/smtp.service"
-    )
-    hub.systemctl("enable", "--now", "--quiet", "smtp")
+def post_office(hub: Host) -> PostOffice:
+    """The mail server of a hub whose reports and alerts go there."""
+    made = PostOffice(hub)
+    made.start()
     edits = [
         's/^\\[mail\\]$/&\\nhost = "127.0.0.1"\\nport = 2525\\nsender = "hub@example.com"/',
         's/^\\[alpinehub\\]$/&\\nreport_to = ["boss@example.com"]/',
@@ -58,11 +48,13 @@ def post_office(hub: Host) -> Host:
     hub.run("sed", "-i", *(word for edit in edits for word in ("-e", edit)), CONFIG)
     hub.run("cordata", "config", "check")
     hub.systemctl("restart", "primary")
-    return hub
+    return made
 
 
-def test_report_reaches_the_mail_server_once_when_the_timer_was_missed(post_office: Host) -> None:
-    host = post_office
+def test_report_reaches_the_mail_server_once_when_the_timer_was_missed(
+    post_office: PostOffice,
+) -> None:
+    host = post_office.host
     assert post(host, "reported").endswith("200")
     host.systemctl("stop", "http.socket", "cordata.target", "worker@*", "primary")
     # The day before yesterday is over for the hotel, whatever its time; yesterday, after eight.
@@ -73,9 +65,9 @@ def test_report_reaches_the_mail_server_once_when_the_timer_was_missed(post_offi
     for _ in range(2):
         host.reboot()
         wait_for(lambda: host.journal(*ran), timeout_s=30, what="the job")
-        wait_for(lambda: mails(host), timeout_s=30, what="the report")
+        wait_for(lambda: post_office.mails(), timeout_s=30, what="the report")
         wait_for(lambda: host.sh(unsent) == "0", what="the last mail")
-    reports = [mail["text"] for mail in mails(host) if mail["to"] == ["boss@example.com"]]
+    reports = [mail["text"] for mail in post_office.mails() if mail["to"] == ["boss@example.com"]]
     ids = [line for text in reports for line in text.splitlines() if "Message-ID" in line]
     made = host.sh(f"sqlite3 {STORE} \"SELECT count(*) FROM job_run WHERE state = 'done'\"")
     assert len(ids) == len(set(ids)) == int(made) <= 2
@@ -95,19 +87,20 @@ def test_refused_request_is_found_by_its_id_when_the_journal_is_asked(hub: Host)
     assert "Subject: A request was refused" in text and f"REQUEST_ID={request_id}" in text
 
 
-def test_every_unit_failure_is_mailed_once_when_it_repeats(post_office: Host) -> None:
-    host = post_office
+def test_every_unit_failure_is_mailed_once_when_it_repeats(post_office: PostOffice) -> None:
+    host = post_office.host
     for _ in range(3):
         pid = wait_for_pid(host, "worker@2")
         host.kill("KILL", pid)
     wait_for_pid(host, "worker@2")
-    wait_for(lambda: alerts(host), what="the alert")
-    assert len(alerts(host)) == 1 and "worker@2" in alerts(host)[0]["text"]
+    wait_for(lambda: alerts(post_office), what="the alert")
+    [alert] = alerts(post_office)
+    assert "worker@2" in alert["text"]
 
 
-def alerts(host: Host) -> list[dict[str, Any]]:
+def alerts(post_office: PostOffice) -> list[dict[str, Any]]:
     """Mails to the operator."""
-    return [mail for mail in mails(host) if mail["to"] == ["admin@example.com"]]
+    return [mail for mail in post_office.mails() if mail["to"] == ["admin@example.com"]]
 
 
 def wait_for_pid(host: Host, unit: str) -> int:
