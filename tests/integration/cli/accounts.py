@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from tests.integration.cli.mended import is_mended
 
 from cordata import App, ProjectionContext, StoredEvent, Tx
 
 SQL = "tests.integration.eventstore.sql"
-MENDED = "MENDED"
 
 app = App("bank")
 app.migrations(SQL)
@@ -17,7 +15,7 @@ app.queries(SQL)
 
 def check(event: StoredEvent) -> None:
     """Raise for a bad one."""
-    if event.payload.get("bad") and not Path(os.environ[MENDED]).exists():
+    if event.payload.get("bad") and not is_mended():
         raise ValueError("no such guest: Eva Muster\x07")
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from tests.integration.cli.mended import is_mended
 
 from cordata import App, Event, EventContext, Tx
 
 app = App("shop")
-MENDED = "MENDED"
 
 
 @app.on("order.made", retries=0)
 async def pack(event: Event, ctx: EventContext) -> None:
     """The effect is another event."""
-    if not Path(os.environ[MENDED]).exists():
+    if not is_mended():
         raise ValueError("no boxes left\x07")
 
     async def unit(tx: Tx) -> str:

@@ -8,16 +8,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.cli.accounts import MENDED, app
+from tests.integration.cli.accounts import app
 from tests.integration.cli.command import ROOT, cordata, write_config
-from tests.integration.server.managed import managed
+from tests.integration.cli.mended import MENDED
+from tests.integration.cli.service import running, told, until
 from tests.servers.reaper import watched
 
 from cordata import Row, Tx, connect
@@ -33,38 +33,8 @@ def prepared(directory: Path) -> Path:
     return config
 
 
-@contextmanager
-def service(config: Path) -> Iterator[None]:
-    """The primary and a worker, ready."""
-    with ExitStack() as stack:
-        mended = str(config.parent / "mended")
-        roles = [
-            stack.enter_context(managed(config, *role, **{MENDED: mended}))
-            for role in (("primary",), ("worker", "0"))
-        ]
-        for role in roles:
-            role.until_ready()
-        yield
-        for role in reversed(roles):
-            assert role.stop()[0] == 0
-
-
 def run(config: Path, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
     return cordata(*arguments, "--config", str(config), given=given)
-
-
-def told(config: Path, *arguments: str) -> Any:
-    """What a command prints with --json."""
-    result = run(config, *arguments, "--json")
-    assert result.returncode == 0, result
-    return json.loads(result.stdout)
-
-
-def until(config: Path, *arguments: str, true: Callable[[Any], bool]) -> Any:
-    deadline = time.monotonic() + 30
-    while not true(found := told(config, *arguments)):
-        assert time.monotonic() < deadline, found
-    return found
 
 
 def state_of(config: Path, name: str, state: str) -> Any:
@@ -221,7 +191,7 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 def test_subscription_is_seen_reset_resumed_and_rebuilt(tmp_path: Path) -> None:
     config = prepared(tmp_path)
-    with service(config):
+    with running(config):
         for number in range(1, 5):
             amount = json.dumps({"amount": number})
             assert run(config, "events", "append", f"account-{number}", "x", amount).returncode == 0

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.cli import service
 from tests.integration.cli.command import cordata, write_config
-from tests.integration.cli.mending import MENDED, app
+from tests.integration.cli.mended import MENDED
+from tests.integration.cli.mending import app
+from tests.integration.cli.service import told
 from tests.integration.engine.stores import url_of
 from tests.integration.server.managed import managed
 
@@ -26,22 +27,6 @@ def prepared(directory: Path) -> Path:
     return write_config(directory, text, app="tests.integration.cli.mending:app")
 
 
-@contextmanager
-def service(config: Path) -> Iterator[None]:
-    """The primary and a worker, ready."""
-    with ExitStack() as stack:
-        mended = str(config.parent / "mended")
-        roles = [
-            stack.enter_context(managed(config, *role, **{MENDED: mended}))
-            for role in (("primary",), ("worker", "0"))
-        ]
-        for role in roles:
-            role.until_ready()
-        yield
-        for role in reversed(roles):
-            assert role.stop()[0] == 0
-
-
 def published(config: Path, count: int) -> list[str]:
     async def main() -> list[str]:
         async with connect(app, config) as ctx:
@@ -53,24 +38,15 @@ def published(config: Path, count: int) -> list[str]:
     return asyncio.run(main())
 
 
-def told(config: Path, *arguments: str) -> Any:
-    """What a command prints with --json."""
-    result = cordata(*arguments, "--json", "--config", str(config))
-    assert result.returncode == 0, result
-    return json.loads(result.stdout)
-
-
 def until(config: Path, *arguments: str, true: Callable[[list[Any]], bool]) -> list[Any]:
     """The items of a list once something is true of them."""
-    deadline = time.monotonic() + 30
-    while not true(items := told(config, *arguments)["items"]):
-        assert time.monotonic() < deadline, items
-    return items  # type: ignore[no-any-return]
+    found = service.until(config, *arguments, true=lambda found: true(found["items"]))
+    return found["items"]  # type: ignore[no-any-return]
 
 
 def test_dead_letter_is_seen_replayed_and_handled_once(state: Path) -> None:
     config = prepared(state)
-    with service(config):
+    with service.running(config):
         first, second = published(config, 2)
         letters = until(config, "dlq", "list", true=lambda items: len(items) == 2)
         assert {letter["event_id"] for letter in letters} == {first, second}
@@ -99,7 +75,7 @@ def test_dead_letter_is_seen_replayed_and_handled_once(state: Path) -> None:
         assert again.returncode == 1 and first in again.stderr
 
     assert told(config, "dlq", "replay", "--all")["count"] == 1  # nobody runs
-    with service(config):
+    with service.running(config):
         until(config, "outbox", "list", "--type", "order.packed", true=lambda i: len(i) == 2)
     (entry,) = told(config, "outbox", "list", "--id", first)["items"]
     assert entry["state"] == "published"
@@ -114,7 +90,7 @@ def test_dead_letter_is_seen_replayed_and_handled_once(state: Path) -> None:
 def test_replay_has_one_group_do_it_again_when_it_is_told_to(state: Path) -> None:
     config = prepared(state)
     (state / "mended").touch()
-    with service(config):
+    with service.running(config):
         (event_id,) = published(config, 1)
         packed = ("outbox", "list", "--type", "order.packed")
         until(config, *packed, true=bool)
@@ -137,7 +113,7 @@ def test_replay_has_one_group_do_it_again_when_it_is_told_to(state: Path) -> Non
 
 def test_lists_are_narrowed_down(tmp_path: Path) -> None:
     config = prepared(tmp_path)
-    with service(config):
+    with service.running(config):
         (event_id,) = published(config, 1)
         until(config, "dlq", "list", true=bool)
     for options, count in (
@@ -164,7 +140,7 @@ def test_lists_are_narrowed_down(tmp_path: Path) -> None:
 
 def test_drop_and_purge_ask_and_nobody_answers(state: Path) -> None:
     config = prepared(state)
-    with service(config):
+    with service.running(config):
         (event_id,) = published(config, 1)
         until(config, "dlq", "list", true=bool)
     drop = ("dlq", "drop", event_id, "--config", str(config))

@@ -15,22 +15,28 @@ from cordata.store import Chain, Queries, Row, Store, Tx, dialect_of, open_store
 from cordata.vault import Vault
 
 SQL = "tests.integration.engine.sql"
-CHAINS = (Chain("effect", SQL),)
+EFFECT = Chain("effect", SQL)
+CHAINS = (EFFECT,)
 
 
 @asynccontextmanager
-async def opened(state: Path, *, migrate: bool = True) -> AsyncIterator[Store]:
-    """The store of one process: the one that `stores` chose for `state`, or the embedded one."""
+async def opened(
+    state: Path, *, migrate: bool = True, chain: Chain = EFFECT
+) -> AsyncIterator[Store]:
+    """The store of one process: the one that `stores` chose for `state`, or the embedded one.
+
+    `chain`: of the tests' own tables and statements.
+    """
     config = StoreConfig(url=url_of(state))
     store = await open_store(
         config,
         state_dir=state,
         runtime_dir=runtime_of(state),
-        queries=Queries.load([SQL], dialect_of(config)),
+        queries=Queries.load([chain.package], dialect_of(config)),
     )
     async with store:
         if migrate:
-            await store.migrate(CHAINS)
+            await store.migrate((chain,))
         yield store
 
 

@@ -11,49 +11,27 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import uvloop
+from tests.integration.engine import parts
 from tests.integration.engine.parts import context_of, runtime_of
-from tests.integration.engine.stores import url_of
 
 from cordata.app import App
 from cordata.broker import Owner, Owners
-from cordata.config.sections import EngineConfig, StoreConfig
+from cordata.config.sections import EngineConfig
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
 from cordata.projection import Projection, ProjectionContext
 from cordata.services.projection import ProjectionService
-from cordata.store import Chain, Queries, Row, Store, Tx, dialect_of, open_store
+from cordata.store import Chain, Store, Tx
 
-SQL = "tests.integration.eventstore.sql"
-CHAINS = (Chain("ledger", SQL),)
+LEDGER = Chain("ledger", "tests.integration.eventstore.sql")
+CHAINS = (LEDGER,)
 QUICK = EngineConfig(retry_min_s=0.02, retry_max_s=0.1, poll_s=2.0)
 
-
-@asynccontextmanager
-async def opened(state: Path, *, migrate: bool = True) -> AsyncIterator[Store]:
-    """The store of one process."""
-    config = StoreConfig(url=url_of(state))
-    store = await open_store(
-        config,
-        state_dir=state,
-        runtime_dir=runtime_of(state),
-        queries=Queries.load([SQL], dialect_of(config)),
-    )
-    async with store:
-        if migrate:
-            await store.migrate(CHAINS)
-        yield store
-
-
-async def rows(store: Store, query: str) -> list[Row]:
-    """All rows of a named query."""
-
-    async def unit(tx: Tx) -> list[Row]:
-        return await tx.fetch_all(query)
-
-    return await store.read(unit)
+opened, rows = partial(parts.opened, chain=LEDGER), parts.rows
 
 
 async def deposit(store: Store, stream: str, *amounts: int, **more: Any) -> int:
