@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -40,14 +40,27 @@ def lost(log: pytest.LogCaptureFixture) -> int:
     return sum(args[0] for args in found if isinstance(args, tuple))  # type: ignore[misc]
 
 
-async def test_nothing_is_lost_when_redis_is_killed_and_had_saved_nothing(
-    state: Path, caplog: pytest.LogCaptureFixture
+async def killed(server: RedisServer) -> None:
+    """It had saved nothing, and is away for a moment."""
+    server.kill()
+    await asyncio.sleep(0.5)
+    server.start()
+
+
+async def emptied_twice(server: RedisServer) -> None:
+    """The second time while the first is made good."""
+    server.empty()
+    await asyncio.sleep(1.0)
+    server.empty()
+
+
+@pytest.mark.parametrize("happens", [killed, emptied_twice])
+async def test_nothing_is_lost_when_redis_has_nothing_any_more(
+    state: Path, caplog: pytest.LogCaptureFixture, happens: Callable[[RedisServer], Awaitable[None]]
 ) -> None:
     with RedisServer() as server:
         async with loaded(state, server.url):
-            server.kill()
-            await asyncio.sleep(0.5)
-            server.start()
+            await happens(server)
     assert lost(caplog) > 500
 
 
@@ -62,17 +75,6 @@ async def test_little_is_published_again_when_redis_is_killed_and_had_an_appendo
             server.kill()  # before it has settled
             server.start()
     assert lost(caplog) < 400  # a second's worth is not on disk
-
-
-async def test_nothing_is_lost_when_redis_is_emptied_twice(
-    state: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with RedisServer() as server:
-        async with loaded(state, server.url):
-            server.empty()
-            await asyncio.sleep(1.0)
-            server.empty()
-    assert lost(caplog) > 500
 
 
 async def test_nothing_is_lost_or_doubled_when_redis_goes_back_in_time(
