@@ -127,7 +127,7 @@ def _add_engine(
     )
     intake.append(handling)
     intake.append(ReclaimService(ctx.store, broker, owner, Owners(runtime), subscriptions, config))
-    delivery.append(RelayService(ctx.store, broker, subscriptions, config))
+    delivery.append(RelayService(ctx.store, broker, subscriptions, config, turn=int(role.instance)))
     projections = _projections(role, ctx, stack) if role.app.projections else None
     if projections is not None:
         intake.append(projections)

@@ -90,7 +90,7 @@ def loop(place: Place, state: Path, number: int) -> Process:
 
 def ready_worker(state: Path, number: int) -> Process:
     """A worker that waits for its start."""
-    return worker(state)
+    return worker(state, number)
 
 
 async def relay(place: Place, store: Store, messages: int, old: int = 0) -> float:

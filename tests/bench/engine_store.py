@@ -41,9 +41,9 @@ _COUNTED_S = 15.0
 _SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
 
 
-def worker(state: Path) -> AbstractContextManager[subprocess.Popen[str]]:
+def worker(state: Path, number: int = 0) -> AbstractContextManager[subprocess.Popen[str]]:
     """A worker that waits for its start."""
-    return held("tests.bench.engine_worker", state)
+    return held("tests.bench.engine_worker", state, number)
 
 
 async def publish(store: Store, count: int, type_: str) -> list[str]:
@@ -81,7 +81,7 @@ async def consume(state: Path, workers: int, messages: int) -> float:
     async with opened(state) as store:
         broker = StoreBroker(store, claim_timeout_s=60.0)
         with ExitStack() as stack:
-            processes = [stack.enter_context(worker(state)) for _ in range(workers)]
+            processes = [stack.enter_context(worker(state, n)) for n in range(workers)]
             begun = clock.monotonic()
             go(processes)
             while await left(broker, "bench.noop"):  # noqa: ASYNC110 - other processes empty it
@@ -95,7 +95,7 @@ async def latency(state: Path, workers: int) -> list[float]:
         committed: dict[str, int] = {}
         begun: dict[str, int] = {}
         with ExitStack() as stack:
-            processes = [stack.enter_context(worker(state)) for _ in range(workers)]
+            processes = [stack.enter_context(worker(state, n)) for n in range(workers)]
             go(processes)
             await asyncio.sleep(2.0)
             for _ in range(200):

@@ -21,6 +21,11 @@ log = logger("cordata.relay")
 
 #: First and longest pause while the store or the broker takes nothing.
 _FIRST_S, _LONGEST_S = 0.25, 5.0
+#: Word that came from elsewhere wakes every worker, and one look finds the work: worker 0 looks at
+#: once, each further one of its host so much later. Side by side they would only delay each other.
+_TURN_S = 0.004
+#: So that a host of many workers, of which only the last ones have time, is not late.
+_TURNS = 4
 
 
 class RelayService:
@@ -34,8 +39,13 @@ class RelayService:
         broker: Broker,
         subscriptions: Sequence[Subscription],
         config: EngineConfig,
+        *,
+        turn: int = 0,
     ) -> None:
-        """`subscriptions`: registered before the first entry is relayed, so that none is missed."""
+        """`subscriptions`: registered before the first entry is relayed, so that none is missed.
+
+        `turn`: the worker's number.
+        """
         self.beat = Beat(max_age_s=30.0 + config.poll_s)
         #: Set when the groups are registered.
         self.ready = asyncio.Event()
@@ -45,6 +55,7 @@ class RelayService:
         self._keyed = {s.group for s in subscriptions if s.key}
         self._config = config
         self._failures = 0
+        self._turn_s = turn % _TURNS * _TURN_S
 
     def status(self) -> str:
         """For STATUS=: what is wrong with the broker."""
@@ -55,22 +66,27 @@ class RelayService:
         alarm = Alarm()
         keeper = self._store.keep(self._broker.outbox_topic)
         pace = Pace(self._store)
-        full = False
+        full, word = False, False
         try:
             async with waking(alarm, stop, self._store, self._broker.outbox_topic):
                 while not stop.is_set():
                     self.beat.touch()
                     await pace.next(full=full)
-                    sleep_s, full = await self._pass(keeper)
-                    if sleep_s > 0.0:
-                        await alarm.sleep(sleep_s)
+                    sleep_s, full = await self._pass(keeper, word=word)
+                    word = sleep_s > 0.0 and await alarm.sleep(sleep_s)
+                    if word:
+                        await self._wait_for_turn(keeper, stop)
         finally:
             keeper.close()
 
-    async def _pass(self, keeper: Keeper) -> tuple[float, bool]:
+    async def _wait_for_turn(self, keeper: Keeper, stop: asyncio.Event) -> None:
+        if self._turn_s and not keeper.owes and not stop.is_set():
+            await asyncio.sleep(self._turn_s)
+
+    async def _pass(self, keeper: Keeper, *, word: bool) -> tuple[float, bool]:
         """One pass: seconds to sleep after it, and whether the next one need not be spaced."""
-        # What this process committed itself is there: no need to look first.
-        mark, sure = keeper.mark(), keeper.owes
+        # What this process committed is there, and so it is most likely for the first to be told.
+        mark, sure = keeper.mark(), keeper.owes or (word and not self._turn_s)
         try:
             if not self.ready.is_set():
                 await self._broker.register(self._groups, keyed=self._keyed)

@@ -45,9 +45,9 @@ class Engine:
 
 
 def build(
-    store: Store, state: Path, app: App, config: EngineConfig = QUICK, *, hurried: bool = False
+    store: Store, state: Path, app: App, config: EngineConfig = QUICK, *, hurried: bool = False, turn: int = 0
 ) -> Engine:
-    """The engine of one worker."""
+    """The engine of one worker, the one with the number `turn`."""
     runtime = runtime_of(state)
     owner = Owner.register(runtime, name="worker-test")
     broker = make_broker(
@@ -63,7 +63,7 @@ def build(
     return Engine(
         owner=owner,
         broker=broker,
-        relay=RelayService(store, broker, app.subscriptions, config),
+        relay=RelayService(store, broker, app.subscriptions, config, turn=turn),
         subscriptions=subscriptions,
         reclaim=ReclaimService(store, broker, owner, Owners(runtime), app.subscriptions, config),
         drain=DrainService(store, broker, app.subscriptions, subscriptions),
