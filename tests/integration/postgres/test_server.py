@@ -10,19 +10,31 @@ import pytest
 from tests.integration.postgres.parts import Change, Load, deposit, notes_there, opened, until
 from tests.servers.postgres import PostgresServer
 
-from cordata.clock import monotonic
 from cordata.errors import StoreUnavailable, TransactionTimeout
 from cordata.store import Store, Tx
 
+#: Whatever is bounded has come to its end by then.
+HANG_S = 60.0
 
-async def refusal(store: Store, note: str) -> tuple[StoreUnavailable | None, float]:
-    """What a deposit is refused with (None: it is not), and how long that takes."""
-    began = monotonic()
-    try:
-        await deposit(store, note)
-    except StoreUnavailable as error:
-        return error, monotonic() - began
-    return None, monotonic() - began
+
+async def refusal(store: Store, note: str) -> StoreUnavailable:
+    """What a deposit is refused with, in a bounded time."""
+    with pytest.raises(StoreUnavailable) as caught:
+        async with asyncio.timeout(HANG_S):
+            await deposit(store, note)
+    return caught.value
+
+
+async def refused_at_once(store: Store, note: str) -> bool:
+    """Whether a deposit is refused without waiting for anything."""
+    task = asyncio.ensure_future(deposit(store, note))
+    for _ in range(20):  # turns of the loop
+        await asyncio.sleep(0)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait([task])
+        return False
+    return isinstance(task.exception(), StoreUnavailable)
 
 
 async def test_store_refuses_at_once_and_heals_by_itself_when_the_server_was_stopped() -> None:
@@ -31,18 +43,14 @@ async def test_store_refuses_at_once_and_heals_by_itself_when_the_server_was_sto
         async with opened(url, changes=changes) as store:
             await deposit(store, "before")
             server.stop()
-            error, lasted = await refusal(store, "meanwhile")
-            assert error is not None and lasted < 3
-            assert error.retry_after_s > 0
+            assert (await refusal(store, "meanwhile")).retry_after_s > 0
             for number in range(5):
-                error, lasted = await refusal(store, f"{number}")
-                assert error is not None and lasted < 0.5
+                assert await refused_at_once(store, f"{number}")
             with pytest.raises(StoreUnavailable):
                 await store.read(lambda tx: tx.fetch_all("entry.notes"))
             assert store.stats().state == "unavailable"
             server.start()
-            took = await until(lambda: store.stats().state == "ok")  # without traffic
-            assert took < 6
+            await until(lambda: store.stats().state == "ok")  # without traffic
             await deposit(store, "after")
             assert [state for state, _ in changes] == ["unavailable", "ok"]
             assert "refused" in changes[0][1] or "terminat" in changes[0][1]
@@ -109,19 +117,14 @@ async def test_everything_is_bounded_when_the_server_is_suspended() -> None:
                 async with store.transaction() as held:
                     await held.execute("entry.add", account_id="a", amount=1, note="held")
                     with suspended(server):
-                        began = monotonic()
-                        with pytest.raises(TransactionTimeout):
-                            await held.fetch_all("entry.notes")
-                        assert monotonic() - began < 4
-                        error, lasted = await refusal(store, "suspended")
-                        assert error is not None and lasted < 5
-                        error, lasted = await refusal(store, "refused")
-                        assert error is not None and lasted < 0.5
-                        began = monotonic()
-                        with pytest.raises((StoreUnavailable, TransactionTimeout)):
-                            await store.read(lambda tx: tx.fetch_all("entry.notes"))
-                        assert monotonic() - began < 5
-            assert await until(lambda: store.stats().state == "ok") < 10
+                        async with asyncio.timeout(HANG_S):
+                            with pytest.raises(TransactionTimeout):
+                                await held.fetch_all("entry.notes")
+                            await refusal(store, "suspended")
+                            assert await refused_at_once(store, "refused")
+                            with pytest.raises((StoreUnavailable, TransactionTimeout)):
+                                await store.read(lambda tx: tx.fetch_all("entry.notes"))
+            await until(lambda: store.stats().state == "ok")
             await deposit(store, "after")
             there = notes_there(server, url)
             assert {"after", "before"} <= set(there) and "held" not in there
@@ -132,17 +135,16 @@ async def test_long_read_ends_early_only_when_the_server_is_gone() -> None:
         return await tx.fetch_one("sleep", seconds=3)
 
     with PostgresServer() as server, server.database() as url:
-        async with opened(url, read_timeout_s=30.0, connect_timeout_s=2.0) as store:
+        async with opened(url, read_timeout_s=600.0, connect_timeout_s=2.0) as store:
             row = await store.read(long)
             assert row is not None
             reading = asyncio.ensure_future(store.read(long))
             await asyncio.sleep(0.05)
             with suspended(server):
-                began = monotonic()
-                with pytest.raises(StoreUnavailable):
-                    await reading
-                assert monotonic() - began < 15
-            assert await until(lambda: store.stats().state == "ok") < 10
+                async with asyncio.timeout(HANG_S):
+                    with pytest.raises(StoreUnavailable):
+                        await reading
+            await until(lambda: store.stats().state == "ok")
 
 
 async def test_closing_is_bounded_when_the_server_is_suspended() -> None:
@@ -151,9 +153,8 @@ async def test_closing_is_bounded_when_the_server_is_suspended() -> None:
             with suspended(server):
                 waiting = asyncio.ensure_future(deposit(store, "x"))
                 await asyncio.sleep(0.05)
-                began = monotonic()
-                await store.close()
-                assert monotonic() - began < 6
+                async with asyncio.timeout(HANG_S):
+                    await store.close()
                 with pytest.raises(StoreUnavailable):
                     await waiting
 

