@@ -36,6 +36,8 @@ class Entry(NamedTuple):
     next_at: int
     #: Microseconds since the epoch: when the transaction that wrote it ran.
     created_at: int
+    #: None: no broker beside the store has it. 0: one may have it, for a relay went away with it.
+    position: int | None = None
 
 
 class Refusal(NamedTuple):

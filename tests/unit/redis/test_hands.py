@@ -6,14 +6,15 @@ import pytest
 
 from cordata.broker import Outcome
 from cordata.broker.claim import Entry
-from cordata.broker.redis.hands import Hands, Taken, ack_commands, by_stream, entry_of, taken_of
+from cordata.broker.redis.acking import acks_of
+from cordata.broker.redis.hands import Hands, Taken, entry_of, taken_of
 from cordata.broker.redis.naming import Stream
 from cordata.core.delivery import Verdict
 
 STREAM = Stream("thing.done", "backfill")
 
 
-def entry(key: str | None = "k") -> Entry:
+def entry(key: str | None = "k", position: int | None = None) -> Entry:
     return Entry(
         id=7,
         event_id="e7",
@@ -26,11 +27,15 @@ def entry(key: str | None = "k") -> Entry:
         attempts=0,
         next_at=1,
         created_at=5,
+        position=position,
     )
 
 
-def taken(number: int = 1, *, group: str = "g", key: str | None = "k") -> Taken:
-    words = [w if isinstance(w, bytes) else str(w).encode() for w in entry_of(entry(key))]
+def taken(
+    number: int = 1, *, group: str = "g", key: str | None = "k", position: int | None = None
+) -> Taken:
+    values = entry_of(entry(key, position))
+    words = [w if isinstance(w, bytes) else str(w).encode() for w in values]
     return taken_of(group, STREAM, "s", b"%d-0" % number, words)
 
 
@@ -80,11 +85,28 @@ def test_what_could_not_be_acknowledged_is_still_owed() -> None:
 
 
 def test_acknowledgements_are_one_command_per_stream_and_group() -> None:
-    piles = by_stream([taken(1), taken(2), taken(1, group="h")])
-    assert ack_commands(piles) == [
+    done = [taken(1), taken(2), taken(1, group="h")]
+    assert [ack.command for ack in acks_of(Hands(), done, "me", sure=True)] == [
         ("XACK", "s", "g", b"1-0", b"2-0"),
         ("XACK", "s", "h", b"1-0"),
     ]
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_holder_is_asked_for_when_it_may_be_another_or_the_store_has_it(sure: bool) -> None:
+    hands = Hands()
+    for number in (1, 2):
+        hands.add(taken(number))
+    hands.let_go(taken(1))
+    acks = acks_of(hands, [taken(1), taken(2)], "me", sure=sure)
+    looked_at = [ack.pile for ack in acks if ack.command[0] == "EVAL"]
+    assert looked_at == [[taken(1)] if sure else [taken(1), taken(2)]]
+
+
+@pytest.mark.parametrize("position", [None, 0, 7])
+def test_entry_tells_when_it_may_have_been_added_before(position: int | None) -> None:
+    one = taken(position=position)
+    assert one.again == (position is not None) and one.outbox_id == 7
 
 
 def test_only_what_was_handled_here_is_called_handled_when_others_acknowledged_it() -> None:

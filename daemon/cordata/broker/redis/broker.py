@@ -63,7 +63,15 @@ class RedisBroker:
         self._publisher = Publisher(
             store, dialer, self._reach, keys, owner=owner, claim_timeout_s=claim_timeout_s
         )
-        self._front = Front(store, dialer, self._reach, self._link, keys, owner=owner)
+        self._front = Front(
+            store,
+            dialer,
+            self._reach,
+            self._link,
+            keys,
+            owner=owner,
+            claim_timeout_s=claim_timeout_s,
+        )
         self._owner = owner
         #: What the store holds for groups, as far as was looked.
         self._due: dict[str, Due] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from cordata import clock
 from cordata.broker.message import Message, Outcome, Want, back
 from cordata.broker.redis import scan
 from cordata.broker.redis.connection import Command, Connection
@@ -25,15 +26,20 @@ from cordata.store import Store, Tx
 
 log = logger("cordata.redis")
 
-#: Entries that one XCLAIM renews.
-_PAGE = 500
-
 
 class Front:
     """Of one process."""
 
     def __init__(
-        self, store: Store, dialer: Dialer, reach: Reach, link: Link, keys: Keys, *, owner: str
+        self,
+        store: Store,
+        dialer: Dialer,
+        reach: Reach,
+        link: Link,
+        keys: Keys,
+        *,
+        owner: str,
+        claim_timeout_s: float,
     ) -> None:
         #: What the store knows of Redis.
         self.known = Knowledge()
@@ -43,7 +49,9 @@ class Front:
         self._link = link
         self._keys = keys
         self._timeout_s = dialer.timeout_s
-        self._settling = Settling(store, link, reach, owner=owner, timeout_s=dialer.timeout_s)
+        self._owner = owner
+        self._claim_timeout_s = claim_timeout_s
+        self._settling = Settling(store, link, reach, timeout_s=dialer.timeout_s)
         self._consumers: dict[str, Consumer] = {}
         #: Groups of this process -> event type, of those that read streams.
         self._types: dict[str, str] = {}
@@ -59,7 +67,11 @@ class Front:
 
     def consumer(self, name: str) -> Consumer:
         """The consumer of a process; another one's, to settle what it left."""
-        return self._consumers.setdefault(name, Consumer(name, self._keys))
+        if (consumer := self._consumers.get(name)) is None:
+            consumer = self._consumers[name] = Consumer(
+                name, self._keys, reliever=self._owner, claim_timeout_s=self._claim_timeout_s
+            )
+        return consumer
 
     async def learn(self) -> None:
         """Read what the store knows. Raises: StoreUnavailable."""
@@ -178,20 +190,21 @@ class Front:
 
     async def renew(self, name: str) -> None:
         """Keep what a process holds in its name. Raises nothing."""
-        ids: dict[tuple[str, str], list[bytes]] = {}
-        for taken in self.consumer(name).hands.all():
-            ids.setdefault((taken.key, taken.message.group), []).append(taken.entry_id)
-        commands: list[Command] = [
-            ("XCLAIM", key, group, name, 0, *entries[start : start + _PAGE], "JUSTID")
-            for (key, group), entries in ids.items()
-            for start in range(0, len(entries), _PAGE)
-        ]
+        consumer = self.consumer(name)
         connection = self._link.connection
-        if commands and connection is not None:
-            try:
-                await connection.call(*commands, timeout_s=self._timeout_s)
-            except BrokerUnavailable as error:
-                self._reach.failed(error)
+        if connection is None or not consumer.hands.all():
+            return
+        begun = clock.monotonic()
+        try:
+            for taken in await scan.hold(
+                connection, consumer.hands.all(), name, timeout_s=self._timeout_s
+            ):
+                consumer.hands.drop(taken)
+        except BrokerUnavailable as error:
+            self._reach.failed(error)
+        else:
+            if not consumer.hands.owes:  # what is to be acknowledged was not renewed
+                consumer.held_since = begun
 
     async def listen(self, name: str, groups: Collection[str], ring: Callable[[], None]) -> None:
         """Until cancelled: wait for entries; `ring` when there are some or Redis is back."""

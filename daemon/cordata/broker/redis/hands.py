@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from cordata.broker.claim import Entry
 from cordata.broker.message import Message, Outcome
-from cordata.broker.redis.connection import Command
 from cordata.broker.redis.naming import Stream
 from cordata.core.delivery import Verdict
 from cordata.core.outbox import BACKFILL, LIVE
@@ -26,6 +25,8 @@ class Taken(NamedTuple):
     entry_id: bytes
     outbox_id: int
     priority: int
+    #: It may have been added to the stream before: see `entry_of`.
+    again: bool = False
 
 
 def taken_of(group: str, stream: Stream, key: str, entry_id: bytes, fields: list[Any]) -> Taken:
@@ -47,13 +48,18 @@ def taken_of(group: str, stream: Stream, key: str, entry_id: bytes, fields: list
         seen=False,
         lane=BACKFILL if stream.level == BACKFILL else LIVE,
     )
-    return Taken(message, stream, key, entry_id, int(outbox_id), int(priority))
+    again = outbox_id.startswith(b"+")
+    return Taken(message, stream, key, entry_id, int(outbox_id), int(priority), again)
 
 
 def entry_of(entry: Entry) -> tuple[str | bytes | int, ...]:
-    """Names and values for XADD of an outbox entry."""
+    """Names and values for XADD of an outbox entry.
+
+    One that some relay may have added before has a plus before its number: who reads it looks first
+    what became of the other one.
+    """
     values: tuple[str | int, ...] = (
-        entry.id,
+        entry.id if entry.position is None else f"+{entry.id}",
         entry.event_id,
         "" if entry.key is None else f"={entry.key}",
         entry.priority,
@@ -153,9 +159,18 @@ class Hands:
                 handled.append(taken)
         return handled
 
+    def lets_go(self, taken: Taken) -> bool:
+        """Of what is to be acknowledged: whether it was not handled here."""
+        return (taken.message.group, taken.message.id) in self._let_go
+
     def put_back(self, done: list[Taken]) -> None:
         """It could not be acknowledged."""
         self._done = done + self._done
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing, not even to acknowledge."""
+        return not self._taken and not self._done
 
     @property
     def owes(self) -> bool:
@@ -169,8 +184,3 @@ def by_stream(all_taken: Iterable[Taken]) -> dict[tuple[str, str], list[Taken]]:
     for taken in all_taken:
         found.setdefault((taken.key, taken.message.group), []).append(taken)
     return found
-
-
-def ack_commands(piles: Mapping[tuple[str, str], Sequence[Taken]]) -> list[Command]:
-    """One command for each of the piles."""
-    return [("XACK", *at, *(taken.entry_id for taken in pile)) for at, pile in piles.items()]

@@ -76,6 +76,7 @@ class Marking:
             marks = json.dumps(good)
             await tx.write("redis.mark_published", entries=marks, now_us=tx.now_us)
         if lost:
+            await tx.write("redis.doubt", ids=json.dumps(lost), owner=self._owner)
             await claim.give_back(tx, lost, owner=self._owner)
 
 

@@ -172,7 +172,7 @@ class Publisher:
             await self._give_back(batch.entries)
             raise self._paused(str(error)) from error
         except (BrokerUnavailable, StoreUnavailable):
-            await self._give_back(batch.entries)
+            await self._give_back(batch.entries, doubtful=True)
             raise
         refused: list[tuple[Entry, Refused]] = []
         added: list[list[int]] = []
@@ -186,10 +186,17 @@ class Publisher:
             await self._marking.run(lambda tx: self._settle(tx, refused))
         return len(batch.entries) - len(refused)
 
-    async def _give_back(self, entries: Sequence[Entry]) -> None:
+    async def _give_back(self, entries: Sequence[Entry], *, doubtful: bool = False) -> None:
+        """`doubtful`: Redis may have them."""
         ids = [entry.id for entry in entries]
+
+        async def unit(tx: Tx) -> None:
+            if doubtful:
+                await tx.write("redis.doubt", ids=json.dumps(ids), owner=self._owner)
+            await claim.give_back(tx, ids, owner=self._owner)
+
         try:
-            await self._marking.run(lambda tx: claim.give_back(tx, ids, owner=self._owner))
+            await self._marking.run(unit)
         except StoreUnavailable as error:
             log.warning("the claims of %d outbox entries will expire: %s", len(ids), error)
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cordata import clock
 from cordata.broker.message import Want
+from cordata.broker.redis.acking import SURE_SHARE, acks_of, unacknowledged
 from cordata.broker.redis.connection import Command, Connection, Refused
-from cordata.broker.redis.hands import Hands, Taken, ack_commands, by_stream, stray, taken_of
+from cordata.broker.redis.hands import Hands, Taken, stray, taken_of
 from cordata.broker.redis.naming import LEVELS, Keys, Stream, position_of
 from cordata.broker.redis.registry import Knowledge
 from cordata.core.outbox import BACKFILL
@@ -33,7 +35,8 @@ _PAGE = 500
 class Consumer:
     """What one owner reads, by group."""
 
-    def __init__(self, name: str, keys: Keys) -> None:
+    def __init__(self, name: str, keys: Keys, *, reliever: str, claim_timeout_s: float) -> None:
+        """`reliever`: in whose name this process settles what another one left."""
         self.name = name
         #: Read by this process; else it is another one's, and only what it left is settled.
         self.reads = False
@@ -49,7 +52,23 @@ class Consumer:
         self.misses_group = False
         #: An answer was lost, and what it brought is in this consumer's name: see `adopt`.
         self.missed_answer = False
+        #: Everything in hand was read or renewed since then: monotonic.
+        self.held_since = 0.0
+        self._sure_s = SURE_SHARE * claim_timeout_s
+        #: No answer to an acknowledgement was lost: what others have acknowledged they handled.
+        self._certain = True
+        self._reliever = reliever
         self._keys = keys
+
+    @property
+    def holder(self) -> str:
+        """In whose name is what this process settles."""
+        return self.name if self.reads else self._reliever
+
+    @property
+    def sure(self) -> bool:
+        """Whether nobody can have taken over what is in hand."""
+        return self.reads and clock.monotonic() < self.held_since + self._sure_s
 
     async def exchange(
         self, connection: Connection, wanted: Mapping[str, Want], known: Knowledge, timeout_s: float
@@ -82,46 +101,54 @@ class Consumer:
             return
         self.reads = True
         commands = [self._read(group, stream, left[group]) for group, stream in reads]
+        begun = clock.monotonic()
         try:
             replies = await self._call(connection, commands, timeout_s)
         except BaseException:
             self.missed_answer = True
             raise
         for (group, _), reply in zip(reads, replies, strict=True):
-            left[group] -= self.take(group, reply, connection, known)
+            left[group] -= self.take(group, reply, connection, known, since=begun)
 
     async def _call(
         self, connection: Connection, commands: Sequence[Command], timeout_s: float
     ) -> list[Any]:
         """Acknowledge what is done, and send commands. Returns their answers."""
         done = self.hands.done()
-        piles = by_stream(done)
-        acks = ack_commands(piles)
+        acks = acks_of(self.hands, done, self.holder, sure=self.sure)
+        words = [ack.command for ack in acks]
         try:
-            replies = await connection.call(*acks, *commands, timeout_s=timeout_s)
+            replies = await connection.call(*words, *commands, timeout_s=timeout_s)
         except BaseException:
             self.hands.put_back(done)
+            self._certain = False
             raise
-        for pile, count in zip(piles.values(), replies, strict=False):
-            handled = self.hands.acknowledged(pile)
-            if count != len(pile):
-                # What we moved to the store may be due there. What we took over from another one
-                # he has acknowledged meanwhile: he was only slow, and handled it.
-                self.unsettled += handled if self.reads else pile
+        for ack, reply in zip(acks, replies, strict=False):
+            left, others = unacknowledged(ack, reply)
+            handled = self.hands.acknowledged(ack.pile)
+            if self.reads:  # what we moved to the store may be due there
+                lost = set(map(id, left))
+                self.unsettled += [taken for taken in handled if id(taken) in lost]
+            elif self._certain:
+                self.unsettled += others  # its owner was only slow, and has handled it after all
         return replies[len(acks) :]
 
     def _read(self, group: str, stream: Stream, count: int) -> Command:
         key = self._keys.of(stream)
         return ("XREADGROUP", "GROUP", group, self.name, "COUNT", count, "STREAMS", key, ">")
 
-    def take(self, group: str, reply: Any, connection: Connection, known: Knowledge) -> int:
-        """Keep what a read brought. Returns the number of entries."""
+    def take(
+        self, group: str, reply: Any, connection: Connection, known: Knowledge, *, since: float
+    ) -> int:
+        """Keep what a read brought that was sent at `since`. Returns the number of entries."""
         if isinstance(reply, Refused):
             if reply.kind == "NOGROUP":
                 self.misses_group = True
             else:
                 log.error("%s cannot be read: %s", group, reply)
             return 0
+        if self.hands.empty:
+            self.held_since = since
         unsure = connection.run_id != known.run_id
         count = 0
         for raw_key, entries in reply or ():
@@ -141,11 +168,9 @@ class Consumer:
                 self.hands.put_back([stray(group, stream, key, entry_id)])
             elif not self.hands.has(taken):
                 self.hands.add(taken)
-                if unsure or (floor and position_of(entry_id) <= floor):
-                    self.doubtful.append(taken)
-                else:
+                if floor and position_of(entry_id) > floor:
                     floor = 0  # those that follow came later
-                    arrived.append(taken)
+                (self.doubtful if unsure or floor or taken.again else arrived).append(taken)
 
     async def adopt(
         self, connection: Connection, groups: Iterable[str], known: Knowledge, timeout_s: float
@@ -159,10 +184,12 @@ class Consumer:
                 key, after = self._keys.of(stream), "0"
                 head = ("XREADGROUP", "GROUP", group, self.name, "COUNT", _PAGE, "STREAMS", key)
                 while True:
+                    begun = clock.monotonic()
                     (reply,) = await connection.call((*head, after), timeout_s=timeout_s)
                     if isinstance(reply, Refused) or not reply or not reply[0][1]:
                         break
-                    self.take(group, reply, connection, Knowledge())  # nothing known: unsure
+                    nothing = Knowledge()  # so all of it is doubtful
+                    self.take(group, reply, connection, nothing, since=begun)
                     after = reply[0][1][-1][0].decode()
 
     def collect(self, wanted: Mapping[str, Want]) -> list[Taken]:

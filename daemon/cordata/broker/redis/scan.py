@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cordata.broker.message import Held
+from cordata.broker.redis.acking import hold_commands
 from cordata.broker.redis.connection import Command, Connection, Refused
 from cordata.broker.redis.hands import Taken, by_stream, taken_of
 from cordata.broker.redis.naming import Keys
@@ -130,6 +131,20 @@ async def take_over(
             ids = set(reply)
             found.update(taken for taken in pile if taken.entry_id in ids)
     return found
+
+
+async def hold(
+    connection: Connection, all_taken: Sequence[Taken], name: str, *, timeout_s: float
+) -> set[Taken]:
+    """Renew what is in the name of a process. Returns those that are in another one by now."""
+    pieces = hold_commands(all_taken, name)
+    replies = await _each(connection, [piece.command for piece in pieces], timeout_s)
+    lost: set[Taken] = set()
+    for piece, reply in zip(pieces, replies, strict=True):
+        if not isinstance(reply, Refused):
+            ids = set(reply)
+            lost.update(taken for taken in piece.pile if taken.entry_id in ids)
+    return lost
 
 
 async def forget(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from cordata import clock
 from cordata.broker.message import Want
 from cordata.broker.redis.connection import Connection, Refused
 from cordata.broker.redis.link import Link
@@ -76,6 +77,7 @@ class Sentry:
 
     async def _wait(self, connection: Connection) -> None:
         block_s = max(_BLOCK_S, float(len(self._consumer.sentries)))
+        begun = clock.monotonic()
         count = min(self.want.live, self.want.backfill or self.want.live)
         (reply,) = await connection.call(
             (
@@ -87,7 +89,7 @@ class Sentry:
         if reply is None:
             return
         self._armed.clear()
-        self._consumer.take(self._group, reply, connection, self._known())
+        self._consumer.take(self._group, reply, connection, self._known(), since=begun)
         if isinstance(reply, Refused) and reply.kind != "NOGROUP":
             await asyncio.sleep(_REFUSED_S)
         self._ring()

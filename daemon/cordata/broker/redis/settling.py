@@ -19,15 +19,12 @@ log = logger("cordata.redis")
 
 
 class Settling:
-    """Of one process, `owner`."""
+    """Of one process."""
 
-    def __init__(
-        self, store: Store, link: Link, reach: Reach, *, owner: str, timeout_s: float
-    ) -> None:
+    def __init__(self, store: Store, link: Link, reach: Reach, *, timeout_s: float) -> None:
         self._store = store
         self._link = link
         self._reach = reach
-        self._owner = owner
         self._timeout_s = timeout_s
 
     async def settle(self, consumer: Consumer, outcomes: Sequence[Outcome]) -> None:
@@ -40,6 +37,8 @@ class Settling:
             await moving.mark_seen(self._store, [(o.group, o.event_id) for o in others])
         if rest and not consumer.reads:
             rest = await self._take_over(consumer, rest)
+        elif rest and not consumer.sure:
+            rest = await self._still_held(consumer, rest)
         if rest:
             await moving.keep(self._store, rest)
             for _, taken in rest:
@@ -57,7 +56,7 @@ class Settling:
                 await self._link.ready(),
                 [taken for _, taken in rest],
                 consumer.name,
-                self._owner,
+                consumer.holder,
                 timeout_s=self._timeout_s,
             )
         except BrokerUnavailable as error:
@@ -67,6 +66,24 @@ class Settling:
             if taken not in ours:
                 consumer.hands.drop(taken)
         return [(outcome, taken) for outcome, taken in rest if taken in ours]
+
+    async def _still_held(
+        self, consumer: Consumer, rest: list[tuple[Outcome, Taken]]
+    ) -> list[tuple[Outcome, Taken]]:
+        """Without what others took over meanwhile: what they made of it counts."""
+        connection = self._link.connection
+        if connection is None:
+            return rest
+        try:
+            lost = await scan.hold(
+                connection, [taken for _, taken in rest], consumer.name, timeout_s=self._timeout_s
+            )
+        except BrokerUnavailable as error:
+            self._reach.failed(error)
+            return rest
+        for taken in lost:
+            consumer.hands.drop(taken)
+        return [(outcome, taken) for outcome, taken in rest if taken not in lost]
 
     async def mark_unsettled(self, consumer: Consumer) -> None:
         """What was taken over or lost while it was handled is not to be handled again.

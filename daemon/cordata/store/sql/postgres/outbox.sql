@@ -74,7 +74,8 @@ WITH RECURSIVE level AS (
 )
 UPDATE outbox SET state = 'processing', owner = :owner, claimed_until = :claimed_until
 WHERE id = ANY (ARRAY(SELECT id FROM due))
-RETURNING id, event_id, type, key, lane, priority, payload, headers, attempts, next_at, created_at;
+RETURNING id, event_id, type, key, lane, priority, payload, headers, attempts, next_at, created_at,
+    position;
 
 -- name: outbox.ahead
 -- Of types that a group wants in key order: what is due of the same keys, was written earlier and
@@ -115,7 +116,8 @@ WITH taken AS MATERIALIZED (
 )
 UPDATE outbox SET state = 'processing', owner = :owner, claimed_until = :claimed_until
 WHERE id = ANY (ARRAY(SELECT id FROM taken))
-RETURNING id, event_id, type, key, lane, priority, payload, headers, attempts, next_at, created_at;
+RETURNING id, event_id, type, key, lane, priority, payload, headers, attempts, next_at, created_at,
+    position;
 
 -- name: outbox.mark_published
 -- Whoever says it: it is true, whatever became of his claim.
@@ -151,9 +153,10 @@ FROM outbox WHERE state = 'processing' GROUP BY owner;
 
 -- name: outbox.reclaim
 -- What has expired, and all of the owners that are known dead (`dead`: JSON list).
+-- The broker may have them by now: 0 stands for a place that is not known.
 UPDATE outbox SET
     state = CASE WHEN attempts > 0 THEN 'failed' ELSE 'pending' END,
-    owner = NULL, claimed_until = NULL
+    owner = NULL, claimed_until = NULL, position = coalesce(position, 0)
 WHERE id = ANY (ARRAY(
     SELECT id FROM outbox
     WHERE state = 'processing'

@@ -64,6 +64,12 @@ FROM (SELECT (entry ->> 0)::bigint AS id, (entry ->> 1)::bigint AS position
       FROM json_array_elements(:entries::json) AS entry) AS sent
 WHERE outbox.id = sent.id AND outbox.state NOT IN ('published', 'dead');
 
+-- name: redis.doubt
+-- Redis may have these or not, for the answer was lost.
+UPDATE outbox SET position = coalesce(position, 0)
+WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
+    AND state = 'processing' AND owner = :owner;
+
 -- name: redis.missing
 -- Those of the ids that the outbox has no more.
 SELECT value::bigint AS id FROM json_array_elements_text(:ids::json) AS value

@@ -75,7 +75,8 @@ WHERE id IN (
         ON due.state IN ('pending', 'failed')
         AND due.lane = first.lane AND due.priority = first.priority AND due.next_at <= :now_us
     LIMIT :limit)
-RETURNING id, event_id, type, key, lane, priority, payload, headers, attempts, next_at, created_at;
+RETURNING id, event_id, type, key, lane, priority, payload, headers, attempts, next_at, created_at,
+    position;
 
 -- name: outbox.ahead
 -- Of types that a group wants in key order: what is due of the same keys, was written earlier and
@@ -104,7 +105,8 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('pending', 'failed
 -- Claims what outbox.take finds.
 UPDATE outbox SET state = 'processing', owner = :owner, claimed_until = :claimed_until
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('pending', 'failed')
-RETURNING id, event_id, type, key, lane, priority, payload, headers, attempts, next_at, created_at;
+RETURNING id, event_id, type, key, lane, priority, payload, headers, attempts, next_at, created_at,
+    position;
 
 -- name: outbox.mark_published
 -- Whoever says it: it is true, whatever became of his claim.
@@ -137,7 +139,9 @@ FROM outbox INDEXED BY outbox_processing WHERE state = 'processing' GROUP BY own
 
 -- name: outbox.reclaim
 -- What has expired, and all of the owners that are known dead (`dead`: JSON list).
+-- The broker may have them by now: 0 stands for a place that is not known.
 UPDATE outbox INDEXED BY outbox_processing SET
-    state = iif(attempts > 0, 'failed', 'pending'), owner = NULL, claimed_until = NULL
+    state = iif(attempts > 0, 'failed', 'pending'), owner = NULL, claimed_until = NULL,
+    position = coalesce(position, 0)
 WHERE state = 'processing'
     AND (claimed_until < :now_us OR owner IN (SELECT value FROM json_each(:dead)));

@@ -65,6 +65,11 @@ FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS p
       FROM json_each(:entries)) AS sent
 WHERE outbox.id = sent.id AND outbox.state IN ('pending', 'failed', 'processing');
 
+-- name: redis.doubt
+-- Redis may have these or not, for the answer was lost.
+UPDATE outbox SET position = coalesce(position, 0)
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'processing' AND +owner = :owner;
+
 -- name: redis.missing
 -- Those of the ids that the outbox has no more.
 SELECT value AS id FROM json_each(:ids)
