@@ -129,7 +129,7 @@ async def test_migration_gives_way_when_somebody_uses_the_table(database: str, s
         shop.write("0002_more.sql", "ALTER TABLE shop ADD COLUMN city TEXT;")
         with psycopg.connect(database) as reader:
             reader.execute("SELECT * FROM shop")
-            async with asyncio.timeout(9):
+            async with asyncio.timeout(60):
                 with pytest.raises(StoreUnavailable, match="lock"):
                     async with shop.opened(database) as newer:
                         await newer.migrate([shop.chain])

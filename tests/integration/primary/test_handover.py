@@ -13,6 +13,7 @@ from tests.integration.primary.primary import Primary, build, running
 from cordata.app import App
 from cordata.broker import StoreBroker
 from cordata.config.sections import PrimaryConfig
+from cordata.services import handover
 from cordata.services.handover import HandoverService
 from cordata.services.primary import Leadership, PrimaryService
 from cordata.store import Chain, Store
@@ -41,10 +42,12 @@ def newer_primary(store: Store, app: App, leadership: Leadership) -> PrimaryServ
 
 
 async def led_by_older(store: Store, older: Primary) -> None:
-    """Returns when it hands over, which is sooner than it looks again by itself."""
-    handover = HandoverService(store, older.leadership, holder="older")
-    async with asyncio.timeout(4):
-        await handover.run(asyncio.Event())
+    """Returns when it hands over; it does not look again by itself."""
+    service = HandoverService(store, older.leadership, holder="older")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(handover, "_LOOK_S", 600.0)
+        async with asyncio.timeout(60):
+            await service.run(asyncio.Event())
 
 
 async def test_older_primary_hands_over_when_a_newer_one_waits_for_its_migration(
