@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from cordata import clock
-from cordata.broker import Claimed, Depth, Due, Held, Message, Outcome, Relayed, Want, claim
+from cordata.broker import Broker, Claimed, Depth, Due, Held, Message, Outcome, Relayed, Want, claim
 from cordata.broker.direct import Taker
 from cordata.broker.message import NOTHING
 from cordata.broker.redis import remaining, scan
@@ -44,8 +44,8 @@ _LOOK_S = 5.0
 _SCAN_S = 2.0
 
 
-class RedisBroker:
-    """Of one process; `owner` is its id as a relay."""
+class RedisBroker(Broker):
+    """Of one process; `owner` is its id as a relay. All are told of everything here."""
 
     outbox_topic = OUTBOX_TOPIC
     stream_topic = STREAM_TOPIC
@@ -166,13 +166,6 @@ class RedisBroker:
         if self._stored > 0:
             await self._inner.renew(owner)
         await self._front.renew(owner)
-
-    def expects(self) -> bool:
-        """As `Broker.expects`."""
-        return False
-
-    def pass_on(self) -> None:
-        """As `Broker.pass_on`: all are told of everything."""
 
     async def listen(self, owner: str, groups: Collection[str], ring: Callable[[], None]) -> None:
         """As `Broker.listen`."""
