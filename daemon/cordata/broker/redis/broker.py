@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from cordata import clock
 from cordata.broker import Broker, Claimed, Depth, Due, Held, Message, Outcome, Relayed, Want, claim
 from cordata.broker.direct import Taker
+from cordata.broker.hand import is_due
 from cordata.broker.message import NOTHING
 from cordata.broker.redis import remaining, scan
 from cordata.broker.redis.dial import Dialer, Reach
@@ -78,8 +79,8 @@ class RedisBroker(Broker):
         self._look_deadline = 0.0
         self._listens = False
         self._scan_deadline = 0.0
-        #: Messages of the store in this process' hands.
-        self._stored = 0
+        #: Knows what this process has in hand.
+        self._taker: Taker | None = None
 
     def status(self) -> str:
         """For STATUS=: what is wrong, "" when nothing is."""
@@ -150,10 +151,13 @@ class RedisBroker(Broker):
     ) -> tuple[Sequence[Message], dict[str, Due]]:
         """Settle and claim what is there, if anything is: a unit of its own costs a commit."""
         now_us = self._store.now_us()
-        due = {g: w for g, w in wanted.items() if g in self._due and _is_due(self._due[g], now_us)}
+        due = {
+            g: w
+            for g, w in wanted.items()
+            if any(is_due(at, now_us) for at in self._due.get(g, NOTHING))
+        }
         if outcomes or due:
             claimed = await self._inner.exchange(owner, outcomes, due)
-            self._stored += len(claimed.messages) - len(outcomes)
             for group in due:
                 self._due[group] = claimed.next_at.get(group, NOTHING)
             messages = claimed.messages
@@ -162,10 +166,12 @@ class RedisBroker(Broker):
         return messages, {group: self._due[group] for group in wanted if group in self._due}
 
     async def renew(self, owner: str) -> None:
-        """As `Broker.renew`."""
-        if self._stored > 0:
-            await self._inner.renew(owner)
+        """As `Broker.renew`. A store that is away keeps nobody from renewing in Redis."""
         await self._front.renew(owner)
+        known = self._taker.known() if self._taker is not None else None
+        stored = known is None or any(isinstance(id, int) for _, id in known)
+        if stored or self._inner.doubts():
+            await self._inner.renew(owner)
 
     async def listen(self, owner: str, groups: Collection[str], ring: Callable[[], None]) -> None:
         """As `Broker.listen`."""
@@ -182,6 +188,7 @@ class RedisBroker(Broker):
 
     def bring(self, taker: Taker) -> None:
         """As `Broker.bring`: nothing is brought, but the store may hold what nobody knows of."""
+        self._taker = taker
         self._inner.bring(taker)
 
     def doubts(self) -> bool:
@@ -283,10 +290,6 @@ class RedisBroker(Broker):
         """Close all connections."""
         self._publisher.close()
         self._link.close()
-
-
-def _is_due(due: Due, now_us: int) -> bool:
-    return any(at is not None and at <= now_us for at in due)
 
 
 def _less(want: Want, group: str, messages: Sequence[Message]) -> Want:

@@ -1,0 +1,52 @@
+"""A worker on Redis: what it has in hand beside the streams, and what it does for others."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+
+from tests.integration.engine.engine import build, running
+from tests.integration.engine.parts import publish, runtime_of
+from tests.integration.redis.parts import broker_of, on_redis
+from tests.integration.redis.stores import use
+from tests.servers.redis import RedisServer
+
+from cordata.app import App
+from cordata.broker import Owner, Want
+from cordata.config.sections import EngineConfig
+from cordata.context import EventContext
+from cordata.core.event import Event
+
+
+async def test_claims_in_the_store_are_renewed_when_a_dead_process_held_more(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    """What is taken back for others says nothing about what is in hand."""
+    use(tmp_path, redis.url)
+    app, begun, go_on = App("t"), asyncio.Event(), asyncio.Event()
+
+    @app.on("thing.done", key=True)
+    async def take(event: Event, ctx: EventContext) -> None:
+        begun.set()
+        await go_on.wait()
+
+    config = EngineConfig(claim_timeout_s=0.3, poll_s=0.05)
+    async with on_redis(tmp_path) as parts:
+        await parts.broker.register({"t.take": "thing.done"}, keyed=["t.take"])
+        for n in range(40):
+            await publish(parts.store, 1, key=str(n))
+        await parts.relay_all()
+        dead = Owner.register(runtime_of(tmp_path), name="dead")
+        with closing(broker_of(parts.store, redis.url)) as other:
+            claimed = await other.exchange(dead.id, [], {"t.take": Want(live=100)})
+            assert len(claimed.messages) == 40
+            dead.close()
+            engine = build(parts.store, tmp_path, app, config)
+            async with running(engine):
+                try:
+                    await asyncio.wait_for(begun.wait(), 10)
+                    await asyncio.sleep(4 * config.claim_timeout_s)
+                    assert (await other.owners())[engine.owner.id] is False
+                finally:
+                    go_on.set()
