@@ -58,7 +58,7 @@ class Publisher:
             relayed = Relayed(published=count, next_at=next_at, backfill=found.backfill)
             return relayed, found.types, messages
 
-        return await self._strays.claiming(self._store, unit)
+        return await self._strays.claiming(self._store, unit, "fleeting")
 
     async def quiet(self) -> None:
         """Nobody's hands are filled any more; returns when what was on its way is there."""

@@ -31,7 +31,7 @@ from cordata.broker.settle import add_groups, settle
 from cordata.broker.stray import Strays
 from cordata.core.claim import claimed_until, is_expired
 from cordata.core.outbox import not_at_once
-from cordata.store import OUTBOX_TOPIC, Fence, Keeper, Store, Tx
+from cordata.store import OUTBOX_TOPIC, Bookkeeping, Fence, Keeper, Store, Tx
 
 #: How long one wait on the store lasts; only bounds what a lost wake-up could hide.
 _WAIT_S = 3600.0
@@ -144,7 +144,9 @@ class StoreBroker(Broker):
             return Claimed(messages=hand.messages, next_at=next_at), hand.short
 
         mark = self._mark()
-        claimed, short = await self._strays.claiming(self._store, unit)
+        # A claim that is taken back is made again, by anyone; what is settled is forgotten here.
+        kind: Bookkeeping = "lasting" if outcomes else "fleeting"
+        claimed, short = await self._strays.claiming(self._store, unit, kind)
         now_us = self._store.now_us()
         later = {g: Due(*(not_at_once(at, now_us) for at in claimed.next_at[g])) for g in short}
         next_at = {**claimed.next_at, **later}

@@ -14,7 +14,7 @@ from typing import TypeVar
 from cordata.broker.message import Held, Outcome
 from cordata.core.delivery import Verdict
 from cordata.errors import StoreUnavailable
-from cordata.store import Store, Unit
+from cordata.store import Bookkeeping, Store, Unit
 
 T = TypeVar("T")
 
@@ -32,10 +32,10 @@ class Strays:
         self.possible = False
         self._suspects: frozenset[Mark] = frozenset()
 
-    async def claiming(self, store: Store, unit: Unit[T]) -> T:
+    async def claiming(self, store: Store, unit: Unit[T], kind: Bookkeeping) -> T:
         """Run a unit that claims. Raises: as `Store.run`."""
         try:
-            return await store.run(unit, bookkeeping=True)
+            return await store.run(unit, bookkeeping=kind)
         except StoreUnavailable:
             self.possible = True
             raise

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, cast
 
 from cordata.context import Context
-from cordata.store import Fence, Store, Tx, Unit
+from cordata.store import Bookkeeping, Fence, Store, Tx, Unit
 
 T = TypeVar("T")
 
@@ -21,7 +21,11 @@ class _FencedStore:
         return getattr(self._store, name)
 
     async def run(
-        self, unit: Unit[T], *, fence: Fence | None = None, bookkeeping: bool = False
+        self,
+        unit: Unit[T],
+        *,
+        fence: Fence | None = None,
+        bookkeeping: Bookkeeping | None = None,
     ) -> T:
         return await self._store.run(unit, fence=fence or self._fence, bookkeeping=bookkeeping)
 

@@ -12,7 +12,7 @@ from cordata.store.fence import Fence
 from cordata.store.health import OnState
 from cordata.store.migrate import Applied, Chain
 from cordata.store.topic import Keeper
-from cordata.store.tx import Tx, Unit
+from cordata.store.tx import Bookkeeping, Tx, Unit
 
 T = TypeVar("T")
 
@@ -103,7 +103,11 @@ class Store(Protocol):
         ...
 
     async def run(
-        self, unit: Unit[T], *, fence: Fence | None = None, bookkeeping: bool = False
+        self,
+        unit: Unit[T],
+        *,
+        fence: Fence | None = None,
+        bookkeeping: Bookkeeping | None = None,
     ) -> T:
         """Run a unit of work; return its result once it is on disk.
 
@@ -112,9 +116,9 @@ class Store(Protocol):
         raised; Conflict when a constraint refused a statement; StoreFull, StoreUnavailable;
         LeaseLost when `fence` is stale; UnitMisuse when it awaited something else than its tx.
 
-        `bookkeeping`: a unit of the engine's own. What a crash of the server undoes of it is done
-        again by itself, so it need not wait for the disk; and an index leads to every row that it
-        touches, so the server may keep the plans of its statements.
+        `bookkeeping`: a unit of the engine's own; an index leads to every row that it touches, so
+        the server may keep the plans of its statements. A "fleeting" one need not wait for the
+        disk: what a crash of the server takes back of it is done again by itself.
         """
         ...
 
@@ -122,7 +126,7 @@ class Store(Protocol):
         """Run a unit on a snapshot; never waits for writers.
 
         It may run more than once. Raises: what the unit raised; UnitMisuse when it writes;
-        TransactionTimeout after `read_timeout_s`; StoreUnavailable.
+        ReadTimeout, which is a StoreUnavailable, after `read_timeout_s`; StoreUnavailable.
         """
         ...
 

@@ -7,7 +7,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from cordata.errors import CordataError, KeyReused, PermanentError
 T = TypeVar("T")
 #: A unit of work; awaits nothing but tx, and may run more than once.
 Unit = Callable[["Tx"], Awaitable[T]]
+#: What a unit of the engine's own is, see `Store.run`.
+Bookkeeping = Literal["lasting", "fleeting"]
 
 #: Wakes the relays; the mail service.
 OUTBOX_TOPIC, MAIL_TOPIC = "outbox", "mail"

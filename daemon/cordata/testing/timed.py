@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from cordata.clock import from_us, to_us
-from cordata.store import Fence, Store, Tx, Unit
+from cordata.store import Bookkeeping, Fence, Store, Tx, Unit
 
 T = TypeVar("T")
 
@@ -54,7 +54,11 @@ class TimedStore:
         return self._clock.now_us()
 
     async def run(
-        self, unit: Unit[T], *, fence: Fence | None = None, bookkeeping: bool = False
+        self,
+        unit: Unit[T],
+        *,
+        fence: Fence | None = None,
+        bookkeeping: Bookkeeping | None = None,
     ) -> T:
         """As in Store."""
         return await self._store.run(self._timed(unit), fence=fence, bookkeeping=bookkeeping)

@@ -17,7 +17,7 @@ from cordata.broker.stray import Mark
 from cordata.core.delivery import Verdict
 from cordata.core.outbox import BACKFILL
 from cordata.errors import StoreUnavailable
-from cordata.store import Fence, Store, Unit
+from cordata.store import Bookkeeping, Fence, Store, Unit
 
 T = TypeVar("T")
 
@@ -54,7 +54,11 @@ class DeafStore:
         return getattr(self._store, name)
 
     async def run(
-        self, unit: Unit[T], *, fence: Fence | None = None, bookkeeping: bool = False
+        self,
+        unit: Unit[T],
+        *,
+        fence: Fence | None = None,
+        bookkeeping: Bookkeeping | None = None,
     ) -> T:
         result = await self._store.run(unit, fence=fence, bookkeeping=bookkeeping)
         if self.deaf:

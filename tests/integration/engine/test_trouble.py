@@ -24,7 +24,7 @@ from cordata.core.event import Event
 from cordata.errors import StoreFull
 from cordata.services import subscription
 from cordata.services.reclaim import ReclaimService
-from cordata.store import Fence, Store, Tx, Unit
+from cordata.store import Bookkeeping, Fence, Store, Tx, Unit
 
 T = TypeVar("T")
 
@@ -41,7 +41,11 @@ class FullStore:
         return getattr(self._store, name)
 
     async def run(
-        self, unit: Unit[T], *, fence: Fence | None = None, bookkeeping: bool = False
+        self,
+        unit: Unit[T],
+        *,
+        fence: Fence | None = None,
+        bookkeeping: Bookkeeping | None = None,
     ) -> T:
         if self.full:
             self.refused += 1

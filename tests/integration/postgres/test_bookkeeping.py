@@ -6,15 +6,14 @@ from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 
 from cordata.config.sections import StoreConfig
-from cordata.store import Chain, Queries, Tx
+from cordata.store import Bookkeeping, Chain, Queries, Tx
 from cordata.store.postgres.store import PostgresStore
 
 _SQL = "tests.integration.postgres.sql"
 _SETTINGS = ("synchronous_commit", "plan_cache_mode", "enable_seqscan")
-_BOOKKEEPING = ["off", "auto", "off"]
 
 
-async def settings_of(store: PostgresStore, *, bookkeeping: bool) -> list[str]:
+async def settings_of(store: PostgresStore, *, bookkeeping: Bookkeeping | None) -> list[str]:
     async def unit(tx: Tx) -> list[str]:
         found = []
         for name in _SETTINGS:
@@ -35,8 +34,9 @@ async def check(url: str, session_url: str = "") -> None:
     async with await PostgresStore.open(config, queries=queries) as store:
         await store.migrate([Chain("serial", _SQL)])
         for _ in range(3):  # no setting stays behind
-            assert await settings_of(store, bookkeeping=True) == _BOOKKEEPING
-            assert (await settings_of(store, bookkeeping=False))[0] == "on"
+            assert await settings_of(store, bookkeeping="fleeting") == ["off", "auto", "off"]
+            assert await settings_of(store, bookkeeping="lasting") == ["on", "auto", "off"]
+            assert (await settings_of(store, bookkeeping=None))[0] == "on"
 
 
 async def test_only_bookkeeping_need_not_wait_for_the_disk(database: str) -> None:

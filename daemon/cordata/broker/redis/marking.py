@@ -48,7 +48,7 @@ class Marking:
 
         # A claim or mark that a crash of the server takes back is made again: the entry then comes
         # to Redis twice, and the seen-mark keeps its effect single.
-        result = await self._store.run(marking, bookkeeping=True)
+        result = await self._store.run(marking, bookkeeping="fleeting")
         self._added = [one for one in self._added if not any(one is other for other in added)]
         return result
 

@@ -146,7 +146,7 @@ class Alone:
         tx = UnitTx(parts.queries, parts.time.now_us())
         async with parts.pool.connection(deadline) as connection:
             self._narrows.check(unit)
-            kind: Kind = "bookkeeping" if entry is not None and entry.bookkeeping else "write"
+            kind: Kind = (entry.bookkeeping if entry is not None else None) or "write"
             transaction = parts.begin(connection, kind)
             if entry is not None:
                 entry.transaction = transaction

@@ -29,7 +29,7 @@ from cordata.store.postgres.entry import Entry, again
 from cordata.store.postgres.fault import Busy
 from cordata.store.postgres.habit import Habits
 from cordata.store.postgres.loner import Loners
-from cordata.store.tx import Unit
+from cordata.store.tx import Bookkeeping, Unit
 
 #: Batches of one process under way at once.
 _LANES = 2
@@ -92,7 +92,9 @@ class Batcher:
         """Since the start."""
         return self._committer.units + self._alone.units
 
-    async def run(self, unit: Unit[Any], fence: Fence | None, *, bookkeeping: bool = False) -> Any:
+    async def run(
+        self, unit: Unit[Any], fence: Fence | None, *, bookkeeping: Bookkeeping | None = None
+    ) -> Any:
         """Run a unit in the next shared transaction (bookkeeping alone); return after its commit.
 
         Cancelling is safe: the unit is undone if it was alone in its transaction, or had not

@@ -11,7 +11,7 @@ from cordata.store.fence import Fence
 from cordata.store.postgres.transaction import Transaction
 from cordata.store.postgres.unit import Ask, Course, UnitTx
 from cordata.store.queries import Queries
-from cordata.store.tx import Unit
+from cordata.store.tx import Bookkeeping, Unit
 
 
 class Entry:
@@ -43,7 +43,7 @@ class Entry:
         self.future = future
         self.since = since
         #: As of `Store.run`.
-        self.bookkeeping = False
+        self.bookkeeping: Bookkeeping | None = None
         #: It is the attempt that is made now and then while the store is not ok.
         self.pioneer = False
         self.context: Context = copy_context()

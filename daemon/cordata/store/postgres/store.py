@@ -32,7 +32,7 @@ from cordata.store.postgres.solo import SoloTx, holding
 from cordata.store.queries import Queries
 from cordata.store.schema import Schema
 from cordata.store.topic import Keeper
-from cordata.store.tx import Tx, Unit, UnitMisuse
+from cordata.store.tx import Bookkeeping, Tx, Unit, UnitMisuse
 
 T = TypeVar("T")
 
@@ -117,7 +117,11 @@ class PostgresStore(Store):
         return self._time.now_us()
 
     async def run(
-        self, unit: Unit[T], *, fence: Fence | None = None, bookkeeping: bool = False
+        self,
+        unit: Unit[T],
+        *,
+        fence: Fence | None = None,
+        bookkeeping: Bookkeeping | None = None,
     ) -> T:
         """As in Store."""
         self._check_open()

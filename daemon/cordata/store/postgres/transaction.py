@@ -21,13 +21,15 @@ from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ConnectionLost, ServerError, Unclear
 from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.result import Result
+from cordata.store.tx import Bookkeeping
 
-Kind = Literal["write", "bookkeeping", "stable", "read"]
+Kind = Literal["write", "stable", "read"] | Bookkeeping
 
 _BEGIN: dict[Kind, str] = {
     # Each statement sees the newest state.
     "write": "BEGIN ISOLATION LEVEL READ COMMITTED",
-    "bookkeeping": "BEGIN ISOLATION LEVEL READ COMMITTED",
+    "lasting": "BEGIN ISOLATION LEVEL READ COMMITTED",
+    "fleeting": "BEGIN ISOLATION LEVEL READ COMMITTED",
     # All see one state; changing a row that has changed since fails (40001).
     "stable": "BEGIN ISOLATION LEVEL REPEATABLE READ",
     "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
@@ -46,13 +48,17 @@ _SETTINGS = (
     " set_config('idle_in_transaction_session_timeout', $2, $3 = 'true'), "
     f"{_DURABLE}, {_PLANS}"
 )
-#: See `Store.run`. Reading a table through is the last resort: no plan is kept that does so because
-#: the table was small.
-_BOOKKEEPING = (
+#: For bookkeeping, see `Store.run`. Reading a table through is the last resort: no plan is kept
+#: that does so because the table was small.
+_KEPT = (
     "SELECT set_config('statement_timeout', $1, true),"
-    " set_config('synchronous_commit', 'off', true), set_config('plan_cache_mode', 'auto', true),"
-    " set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+    " set_config('plan_cache_mode', 'auto', true), set_config('enable_seqscan', 'off', true),"
+    " set_config('jit', 'off', true)"
 )
+_BOOKKEEPING: dict[Kind, str] = {
+    "lasting": _KEPT,
+    "fleeting": f"{_KEPT}, set_config('synchronous_commit', 'off', true)",
+}
 _LIMIT = "SELECT set_config('statement_timeout', $1, true)"
 #: What a number of a transaction is worth something with. A failover begins a new timeline. A
 #: crash gives numbers away again that never reached the disk; it also resets the statistics,
@@ -109,8 +115,8 @@ class Prologue:
         if self.proxied:
             connection.send(_SETTINGS, (limit, self._idle, "true"))
             sent += 1
-        if kind == "bookkeeping":
-            connection.send(_BOOKKEEPING, (limit,))
+        if kind in _BOOKKEEPING:
+            connection.send(_BOOKKEEPING[kind], (limit,))
             sent += 1
         elif limited and not self.proxied and limit != self._read:
             connection.send(_LIMIT, (limit,))

@@ -33,7 +33,7 @@ from cordata.store.sqlite.wake import WakeUps
 from cordata.store.sqlite.wal import Checkpoint, Wal
 from cordata.store.sqlite.writer import Writer
 from cordata.store.topic import Keeper
-from cordata.store.tx import Tx, Unit, UnitMisuse
+from cordata.store.tx import Bookkeeping, Tx, Unit, UnitMisuse
 
 T = TypeVar("T")
 
@@ -150,7 +150,11 @@ class SqliteStore(Store):
         await self.close()
 
     async def run(
-        self, unit: Unit[T], *, fence: Fence | None = None, bookkeeping: bool = False
+        self,
+        unit: Unit[T],
+        *,
+        fence: Fence | None = None,
+        bookkeeping: Bookkeeping | None = None,
     ) -> T:
         """As in Store; its commit is shared, so bookkeeping waits for the disk as all do."""
         self._check_open()
