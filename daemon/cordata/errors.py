@@ -109,6 +109,14 @@ class TransactionTimeout(TransientError):
     code = "transaction_timeout"
 
 
+class ReadTimeout(TransactionTimeout, StoreUnavailable):
+    """A read took too long and was stopped.
+
+    To who needs its answer in order to go on (a service of the runtime, a request) that is a store
+    that does not answer. A handler answers for its own reads: see `core.delivery.is_away`.
+    """
+
+
 class TransactionStale(TransientError):
     """What a transaction had read was changed by another before its first write."""
 

@@ -17,8 +17,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeGuard
 
-from cordata.errors import PermanentError, WrongExpectedVersion
+from cordata.errors import (
+    PermanentError,
+    StoreUnavailable,
+    TransactionTimeout,
+    WrongExpectedVersion,
+)
 
 #: Characters of an error's text that are kept.
 ERROR_CHARS = 500
@@ -58,6 +64,14 @@ def is_permanent(error: BaseException) -> bool:
     decides on what the stream holds now.
     """
     return isinstance(error, PermanentError) and not isinstance(error, WrongExpectedVersion)
+
+
+def is_away(error: BaseException) -> TypeGuard[StoreUnavailable]:
+    """Whether the store was away for an attempt, which does not count then.
+
+    It was there for a read that took too long: nobody but the handler could make that one shorter.
+    """
+    return isinstance(error, StoreUnavailable) and not isinstance(error, TransactionTimeout)
 
 
 def after_failure(attempt: int, *, retries: int, permanent: bool) -> Verdict:

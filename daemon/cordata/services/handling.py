@@ -18,6 +18,7 @@ from cordata.core.delivery import (
     add_failure,
     after_failure,
     error_text,
+    is_away,
     is_permanent,
 )
 from cordata.core.event import Event
@@ -76,7 +77,7 @@ class Handling:
             )
         if error is None or ctx.committed or isinstance(error, AlreadySeen):
             return _done(message, marked=error is not None or ctx.committed)
-        if isinstance(error, StoreUnavailable):
+        if is_away(error):
             return self._defer(message, error)
         return self._failed(subscription, message, error)
 

@@ -14,11 +14,19 @@ from cordata.core.delivery import (
     add_failure,
     after_failure,
     error_text,
+    is_away,
     is_permanent,
     mean_duration_s,
     prefetch_count,
 )
-from cordata.errors import Conflict, PermanentError, WrongExpectedVersion
+from cordata.errors import (
+    Conflict,
+    PermanentError,
+    ReadTimeout,
+    StoreFull,
+    TransactionTimeout,
+    WrongExpectedVersion,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +43,13 @@ def test_verdict_follows_attempts_when_handler_failed(
     attempt: int, retries: int, permanent: bool, verdict: Verdict
 ) -> None:
     assert after_failure(attempt, retries=retries, permanent=permanent) is verdict
+
+
+def test_attempt_counts_when_the_store_was_there_and_the_handler_slow() -> None:
+    assert is_away(StoreFull())
+    assert not is_away(ReadTimeout("a read took longer than 30 s"))
+    assert not is_away(TransactionTimeout())
+    assert not is_away(ValueError())
 
 
 def test_error_text_is_one_bounded_line_when_message_is_long() -> None:

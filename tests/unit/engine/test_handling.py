@@ -12,6 +12,7 @@ from cordata.config.sections import EngineConfig
 from cordata.context import Context, EventContext
 from cordata.core.delivery import Verdict
 from cordata.core.event import Event
+from cordata.errors import ReadTimeout
 from cordata.log import request_id
 from cordata.registry import Handler, Subscription
 from cordata.services.handling import Handling
@@ -89,3 +90,13 @@ async def test_message_is_dead_and_nobody_else_hurt_when_its_row_is_damaged(
     handling = Handling(ctx, EngineConfig(), owner_id="worker-0")
     assert (await handling.attempt(subscription_of(note), message)).verdict is Verdict.DEAD
     assert request_id.get() == ""
+
+
+async def test_attempt_counts_when_a_read_of_the_handler_took_too_long() -> None:
+    async def note(event: Event, ctx: EventContext) -> None:
+        raise ReadTimeout("a read took longer than 30 s")
+
+    ctx = Context(store=cast(Store, Idle()), vault=Vault(None))
+    handling = Handling(ctx, EngineConfig(), owner_id="worker-0")
+    outcome = await handling.attempt(subscription_of(note), MESSAGE)
+    assert (outcome.verdict, outcome.attempts) == (Verdict.DEAD, 1)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cordata.context import Context, narrowed
-from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
+from cordata.core.delivery import is_away
+from cordata.errors import AlreadySeen, PartitionLost
 from cordata.eventstore import Claim, StoredEvent
 from cordata.log import request_id
 from cordata.projection import Projection, ProjectionContext
@@ -71,6 +72,6 @@ def _told(ctx: ProjectionContext, error: BaseException | None) -> Attempted:
         return Attempted(Ending.HANDLED)
     if isinstance(error, PartitionLost):
         return Attempted(Ending.LOST)
-    if isinstance(error, StoreUnavailable):
+    if is_away(error):
         return Attempted(Ending.AWAY, error)
     return Attempted(Ending.FAILED, error)

@@ -12,7 +12,7 @@ from cordata.broker import Owner, Owners
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.core.retry import next_delay_s
-from cordata.errors import StoreUnavailable, TransientError
+from cordata.errors import StoreUnavailable
 from cordata.eventstore import EVENT_TOPIC, PROJECTION_TOPIC, EventLog, Partitions
 from cordata.eventstore.inspection import Subscriptions
 from cordata.log import logger
@@ -154,7 +154,7 @@ class ProjectionService:
             await pace.next(full=self._reading.behind)
             try:
                 sleep_s = await self.run_once(group)
-            except TransientError as error:
+            except StoreUnavailable as error:
                 sleep_s = self._back_off(error)
             else:
                 if self._failures:
@@ -256,7 +256,7 @@ class ProjectionService:
     def _gave_up(self) -> None:
         self.given_up_count += 1
 
-    def _back_off(self, error: TransientError) -> float:
+    def _back_off(self, error: StoreUnavailable) -> float:
         self._failures += 1
         if self._failures == 1:
             log.warning("subscriptions wait: %s", error)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from cordata.errors import CordataError, StoreUnavailable, TransactionTimeout
+from cordata.errors import CordataError, ReadTimeout, StoreUnavailable
 from cordata.store.postgres.alone import Again, Parts, answer, tell
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import CANCELED, ConnectionLost, ServerError
@@ -41,7 +41,7 @@ class Reader:
         self._long: set[object] = set()
 
     async def read(self, unit: Unit[T]) -> T:
-        """A unit on a snapshot. Raises: TransactionTimeout, StoreUnavailable, its own errors."""
+        """A unit on a snapshot. Raises: ReadTimeout, StoreUnavailable, its own errors."""
         health = self._parts.health
         if health.state == "unavailable" and (refusal := health.refusal()) is not None:
             raise refusal
@@ -54,6 +54,8 @@ class Reader:
                 if attempt == _ATTEMPTS:
                     self._parts.failed(again.error)
                     raise again.error from None
+            except ReadTimeout:  # the server may be well, and the statement slow
+                raise
             except StoreUnavailable as error:
                 self._parts.failed(error)
                 raise
@@ -72,7 +74,7 @@ class Reader:
             raise
         except TimeoutError:
             connection.close()
-            raise TransactionTimeout(f"a read took longer than {self._timeout_s:g} s") from None
+            raise ReadTimeout(f"a read took longer than {self._timeout_s:g} s") from None
         except _Failed as failed:
             ended = True
             raise failed.error from None
@@ -122,7 +124,7 @@ class Reader:
     def _told(self, error: BaseException, tx: ReadTx) -> BaseException:
         cause = tx.cause if error is tx.failed else error
         if isinstance(cause, ServerError) and cause.fault.sqlstate == CANCELED:
-            return TransactionTimeout(f"a read took longer than {self._timeout_s:g} s")
+            return ReadTimeout(f"a read took longer than {self._timeout_s:g} s")
         return tell(error, tx, self._parts)
 
     async def _clear(self, connection: Connection, deadline: float) -> None:

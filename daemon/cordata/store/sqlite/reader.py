@@ -15,7 +15,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from cordata import clock
-from cordata.errors import StoreUnavailable, TransactionTimeout
+from cordata.errors import ReadTimeout, StoreUnavailable
 from cordata.store.queries import Queries
 from cordata.store.sqlite.connection import Database
 from cordata.store.sqlite.crew import READING, Crew, Hand, Job
@@ -47,7 +47,7 @@ class Snapshots:
         self.stopped = False
 
     def read(self, unit: Unit[T], budget_s: float) -> T:
-        """Run a unit on a snapshot. Raises: TransactionTimeout when over budget; its own errors."""
+        """Run a unit on a snapshot. Raises: ReadTimeout when over budget; its own errors."""
         cursor = self.connect()
         tx = ReadTx(cursor, self._queries, clock.now_us())
         self._deadline = clock.monotonic() + budget_s
@@ -99,8 +99,8 @@ class Snapshots:
             connection.close()
 
 
-def _over(budget_s: float) -> TransactionTimeout:
-    return TransactionTimeout(f"a read took longer than {budget_s:g} s")
+def _over(budget_s: float) -> ReadTimeout:
+    return ReadTimeout(f"a read took longer than {budget_s:g} s")
 
 
 class Reader:
@@ -128,13 +128,13 @@ class Reader:
         self._inline.connect()
 
     async def read(self, unit: Unit[T]) -> T:
-        """A unit on a snapshot. Raises: TransactionTimeout, StoreUnavailable, its own errors."""
+        """A unit on a snapshot. Raises: ReadTimeout, StoreUnavailable, its own errors."""
         key = getattr(unit, "__code__", None)
         slow = self._slow.get(key, 0)
         if not slow:
             try:
                 return self._inline.read(unit, _BUDGET_S)
-            except TransactionTimeout:
+            except ReadTimeout:
                 self._slow[key] = _SLOW_COUNT
             except StoreUnavailable as error:
                 cause = error.__cause__

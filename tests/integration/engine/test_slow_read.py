@@ -1,0 +1,120 @@
+"""To the runtime's own services a read that takes too long is a store that does not answer: they
+pause and go on, and no role ends. Here each kind of read takes too long once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+from tests.integration.engine.engine import build, running
+from tests.integration.engine.parts import CHAINS, opened, publish, runtime_of, until
+from tests.integration.engine.slow import SlowAtFirst
+from tests.integration.eventstore import ledger
+from tests.integration.primary.primary import Primary
+from tests.integration.primary.primary import build as build_primary
+from tests.integration.primary.primary import running as leading
+
+from cordata.app import App
+from cordata.broker import Owner, StoreBroker, Want
+from cordata.config.sections import MailConfig
+from cordata.context import BackfillContext, EventContext
+from cordata.core.event import Event
+from cordata.eventstore import StoredEvent
+from cordata.projection import ProjectionContext
+from cordata.services.handover import HandoverService
+from cordata.services.schema import SchemaGate
+from cordata.store import Store
+from cordata.systemd import Notifier
+
+
+async def test_worker_handles_all_when_each_read_took_too_long_once(tmp_path: Path) -> None:
+    app, handled = App("t"), list[str]()
+
+    @app.on("thing.done", retries=0)
+    async def take(event: Event, ctx: EventContext) -> None:
+        handled.append(event.id)
+
+    async with opened(tmp_path) as store:
+        dead = Owner.register(runtime_of(tmp_path), name="dead")
+        broker = StoreBroker(store, claim_timeout_s=60.0)
+        await broker.register({"t.take": "thing.done"})
+        ids = await publish(store, 2)
+        await broker.relay(100)
+        await broker.exchange(dead.id, [], {"t.take": Want(live=1)})
+        dead.close()
+        slow = SlowAtFirst(store)
+        engine = build(cast(Store, slow), tmp_path, app)
+        async with asyncio.timeout(20), running(engine):
+            await engine.drain.run(asyncio.Event())
+    assert sorted(handled) == sorted(ids)
+    assert slow.stopped >= {
+        f"StoreBroker.{name}" for name in ("outbox_due_at", "due_at", "owners", "_held", "depth")
+    }
+
+
+async def test_subscriptions_handle_all_when_each_read_took_too_long_once(tmp_path: Path) -> None:
+    app, seen = App("t"), list[int]()
+
+    @app.subscribe("account", partitions=2)
+    async def note(event: StoredEvent, ctx: ProjectionContext) -> None:
+        seen.append(event.version)
+
+    async with ledger.opened(tmp_path) as store:
+        await ledger.deposit(store, "account-1", 1, 2, 3)
+        slow = SlowAtFirst(store)
+        async with ledger.running(cast(Store, slow), tmp_path, app):
+            await until(lambda: _is(len(seen) >= 3))
+    assert seen == [1, 2, 3]
+    assert slow.stopped >= {"Partitions.look", "_mark", "Reading._page"}
+
+
+async def test_worker_waits_for_the_schema_when_looking_took_too_long_once(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        gate = SchemaGate(cast(Store, SlowAtFirst(store)), CHAINS, Notifier())
+        assert await gate.run_once() == "waiting for the store (a read took longer than 30 s)"
+        assert await gate.run_once() == ""
+
+
+async def test_primary_stands_by_and_leads_when_each_read_took_too_long_once(
+    tmp_path: Path,
+) -> None:
+    app, stepped = App("p"), asyncio.Event()
+
+    @app.backfill("fill")
+    async def fill(ctx: BackfillContext, cursor: str | None) -> str | None:
+        stepped.set()
+        return None
+
+    async with opened(tmp_path) as store:
+        other = store.lease(holder="other")
+        assert await other.try_acquire() is not None
+        slow = SlowAtFirst(store)
+        primary = _primary(cast(Store, slow), tmp_path, app)
+        async with asyncio.timeout(20), leading(primary):
+            await until(lambda: _is(primary.lease.status() == "standby"))
+            await other.release()
+            await stepped.wait()
+            await until(lambda: _is("MailService._next" in slow.stopped))
+            assert primary.lease.status() == "primary, term 2"
+    assert slow.stopped >= {"wished_by_another", "pending", "_page", "_stored"}
+
+
+async def test_handover_looks_again_when_a_look_took_too_long(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        primary = _primary(store, tmp_path, App("p"))
+        slow = SlowAtFirst(store)
+        async with leading(primary):
+            handover = HandoverService(cast(Store, slow), primary.leadership, holder="me")
+            assert not await handover.run_once()
+            assert slow.stopped == {"wished_by_another"}
+            assert not await handover.run_once()
+
+
+def _primary(store: Store, state: Path, app: App) -> Primary:
+    return build_primary(store, state, app, mail=MailConfig(host="127.0.0.1", port=9))
+
+
+async def _is(value: bool) -> bool:
+    return value

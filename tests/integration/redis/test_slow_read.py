@@ -1,0 +1,61 @@
+"""Beside Redis, too, a read of the store that takes too long ends no role: see the engine's."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+from tests.integration.engine.engine import build, running
+from tests.integration.engine.parts import opened, publish
+from tests.integration.engine.slow import SlowAtFirst
+from tests.integration.redis.parts import WINDOW_S, dialer_of, keeping
+from tests.integration.redis.stores import PREFIX, use
+from tests.servers.redis import RedisServer
+
+from cordata.app import App
+from cordata.beat import Beat
+from cordata.broker.redis.keeper import Keeper
+from cordata.broker.redis.naming import Keys
+from cordata.context import EventContext
+from cordata.core.event import Event
+from cordata.services.keeper import KeeperService
+from cordata.services.primary import Leadership
+from cordata.store import Store
+
+
+async def test_worker_handles_all_when_each_read_took_too_long_once(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    app, handled = App("t"), list[str]()
+
+    @app.on("thing.done", retries=0)
+    async def take(event: Event, ctx: EventContext) -> None:
+        handled.append(event.id)
+
+    use(tmp_path, redis.url)
+    async with opened(tmp_path) as store, keeping(store, redis.url):
+        slow = SlowAtFirst(store)
+        engine = build(cast(Store, slow), tmp_path, app)
+        async with asyncio.timeout(20), running(engine):
+            ids = await publish(store, 5)
+            await engine.drain.run(asyncio.Event())
+    assert sorted(handled) == sorted(ids)
+    assert slow.stopped >= {"load", "owners", "Publisher._next_at", "StoreBroker.due_at"}
+
+
+async def test_keeper_looks_again_when_each_read_took_too_long_once(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    use(tmp_path, redis.url)
+    async with opened(tmp_path) as store:
+        slow = SlowAtFirst(store)
+        keeper = Keeper(cast(Store, slow), dialer_of(redis.url), Keys(PREFIX), window_s=WINDOW_S)
+        service = KeeperService(Leadership(), lambda store: keeper)
+        try:
+            async with asyncio.timeout(10):
+                while await service.run_once(keeper, Beat()) is None:
+                    pass
+        finally:
+            keeper.close()
+    assert slow.stopped >= {"load", "Keeper._drop"}
