@@ -164,8 +164,10 @@ class Front:
             ):
                 self.known = await self._store.read(load)
             self._prepared = connection
-            # Whatever Redis went through, it may have brought back what this consumer once held.
-            consumer.missed_answer = consumer.reads
+            # Whatever Redis went through, it may have brought back what we once held. All are told:
+            # the first to come here may be one of whom only something is taken back.
+            for one in self._consumers.values():
+                one.missed_answer = one.reads
         if consumer.missed_answer:
             await consumer.adopt(connection, self._types, self.known, self._timeout_s)
             consumer.missed_answer = False
