@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from tests.host.command import CommandPlace
 from tests.host.disk import Disk
 from tests.host.network import BRIDGE, Cable, Network, Way
 from tests.servers.reaper import watched
@@ -52,8 +53,10 @@ def find_tree() -> Path:
     return Path(done.stdout.strip())
 
 
-class Host:
+class Host(CommandPlace):
     """A throw-away systemd host; with no `network` but loopback, or on a bridge (network.py)."""
+
+    failure = HostError
 
     def __init__(
         self,
@@ -144,37 +147,9 @@ class Host:
         plain += ["DEBIAN_FRONTEND=noninteractive"]
         return [*enter, "--", *drop, "--", *plain, *map(str, command)]
 
-    def run(
-        self,
-        *command: object,
-        check: bool = True,
-        timeout_s: float = 90.0,
-        stdin: str | None = None,
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command in the host. Raises: HostError with its output when it fails."""
-        done = subprocess.run(
-            self.argv(*command),
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-        )
-        if check and done.returncode:
-            words = " ".join(map(str, command))
-            raise HostError(f"{words}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-        return done
-
     def sh(self, script: str, *, check: bool = True) -> str:
         """Run shell text in the host; returns its output without the last line end."""
         return self.run("sh", "-euc", script, check=check).stdout.rstrip("\n")
-
-    def popen(self, *command: object) -> subprocess.Popen[str]:
-        """Start a command in the host with pipes on its three streams."""
-        pipe = subprocess.PIPE
-        return watched(
-            subprocess.Popen(self.argv(*command), text=True, stdin=pipe, stdout=pipe, stderr=pipe)
-        )
 
     def python(self, script: str, *words: object) -> list[object]:
         """Command that runs a file of tests/host by its text: a reboot takes /src away."""

@@ -27,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+from tests.host.command import CommandPlace
 from tests.servers.reaper import watched
 
 if TYPE_CHECKING:
@@ -52,8 +53,10 @@ class NetworkError(Exception):
     """A command on the network failed, with its output."""
 
 
-class Network:
+class Network(CommandPlace):
     """A bridge without a way out. Hosts get 10.77.0.1, 10.77.0.2, ...; the outside is .254."""
+
+    failure = NetworkError
 
     def __init__(self) -> None:
         self.outside = f"{_PREFIX}.254"
@@ -88,29 +91,6 @@ class Network:
         """
         assert self._holder
         return ["nsenter", f"--net=/proc/{self._holder.pid}/ns/net", "--", *map(str, command)]
-
-    def run(
-        self, *command: object, check: bool = True, timeout_s: float = 90.0
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command outside of all hosts. Raises: NetworkError with its output."""
-        done = subprocess.run(
-            self.argv(*command),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-        )
-        if check and done.returncode:
-            words = " ".join(map(str, command))
-            raise NetworkError(f"{words}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-        return done
-
-    def popen(self, *command: object) -> subprocess.Popen[str]:
-        """Start a command outside of all hosts with pipes on its three streams."""
-        pipe = subprocess.PIPE
-        return watched(
-            subprocess.Popen(self.argv(*command), text=True, stdin=pipe, stdout=pipe, stderr=pipe)
-        )
 
     def python(self, script: str, *words: object) -> list[object]:
         """Command that runs a file of tests/host."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.host.machine import Host, HostError
 from tests.host.network import Network
+from tests.servers.redis import RedisCommands
 
 if TYPE_CHECKING:
     import psycopg
@@ -149,7 +150,7 @@ class PostgresUnit(Unit):
             self.host.run(*as_owner, f"CREATE DATABASE {USER} TEMPLATE template0 OWNER {USER}")
 
 
-class RedisUnit(Unit):
+class RedisUnit(Unit, RedisCommands):
     """Redis or Valkey on port 6379 with Debian's settings, a password, and an append-only file."""
 
     def __init__(self, host: Host, program: str) -> None:
@@ -171,20 +172,6 @@ class RedisUnit(Unit):
             unix_socket_path=path, password=SECRET, decode_responses=True, socket_timeout=10
         ) as client:
             yield client
-
-    def execute(self, *words: object) -> Any:
-        """One command; its answer, with text decoded."""
-        with self.client() as client:
-            return client.execute_command(*words)
-
-    def info(self, section: str = "default") -> dict[str, Any]:
-        """INFO of one section."""
-        found: dict[str, Any] = self.execute("INFO", section)
-        return found
-
-    def empty(self) -> None:
-        """Remove all keys, streams and groups with them; the run id stays."""
-        self.execute("FLUSHALL")
 
     def lose_data(self) -> None:
         """Kill it and start it without data, as after the loss of its disk: a new run id, too."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,29 @@ def available() -> list[str]:
     return found or [_PROGRAMS[0]]  # the test that uses it says what is missing
 
 
-class RedisServer(Server):
+class RedisCommands(ABC):
+    """What a test asks a server for, wherever that runs."""
+
+    @abstractmethod
+    def client(self) -> AbstractContextManager[Any]:
+        """A synchronous `redis.Redis` for what a test looks at or breaks."""
+
+    def execute(self, *words: object) -> Any:
+        """One command on database 0; its answer, with text decoded."""
+        with self.client() as client:
+            return client.execute_command(*words)
+
+    def info(self, section: str = "default") -> dict[str, Any]:
+        """INFO of one section."""
+        found: dict[str, Any] = self.execute("INFO", section)
+        return found
+
+    def empty(self) -> None:
+        """Remove all keys of all databases, streams and groups with them; the run id stays."""
+        self.execute("FLUSHALL")
+
+
+class RedisServer(Server, RedisCommands):
     """A server without data. Nothing is written to disk unless `appendonly`: stop empties it."""
 
     def __init__(
@@ -91,20 +114,6 @@ class RedisServer(Server):
             self.database_url(number), decode_responses=True, socket_timeout=10
         ) as client:
             yield client
-
-    def execute(self, *words: object) -> Any:
-        """One command on database 0; its answer, with text decoded."""
-        with self.client() as client:
-            return client.execute_command(*words)
-
-    def info(self, section: str = "default") -> dict[str, Any]:
-        """INFO of one section."""
-        found: dict[str, Any] = self.execute("INFO", section)
-        return found
-
-    def empty(self) -> None:
-        """Remove all keys of all databases, streams and groups with them; the run id stays."""
-        self.execute("FLUSHALL")
 
     def snapshot(self) -> Path:
         """A copy of the data as it is now, for `roll_back`."""

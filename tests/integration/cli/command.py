@@ -1,4 +1,4 @@
-"""Runs the `cordata` command for real."""
+"""Runs the `cordata` command, and programs that use the library, for real."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ def cordata(
     *arguments: str, given: str | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Exit code, stdout and stderr of one command, `given` on its stdin."""
+    return python("-m", "cordata", *arguments, given=given, **environment)
+
+
+def python(
+    *arguments: str, given: str | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """The same of a program of one's own beside the checkout."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("CORDATA_", "LISTEN_"))}
     return subprocess.run(
-        [sys.executable, "-m", "cordata", *arguments],
+        [sys.executable, *arguments],
         cwd=ROOT,
         env={**inherited, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}", **environment},
         input=given,

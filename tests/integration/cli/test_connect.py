@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.integration.cli.command import ROOT, cordata, write_config
+from tests.integration.cli.command import cordata, python, write_config
 from tests.integration.server.managed import managed
 
 SCRIPT = """
@@ -28,15 +28,7 @@ asyncio.run(main())
 
 
 def run_script(config: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(config)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return python("-c", SCRIPT, str(config))
 
 
 def test_connect_says_what_to_start_when_the_schema_is_missing(tmp_path: Path) -> None:

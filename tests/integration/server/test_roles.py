@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-from tests.integration.cli.command import cordata, write_config
+from tests.integration.cli.command import cordata, python, write_config
 from tests.integration.server.managed import managed
-from tests.integration.server.running import ROOT
 
 ENGINE_ONLY = '[worker]\nservices = ["engine"]\n'
 
@@ -137,18 +133,6 @@ def test_server_tells_its_own_manager_when_all_are_ready(tmp_path: Path) -> None
         assert running.messages[-1]["STOPPING"] == "1"
 
 
-def run_script(script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 def test_supervisor_runs_from_a_program_of_ones_own(tmp_path: Path) -> None:
     script = (
         "from cordata import Supervisor\n"
@@ -157,7 +141,7 @@ def test_supervisor_runs_from_a_program_of_ones_own(tmp_path: Path) -> None:
         "assert s.run() == s.exit_code == 0\n"
         "print('done')\n"
     )
-    result = run_script(script)
+    result = python("-c", script)
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
 
 
@@ -177,5 +161,5 @@ s = Supervisor(app="tests.integration.server.tiny:app", workers=1, listen=["127.
 assert s.run() == s.exit_code == 1
 print("done")
 """
-    result = run_script(script)
+    result = python("-c", script)
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
