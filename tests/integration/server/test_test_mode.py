@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.integration.cli.command import cordata, write_config
-from tests.integration.cli.test_operator import told
+from tests.integration.cli.service import told
 from tests.integration.server.chain import app
 from tests.integration.server.running import server
 from tests.servers.fixtures import Servers
