@@ -25,6 +25,8 @@ log = logger("cordata.engine")
 #: Notified by each process that registers, so that the others watch it from then on.
 OWNER_TOPIC = "owner"
 _BATCH = 500
+#: A process of this host that dies rings; what expires or belongs to others can wait this long.
+_POLLS = 2
 DIED = "ProcessDied: the process died while the handler ran"
 
 
@@ -67,7 +69,7 @@ class ReclaimService:
                             await self.run_once()
                     except (StoreUnavailable, OSError) as error:  # no descriptor left, say
                         log.debug("nothing can be taken back: %s", error)
-                    await self._alarm.sleep(self._config.poll_s)
+                    await self._alarm.sleep(_POLLS * self._config.poll_s)
         finally:
             for owner_id in list(self._watched):
                 self._unwatch(owner_id)
@@ -79,7 +81,7 @@ class ReclaimService:
         now = clock.monotonic()
         if self._owner.restore():
             log.warning("the runtime directory was emptied while in use; it is made anew")
-            self._blind_deadline = now + 2 * self._config.poll_s
+            self._blind_deadline = now + _POLLS * self._config.poll_s
         return now >= self._blind_deadline
 
     async def run_once(self) -> int:
