@@ -68,7 +68,7 @@ class Broker(Protocol):
     async def due_at(self, groups: Iterable[str]) -> Mapping[str, Due]:
         """Groups that have messages -> when the next is due, without waiting for writers.
 
-        Now, too, for a group of which only an exchange can tell.
+        PERHAPS for a group of which only an exchange can tell.
         """
         ...
 

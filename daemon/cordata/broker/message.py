@@ -67,9 +67,13 @@ class Want(NamedTuple):
     run: int = 1
 
 
+#: In a `Due`: perhaps at once. Only an exchange can tell, and only of a lane that it wants.
+PERHAPS = 0
+
+
 class Due(NamedTuple):
     """Wall time in microseconds at which a group's next message of each lane is due; now or
-    earlier: it can be claimed at once. None: there is none.
+    earlier: it can be claimed at once. None: there is none. PERHAPS: nobody knows.
     """
 
     live: int | None = None
@@ -79,20 +83,24 @@ class Due(NamedTuple):
         """Of both lanes."""
         return min((at for at in self if at is not None), default=None)
 
+    def or_perhaps(self, now_us: int) -> Due:
+        """The same where something can be claimed at once, PERHAPS elsewhere."""
+        return Due(*(at if at is not None and at <= now_us else PERHAPS for at in self))
+
 
 #: No message at all.
 NOTHING = Due()
 
 
 def claimable(wanted: Mapping[str, Want], next_at: Mapping[str, Due], now_us: int) -> bool:
-    """Whether a claim would bring anything now: backfill only if nothing live is due."""
+    """Whether a claim may bring anything now: backfill only if nothing live is known to be due."""
     live = backfill = False
     for group, due in next_at.items():
         want = wanted.get(group, Want(live=0))
         if due.live is not None and due.live <= now_us:
             if want.live:
                 return True
-            live = True
+            live = live or due.live != PERHAPS
         if due.backfill is not None and due.backfill <= now_us and want.backfill:
             backfill = True
     return backfill and not live

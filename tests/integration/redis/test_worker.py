@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from tests.integration.engine.engine import build, running
@@ -50,3 +50,30 @@ async def test_claims_in_the_store_are_renewed_when_a_dead_process_held_more(
                     assert (await other.owners())[engine.owner.id] is False
                 finally:
                     go_on.set()
+
+
+async def test_backfill_in_the_store_goes_on_when_another_group_has_no_place_free(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    """Nobody knows whether the other one's stream has something, and it has no use for it."""
+    use(tmp_path, redis.url)
+    app, begun, go_on, done = App("t"), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @app.on("thing.slow", concurrency=1)
+    async def slow(event: Event, ctx: EventContext) -> None:
+        begun.set()
+        await go_on.wait()
+
+    @app.on("thing.done", key=True)
+    async def take(event: Event, ctx: EventContext) -> None:
+        done.set()
+
+    async with on_redis(tmp_path) as parts, running(build(parts.store, tmp_path, app)):
+        await publish(parts.store, 1, type_="thing.slow")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(begun.wait(), 10)
+            await publish(parts.store, 1, key="x", lane="backfill")
+            await asyncio.wait_for(done.wait(), 10)
+        in_time = done.is_set()
+        go_on.set()
+    assert in_time

@@ -107,14 +107,14 @@ class RedisBroker(Broker):
         return await self._inner.outbox_due_at()
 
     async def due_at(self, groups: Iterable[str]) -> dict[str, Due]:
-        """As `Broker.due_at`; now for groups whose streams may have something."""
+        """As `Broker.due_at`; PERHAPS for groups whose streams nobody waits for."""
         names = tuple(groups)
         if clock.monotonic() >= self._look_deadline:
             await self._look(names)
         due = {name: self._due[name] for name in names if name in self._due}
         now_us = self._store.now_us()
         for name in self._front.could_read(self._owner, names):
-            due[name] = due.get(name, NOTHING)._replace(live=now_us)
+            due[name] = due.get(name, NOTHING).or_perhaps(now_us)
         return due
 
     async def _look(self, groups: Collection[str]) -> None:
