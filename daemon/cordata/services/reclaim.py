@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from cordata import clock, events
 from cordata.beat import Beat
 from cordata.broker import Broker, Held, Outcome, Owner, Owners, mark_of, pid_of
+from cordata.broker.stray import Mark
 from cordata.config.sections import EngineConfig
 from cordata.core.claim import may_take_over
 from cordata.core.delivery import Failure, Verdict, add_failure, after_failure
@@ -108,18 +109,21 @@ class ReclaimService:
         return count
 
     async def _take_back(self, owner_id: str) -> int:
-        count = 0
+        count, left = 0, frozenset[Mark]()
         dead = not self._owners.is_alive(owner_id)
         running = self._owners.running(owner_id)
         while True:
             held = await self._broker.held(owner_id, limit=_BATCH)
             mine = [h for h in held if may_take_over(expired=h.expired, known_dead=dead)]
-            if not mine:
+            before, left = left, frozenset((h.group, h.id) for h in mine)
+            count += len(before - left)
+            if left <= before:  # nothing, or only what the broker cannot take now
                 break
+            self.beat.touch()
             outcomes = [self._outcome(owner_id, h, running) for h in mine]
             await self._broker.exchange(owner_id, outcomes, {})
-            count += len(mine)
-        log.warning("took back %d messages of %s", count, owner_id)
+        if count:
+            log.warning("took back %d messages of %s", count, owner_id)
         return count
 
     def _outcome(self, owner_id: str, held: Held, running: frozenset[bytes]) -> Outcome:

@@ -12,6 +12,9 @@ from cordata.broker.redis.hands import Taken, by_stream, taken_of
 from cordata.broker.redis.naming import Keys
 from cordata.broker.redis.reading import Consumer
 from cordata.broker.redis.registry import Mark, as_dict
+from cordata.log import logger
+
+log = logger("cordata.redis")
 
 #: Expired entries of one stream and group that one look takes notice of.
 _PAGE = 200
@@ -23,6 +26,7 @@ local left = redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2])
 if #left > 0 then return 0 end
 return redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2]) + 1
 """
+_NOTHING = ("NOGROUP", "WRONGTYPE")
 #: What is in one name goes to another one; not what others have taken meanwhile.
 _TAKE = """
 local taken = {}
@@ -116,21 +120,28 @@ def _taken(mark: Mark, key: str, reply: Any) -> Taken | None:
 
 async def take_over(
     connection: Connection, all_taken: Sequence[Taken], name: str, ours: str, *, timeout_s: float
-) -> set[Taken]:
-    """Those that were still in the name of a process; they are in `ours` from now on."""
+) -> tuple[set[Taken], set[Taken]]:
+    """(Those that were still in the name of a process, in `ours` from now on; those that were not).
+
+    Those in neither Redis did not give: they are where they were.
+    """
     piles = by_stream(all_taken)
     commands: list[Command] = [
         ("EVAL", _TAKE, 1, key, group, name, ours, *(taken.entry_id for taken in pile))
         for (key, group), pile in piles.items()
     ]
     found: set[Taken] = set()
+    gone: set[Taken] = set()
     for pile, reply in zip(
         piles.values(), await _each(connection, commands, timeout_s), strict=True
     ):
-        if not isinstance(reply, Refused):
-            ids = set(reply)
-            found.update(taken for taken in pile if taken.entry_id in ids)
-    return found
+        if isinstance(reply, Refused) and not _tells_of_nothing(reply):
+            log.error("what %s left cannot be taken over: %s", name, reply)
+            continue
+        ids = set() if isinstance(reply, Refused) else set(reply)
+        for taken in pile:
+            (found if taken.entry_id in ids else gone).add(taken)
+    return found, gone
 
 
 async def hold(
@@ -161,7 +172,14 @@ async def forget(
         [("EVAL", _FORGET, 1, keys.of(m.stream), m.group, name) for m in marks for name in names],
         timeout_s,
     )
-    return all(isinstance(reply, Refused) or reply for reply in replies)
+    return all(
+        _tells_of_nothing(reply) if isinstance(reply, Refused) else reply for reply in replies
+    )
+
+
+def _tells_of_nothing(reply: Refused) -> bool:
+    """Whether there is no such group, or no stream, so that nothing is in anybody's name there."""
+    return any(word in str(reply) for word in _NOTHING)  # a script's error does not begin with it
 
 
 async def sweep(

@@ -52,7 +52,7 @@ class Settling:
         It may be alive, only slow, and have settled some itself.
         """
         try:
-            ours = await scan.take_over(
+            ours, gone = await scan.take_over(
                 await self._link.ready(),
                 [taken for _, taken in rest],
                 consumer.name,
@@ -62,9 +62,8 @@ class Settling:
         except BrokerUnavailable as error:
             self._reach.failed(error)
             return []
-        for _, taken in rest:
-            if taken not in ours:
-                consumer.hands.drop(taken)
+        for taken in gone:
+            consumer.hands.drop(taken)
         return [(outcome, taken) for outcome, taken in rest if taken in ours]
 
     async def _still_held(
