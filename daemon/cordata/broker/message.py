@@ -83,6 +83,10 @@ class Due(NamedTuple):
         """Of both lanes."""
         return min((at for at in self if at is not None), default=None)
 
+    def is_due(self, now_us: int) -> bool:
+        """Whether anything can be claimed at once."""
+        return any(at is not None and at <= now_us for at in self)
+
     def or_perhaps(self, now_us: int) -> Due:
         """The same where something can be claimed at once, PERHAPS elsewhere."""
         return Due(*(at if at is not None and at <= now_us else PERHAPS for at in self))

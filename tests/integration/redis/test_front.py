@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.integration.engine.parts import publish
-from tests.integration.redis.parts import on_redis
+from tests.integration.redis.parts import broker_of, on_redis
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
+
+from cordata.broker import Outcome, Want
+from cordata.core.delivery import Verdict
 
 STREAM = f"{PREFIX}:stream:thing.done:normal"
 
@@ -35,3 +39,24 @@ async def test_lost_answer_is_made_up_for_when_another_ones_hands_come_first(
         await parts.broker.exchange("dead", [], {})
         again = await parts.claim("a")
         assert sorted(m.event_id for m in [*first, *again]) == sorted(ids)
+
+
+async def test_nothing_is_kept_of_a_process_that_was_slow_and_has_settled_all(
+    state: Path, redis: RedisServer
+) -> None:
+    async with on_redis(state) as parts:
+        await parts.broker.register({"a": "thing.done"})
+        await publish(parts.store, 3)
+        await parts.relay_all()
+        with closing(broker_of(parts.store, redis.url, owner="slow")) as slow:
+            messages = (await slow.exchange("slow", [], {"a": Want(live=10)})).messages
+            assert len(await parts.broker.held("slow", limit=10)) == 3
+            assert await parts.broker.owners(["slow"]) == {"slow": False}
+            assert len(parts.broker._front.consumer("slow").hands.all()) == 3
+            done = [
+                Outcome(group=m.group, id=m.id, verdict=Verdict.DONE, event_id=m.event_id)
+                for m in messages
+            ]
+            await slow.exchange("slow", done, {})
+        assert await parts.broker.owners(["slow"]) == {}
+        assert "slow" not in parts.broker._front._consumers

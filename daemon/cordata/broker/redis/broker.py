@@ -20,7 +20,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from cordata import clock
 from cordata.broker import Broker, Claimed, Depth, Due, Held, Message, Outcome, Relayed, Want, claim
 from cordata.broker.direct import Taker
-from cordata.broker.hand import is_due
 from cordata.broker.message import NOTHING
 from cordata.broker.redis import remaining, scan
 from cordata.broker.redis.dial import Dialer, Reach
@@ -151,11 +150,7 @@ class RedisBroker(Broker):
     ) -> tuple[Sequence[Message], dict[str, Due]]:
         """Settle and claim what is there, if anything is: a unit of its own costs a commit."""
         now_us = self._store.now_us()
-        due = {
-            g: w
-            for g, w in wanted.items()
-            if any(is_due(at, now_us) for at in self._due.get(g, NOTHING))
-        }
+        due = {g: w for g, w in wanted.items() if self._due.get(g, NOTHING).is_due(now_us)}
         if outcomes or due:
             claimed = await self._inner.exchange(owner, outcomes, due)
             for group in due:
@@ -224,6 +219,7 @@ class RedisBroker(Broker):
             self._reach.failed(error)
             self._scan_deadline = 0.0
             return found
+        self._front.forget_others(holders)
         if holders.pop(self._owner, False):
             self._front.consumer(self._owner).missed_answer = True
         return {

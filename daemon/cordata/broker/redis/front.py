@@ -73,6 +73,12 @@ class Front:
             )
         return consumer
 
+    def forget_others(self, holders: Collection[str]) -> None:
+        """Keep nothing of processes that hold nothing any more."""
+        for name in self._consumers.keys() - {*holders, self._owner}:
+            if not self._consumers[name].reads:
+                del self._consumers[name]
+
     async def learn(self) -> None:
         """Read what the store knows. Raises: StoreUnavailable."""
         self.known = await self._store.read(load)
