@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 from cordata import clock
-from cordata.broker.redis.connection import Command, Connection, Refused
+from cordata.broker.redis.connection import Connection
 from cordata.broker.redis.dial import Dialer, Reach
 from cordata.core.retry import next_delay_s
 from cordata.errors import BrokerUnavailable
@@ -19,20 +17,11 @@ _LEAST = 0.25
 
 
 class Link:
-    """One way to Redis of one process; `prepare` runs on each new connection before its first use.
+    """One way to Redis of one process: while that is away, at most one attempt per pause."""
 
-    While Redis is away a call fails at once, but for one attempt per pause.
-    """
-
-    def __init__(
-        self,
-        dialer: Dialer,
-        reach: Reach,
-        prepare: Callable[[Connection], Awaitable[None]] | None = None,
-    ) -> None:
+    def __init__(self, dialer: Dialer, reach: Reach) -> None:
         self._dialer = dialer
         self._reach = reach
-        self._prepare = prepare
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
         self._failures = 0
@@ -63,37 +52,18 @@ class Link:
     async def _connect(self) -> Connection:
         try:
             connection = await self._dialer.connect()
-            try:
-                if self._prepare is not None:
-                    await self._prepare(connection)
-            except BaseException as error:
-                connection.abort(str(error))
-                raise
-        except (BrokerUnavailable, Refused) as error:
+        except BrokerUnavailable as error:
             self._failures += 1
             share = _LEAST + (1.0 - _LEAST) * random.random()
             pause_s = next_delay_s(self._failures, share, first_s=_FIRST_S, longest_s=_LONGEST_S)
             self._next_deadline = clock.monotonic() + pause_s
             self._reason = str(error)
-            unavailable = (
-                error if isinstance(error, BrokerUnavailable) else BrokerUnavailable(str(error))
-            )
-            self._reach.failed(unavailable)
-            raise unavailable from error
+            self._reach.failed(error)
+            raise
         self._failures = 0
         self._connection = connection
         self._reach.succeeded()
         return connection
-
-    async def call(self, *commands: Command) -> list[Any]:
-        """As `Connection.call`, on a connection that is made if there is none."""
-        connection = await self.ready()
-        return await connection.call(*commands, timeout_s=self._dialer.timeout_s)
-
-    async def run(self, *commands: Command) -> list[Any]:
-        """As `Connection.run`. Raises: Refused, BrokerUnavailable."""
-        connection = await self.ready()
-        return await connection.run(*commands, timeout_s=self._dialer.timeout_s)
 
     def close(self) -> None:
         """Close the connection; the next call makes a new one."""
