@@ -91,7 +91,7 @@ class Projection:
         #: Where it begins when it is new.
         self.origin = origin
         self.partitions = partitions
-        #: Events read at once; None: [engine] batch.
+        #: Events read at once; None: 256.
         self.batch = batch
         #: Attempts after the first.
         self.retries = retries

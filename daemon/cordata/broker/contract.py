@@ -19,8 +19,8 @@ class Broker(Protocol):
     """The broker of one process; all methods belong to the loop's thread.
 
     Unless said otherwise they raise StoreUnavailable, and nothing for a broker that is away: what
-    needs it then brings nothing, and is made up for later. What has a body here does nothing on a
-    broker that keeps everything in the store.
+    needs it then brings nothing, and is made up for later. A broker that has nothing to do for
+    one of those with a body leaves it out.
     """
 
     #: Of the store: wakes the relay.
