@@ -132,6 +132,10 @@ class Broker(Protocol):
         """What is left to do in the outbox and for the groups. Raises: BrokerUnavailable."""
         ...
 
+    def given_up(self) -> int:
+        """How many outbox entries this process gave up, because nobody takes them."""
+        return 0
+
     def close(self) -> None:
         """Close connections. Twice is fine."""
         return

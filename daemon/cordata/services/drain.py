@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cordata.beat import Beat
@@ -24,7 +25,7 @@ _LOOK_S = 0.05
 
 
 class DeadLetters(CordataError):
-    """Messages went to the dead letter in test mode."""
+    """Messages went to the dead letter in test mode, or events did not reach anybody."""
 
     code = "dead_letters"
 
@@ -86,6 +87,12 @@ class DrainService:
                 f"{self._projections.given_up_count} events were given up by subscriptions",
                 hint="`cordata subscriptions list` names them, `... status NAME` says why",
             )
+        if given_up := self._broker.given_up():
+            raise DeadLetters(
+                f"{given_up} events were given up by the relay",
+                hint="`cordata outbox list --state dead` names them, `cordata outbox show` says"
+                " why, `cordata outbox retry` tries again",
+            )
         if dead:
             raise DeadLetters(
                 f"{dead} messages went to the dead letter",
@@ -99,9 +106,20 @@ class DrainService:
     async def run_once(self) -> Depth:
         """What is left. When it all waits for its next attempt, that is due from now on."""
         depth = await self._broker.depth(self._groups)
-        if depth.ready and not (depth.outbox or depth.claimed):
-            await self._hurry()
+        if not (depth.outbox or depth.claimed):
+            if depth.ready:
+                await self._hurry()
+            elif await self._store.read(self._is_refused):
+                await self._store.run(self._hurry_refused)
+                depth = replace(depth, outbox=True)
         return depth
+
+    async def _is_refused(self, tx: Tx) -> bool:
+        return await tx.fetch_one("drain.refused", now_us=tx.now_us) is not None
+
+    async def _hurry_refused(self, tx: Tx) -> None:
+        await tx.execute("drain.hurry_refused", now_us=tx.now_us)
+        tx.notify(self._broker.outbox_topic)
 
     async def _hurry(self) -> None:
         groups = json.dumps(self._groups)

@@ -115,6 +115,37 @@ def test_redis_is_reached_over_tls_with_its_password(tmp_path: Path) -> None:
         assert redis.password not in cordata("config", "show", "--config", str(config)).stdout
 
 
+@pytest.mark.parametrize("was_one", [False, True])
+def test_key_that_is_no_stream_is_the_end_of_its_events_and_holds_up_no_others(
+    tmp_path: Path, servers: Servers, was_one: bool
+) -> None:
+    redis = servers.redis()
+    config = prepared(tmp_path, f'[broker]\nurl = "{redis.url}"\nprefix = "taken"\n')
+    done = Counter[tuple[str, str]]()
+    if was_one:
+        publish(config, "step", {"left": 0})
+        assert run(config)[0] == 0
+        done = entries(config)
+        redis.execute("DEL", "taken:stream:step:normal")
+    redis.execute("SET", "taken:stream:step:normal", "somebody else's")
+    publish(config, "step", {"left": 0})
+    publish(config, "flaky", {})
+    code, log = run(config, workers=2)
+    assert code == 1, log
+    assert "flaky ended at attempt 3" in log
+    assert "Redis refuses taken:stream:step:normal: WRONGTYPE" in log
+    assert "rename or delete it" in log and "choose another [broker] prefix" in log
+    assert "1 events were given up by the relay (`cordata outbox list --state dead`" in log
+    assert log.count("WRONGTYPE") <= 6  # not once for each attempt
+    assert entries(config) - done == {("step", "dead"): 1, ("flaky", "published"): 1}
+    redis.execute("DEL", "taken:stream:step:normal")
+    assert told(config, "outbox", "retry", "--type", "step")["count"] == 1
+    code, log = run(config, workers=2)
+    assert code == 0, log
+    arrived = (entries(config) - done)["counted", "published"]
+    assert arrived == 1
+
+
 def follow(config: Path, workers: int) -> None:
     publish(config, "step", *[{"left": n} for n in (0, 1, 5, 20)])
     publish(config, "flaky", {}, {})

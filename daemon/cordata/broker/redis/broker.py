@@ -282,6 +282,10 @@ class RedisBroker(Broker):
             await self._front.learn()
         return list(self._front.known.marks)
 
+    def given_up(self) -> int:
+        """As `Broker.given_up`."""
+        return self._publisher.given_up_count
+
     def close(self) -> None:
         """Close all connections."""
         self._publisher.close()

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from cordata import clock
 from cordata.broker.message import Message, Outcome, Want, back
 from cordata.broker.redis import scan
-from cordata.broker.redis.connection import Command, Connection
+from cordata.broker.redis.complaint import Complaints
+from cordata.broker.redis.connection import Command, Connection, Refused
 from cordata.broker.redis.dial import Dialer, Reach
 from cordata.broker.redis.link import Link
 from cordata.broker.redis.naming import NORMAL, Keys, Stream
@@ -58,6 +59,7 @@ class Front:
         #: The connection on which their groups were made.
         self._prepared: Connection | None = None
         self._listening = False
+        self._complaints = Complaints()
         self._sentry_tasks: list[asyncio.Task[None]] = []
 
     def register(self, groups: Mapping[str, str]) -> None:
@@ -108,7 +110,7 @@ class Front:
             for group in groups
             if consumer.arrived.get(group)
             or group in doubtful
-            or (up and group in self._types and not consumer.waits(group))
+            or (up and group in self._types and (consumer.hands.owes or not consumer.waits(group)))
         ]
 
     async def settle(self, name: str, outcomes: Sequence[Outcome]) -> None:
@@ -125,6 +127,8 @@ class Front:
                 await self._read(consumer, connection, wanted)
         except BrokerUnavailable as error:
             self._reach.failed(error)
+        except Refused as error:
+            self._complaints.refused("what a worker needs", error)
         except StoreUnavailable as error:
             log.debug("streams are not read: %s", error)
         found = consumer.collect(wanted)
@@ -133,7 +137,18 @@ class Front:
             found += await self._settling.sift(consumer, wanted, self.known)
         except StoreUnavailable as error:
             log.debug("what was delivered before is not looked up: %s", error)
+        await self._acknowledge(consumer)
         return [taken.message for taken in found]
+
+    async def _acknowledge(self, consumer: Consumer) -> None:
+        """What was found to be done already: nothing may come for long that it could go with."""
+        connection = self._link.connection
+        if connection is None or not consumer.hands.owes:
+            return
+        try:
+            await consumer.exchange(connection, {}, self.known, self._timeout_s)
+        except BrokerUnavailable as error:
+            self._reach.failed(error)
 
     async def _read(
         self, consumer: Consumer, connection: Connection, wanted: Mapping[str, Want]
@@ -156,7 +171,7 @@ class Front:
         """On a new connection: the groups exist, and answers that were lost are made up for."""
         if connection is not self._prepared:
             self.known = await self._store.read(load)
-            if await set_up(
+            made = await set_up(
                 self._store,
                 self._keys,
                 connection,
@@ -167,7 +182,10 @@ class Front:
                 ],
                 self.known.marks,
                 timeout_s=self._timeout_s,
-            ):
+            )
+            for mark, error in made.strange.items():
+                self._complaints.refused(self._keys.of(mark.stream), error)
+            if made.new:
                 self.known = await self._store.read(load)
             self._prepared = connection
             # Whatever Redis went through, it may have brought back what we once held. All are told:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from cordata import clock, events
 from cordata.broker.redis import scan
+from cordata.broker.redis.complaint import WRONG_TYPE, Complaints
 from cordata.broker.redis.connection import Command, Connection, Refused
 from cordata.broker.redis.dial import Dialer, Reach
 from cordata.broker.redis.link import Link
@@ -60,6 +61,7 @@ class Keeper:
         #: Up to where each stream was trimmed, as far as this process knows.
         self._trimmed: dict[Stream, int] = {}
         self._sweep_deadline = 0.0
+        self._complaints = Complaints()
         #: Commands of the last pass.
         self.cost = 0
 
@@ -80,13 +82,11 @@ class Keeper:
         Raises: BrokerUnavailable, Refused, StoreUnavailable, LeaseLost.
         """
         connection = await self._link.ready()
-        known = await self._store.read(load)
-        looks = await self._look(connection, known)
+        known, looks = await self._learn(connection)
         reason = await self._difference(connection, known, looks)
         if reason:
             await self._recover(connection, known, reason, progress)
-            known = await self._store.read(load)
-            looks = await self._look(connection, known)
+            known, looks = await self._learn(connection)
         moved = await self._save(known, looks)
         await self._trim(connection, known, looks)
         await self._drop(connection, known, looks)
@@ -104,8 +104,24 @@ class Keeper:
                 await connection.closed.wait()
                 ring()
 
-    async def _look(self, connection: Connection, known: Knowledge) -> dict[Stream, _Look]:
-        """What Redis says of the known streams; those that it does not have are missing."""
+    async def _learn(self, connection: Connection) -> tuple[Knowledge, dict[Stream, _Look]]:
+        """What the store knows and what Redis says; without keys that are no streams.
+
+        They are no reason to let the others wait. When they are gone, what was there is lost data
+        as any other.
+        """
+        known = await self._store.read(load)
+        strange: set[Stream] = set()
+        looks = await self._look(connection, known, strange)
+        return known.without(strange), looks
+
+    async def _look(
+        self, connection: Connection, known: Knowledge, strange: set[Stream]
+    ) -> dict[Stream, _Look]:
+        """What Redis says of the known streams; those that it does not have are missing.
+
+        Those that are something else are `strange`.
+        """
         streams = list(known.positions)
         commands: list[Command] = []
         for stream in streams:
@@ -115,6 +131,9 @@ class Keeper:
         busy: list[tuple[Mark, Any]] = []
         for stream, facts, groups in zip(streams, replies[::2], replies[1::2], strict=True):
             if isinstance(facts, Refused) or isinstance(groups, Refused):
+                if isinstance(facts, Refused) and facts.kind == WRONG_TYPE:
+                    strange.add(stream)
+                    self._complaints.refused(self._keys.of(stream), facts)
                 continue
             last, top = _ends(as_dict(facts))
             found[stream] = _Look(last, {})

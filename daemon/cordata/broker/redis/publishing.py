@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from cordata import clock, events
 from cordata.broker import claim, key
 from cordata.broker.claim import Entry, Refusal
 from cordata.broker.message import Relayed
+from cordata.broker.redis.complaint import Complaints
 from cordata.broker.redis.connection import Command, Connection, Refused
 from cordata.broker.redis.dial import Dialer, Reach
 from cordata.broker.redis.hands import entry_of
@@ -86,6 +87,9 @@ class Publisher:
         self._marking = Marking(store, owner=owner)
         self._refusals = 0
         self._next_deadline = 0.0
+        #: Entries that were given up.
+        self.given_up_count = 0
+        self._complaints = Complaints()
 
     async def relay(self, limit: int) -> Relayed:
         """Publish what is due. Raises: BrokerUnavailable, StoreUnavailable."""
@@ -119,7 +123,7 @@ class Publisher:
         connection = await self._link.ready()
         if connection is self._checked:
             return connection
-        _, epoch = await connection.run(*self._watch, timeout_s=self._timeout_s)
+        _, epoch = await connection.call(*self._watch, timeout_s=self._timeout_s)
         known = await self._store.read(load)
         if known.run_id != connection.run_id or not _is(epoch, known.epoch):
             raise self._unknown()
@@ -179,11 +183,19 @@ class Publisher:
         for entry, reply in zip(batch.entries, replies, strict=True):
             if isinstance(reply, Refused):
                 refused.append((entry, reply))
+                self._complaints.refused(self._keys.of(_stream_of(entry)), reply)
             else:
                 added.append([entry.id, position_of(reply)])
         self._marking.add(self._known, added)
         if refused:
-            await self._marking.run(lambda tx: self._settle(tx, refused))
+            dead = await self._marking.run(lambda tx: self._settle(tx, refused))
+            self.given_up_count += len(dead)
+            for event_id in dead:
+                log.error(
+                    "event %s is dead: Redis refuses it (`cordata outbox show` says why,"
+                    " `... retry` tries again)",
+                    event_id,
+                )
         return len(batch.entries) - len(refused)
 
     async def _give_back(self, entries: Sequence[Entry], *, doubtful: bool = False) -> None:
@@ -210,13 +222,19 @@ class Publisher:
         self._next_deadline = clock.monotonic() + pause_s
         return BrokerUnavailable(f"Redis: {trouble}")
 
-    async def _set_groups_up(self, connection: Connection, batch: _Batch) -> None:
-        """Before the first entry of a stream: every group that is to get it exists."""
-        streams = {Stream(e.type, level_of(e.lane, e.priority)) for e in batch.entries}
+    async def _set_groups_up(
+        self, connection: Connection, batch: _Batch
+    ) -> Mapping[Stream, Refused]:
+        """Before the first entry of a stream: every group that is to get it exists.
+
+        Returns what is no stream at all.
+        """
+        streams = set(map(_stream_of, batch.entries))
         marks = [Mark(one, group) for one in streams for group in batch.groups[one.type]]
         missing = [mark for mark in marks if mark not in self._set_up]
+        strange: dict[Stream, Refused] = {}
         if missing:
-            await set_up(
+            made = await set_up(
                 self._store,
                 self._keys,
                 connection,
@@ -224,29 +242,35 @@ class Publisher:
                 self._known.marks,
                 timeout_s=self._timeout_s,
             )
-            self._set_up.update(missing)
+            self._set_up.update(mark for mark in missing if mark not in made.strange)
+            strange = {mark.stream: error for mark, error in made.strange.items()}
+        return strange
 
     async def _add(self, connection: Connection, batch: _Batch) -> list[Any] | None:
         """Ids or refusals; None: the data is not the one that was watched, and nothing was added.
 
         One transaction of Redis, and the watch for the next one, in one round trip.
         """
-        await self._set_groups_up(connection, batch)
-        commands = [("MULTI",), *map(self._command, batch.entries), ("EXEC",), *self._watch]
+        strange = await self._set_groups_up(connection, batch)
+        fit = [entry for entry in batch.entries if _stream_of(entry) not in strange]
+        commands = [("MULTI",), *map(self._command, fit), ("EXEC",), *self._watch]
         *queued, added, _, epoch = await connection.call(*commands, timeout_s=self._timeout_s)
         if added is None or not _is(epoch, self._known.epoch):
             self._checked = None
         if isinstance(added, Refused):  # because something was not even queued
             raise next((reply for reply in queued if isinstance(reply, Refused)), added)
-        found: list[Any] | None = added
-        return found
+        if added is None or not strange:
+            found: list[Any] | None = added
+            return found
+        ids = iter(added)
+        streams = map(_stream_of, batch.entries)
+        return [strange[one] if one in strange else next(ids) for one in streams]
 
     def _command(self, entry: Entry) -> Command:
-        stream = self._keys.of(Stream(entry.type, level_of(entry.lane, entry.priority)))
-        return ("XADD", stream, "*", *entry_of(entry))
+        return ("XADD", self._keys.of(_stream_of(entry)), "*", *entry_of(entry))
 
-    async def _settle(self, tx: Tx, refused: Sequence[tuple[Entry, Refused]]) -> None:
-        """For a unit: what Redis did not take though it took others."""
+    async def _settle(self, tx: Tx, refused: Sequence[tuple[Entry, Refused]]) -> list[str]:
+        """For a unit: what Redis did not take though it took others. Returns what is dead now."""
         refusals = [
             Refusal(
                 id=entry.id,
@@ -255,13 +279,15 @@ class Publisher:
             )
             for entry, error in refused
         ]
-        dead = await claim.put_back(tx, refusals, owner=self._owner, max_attempts=_MAX_ATTEMPTS)
-        for event_id in dead:
-            log.error("event %s is dead: Redis refuses it", event_id)
+        return await claim.put_back(tx, refusals, owner=self._owner, max_attempts=_MAX_ATTEMPTS)
 
     def close(self) -> None:
         """Close the connection."""
         self._link.close()
+
+
+def _stream_of(entry: Entry) -> Stream:
+    return Stream(entry.type, level_of(entry.lane, entry.priority))
 
 
 def _is(reply: object, epoch: str) -> bool:

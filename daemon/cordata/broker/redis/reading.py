@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cordata import clock
 from cordata.broker.message import Want
 from cordata.broker.redis.acking import SURE_SHARE, acks_of, unacknowledged
+from cordata.broker.redis.complaint import Complaints
 from cordata.broker.redis.connection import Command, Connection, Refused
 from cordata.broker.redis.hands import Hands, Taken, stray, taken_of
 from cordata.broker.redis.naming import LEVELS, Keys, Stream, position_of
@@ -58,6 +59,7 @@ class Consumer:
         #: No answer to an acknowledgement was lost: what others have acknowledged they handled.
         self._certain = True
         self._reliever = reliever
+        self._complaints = Complaints()
         self._keys = keys
 
     @property
@@ -145,7 +147,7 @@ class Consumer:
             if reply.kind == "NOGROUP":
                 self.misses_group = True
             else:
-                log.error("%s cannot be read: %s", group, reply)
+                self._complaints.refused(f"{group} its events", reply)
             return 0
         if self.hands.empty:
             self.held_since = since

@@ -7,11 +7,12 @@ whatever Redis loses, the store can tell what a group did not get.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from cordata.broker.redis.complaint import WRONG_TYPE
 from cordata.broker.redis.connection import Connection, Refused
 from cordata.broker.redis.naming import Keys, Stream, id_of, position_of, rank_of
 from cordata.broker.settle import STREAM_TOPIC
@@ -43,6 +44,17 @@ class Knowledge:
     floors: Mapping[Stream, int] = field(default_factory=dict)
     marks: Mapping[Mark, int] = field(default_factory=dict)
 
+    def without(self, strange: Collection[Stream]) -> Knowledge:
+        """But for some streams."""
+        if not strange:
+            return self
+        return replace(
+            self,
+            positions={s: at for s, at in self.positions.items() if s not in strange},
+            floors={s: at for s, at in self.floors.items() if s not in strange},
+            marks={m: at for m, at in self.marks.items() if m.stream not in strange},
+        )
+
     @cached_property
     def _streams(self) -> dict[str, list[Stream]]:
         found: dict[str, list[Stream]] = {}
@@ -70,6 +82,15 @@ async def load(tx: Tx) -> Knowledge:
     )
 
 
+class Made(NamedTuple):
+    """What `set_up` did."""
+
+    #: Whose mark is new.
+    new: list[Mark]
+    #: Whose key is no stream.
+    strange: dict[Mark, Refused]
+
+
 async def set_up(
     store: Store,
     keys: Keys,
@@ -78,16 +99,17 @@ async def set_up(
     known: Mapping[Mark, int],
     *,
     timeout_s: float,
-) -> list[Mark]:
+) -> Made:
     """Make the groups in Redis and their marks in the store, for those that lack one or both.
 
     A group without a mark begins behind what is in the stream now; one with a mark, which Redis has
-    lost, at its mark. Returns those whose mark is new. Raises: BrokerUnavailable, Refused,
-    StoreUnavailable.
+    lost, at its mark. Where a key is no stream there is no group.
+    Raises: BrokerUnavailable, Refused, StoreUnavailable.
     """
     marks = list(wanted)
+    strange: dict[Mark, Refused] = {}
     if not marks:
-        return []
+        return Made([], strange)
     replies = await connection.call(
         *(
             ("XGROUP", "CREATE", keys.of(m.stream), m.group, _start(known.get(m)), "MKSTREAM")
@@ -95,12 +117,14 @@ async def set_up(
         ),
         timeout_s=timeout_s,
     )
-    for reply in replies:
-        if isinstance(reply, Refused) and reply.kind != "BUSYGROUP":
+    for mark, reply in zip(marks, replies, strict=True):
+        if isinstance(reply, Refused) and reply.kind == WRONG_TYPE:
+            strange[mark] = reply
+        elif isinstance(reply, Refused) and reply.kind != "BUSYGROUP":
             raise reply
     new = {}
     for mark in marks:
-        if mark not in known:
+        if mark not in known and mark not in strange:
             at = await position_in(connection, keys.of(mark.stream), mark.group, timeout_s)
             new[mark] = at or 0
 
@@ -113,7 +137,7 @@ async def set_up(
 
     if new:
         await store.run(unit)
-    return list(new)
+    return Made(list(new), strange)
 
 
 def _start(position: int | None) -> str:

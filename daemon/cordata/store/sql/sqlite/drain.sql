@@ -5,3 +5,13 @@
 UPDATE message SET next_at = :now_us
 WHERE state = 'ready' AND "group" IN (SELECT value FROM json_each(:groups))
     AND next_at > :now_us;
+
+-- name: drain.refused
+-- Whether the broker has refused something that is to be tried again later.
+SELECT 1 AS found FROM outbox
+WHERE state IN ('pending', 'failed') AND attempts > 0 AND next_at > :now_us LIMIT 1;
+
+-- name: drain.hurry_refused
+-- It is tried again now.
+UPDATE outbox SET next_at = :now_us
+WHERE state IN ('pending', 'failed') AND attempts > 0 AND next_at > :now_us;

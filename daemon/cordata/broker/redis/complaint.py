@@ -1,0 +1,41 @@
+"""What an operator has to mend: said at once, and then now and then while it lasts."""
+
+from __future__ import annotations
+
+from cordata import clock, events
+from cordata.broker.redis.connection import Refused
+from cordata.log import fields, logger
+
+log = logger("cordata.redis")
+
+_EVERY_S = 300.0
+#: A key of another type stands where a stream should be.
+WRONG_TYPE = "WRONGTYPE"
+_HINTS = {
+    WRONG_TYPE: "something else uses this key: rename or delete it (TYPE shows what it is), or"
+    " choose another [broker] prefix",
+    "NOPERM": "the user in [broker] url needs the commands and the keys of [broker] prefix",
+    "NOAUTH": "is the credential redis-password there and right?",
+}
+
+
+class Complaints:
+    """Of one process."""
+
+    def __init__(self) -> None:
+        self._next_deadlines: dict[str, float] = {}
+
+    def refused(self, key: str, error: Refused) -> None:
+        """Redis refuses what was asked of a key."""
+        self.say(f"Redis refuses {key}: {error}", hint=_HINTS.get(error.kind, ""))
+
+    def say(self, text: str, *, hint: str = "") -> None:
+        """Log an error with the next step, unless it was not long ago."""
+        now = clock.monotonic()
+        if now < self._next_deadlines.get(text, 0.0):
+            return
+        if len(self._next_deadlines) > 100:
+            self._next_deadlines.clear()
+        self._next_deadlines[text] = now + _EVERY_S
+        extra = fields(events.BROKER_FAILED, hint=hint)
+        log.error("%s%s", text, f" ({hint})" if hint else "", extra=extra)
