@@ -36,6 +36,11 @@ class Groups:
         return sum(group.held for group in self)
 
     @property
+    def expecting(self) -> bool:
+        """Whether room is kept for what the relay may bring."""
+        return any(group.live.coming for group in self)
+
+    @property
     def more(self) -> bool:
         """Whether something is due for which there is or was no room."""
         return any(group.live.more or group.backfill.more for group in self)

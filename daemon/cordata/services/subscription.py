@@ -77,6 +77,8 @@ class SubscriptionService:
         self._open = 0
         #: What was just finished lets the next ones of its key go on.
         self._hurry = False
+        #: A pass found room that was kept for the relay.
+        self._crowded = False
         self._failures = 0
         self._renewal_s = renewal_s(config.claim_timeout_s)
         self._renewed_deadline = 0.0
@@ -121,8 +123,10 @@ class SubscriptionService:
 
     def _receive(self, messages: Sequence[Message]) -> None:
         """What the relay has brought, claimed already; or it brings nothing."""
-        if late := self._groups.receive(messages):
-            self._finished += map(back, late)
+        late = self._groups.receive(messages)
+        self._finished += map(back, late)
+        if late or self._crowded:
+            self._crowded = False
             self._alarm.ring()
 
     def _known(self) -> set[Mark]:
@@ -132,6 +136,7 @@ class SubscriptionService:
     async def run_once(self) -> float:
         """One pass: settle, renew, claim. Returns the seconds to sleep after it."""
         wanted = self._groups.wanted()
+        self._crowded = self._crowded or self._groups.expecting
         try:
             await self._renew()
             next_at = await self._exchange(wanted)

@@ -10,6 +10,8 @@ from tests.integration.engine.engine import build, running
 from tests.integration.engine.parts import opened, publish, runtime_of, until
 
 from cordata.app import App
+from cordata.broker import StoreBroker
+from cordata.broker.direct import Taker
 from cordata.broker.owner import place_of
 from cordata.config.sections import EngineConfig
 from cordata.context import EventContext
@@ -112,3 +114,25 @@ async def test_others_look_when_a_process_died_with_what_it_kept(state: Path) ->
             (runtime / "owner" / f"worker-9@host.{place_of(runtime)}.1.0").touch()
             two.notify(OWNER_TOPIC)
             await until(lambda: handled(there, count=1))
+
+
+async def test_message_is_handled_when_the_relay_brings_nothing_for_the_room_it_had(
+    state: Path,
+) -> None:
+    worker, takers, stop = Worker(), list[Taker](), asyncio.Event()
+    async with opened(state) as store, opened(state, migrate=False) as other:
+        engine = build(store, state, worker.app, UNPOLLED)
+        await engine.broker.register({"t.take": "thing.done"})
+        engine.broker.bring = takers.append  # type: ignore[method-assign]
+        async with asyncio.TaskGroup() as group:
+            group.create_task(engine.subscriptions.run(stop))
+            await asyncio.sleep(0.2)  # it has looked and waits
+            (taker,) = takers
+            assert taker.expect() == {"t.take": 4}  # as its relay does before it publishes
+            await publish(other, 1)
+            assert (await StoreBroker(other, claim_timeout_s=60.0).relay(10)).published == 1
+            await asyncio.sleep(0.2)  # it has looked again, and had no room
+            assert not worker.handled
+            taker.receive(())
+            await until(partial(handled, worker, count=1))
+            stop.set()
