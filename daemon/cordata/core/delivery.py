@@ -28,6 +28,8 @@ from cordata.errors import (
 
 #: Characters of an error's text that are kept.
 ERROR_CHARS = 500
+#: The error of an attempt that ended with its process.
+DIED = "ProcessDied: the process died while the handler ran"
 #: Failed attempts whose errors are kept; the oldest go first, the very first stays.
 HISTORY_ENTRIES = 20
 

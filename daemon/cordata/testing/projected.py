@@ -14,6 +14,7 @@ from cordata.context import Context
 from cordata.core.partition import cohorts
 from cordata.eventstore import EventLog, Partitions, Standing, StoredEvent
 from cordata.projection import Projection, ProjectionContext
+from cordata.services.projection.deaths import Deaths
 from cordata.services.projection.lane import Lane, Surroundings
 from cordata.store import Row, Tx
 from cordata.testing.record import Failure
@@ -55,7 +56,7 @@ class Projected:
             partitions=self._partitions,
             owner=owner,
             config=config,
-            died=(),
+            deaths=Deaths(),
             leased=lambda: True,
             hurried=False,
             ended=lambda lane: None,

@@ -9,14 +9,22 @@ from pathlib import Path
 
 import pytest
 from tests.integration.engine.children import child
-from tests.integration.engine.parts import until
+from tests.integration.engine.parts import runtime_of, until
 from tests.integration.engine.stores import url_of
-from tests.integration.eventstore.ledger import deposit, opened
+from tests.integration.eventstore.ledger import deposit, opened, running
 
-from cordata.broker import Owner, Owners, mark_of
+from cordata.app import App
+from cordata.broker import Owner, Owners
+from cordata.eventstore import Claim, EventLog, Partitions, StoredEvent
+from cordata.eventstore.inspection import Subscriptions
+from cordata.projection import Projection, ProjectionContext
+from cordata.services.projection.deaths import attempt_mark
 from cordata.services.projection.neighbours import Neighbours
+from cordata.store import Store
 
-MARK = mark_of("p", "1/2/1")
+BEFORE = Claim(projection="p", partition=1, owner="dead", term=5)
+AFTER = Claim(projection="p", partition=1, owner="next", term=6)
+MARK = attempt_mark(BEFORE, 2, 1)
 
 
 def neighbours(path: Path, owner: Owner, *, blind_s: float = 0.0) -> Neighbours:
@@ -36,7 +44,8 @@ async def test_marks_of_the_dead_are_seen_by_every_neighbour(tmp_path: Path) -> 
         assert [seen.look([three.id]) for seen in watching] == [[], []]
         die(three)
         assert [seen.look([three.id]) for seen in watching] == [[three.id], [three.id]]
-        assert all(MARK in seen.died for seen in watching)
+        assert all(seen.deaths.count(AFTER, 2, 1) for seen in watching)
+        assert not any(seen.deaths.count(AFTER, 2, 1) for seen in watching)
     finally:
         for seen in watching:
             seen.close()
@@ -72,6 +81,76 @@ async def test_worker_of_another_host_never_counts_as_dead(tmp_path: Path) -> No
     finally:
         seen.close()
         one.close()
+
+
+async def test_marks_of_the_dead_are_dropped_when_their_partitions_had_time_to_be_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (Owner.register(tmp_path, name=f"worker-{n}") for n in range(2))
+    two.begin(MARK)
+    two.begin(attempt_mark(BEFORE, 3, 1))
+    seen = neighbours(tmp_path, one)
+    try:
+        die(two)
+        seen.look([])
+        assert seen.deaths.count(AFTER, 2, 1)
+        monkeypatch.setattr("cordata.services.projection.neighbours._FORGET_S", -1.0)
+        seen.look([])
+        assert not seen.deaths.count(AFTER, 3, 1) and Owners(tmp_path).ids() == [one.id]
+    finally:
+        seen.close()
+        one.close()
+
+
+async def test_death_counts_once_when_an_operator_resumes_the_event(tmp_path: Path) -> None:
+    app, handled = App("t"), list[int]()
+
+    @app.subscribe("account", partitions=1, retries=0)
+    async def note(event: StoredEvent, ctx: ProjectionContext) -> None:
+        handled.append(event.attempt)
+
+    async with opened(tmp_path) as store:
+        await deposit(store, "account-0", 1)
+        await killed_by_first_event(store, tmp_path, note)
+        async with running(store, tmp_path, app):
+            await until(lambda: state_is(store, note.name, "blocked"))
+            assert handled == []
+            assert await Subscriptions(store).resume(note.name) == 1
+            await until(lambda: state_is(store, note.name, "current"))
+    assert handled == [1]
+
+
+async def test_death_before_a_reset_does_not_count_after_it(tmp_path: Path) -> None:
+    app, handled = App("t"), list[int]()
+
+    @app.subscribe("account", partitions=1, retries=0)
+    async def note(event: StoredEvent, ctx: ProjectionContext) -> None:
+        handled.append(event.attempt)
+
+    async with opened(tmp_path) as store:
+        await deposit(store, "account-0", 1)
+        await killed_by_first_event(store, tmp_path, note)
+        await Subscriptions(store).reset(note.name, "start")
+        async with running(store, tmp_path, app):
+            await until(lambda: state_is(store, note.name, "current"))
+    assert handled == [1]
+
+
+async def killed_by_first_event(store: Store, state: Path, projection: Projection) -> None:
+    """As a process leaves things that died in its handler."""
+    owner = Owner.register(runtime_of(state) / "projection", name="dead")
+    partitions, name = Partitions(store), projection.name
+    await partitions.add(name, projection.category, 1, 0)
+    await partitions.join(owner.id, [name], lease_us=60_000_000)
+    (standing,) = await partitions.claim(owner.id, {name: [0]}, out_of={name: 1})
+    (event,) = (await EventLog(store).read("account", after=0)).events
+    owner.begin(attempt_mark(standing.claim, event.position, 1))
+    die(owner)
+
+
+async def state_is(store: Store, name: str, state: str) -> bool:
+    status = await Subscriptions(store).status(name)
+    return status is not None and status.state == state
 
 
 async def test_death_rings_when_a_process_is_killed(tmp_path: Path) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cordata import events
-from cordata.broker import Owner, mark_of
+from cordata.broker import Owner
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.core.delivery import (
+    DIED,
     Failure,
     Verdict,
     add_failure,
@@ -27,6 +28,7 @@ from cordata.log import fields, frames, logger
 from cordata.projection import Projection
 from cordata.services.alarm import Alarm
 from cordata.services.projection.attempt import Ending, attempt
+from cordata.services.projection.deaths import Deaths, attempt_mark
 from cordata.store import Row
 
 log = logger("cordata.engine")
@@ -37,7 +39,6 @@ _IDLE_S = 3600.0
 _LEASE_S = 0.05
 #: A store that is away gets pauses as after so many failures.
 _AWAY_AS_ATTEMPT = 3
-DIED = "ProcessDied: the process died while the handler ran"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +49,8 @@ class Surroundings:
     partitions: Partitions
     owner: Owner
     config: EngineConfig
-    #: Marks of the handlers that ran in processes which have died.
-    died: Collection[bytes]
+    #: Handlers that ran in processes which have died.
+    deaths: Deaths
     #: Whether this process may regard its partitions as its own.
     leased: Callable[[], bool]
     #: A failed event is due again at once.
@@ -154,11 +155,10 @@ class Lane:
         position = row["position"]
         attempts = self._attempts if position == self._failing else 0
         event = stored(row, attempt=attempts + 1)
-        mark = mark_of(self.projection.name, f"{self.number}/{position}/{event.attempt}")
-        if mark in self._around.died:
+        if self._around.deaths.count(self.claim, position, event.attempt):
             await self._failed(position, DIED, permanent=False)
             return
-        slot = self._around.owner.begin(mark)
+        slot = self._around.owner.begin(attempt_mark(self.claim, position, event.attempt))
         try:
             told = await attempt(self._around.ctx, self.projection, self.claim, event)
         finally:

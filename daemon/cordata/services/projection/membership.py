@@ -98,6 +98,7 @@ class Membership:
         table = await self._partitions.look(self._projections)
         others = [w.owner for w in table.workers if w.owner != self._owner_id]
         dead = self._neighbours.look(others)
+        self._neighbours.deaths.look(table.standings)
         if dead:
             await self._partitions.leave(dead)
         found = plan(self._owner_id, table, dead=dead)

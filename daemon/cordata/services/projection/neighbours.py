@@ -9,11 +9,13 @@ from collections.abc import Callable, Collection
 from cordata import clock
 from cordata.broker import Owner, Owners, pid_of
 from cordata.log import logger
+from cordata.services.projection.deaths import Deaths
 
 log = logger("cordata.engine")
 
-#: The file of a dead process stays for so long, so that every neighbour has seen what it ran.
-_FORGET_S = 60.0
+#: The file of a dead process stays for so long, so that every neighbour has seen what it ran; and
+#: its marks, so that its partitions have been claimed, even if the store is away for a while.
+_FORGET_S = 600.0
 
 
 class Neighbours:
@@ -25,15 +27,15 @@ class Neighbours:
         """`ring()` is called when one dies. `blind_s`: after our own file was missing, the files
         of others tell nothing for so long, until each of them had time to put his back.
         """
-        #: Marks of the handlers that ran in those who died.
-        self.died: set[bytes] = set()
+        self.deaths = Deaths()
         self._owner = owner
         self._owners = owners
         self._ring = ring
         self._blind_s = blind_s
         self._blind_deadline = 0.0
         self._watched: dict[str, int] = {}
-        self._dead: dict[str, float] = {}
+        #: When each was found dead, and what it ran.
+        self._dead: dict[str, tuple[float, frozenset[bytes]]] = {}
 
     def look(self, others: Collection[str]) -> list[str]:
         """Who of `others` is dead, as far as can be known here."""
@@ -44,11 +46,12 @@ class Neighbours:
         ids = set(self._owners.ids()) - {self._owner.id}
         for owner_id in ids - self._dead.keys():
             if not self._owners.is_alive(owner_id):
-                self._dead[owner_id] = now
-                self.died |= self._owners.running(owner_id)
-        for owner_id in [one for one, since in self._dead.items() if now - since > _FORGET_S]:
+                running = self._owners.running(owner_id)
+                self._dead[owner_id] = now, running
+                self.deaths.add(running)
+        for owner_id in [one for one, (at, _) in self._dead.items() if now - at > _FORGET_S]:
             self._owners.forget(owner_id)
-            del self._dead[owner_id]
+            self.deaths.drop(self._dead.pop(owner_id)[1])
         self._watch(ids - self._dead.keys())
         return [] if now < self._blind_deadline else self._owners.dead(others)
 

@@ -91,7 +91,7 @@ class ProjectionService:
             partitions=self._partitions,
             owner=owner,
             config=config,
-            died=self._neighbours.died,
+            deaths=self._neighbours.deaths,
             leased=self._membership.leased,
             hurried=hurried,
             ended=self._event_ended,

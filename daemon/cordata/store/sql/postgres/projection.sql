@@ -111,9 +111,10 @@ WHERE projection = :projection AND partition = :partition AND failing = :failing
 UPDATE projection SET paused_until = :until WHERE name = :name;
 
 -- name: projection.take_away
--- Every right to a partition ends. In the order of the partitions: two that lock several of them
--- wait for each other, but not in a circle.
-UPDATE projection_partition SET term = term + 1, owner = NULL
+-- Every right to a partition ends, and a gap is left: what died under it is not counted later.
+-- In the order of the partitions: two that lock several of them wait for each other, but not in a
+-- circle.
+UPDATE projection_partition SET term = term + 16, owner = NULL
 WHERE projection = :projection AND partition IN (
     SELECT p.partition FROM projection_partition AS p
     WHERE p.projection = :projection ORDER BY p.partition FOR UPDATE);

@@ -105,8 +105,8 @@ WHERE projection = :projection AND partition = :partition AND failing = :failing
 UPDATE projection SET paused_until = :until WHERE name = :name;
 
 -- name: projection.take_away
--- Every right to a partition ends.
-UPDATE projection_partition SET term = term + 1, owner = NULL WHERE projection = :projection;
+-- Every right to a partition ends, and a gap is left: what died under it is not counted later.
+UPDATE projection_partition SET term = term + 16, owner = NULL WHERE projection = :projection;
 
 -- name: projection.newest_term
 SELECT coalesce(max(term), 0) AS term FROM projection_partition WHERE projection = :projection;
