@@ -123,7 +123,7 @@ async def test_message_is_handled_when_the_relay_brings_nothing_for_the_room_it_
     async with opened(state) as store, opened(state, migrate=False) as other:
         engine = build(store, state, worker.app, UNPOLLED)
         await engine.broker.register({"t.take": "thing.done"})
-        engine.broker.bring = takers.append  # type: ignore[method-assign]
+        engine.broker.bring = lambda taker: takers.append(taker)  # type: ignore[method-assign]
         async with asyncio.TaskGroup() as group:
             group.create_task(engine.subscriptions.run(stop))
             await asyncio.sleep(0.2)  # it has looked and waits
@@ -134,5 +134,6 @@ async def test_message_is_handled_when_the_relay_brings_nothing_for_the_room_it_
             await asyncio.sleep(0.2)  # it has looked again, and had no room
             assert not worker.handled
             taker.receive(())
-            await until(partial(handled, worker, count=1))
+            # Well before it renews what it holds, which has it look, too.
+            await until(partial(handled, worker, count=1), timeout_s=10.0)
             stop.set()
