@@ -4,6 +4,13 @@
                                              flock held  = its process lives
                                              lock free   = it died; file gone = it left, or reboot
 
+The name alone, `worker-0@host`, would do for people, and `plain_name` gives it to them. It cannot
+be who holds something: at a restart two processes may have it at once, the old one still busy with
+its last messages, or stuck, while the new one begins; and each would acknowledge, renew and give
+back what the other one holds, and a death could not be told from a life. So each process is an
+owner of its own, and what the name was for is kept all the same: a worker that is started again
+takes over what its predecessor left at once, as every other one on the host does (see reclaim.py).
+
 The place is this runtime directory on this host: of owners of another place, on another host say,
 nothing can be known here, and what they hold is theirs until their claims expire.
 
@@ -142,6 +149,12 @@ def place_of(runtime_dir: Path) -> str:
         machine = Path("/etc/machine-id").read_text()
     parts = f"{machine}/{socket.gethostname()}/{os.path.realpath(runtime_dir)}"
     return blake2b(parts.encode(), digest_size=4).hexdigest()
+
+
+def plain_name(owner_id: str) -> str:
+    """An owner as people know it, such as worker-0@host; what is no owner id stays as it is."""
+    name, *rest = owner_id.rsplit(".", 3)
+    return name if len(rest) == 3 and "@" in name and rest[1].isdigit() else owner_id
 
 
 def pid_of(owner_id: str) -> int:

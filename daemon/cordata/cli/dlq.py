@@ -94,6 +94,7 @@ def show(
 ) -> int:
     """Show an event's dead letters with its payload, and every attempt with its error."""
     from cordata.broker.inspection import DeadLetters
+    from cordata.broker.owner import plain_name
     from cordata.cli.session import run
     from cordata.cli.view import show_all
 
@@ -102,7 +103,14 @@ def show(
     )
     if not letters and not json_:
         click.echo(f"error: {event_id} is no dead letter", err=True)
-    show_all([asdict(letter) for letter in letters], json_=json_)
+    shown = [asdict(letter) for letter in letters]
+    if not json_:
+        for letter in shown:
+            letter["history"] = [
+                failure | {"owner": plain_name(str(failure.get("owner", "")))}
+                for failure in letter["history"]
+            ]
+    show_all(shown, json_=json_)
     return 0 if letters else 1
 
 

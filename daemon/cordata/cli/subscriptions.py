@@ -91,6 +91,7 @@ def status(
 
     The text of an error may quote what an event holds.
     """
+    from cordata.broker.owner import plain_name
     from cordata.cli.following import follow as follow_it
     from cordata.cli.session import run
     from cordata.cli.view import show_one
@@ -110,7 +111,11 @@ def status(
     if json_:
         show_one(asdict(found), json_=True)
         return 0
-    parts = [{column: getattr(one, column) for column in _PARTS} for one in found.partitions]
+    parts = [
+        {column: getattr(one, column) for column in _PARTS}
+        | {"owner": one.owner and plain_name(one.owner)}
+        for one in found.partitions
+    ]
     errors = [{"partition": o.partition, "error": o.error} for o in found.partitions if o.error]
     show_one({**asdict(found), "partitions": parts, "errors": errors}, json_=False)
     return 0

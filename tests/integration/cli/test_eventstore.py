@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -228,6 +230,8 @@ def test_subscription_is_seen_reset_resumed_and_rebuilt(tmp_path: Path) -> None:
         (tmp_path / "mended").touch()
         assert told(config, "subscriptions", "resume", "bank.balances") == {"count": 1}
         state_of(config, "bank.balances", "current")
+        table = run(config, "subscriptions", "status", "bank.balances").stdout
+        assert re.search(rf"worker-0@{re.escape(socket.gethostname())}\s", table), table
         assert run(config, "subscriptions", "resume", "bank.balances").returncode == 1
         assert sum(sums(config).values()) == 10
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,7 @@ def test_dead_letter_is_seen_replayed_and_handled_once(state: Path) -> None:
         assert "ValueError" in table.stdout and "boxes" not in table.stdout
         shown = cordata("dlq", "show", first, "--config", str(config))
         assert SECRET in shown.stdout and "ATTEMPT  AT" in shown.stdout
+        assert re.search(rf"worker-0@{re.escape(socket.gethostname())}\s", shown.stdout)
         assert "no boxes left\\x07" in shown.stdout  # nothing that a terminal would obey
         (letter,) = told(config, "dlq", "show", first)
         assert letter["payload"] == {"guest": SECRET}

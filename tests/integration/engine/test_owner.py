@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 
 from cordata.broker import Owner, Owners, pid_of
+from cordata.broker.owner import plain_name
 
 
 def test_owner_is_dead_when_its_lock_is_free_or_its_file_is_gone(tmp_path: Path) -> None:
@@ -41,3 +42,12 @@ def test_place_is_the_same_when_reached_by_another_path(tmp_path: Path) -> None:
     owner = Owner.register(tmp_path / "link", name="worker-0")
     owner.close()
     assert Owners(tmp_path / "real").dead([owner.id]) == [owner.id]
+
+
+def test_people_see_worker_and_host_whatever_their_names(tmp_path: Path) -> None:
+    owner = Owner.register(tmp_path, name="worker-0")
+    owner.close()
+    assert plain_name(owner.id) == f"worker-0@{socket.gethostname()}"
+    assert plain_name("worker-0@a.long.name.0badcafe.12.3f") == "worker-0@a.long.name"
+    for other in ("", "somebody", "worker-0@a.long.host.name", "a.b.1.c"):
+        assert plain_name(other) == other

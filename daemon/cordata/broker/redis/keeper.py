@@ -35,7 +35,7 @@ from cordata.store import Store, Tx
 
 log = logger("cordata.redis")
 
-_SWEEP_S = 600.0
+_SWEEP_S = 300.0
 
 
 class _Look(NamedTuple):

@@ -18,8 +18,9 @@ log = logger("cordata.redis")
 
 #: Expired entries of one stream and group that one look takes notice of.
 _PAGE = 200
-#: A consumer that reads nothing for so long, and holds nothing, is gone for good.
-GONE_MS = 3_600_000
+#: A consumer that reads nothing for so long, and holds nothing, is gone: of another host, say, for
+#: those of this one go with their owner file. If it was not, its next read makes it anew.
+GONE_S = 600.0
 #: Never with entries in its name: they would be gone with it.
 _FORGET = """
 local left = redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2])
@@ -183,7 +184,12 @@ def _tells_of_nothing(reply: Refused) -> bool:
 
 
 async def sweep(
-    connection: Connection, keys: Keys, marks: Iterable[Mark], *, timeout_s: float
+    connection: Connection,
+    keys: Keys,
+    marks: Iterable[Mark],
+    *,
+    gone_s: float = GONE_S,
+    timeout_s: float,
 ) -> None:
     """Remove consumers that nobody has used for long."""
     marks = list(marks)
@@ -191,7 +197,7 @@ async def sweep(
     for mark, reply in zip(marks, await _each(connection, looks, timeout_s), strict=True):
         if not isinstance(reply, Refused):
             facts = map(as_dict, reply)
-            gone = [f[b"name"].decode() for f in facts if f[b"idle"] > GONE_MS]
+            gone = [f[b"name"].decode() for f in facts if f[b"idle"] > gone_s * 1000]
             if gone:
                 await forget(connection, keys, [mark], gone, timeout_s=timeout_s)
 

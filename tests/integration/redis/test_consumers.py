@@ -1,0 +1,49 @@
+"""Who stands in XINFO CONSUMERS."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.integration.engine.parts import publish
+from tests.integration.redis.parts import dialer_of, on_redis
+from tests.integration.redis.stores import PREFIX, use
+from tests.servers.redis import RedisServer
+
+from cordata.broker.redis import scan
+from cordata.broker.redis.naming import Keys
+from cordata.broker.redis.registry import load
+
+STREAM = f"{PREFIX}:stream:thing.done:normal"
+
+
+async def test_consumer_of_a_host_that_is_gone_goes_when_it_holds_nothing(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    use(tmp_path, redis.url)
+    async with on_redis(tmp_path) as parts:
+        await parts.broker.register({"a": "thing.done"})
+        await publish(parts.store, 3)
+        await parts.relay_all()
+        held = await parts.claim("a", 2, owner="holds")
+        await parts.finish(await parts.claim("a", owner="empty"), owner="empty")
+
+        def names() -> set[str]:
+            return {one["name"] for one in redis.execute("XINFO", "CONSUMERS", STREAM, "a")}
+
+        assert names() == {"holds", "empty"}
+        connection = await dialer_of(redis.url).connect()
+        marks = (await parts.store.read(load)).marks
+        await scan.sweep(connection, Keys(PREFIX), marks, timeout_s=5.0)
+        assert names() == {"holds", "empty"}  # they were there a moment ago
+        await asyncio.sleep(0.05)
+        await scan.sweep(connection, Keys(PREFIX), marks, gone_s=0.02, timeout_s=5.0)
+        assert names() == {"holds"}
+        await parts.finish(held, owner="holds")
+        await asyncio.sleep(0.05)
+        await scan.sweep(connection, Keys(PREFIX), marks, gone_s=0.02, timeout_s=5.0)
+        assert names() == set()
+        connection.abort("done")
+        await publish(parts.store, 1)
+        await parts.relay_all()
+        assert len(await parts.claim("a", owner="empty")) == 1  # it was only quiet
