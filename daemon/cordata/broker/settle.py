@@ -15,8 +15,12 @@ from cordata.store import Tx
 STREAM_TOPIC = "stream"
 
 
-async def add_groups(tx: Tx, groups: Mapping[str, str], keyed: Collection[str]) -> None:
-    """Make groups known (group -> event type); every process does it in one order."""
+async def add_groups(tx: Tx, groups: Mapping[str, str], keyed: Collection[str]) -> dict[str, str]:
+    """Make groups known (group -> event type); every process does it in one order.
+
+    Returns those that were known for another type, with that type.
+    """
+    known = {row["group"]: row["type"] for row in await tx.fetch_all("stream.groups")}
     for group, type_ in sorted(groups.items()):
         await tx.write(
             "stream.register",
@@ -25,6 +29,15 @@ async def add_groups(tx: Tx, groups: Mapping[str, str], keyed: Collection[str]) 
             keyed=int(group in keyed),
             now_us=tx.now_us,
         )
+    return {g: known[g] for g, type_ in groups.items() if known.get(g, type_) != type_}
+
+
+async def refresh_groups(tx: Tx, groups: Collection[str]) -> None:
+    """A program still knows these. Whatever it has them for, it changes nothing else of them: in a
+    rolling upgrade a newer one may have registered them for another type.
+    """
+    for group in sorted(groups):
+        await tx.write("stream.refresh", group=group, now_us=tx.now_us)
 
 
 async def settle(tx: Tx, owner: str, outcomes: Sequence[Outcome]) -> int:

@@ -31,7 +31,10 @@ from cordata.broker.settle import add_groups, settle
 from cordata.broker.stray import Strays
 from cordata.core.claim import claimed_until, is_expired
 from cordata.core.outbox import not_at_once
+from cordata.log import logger
 from cordata.store import OUTBOX_TOPIC, Bookkeeping, Fence, Keeper, Store, Tx
+
+log = logger("cordata.engine")
 
 #: How long one wait on the store lasts; only bounds what a lost wake-up could hide.
 _WAIT_S = 3600.0
@@ -72,11 +75,16 @@ class StoreBroker(Broker):
         Those in `keyed` handle the events of one key one at a time, in their order.
         """
 
-        async def unit(tx: Tx) -> None:
-            await add_groups(tx, groups, keyed)
+        async def unit(tx: Tx) -> dict[str, str]:
+            return await add_groups(tx, groups, keyed)
 
         if groups:
-            await self._store.run(unit, fence=fence)
+            for group, before in (await self._store.run(unit, fence=fence)).items():
+                log.warning(
+                    "%s handles %s from now on, before it was %s; while programs of both run, "
+                    "the one that was started last decides",
+                    *(group, groups[group], before),
+                )
             self._types |= groups
         for group in sorted(keyed):
             await self._rescue(group, fence)

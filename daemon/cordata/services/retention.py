@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 
-from cordata.broker.settle import add_groups
+from cordata.broker.settle import refresh_groups
 from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import Context
 from cordata.errors import Conflict, StoreUnavailable
@@ -26,7 +26,7 @@ _SEEN_MARGIN_S = 86_400.0
 
 
 class RetentionService:
-    """One pass now and then; also keeps this application's consumer groups registered."""
+    """One pass now and then, which leaves this application's consumer groups alone."""
 
     name = "retention"
 
@@ -38,8 +38,7 @@ class RetentionService:
         mail: MailConfig,
     ) -> None:
         self._leadership = leadership
-        self._groups = {s.group: s.type for s in subscriptions}
-        self._keyed = {s.group for s in subscriptions if s.key}
+        self._groups = [s.group for s in subscriptions]
         self._engine = engine
         self._mail = mail
 
@@ -58,7 +57,7 @@ class RetentionService:
 
     async def run_once(self, ctx: Context, stop: asyncio.Event) -> Mapping[str, int]:
         """One pass. Returns rows deleted by kind."""
-        await self._register(ctx)
+        await self._refresh(ctx)
         before = ctx.now_us() - int(self._engine.retention_s * 1e6)
         seen_before = before - int(_SEEN_MARGIN_S * 1e6)
         mail_before = ctx.now_us() - int(self._mail.retention_s * 1e6)
@@ -70,9 +69,9 @@ class RetentionService:
             "messages of unknown groups": await self._groups_gone(ctx, stop, before),
         }
 
-    async def _register(self, ctx: Context) -> None:
+    async def _refresh(self, ctx: Context) -> None:
         async def unit(tx: Tx) -> None:
-            await add_groups(tx, self._groups, self._keyed)
+            await refresh_groups(tx, self._groups)
 
         if self._groups:
             await ctx.store.run(unit)

@@ -242,6 +242,34 @@ async def test_messages_of_a_group_nobody_knows_are_deleted_after_retention(
         assert {row["group"] for row in await rows(store, "messages")} == {"kept"}
 
 
+async def test_group_keeps_the_type_of_a_newer_program_when_an_older_primary_cleans_up(
+    state: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    older = App("t")
+
+    @older.on("old.type")
+    async def take(event: Event, ctx: EventContext) -> None:
+        raise AssertionError("nobody handles here")
+
+    async with opened(state) as store:
+        broker = StoreBroker(store, claim_timeout_s=60.0)
+        primary = build_primary(store, state, older, engine=EngineConfig(retention_s=3600.0))
+        async with leading(primary):
+            await broker.register({"t.take": "thing.done"})
+            assert "t.take handles thing.done from now on, before it was old.type" in caplog.text
+
+            async def age(tx: Tx) -> None:
+                await tx.execute("age_group", group="t.take", at=clock.now_us() - 7_200_000_000)
+
+            await store.run(age)
+            ctx = await primary.leadership.wait(asyncio.Event())
+            assert ctx is not None
+            assert (await primary.retention.run_once(ctx, asyncio.Event()))["outbox entries"] == 0
+        await publish(store, 1)
+        await broker.relay(100)
+        assert [row["group"] for row in await rows(store, "messages")] == ["t.take"]
+
+
 async def _is(value: bool) -> bool:
     return value
 

@@ -11,6 +11,12 @@ VALUES (:group, :type, :keyed, :now_us, :now_us)
 ON CONFLICT ("group") DO UPDATE SET
     type = excluded.type, keyed = excluded.keyed, refreshed_at = excluded.refreshed_at;
 
+-- name: stream.groups
+SELECT "group", type FROM consumer_group;
+
+-- name: stream.refresh
+UPDATE consumer_group SET refreshed_at = :now_us WHERE "group" = :group;
+
 -- name: stream.fan_out
 -- One message per group that is registered for the entry's type.
 INSERT INTO message (outbox_id, "group", key, state, lane, priority, next_at)
