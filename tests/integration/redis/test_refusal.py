@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,13 +11,16 @@ from pathlib import Path
 
 import pytest
 from tests.integration.engine.engine import QUICK
-from tests.integration.engine.parts import publish, runtime_of
-from tests.integration.redis.parts import broker_of, on_redis
-from tests.integration.redis.stores import use
+from tests.integration.engine.parts import publish, rows, runtime_of, until
+from tests.integration.redis.parts import RedisParts, broker_of, on_redis
+from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
 from cordata.broker import Owner, Owners, Want
+from cordata.errors import BrokerUnavailable
 from cordata.services.reclaim import ReclaimService
+
+STREAM = f"{PREFIX}:stream:thing.done:normal"
 
 
 @pytest.fixture
@@ -59,3 +63,86 @@ async def test_reclaim_ends_and_forgets_nobody_when_redis_runs_no_scripts(
         assert owners.ids() == [mine.id]
         assert len(await parts.claim("a")) == 5
         mine.close()
+
+
+async def claimed(parts: RedisParts, *groups: str) -> dict[str, int]:
+    """What one exchange brings each group."""
+    wanted = {group: Want(live=100) for group in groups}
+    messages = (await parts.broker.exchange("me", [], wanted)).messages
+    return {group: sum(m.group == group for m in messages) for group in groups}
+
+
+async def test_others_get_their_messages_when_redis_has_no_memory_for_a_new_group(
+    state: Path, server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those of the store, which are claimed by then, and those of groups that exist."""
+    async with on_redis(state) as parts:
+        broker = parts.broker
+        await broker.register({"keyed": "thing.done", "old": "thing.done"}, keyed=["keyed"])
+        await publish(parts.store, 2, key="x")
+        await parts.relay_all()
+        server.execute("CONFIG", "SET", "maxmemory", 1)
+        await broker.register({"new": "thing.new"})
+        assert await claimed(parts, "keyed", "old", "new") == {"keyed": 1, "old": 2, "new": 0}
+        assert "new" not in await broker.due_at(["keyed", "old", "new"])  # not again and again
+        assert "OOM" in broker.status()
+        server.execute("CONFIG", "SET", "maxmemory", 0)
+
+        async def brought() -> bool:
+            await claimed(parts, "new")
+            return broker.status() == ""
+
+        await until(brought)
+        (event_id,) = await publish(parts.store, 1, type_="thing.new")
+        await until(lambda: _relayed(parts))
+        assert [m.event_id for m in await parts.claim("new")] == [event_id]
+    errors = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
+    assert len(errors) == 1
+
+
+async def _relayed(parts: RedisParts) -> bool:
+    try:
+        await parts.relay_all()
+    except BrokerUnavailable:
+        return False
+    return True
+
+
+async def test_group_goes_on_at_its_mark_when_redis_lost_it_and_made_none_for_a_while(
+    state: Path, server: RedisServer
+) -> None:
+    async with on_redis(state) as parts:
+        await parts.broker.register({"lost": "thing.done", "other": "thing.done"})
+        await publish(parts.store, 3)
+        await parts.relay_all()
+        assert await claimed(parts, "lost") == {"lost": 3}
+        await publish(parts.store, 2)
+        await parts.relay_all()
+        server.execute("ACL", "SETUSER", "default", "-xgroup|create")
+        server.execute("XGROUP", "DESTROY", STREAM, "lost")
+        assert await claimed(parts, "lost", "other") == {"lost": 0, "other": 5}
+        assert (await parts.broker.due_at(["lost", "other"])).keys() == {"other"}
+        server.execute("ACL", "SETUSER", "default", "+xgroup|create")
+
+        async def brought() -> bool:
+            return (await claimed(parts, "lost"))["lost"] > 0
+
+        await until(brought)
+
+
+async def test_relay_waits_when_redis_refuses_to_watch_its_data(
+    state: Path, server: RedisServer
+) -> None:
+    async with on_redis(state) as parts:
+        await parts.broker.register({"a": "thing.done"})
+        await publish(parts.store, 1)
+        server.execute("ACL", "SETUSER", "default", "-watch")
+        with pytest.raises(BrokerUnavailable, match="NOPERM"):
+            await parts.broker.relay(100)
+        with pytest.raises(BrokerUnavailable):  # and is not asked again at once
+            await parts.broker.relay(100)
+        assert "NOPERM" in parts.broker.status()
+        server.execute("ACL", "SETUSER", "default", "+watch")
+        await until(lambda: _relayed(parts))
+        assert [row["state"] for row in await rows(parts.store, "outbox_states")] == ["published"]
+        assert await claimed(parts, "a") == {"a": 1}

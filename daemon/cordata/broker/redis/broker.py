@@ -83,7 +83,7 @@ class RedisBroker(Broker):
 
     def status(self) -> str:
         """For STATUS=: what is wrong, "" when nothing is."""
-        reason = self._reach.reason or self._publisher.trouble
+        reason = self._reach.reason or self._publisher.trouble or self._front.trouble
         return f"Redis: {reason}" if reason else ""
 
     async def register(

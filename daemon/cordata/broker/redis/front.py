@@ -12,18 +12,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from cordata import clock
 from cordata.broker.message import Message, Outcome, Want, back
 from cordata.broker.redis import scan
-from cordata.broker.redis.complaint import Complaints
-from cordata.broker.redis.connection import Command, Connection, Refused
+from cordata.broker.redis.connection import Command, Connection
 from cordata.broker.redis.dial import Dialer, Reach
 from cordata.broker.redis.link import Link
-from cordata.broker.redis.naming import NORMAL, Keys, Stream
+from cordata.broker.redis.making import Making
+from cordata.broker.redis.naming import Keys
 from cordata.broker.redis.reading import Consumer
-from cordata.broker.redis.registry import REDIS_TOPIC, Knowledge, Mark, load, set_up
+from cordata.broker.redis.registry import Knowledge, load
 from cordata.broker.redis.sentry import Sentry
 from cordata.broker.redis.settling import Settling
-from cordata.errors import BrokerUnavailable, StoreUnavailable
+from cordata.errors import BrokerUnavailable, StoreUnavailable, TransientError
 from cordata.log import logger
-from cordata.store import Store, Tx
+from cordata.store import Store
 
 log = logger("cordata.redis")
 
@@ -54,18 +54,15 @@ class Front:
         self._claim_timeout_s = claim_timeout_s
         self._settling = Settling(store, link, reach, timeout_s=dialer.timeout_s)
         self._consumers: dict[str, Consumer] = {}
-        #: Groups of this process -> event type, of those that read streams.
-        self._types: dict[str, str] = {}
-        #: The connection on which their groups were made.
+        self._making = Making(store, keys, timeout_s=dialer.timeout_s)
+        #: The connection on which nothing is missing.
         self._prepared: Connection | None = None
         self._listening = False
-        self._complaints = Complaints()
         self._sentry_tasks: list[asyncio.Task[None]] = []
 
     def register(self, groups: Mapping[str, str]) -> None:
         """These read streams: group -> event type."""
-        self._types |= groups
-        self._prepared = None
+        self._making.register(groups)
 
     def consumer(self, name: str) -> Consumer:
         """The consumer of a process; another one's, to settle what it left."""
@@ -80,6 +77,11 @@ class Front:
         for name in self._consumers.keys() - {*holders, self._owner}:
             if not self._consumers[name].reads:
                 del self._consumers[name]
+
+    @property
+    def trouble(self) -> str:
+        """Why Redis, though it answers, does not let us read everything; "" when it does."""
+        return self._making.trouble
 
     async def learn(self) -> None:
         """Read what the store knows. Raises: StoreUnavailable."""
@@ -105,13 +107,20 @@ class Front:
         consumer = self.consumer(name)
         doubtful = {taken.message.group for taken in consumer.doubtful}
         up = not self._listening or self._link.connection is not None
+        owes = consumer.hands.owes
         return [
             group
             for group in groups
             if consumer.arrived.get(group)
             or group in doubtful
-            or (up and group in self._types and (consumer.hands.owes or not consumer.waits(group)))
+            or (up and self._may_have(group) and (owes or not consumer.waits(group)))
         ]
+
+    def _may_have(self, group: str) -> bool:
+        """Whether there is a stream to read for it, or may be."""
+        if group not in self._making.types or self._making.pauses(group):
+            return False
+        return bool(self.known.streams_of(group)) or self._making.is_due()
 
     async def settle(self, name: str, outcomes: Sequence[Outcome]) -> None:
         """Note what is done, and move the rest to the store. Raises: StoreUnavailable."""
@@ -127,15 +136,13 @@ class Front:
                 await self._read(consumer, connection, wanted)
         except BrokerUnavailable as error:
             self._reach.failed(error)
-        except Refused as error:
-            self._complaints.refused("what a worker needs", error)
-        except StoreUnavailable as error:
+        except TransientError as error:
             log.debug("streams are not read: %s", error)
         found = consumer.collect(wanted)
         try:
             await self._settling.mark_unsettled(consumer)
             found += await self._settling.sift(consumer, wanted, self.known)
-        except StoreUnavailable as error:
+        except TransientError as error:
             log.debug("what was delivered before is not looked up: %s", error)
         await self._acknowledge(consumer)
         return [taken.message for taken in found]
@@ -157,62 +164,30 @@ class Front:
         reads = {
             group: Want(max(want.live - there.get(group, 0), 0), want.backfill)
             for group, want in wanted.items()
-            if not consumer.waits(group)
+            if not consumer.waits(group) and not self._making.pauses(group)
         }
         await consumer.exchange(connection, reads, self.known, self._timeout_s)
-        if consumer.misses_group:
-            await self._restore_groups(consumer, connection)
+        if consumer.misses:
+            self.known = await self._making.restore(connection, consumer.misses)
+            consumer.misses.clear()
         for group, want in reads.items():
             got = len(consumer.arrived.get(group, ())) - there.get(group, 0)
-            if got < want.live:
+            if got < want.live and not self._making.pauses(group):
                 consumer.arm(group, Want(want.live - got, want.backfill), self.known)
 
     async def _prepare(self, consumer: Consumer, connection: Connection) -> None:
         """On a new connection: the groups exist, and answers that were lost are made up for."""
+        if connection is not self._prepared or self._making.is_due():
+            self.known = await self._making.make(connection)
         if connection is not self._prepared:
-            self.known = await self._store.read(load)
-            made = await set_up(
-                self._store,
-                self._keys,
-                connection,
-                [
-                    mark
-                    for group, type in self._types.items()
-                    if (mark := Mark(Stream(type, NORMAL), group)) not in self.known.marks
-                ],
-                self.known.marks,
-                timeout_s=self._timeout_s,
-            )
-            for mark, error in made.strange.items():
-                self._complaints.refused(self._keys.of(mark.stream), error)
-            if made.new:
-                self.known = await self._store.read(load)
             self._prepared = connection
             # Whatever Redis went through, it may have brought back what we once held. All are told:
             # the first to come here may be one of whom only something is taken back.
             for one in self._consumers.values():
                 one.missed_answer = one.reads
         if consumer.missed_answer:
-            await consumer.adopt(connection, self._types, self.known, self._timeout_s)
+            await consumer.adopt(connection, self._making.types, self.known, self._timeout_s)
             consumer.missed_answer = False
-
-    async def _restore_groups(self, consumer: Consumer, connection: Connection) -> None:
-        """Redis lost groups, or what they read: they go on at their marks.
-
-        What else is lost the primary finds out; it has to, even if it comes later than the groups.
-        """
-
-        async def unit(tx: Tx) -> None:
-            await tx.write("redis.distrust")
-            tx.notify(REDIS_TOPIC)
-
-        self.known = await self._store.read(load)
-        own = [mark for mark in self.known.marks if mark.group in self._types]
-        await self._store.run(unit)
-        await set_up(
-            self._store, self._keys, connection, own, self.known.marks, timeout_s=self._timeout_s
-        )
-        consumer.misses_group = False
 
     async def renew(self, name: str) -> None:
         """Keep what a process holds in its name. Raises nothing."""
@@ -279,7 +254,7 @@ class Front:
         consumer.sentries.clear()
         try:
             if connection is not None:
-                await consumer.adopt(connection, self._types, self.known, self._timeout_s)
+                await consumer.adopt(connection, self._making.types, self.known, self._timeout_s)
         except BrokerUnavailable as error:
             self._reach.failed(error)
         left = [taken.message for taken in consumer.unread()]
@@ -294,7 +269,7 @@ class Front:
         try:
             connection = await self._link.ready()
             await consumer.exchange(connection, {}, self.known, self._timeout_s)
-            own = [mark for mark in self.known.marks if mark.group in self._types]
+            own = [mark for mark in self.known.marks if mark.group in self._making.types]
             await scan.forget(connection, self._keys, own, [name], timeout_s=self._timeout_s)
         except BrokerUnavailable as error:
             self._reach.failed(error)

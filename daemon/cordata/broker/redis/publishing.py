@@ -97,7 +97,8 @@ class Publisher:
         connection = await self._ready()
         count = 0
         for factor in _ROUNDS:
-            batch = await self._claim(limit * factor)  # and marks what the round before has added
+            # And marks what the round before has added.
+            batch = await self._marking.run(partial(self._claim_in, limit=limit * factor))
             count += batch.published + await self._publish(connection, batch)
             if not batch.full or batch.backfill:
                 break
@@ -105,9 +106,6 @@ class Publisher:
         self._refusals = 0
         self.trouble = ""
         return Relayed(published=count, next_at=await self._next_at(), backfill=batch.backfill)
-
-    async def _claim(self, limit: int) -> _Batch:
-        return await self._marking.run(partial(self._claim_in, limit=limit))
 
     async def _next_at(self) -> int | None:
         async def unit(tx: Tx) -> int | None:
@@ -123,7 +121,10 @@ class Publisher:
         connection = await self._link.ready()
         if connection is self._checked:
             return connection
-        _, epoch = await connection.call(*self._watch, timeout_s=self._timeout_s)
+        try:
+            _, epoch = await connection.run(*self._watch, timeout_s=self._timeout_s)
+        except Refused as error:
+            raise self._paused(str(error)) from error
         known = await self._store.read(load)
         if known.run_id != connection.run_id or not _is(epoch, known.epoch):
             raise self._unknown()

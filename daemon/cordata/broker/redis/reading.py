@@ -49,8 +49,8 @@ class Consumer:
         #: Handled, but not in this consumer's name any more: somebody else may handle it, too.
         self.unsettled: list[Taken] = []
         self.sentries: dict[str, Sentry] = {}
-        #: Redis does not know a group that it should know.
-        self.misses_group = False
+        #: Groups that Redis does not know though it should.
+        self.misses: set[str] = set()
         #: An answer was lost, and what it brought is in this consumer's name: see `adopt`.
         self.missed_answer = False
         #: Everything in hand was read or renewed since then: monotonic.
@@ -145,7 +145,7 @@ class Consumer:
         """Keep what a read brought that was sent at `since`. Returns the number of entries."""
         if isinstance(reply, Refused):
             if reply.kind == "NOGROUP":
-                self.misses_group = True
+                self.misses.add(group)
             else:
                 self._complaints.refused(f"{group} its events", reply)
             return 0
