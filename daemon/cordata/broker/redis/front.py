@@ -1,5 +1,21 @@
 """Everything a worker's subscriptions need of the streams: what is there, what comes, the goodbye.
 
+The life of one entry, by the fields of a Consumer in which it is:
+
+    read ──> arrived ─────────────────────> handler ──done──> hands.done ──XACK──> gone
+      │                                       ↑  │                ↑  ↑   └─in another name─┐
+      └─may have been handled before─┐        │  └─failed, back─> store  │             unsettled
+                                     ↓        │                          │                 ↓
+    answer lost ─> missed_answer ─> doubtful ─┴─handled already──────────┘             seen-mark
+
+Who moves it: `Sentry` and `_read` read, `adopt` reads again what is in our name, `collect` hands
+out, `sift` asks the store about what is doubtful, `settle` moves to the store what goes on there.
+From the read to `settle` it is in `hands` as well, and renewed. A group that Redis has lost is in
+`misses` until `Making` has made it anew.
+
+Of another process (`reads` is false) `scan.held` puts into `hands` what is in its name; `settle`
+takes that over, moves it to the store, and it is acknowledged in our name.
+
 The connection for commands is kept up in the background while somebody listens, so that a Redis
 which does not answer never holds up what comes from the store.
 """
