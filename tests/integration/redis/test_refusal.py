@@ -146,3 +146,23 @@ async def test_relay_waits_when_redis_refuses_to_watch_its_data(
         await until(lambda: _relayed(parts))
         assert [row["state"] for row in await rows(parts.store, "outbox_states")] == ["published"]
         assert await claimed(parts, "a") == {"a": 1}
+
+
+async def test_nothing_counts_as_renewed_when_redis_runs_no_scripts(
+    state: Path, server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Others may take it over then: it must not be acknowledged without looking whose it is."""
+    async with on_redis(state) as parts:
+        await parts.broker.register({"a": "thing.done"})
+        await publish(parts.store, 2)
+        await parts.relay_all()
+        await parts.claim("a")
+        consumer = parts.broker._front.consumer("me")
+        since = consumer.held_since
+        server.execute("ACL", "SETUSER", "default", "-eval")
+        await parts.broker.renew("me")
+        assert consumer.held_since == since
+        assert "NOPERM" in caplog.text
+        server.execute("ACL", "SETUSER", "default", "+eval")
+        await parts.broker.renew("me")
+        assert consumer.held_since > since

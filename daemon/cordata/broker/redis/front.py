@@ -25,7 +25,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from cordata import clock
 from cordata.broker.message import Message, Outcome, Want, back
 from cordata.broker.redis import scan
 from cordata.broker.redis.connection import Command, Connection
@@ -207,21 +206,7 @@ class Front:
 
     async def renew(self, name: str) -> None:
         """Keep what a process holds in its name. Raises nothing."""
-        consumer = self.consumer(name)
-        connection = self._link.connection
-        if connection is None or not consumer.hands.all():
-            return
-        begun = clock.monotonic()
-        try:
-            for taken in await scan.hold(
-                connection, consumer.hands.all(), name, timeout_s=self._timeout_s
-            ):
-                consumer.hands.drop(taken)
-        except BrokerUnavailable as error:
-            self._reach.failed(error)
-        else:
-            if not consumer.hands.owes:  # what is to be acknowledged was not renewed
-                consumer.held_since = begun
+        await self._settling.renew(self.consumer(name))
 
     async def listen(self, name: str, groups: Collection[str], ring: Callable[[], None]) -> None:
         """Until cancelled: wait for entries; `ring` when there are some or Redis is back."""

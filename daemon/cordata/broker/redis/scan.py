@@ -7,14 +7,12 @@ from typing import Any
 
 from cordata.broker.message import Held
 from cordata.broker.redis.acking import hold_commands
+from cordata.broker.redis.complaint import Complaints
 from cordata.broker.redis.connection import Command, Connection, Refused
 from cordata.broker.redis.hands import Taken, by_stream, taken_of
 from cordata.broker.redis.naming import Keys
 from cordata.broker.redis.reading import Consumer
 from cordata.broker.redis.registry import Mark, as_dict
-from cordata.log import logger
-
-log = logger("cordata.redis")
 
 #: Expired entries of one stream and group that one look takes notice of.
 _PAGE = 200
@@ -120,7 +118,13 @@ def _taken(mark: Mark, key: str, reply: Any) -> Taken | None:
 
 
 async def take_over(
-    connection: Connection, all_taken: Sequence[Taken], name: str, ours: str, *, timeout_s: float
+    connection: Connection,
+    all_taken: Sequence[Taken],
+    name: str,
+    ours: str,
+    complaints: Complaints,
+    *,
+    timeout_s: float,
 ) -> tuple[set[Taken], set[Taken]]:
     """(Those that were still in the name of a process, in `ours` from now on; those that were not).
 
@@ -137,7 +141,7 @@ async def take_over(
         piles.values(), await _each(connection, commands, timeout_s), strict=True
     ):
         if isinstance(reply, Refused) and not _tells_of_nothing(reply):
-            log.error("what %s left cannot be taken over: %s", name, reply)
+            complaints.refused("to take over what another one left", reply)
             continue
         ids = set() if isinstance(reply, Refused) else set(reply)
         for taken in pile:
@@ -148,14 +152,18 @@ async def take_over(
 async def hold(
     connection: Connection, all_taken: Sequence[Taken], name: str, *, timeout_s: float
 ) -> set[Taken]:
-    """Renew what is in the name of a process. Returns those that are in another one by now."""
+    """Renew what is in the name of a process. Returns those that are in another one by now.
+
+    Raises: BrokerUnavailable; Refused, and then some were not renewed.
+    """
     pieces = hold_commands(all_taken, name)
     replies = await _each(connection, [piece.command for piece in pieces], timeout_s)
     lost: set[Taken] = set()
     for piece, reply in zip(pieces, replies, strict=True):
-        if not isinstance(reply, Refused):
-            ids = set(reply)
-            lost.update(taken for taken in piece.pile if taken.entry_id in ids)
+        if isinstance(reply, Refused) and not _tells_of_nothing(reply):
+            raise reply
+        ids = set() if isinstance(reply, Refused) else set(reply)
+        lost.update(taken for taken in piece.pile if taken.entry_id in ids)
     return lost
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from cordata import clock
 from cordata.broker.message import Outcome
 from cordata.broker.redis import moving, scan
+from cordata.broker.redis.complaint import Complaints
+from cordata.broker.redis.connection import Refused
 from cordata.broker.redis.dial import Reach
 from cordata.broker.redis.hands import Taken
 from cordata.broker.redis.link import Link
@@ -26,6 +29,7 @@ class Settling:
         self._link = link
         self._reach = reach
         self._timeout_s = timeout_s
+        self._complaints = Complaints()
 
     async def settle(self, consumer: Consumer, outcomes: Sequence[Outcome]) -> None:
         """Note what is done, to be acknowledged with the next read; move the rest to the store.
@@ -57,6 +61,7 @@ class Settling:
                 [taken for _, taken in rest],
                 consumer.name,
                 consumer.holder,
+                self._complaints,
                 timeout_s=self._timeout_s,
             )
         except BrokerUnavailable as error:
@@ -70,19 +75,35 @@ class Settling:
         self, consumer: Consumer, rest: list[tuple[Outcome, Taken]]
     ) -> list[tuple[Outcome, Taken]]:
         """Without what others took over meanwhile: what they made of it counts."""
+        lost = await self._hold(consumer, [taken for _, taken in rest]) or ()
+        return [(outcome, taken) for outcome, taken in rest if taken not in lost]
+
+    async def renew(self, consumer: Consumer) -> None:
+        """Keep what a process holds in its name. Raises nothing."""
+        begun = clock.monotonic()
+        lost = await self._hold(consumer, consumer.hands.all())
+        if lost is not None and not consumer.hands.owes:  # what it owes was not renewed
+            consumer.held_since = begun
+
+    async def _hold(self, consumer: Consumer, all_taken: Sequence[Taken]) -> set[Taken] | None:
+        """Renew these; what is in another name goes out of hand.
+
+        Returns that; None: nobody knows.
+        """
         connection = self._link.connection
-        if connection is None:
-            return rest
+        if connection is None or not all_taken:
+            return None
         try:
-            lost = await scan.hold(
-                connection, [taken for _, taken in rest], consumer.name, timeout_s=self._timeout_s
-            )
+            lost = await scan.hold(connection, all_taken, consumer.name, timeout_s=self._timeout_s)
         except BrokerUnavailable as error:
             self._reach.failed(error)
-            return rest
+            return None
+        except Refused as error:
+            self._complaints.refused("to renew claims", error)
+            return None
         for taken in lost:
             consumer.hands.drop(taken)
-        return [(outcome, taken) for outcome, taken in rest if taken not in lost]
+        return lost
 
     async def mark_unsettled(self, consumer: Consumer) -> None:
         """What was taken over or lost while it was handled is not to be handled again.
