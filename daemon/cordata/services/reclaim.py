@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections.abc import Mapping, Sequence
 
-from cordata import clock, events
+from cordata import events
 from cordata.beat import Beat
-from cordata.broker import Broker, Held, Outcome, Owner, Owners, mark_of, pid_of
+from cordata.broker import Broker, Held, Outcome, Owner, Owners, mark_of
 from cordata.broker.stray import Mark
 from cordata.config.sections import EngineConfig
 from cordata.core.claim import may_take_over
-from cordata.core.delivery import Failure, Verdict, add_failure, after_failure
+from cordata.core.delivery import DIED, Failure, Verdict, add_failure, after_failure
 from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
 from cordata.log import fields, logger
 from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
+from cordata.services.neighbours import Neighbours
 from cordata.store import Store
 
 log = logger("cordata.engine")
@@ -28,7 +28,6 @@ OWNER_TOPIC = "owner"
 _BATCH = 500
 #: A process of this host that dies rings; what expires or belongs to others can wait this long.
 _POLLS = 2
-DIED = "ProcessDied: the process died while the handler ran"
 
 
 class ReclaimService:
@@ -53,9 +52,9 @@ class ReclaimService:
         self._retries: Mapping[str, int] = {s.group: s.retries for s in subscriptions}
         self._config = config
         self._alarm = Alarm()
-        self._watched: dict[str, int] = {}
-        #: Until then missing files say nothing.
-        self._blind_deadline = 0.0
+        self._neighbours = Neighbours(
+            owner, owners, self._alarm.ring, blind_s=(_POLLS + 1) * config.poll_s
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Take back until `stop`."""
@@ -65,25 +64,13 @@ class ReclaimService:
                 while not stop.is_set():
                     self.beat.touch()
                     try:
-                        self._watch()
-                        if self._files_tell():
+                        if self._neighbours.look():
                             await self.run_once()
                     except (StoreUnavailable, OSError) as error:  # no descriptor left, say
                         log.debug("nothing can be taken back: %s", error)
                     await self._alarm.sleep(_POLLS * self._config.poll_s)
         finally:
-            for owner_id in list(self._watched):
-                self._unwatch(owner_id)
-
-    def _files_tell(self) -> bool:
-        """Whether a missing file means that its process left: not when ours was missing, too,
-        until each of us had time to put his back.
-        """
-        now = clock.monotonic()
-        if self._owner.restore():
-            log.warning("the runtime directory was emptied while in use; it is made anew")
-            self._blind_deadline = now + _POLLS * self._config.poll_s
-        return now >= self._blind_deadline
+            self._neighbours.close()
 
     async def run_once(self) -> int:
         """One pass. Returns the number of messages that were taken back."""
@@ -158,25 +145,3 @@ class ReclaimService:
             history=add_failure(held.history, failure),
             order_key=held.order_key,
         )
-
-    def _watch(self) -> None:
-        """Ring at the death of every process that is not watched yet."""
-        known = set(self._owners.ids()) - {self._owner.id}
-        for owner_id in self._watched.keys() - known:
-            self._unwatch(owner_id)
-        for owner_id in known - self._watched.keys():
-            try:
-                pidfd = os.pidfd_open(pid_of(owner_id))
-            except OSError:  # gone already (the pass sees it), or not ours to see (it polls)
-                continue
-            self._watched[owner_id] = pidfd
-            asyncio.get_running_loop().add_reader(pidfd, self._died, owner_id)
-
-    def _died(self, owner_id: str) -> None:
-        self._unwatch(owner_id)
-        self._alarm.ring()
-
-    def _unwatch(self, owner_id: str) -> None:
-        pidfd = self._watched.pop(owner_id)
-        asyncio.get_running_loop().remove_reader(pidfd)
-        os.close(pidfd)

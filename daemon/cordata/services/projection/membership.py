@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from cordata import clock
 from cordata.core.partition import fair_share
 from cordata.eventstore import Partitions, Standing, Table
-from cordata.services.projection.neighbours import Neighbours
+from cordata.services.projection.peers import Peers
 from cordata.store import Store
 
 
@@ -56,7 +56,7 @@ class Membership:
         self,
         store: Store,
         partitions: Partitions,
-        neighbours: Neighbours,
+        peers: Peers,
         owner_id: str,
         projections: Collection[str],
         *,
@@ -64,7 +64,7 @@ class Membership:
     ) -> None:
         self._store = store
         self._partitions = partitions
-        self._neighbours = neighbours
+        self._peers = peers
         self._owner_id = owner_id
         self._projections = projections
         self._lease_s = lease_s
@@ -97,8 +97,8 @@ class Membership:
         """See who lives, claim what is due to us."""
         table = await self._partitions.look(self._projections)
         others = [w.owner for w in table.workers if w.owner != self._owner_id]
-        dead = self._neighbours.look(others)
-        self._neighbours.deaths.look(table.standings)
+        dead = self._peers.look(others)
+        self._peers.deaths.look(table.standings)
         if dead:
             await self._partitions.leave(dead)
         found = plan(self._owner_id, table, dead=dead)

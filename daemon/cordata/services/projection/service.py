@@ -22,7 +22,7 @@ from cordata.services.pace import Pace
 from cordata.services.projection.hands import Hands, places
 from cordata.services.projection.lane import Lane, Surroundings
 from cordata.services.projection.membership import Membership
-from cordata.services.projection.neighbours import Neighbours
+from cordata.services.projection.peers import Peers
 from cordata.services.projection.reading import Reading
 
 log = logger("cordata.engine")
@@ -77,11 +77,11 @@ class ProjectionService:
         self._bell = _Bell(self._look_soon)
         self._log = EventLog(ctx.store)
         self._partitions = Partitions(ctx.store)
-        self._neighbours = Neighbours(owner, owners, self._look_soon, blind_s=2 * config.poll_s)
+        self._peers = Peers(owner, owners, self._look_soon, blind_s=2 * config.poll_s)
         self._membership = Membership(
             ctx.store,
             self._partitions,
-            self._neighbours,
+            self._peers,
             owner.id,
             projections,
             lease_s=config.claim_timeout_s,
@@ -91,7 +91,7 @@ class ProjectionService:
             partitions=self._partitions,
             owner=owner,
             config=config,
-            deaths=self._neighbours.deaths,
+            deaths=self._peers.deaths,
             leased=self._membership.leased,
             hurried=hurried,
             ended=self._event_ended,
@@ -125,7 +125,7 @@ class ProjectionService:
                 self._hands.stop()
                 await self._leave()
         finally:
-            self._neighbours.close()
+            self._peers.close()
             if self._flush_timer is not None:
                 self._flush_timer.cancel()
 

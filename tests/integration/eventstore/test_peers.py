@@ -19,7 +19,7 @@ from cordata.eventstore import Claim, EventLog, Partitions, StoredEvent
 from cordata.eventstore.inspection import Subscriptions
 from cordata.projection import Projection, ProjectionContext
 from cordata.services.projection.deaths import attempt_mark
-from cordata.services.projection.neighbours import Neighbours
+from cordata.services.projection.peers import Peers
 from cordata.store import Store
 
 BEFORE = Claim(projection="p", partition=1, owner="dead", term=5)
@@ -27,8 +27,8 @@ AFTER = Claim(projection="p", partition=1, owner="next", term=6)
 MARK = attempt_mark(BEFORE, 2, 1)
 
 
-def neighbours(path: Path, owner: Owner, *, blind_s: float = 0.0) -> Neighbours:
-    return Neighbours(owner, Owners(path), lambda: None, blind_s=blind_s)
+def peers(path: Path, owner: Owner, *, blind_s: float = 0.0) -> Peers:
+    return Peers(owner, Owners(path), lambda: None, blind_s=blind_s)
 
 
 def die(owner: Owner) -> None:
@@ -39,7 +39,7 @@ def die(owner: Owner) -> None:
 async def test_marks_of_the_dead_are_seen_by_every_neighbour(tmp_path: Path) -> None:
     one, two, three = (Owner.register(tmp_path, name=f"worker-{n}") for n in range(3))
     three.begin(MARK)
-    watching = [neighbours(tmp_path, owner) for owner in (one, two)]
+    watching = [peers(tmp_path, owner) for owner in (one, two)]
     try:
         assert [seen.look([three.id]) for seen in watching] == [[], []]
         die(three)
@@ -57,7 +57,7 @@ async def test_nobody_counts_as_dead_when_all_files_are_gone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = (Owner.register(tmp_path, name=f"worker-{n}") for n in range(2))
-    seen = neighbours(tmp_path, one, blind_s=60.0)
+    seen = peers(tmp_path, one, blind_s=60.0)
     try:
         shutil.rmtree(tmp_path / "owner")
         assert seen.look([two.id]) == []
@@ -73,7 +73,7 @@ async def test_nobody_counts_as_dead_when_all_files_are_gone(
 async def test_worker_of_another_host_never_counts_as_dead(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     one, other = Owner.register(here, name="worker-0"), Owner.register(there, name="worker-0")
-    seen = neighbours(here, one)
+    seen = peers(here, one)
     try:
         assert seen.look([other.id]) == []
         die(other)
@@ -89,12 +89,12 @@ async def test_marks_of_the_dead_are_dropped_when_their_partitions_had_time_to_b
     one, two = (Owner.register(tmp_path, name=f"worker-{n}") for n in range(2))
     two.begin(MARK)
     two.begin(attempt_mark(BEFORE, 3, 1))
-    seen = neighbours(tmp_path, one)
+    seen = peers(tmp_path, one)
     try:
         die(two)
         seen.look([])
         assert seen.deaths.count(AFTER, 2, 1)
-        monkeypatch.setattr("cordata.services.projection.neighbours._FORGET_S", -1.0)
+        monkeypatch.setattr("cordata.services.projection.peers._FORGET_S", -1.0)
         seen.look([])
         assert not seen.deaths.count(AFTER, 3, 1) and Owners(tmp_path).ids() == [one.id]
     finally:
@@ -162,7 +162,7 @@ async def test_death_rings_when_a_process_is_killed(tmp_path: Path) -> None:
             rung = asyncio.Event()
             runtime = tmp_path / "run" / "projection"
             owner = Owner.register(runtime, name="test")
-            seen = Neighbours(owner, Owners(runtime), rung.set, blind_s=0.0)
+            seen = Peers(owner, Owners(runtime), rung.set, blind_s=0.0)
             seen.look([])
             worker.kill()
             await asyncio.wait_for(rung.wait(), 10)
