@@ -55,6 +55,8 @@ class RelayService:
         self._keyed = {s.group for s in subscriptions if s.key}
         self._config = config
         self._failures = 0
+        #: Why it waits, as far as that was logged and nothing has been published since.
+        self._told = ""
         self._turn_s = turn % _TURNS * _TURN_S
 
     def status(self) -> str:
@@ -94,15 +96,17 @@ class RelayService:
             relayed = await self.run_once(sure=sure)
         except (StoreUnavailable, BrokerUnavailable) as error:
             self._failures += 1
-            if self._failures == 1:
+            if self._told != str(error):
                 log.warning("outbox waits: %s", error)
+            self._told = str(error)
             delay_s = next_delay_s(
                 self._failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S
             )
             return delay_s, False
-        if self._failures:
+        self._failures = 0
+        if self._told and relayed.published:  # not only empty because others relay it
             log.info("outbox is relayed again")
-            self._failures = 0
+            self._told = ""
         full = relayed.published >= self._config.batch
         if full:
             keeper.pass_on()  # there is enough for others

@@ -19,6 +19,10 @@ _HINTS = {
 }
 
 
+#: The primary looks through a new Redis within this time, or never will.
+_PATIENCE_S = 30.0
+
+
 class Complaints:
     """Of one process."""
 
@@ -39,3 +43,30 @@ class Complaints:
         self._next_deadlines[text] = now + _EVERY_S
         extra = fields(events.BROKER_FAILED, hint=hint)
         log.error("%s%s", text, f" ({hint})" if hint else "", extra=extra)
+
+
+class Strangers:
+    """Notices when the Redis of this process is not the one that the primary looks after."""
+
+    def __init__(self, complaints: Complaints, *, patience_s: float = _PATIENCE_S) -> None:
+        self._complaints = complaints
+        self._patience_s = patience_s
+        self._pair: tuple[str, str] | None = None
+        self._deadline = 0.0
+
+    def met(self, known: str, ours: str) -> None:
+        """Run ids: of the Redis that the store knows, and of ours."""
+        now = clock.monotonic()
+        if self._pair != (known, ours):
+            self._pair = known, ours
+            self._deadline = now + self._patience_s
+        elif now >= self._deadline:
+            self._complaints.say(
+                "no primary looks after this Redis, so nothing is published to it",
+                hint="[broker] url and prefix have to be the same on every host, the primary's too:"
+                " compare what `cordata config show` says there; and one primary has to run",
+            )
+
+    def made_known(self) -> None:
+        """They are the same."""
+        self._pair = None

@@ -18,7 +18,7 @@ from cordata import clock, events
 from cordata.broker import claim, key
 from cordata.broker.claim import Entry, Refusal
 from cordata.broker.message import Relayed
-from cordata.broker.redis.complaint import Complaints
+from cordata.broker.redis.complaint import Complaints, Strangers
 from cordata.broker.redis.connection import Command, Connection, Refused
 from cordata.broker.redis.dial import Dialer, Reach
 from cordata.broker.redis.hands import entry_of
@@ -90,6 +90,7 @@ class Publisher:
         #: Entries that were given up.
         self.given_up_count = 0
         self._complaints = Complaints()
+        self.strangers = Strangers(self._complaints)
 
     async def relay(self, limit: int) -> Relayed:
         """Publish what is due. Raises: BrokerUnavailable, StoreUnavailable."""
@@ -127,7 +128,9 @@ class Publisher:
             raise self._paused(str(error)) from error
         known = await self._store.read(load)
         if known.run_id != connection.run_id or not _is(epoch, known.epoch):
+            self.strangers.met(known.run_id, connection.run_id)
             raise self._unknown()
+        self.strangers.made_known()
         self._checked, self._known = connection, known
         self._set_up = set(known.marks)
         return connection
