@@ -37,6 +37,7 @@ log = logger("cordata.redis")
 
 #: An entry that Redis does not take, though it takes others, is dead after so many attempts.
 _MAX_ATTEMPTS = 20
+_DEAD_HINT = "`cordata outbox show` says why, `... retry` tries again"
 #: First and longest pause while Redis answers, but takes nothing.
 _FIRST_S, _LONGEST_S = 0.5, 10.0
 #: Claims of one pass, in batches: one that fills the first goes on with larger ones; but the
@@ -195,11 +196,7 @@ class Publisher:
             dead = await self._marking.run(lambda tx: self._settle(tx, refused))
             self.given_up_count += len(dead)
             for event_id in dead:
-                log.error(
-                    "event %s is dead: Redis refuses it (`cordata outbox show` says why,"
-                    " `... retry` tries again)",
-                    event_id,
-                )
+                log.error("event %s is dead: Redis refuses it (%s)", event_id, _DEAD_HINT)
         return len(batch.entries) - len(refused)
 
     async def _give_back(self, entries: Sequence[Entry], *, doubtful: bool = False) -> None:
