@@ -33,8 +33,3 @@ def is_expired(until_us: int, now_us: int) -> bool:
 def may_take_over(*, expired: bool, known_dead: bool) -> bool:
     """Whether what an owner holds may be taken from it."""
     return expired or known_dead
-
-
-def counts_outcome(holder: str | None, owner: str) -> bool:
-    """Whether what an owner tells of a message still matters: only while it holds it."""
-    return holder == owner

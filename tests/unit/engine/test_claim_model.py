@@ -1,7 +1,9 @@
 """A model of workers on several hosts that claim, handle, die, are cut off and come back.
 
 Their hosts' clocks play no part; each is mistaken about the store's time by as much as a third of
-the claim timeout, so two of them differ by two thirds. What decides is core/claim.py.
+the claim timeout, so two of them differ by two thirds. What decides is core/claim.py; that an
+outcome counts only while its process holds the message, the stores' statements say (`AND owner =
+:owner` in stream.sql), and the model says it after them.
 """
 
 from __future__ import annotations
@@ -123,7 +125,7 @@ class ClaimModel(RuleBasedStateMachine):
             message = self.messages[at]
             if not (message.effects or failed):
                 continue
-            if claim.counts_outcome(_name(message.owner), _name(one.id) or ""):
+            if message.owner is not None and message.owner == one.id:
                 message.owner = None
                 message.done = message.effects > 0
                 message.attempts += not message.done
@@ -224,10 +226,6 @@ class ClaimModel(RuleBasedStateMachine):
             self.commit_effect(0, at)
         self.settle(0, False)
         assert all(message.done and message.effects == 1 for message in self.messages)
-
-
-def _name(owner: int | None) -> str | None:
-    return None if owner is None else str(owner)
 
 
 class WithoutHosts(ClaimModel):
