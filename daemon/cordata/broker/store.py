@@ -8,8 +8,8 @@ to nobody; it stays in the outbox until retention, and can be replayed until the
 In the outbox an entry goes from pending to published and through no other state: those (processing,
 failed, dead; owner, claimed_until) are for a broker that is not the store.
 
-A group is known from when the first worker with it starts until retention has passed since the
-last one did; then it is forgotten, with what it never handled.
+A group is known from when the first worker with it starts until retention has passed since a
+program that has it last started or led; then it is forgotten, with what it never handled.
 
 A claim is owned by one process (see owner.py) and renewed while that lives.
 """
