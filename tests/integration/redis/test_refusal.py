@@ -166,3 +166,20 @@ async def test_nothing_counts_as_renewed_when_redis_runs_no_scripts(
         server.execute("ACL", "SETUSER", "default", "+eval")
         await parts.broker.renew("me")
         assert consumer.held_since > since
+
+
+async def test_lost_answer_is_made_up_for_when_redis_refused_to_read_it_again(
+    state: Path, server: RedisServer
+) -> None:
+    async with on_redis(state) as parts:
+        await parts.broker.register({"a": "thing.done"})
+        ids = await publish(parts.store, 4)
+        await parts.relay_all()
+        first = await parts.claim("a", 2)
+        server.execute("XREADGROUP", "GROUP", "a", "me", "COUNT", 2, "STREAMS", STREAM, ">")
+        parts.broker._front.consumer("me").missed_answer = True
+        server.execute("ACL", "SETUSER", "default", "-xreadgroup")
+        assert await parts.claim("a") == []
+        server.execute("ACL", "SETUSER", "default", "+xreadgroup")
+        again = await parts.claim("a")
+        assert sorted(m.event_id for m in [*first, *again]) == sorted(ids)

@@ -201,8 +201,10 @@ class Front:
             for one in self._consumers.values():
                 one.missed_answer = one.reads
         if consumer.missed_answer:
-            await consumer.adopt(connection, self._making.types, self.known, self._timeout_s)
-            consumer.missed_answer = False
+            consumer.missed_answer = False  # a sentry may miss one meanwhile
+            groups = self._making.types
+            if not await consumer.adopt(connection, groups, self.known, self._timeout_s):
+                consumer.missed_answer = True
 
     async def renew(self, name: str) -> None:
         """Keep what a process holds in its name. Raises nothing."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cordata import clock
 from cordata.broker.message import Want
 from cordata.broker.redis.acking import SURE_SHARE, acks_of, unacknowledged
-from cordata.broker.redis.complaint import Complaints
+from cordata.broker.redis.complaint import WRONG_TYPE, Complaints
 from cordata.broker.redis.connection import Command, Connection, Refused
 from cordata.broker.redis.hands import Hands, Taken, stray, taken_of
 from cordata.broker.redis.naming import LEVELS, Keys, Stream, position_of
@@ -176,11 +176,12 @@ class Consumer:
 
     async def adopt(
         self, connection: Connection, groups: Iterable[str], known: Knowledge, timeout_s: float
-    ) -> None:
+    ) -> bool:
         """Take what is in this consumer's name and not in its hands: the answer was lost.
 
-        It is in `doubtful` then. Raises: BrokerUnavailable.
+        It is in `doubtful` then. False: some could not be read. Raises: BrokerUnavailable.
         """
+        complete = True
         for group in groups:
             for stream in known.streams_of(group):
                 key, after = self._keys.of(stream), "0"
@@ -188,11 +189,15 @@ class Consumer:
                 while True:
                     begun = clock.monotonic()
                     (reply,) = await connection.call((*head, after), timeout_s=timeout_s)
-                    if isinstance(reply, Refused) or not reply or not reply[0][1]:
+                    if isinstance(reply, Refused):  # without a group there is nothing to take
+                        complete = complete and reply.kind in ("NOGROUP", WRONG_TYPE)
+                        break
+                    if not reply or not reply[0][1]:
                         break
                     nothing = Knowledge()  # so all of it is doubtful
                     self.take(group, reply, connection, nothing, since=begun)
                     after = reply[0][1][-1][0].decode()
+        return complete
 
     def collect(self, wanted: Mapping[str, Want]) -> list[Taken]:
         """What has arrived for these groups. It may be more than is wanted, seldom and by little:
