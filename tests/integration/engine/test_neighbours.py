@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.servers.reaper import watched
 
 from cordata.broker import Owner, Owners
 from cordata.services.neighbours import Neighbours
@@ -13,7 +14,7 @@ from cordata.services.neighbours import Neighbours
 
 async def test_death_rings_once_when_nobody_has_reaped_the_process(tmp_path: Path) -> None:
     mine = Owner.register(tmp_path, name="mine")
-    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=-1)
+    child = watched(subprocess.Popen(["cat"], stdin=subprocess.PIPE))
     dead = Owner.register(tmp_path, name="dead")
     place = mine.id.rsplit(".", 3)[1]
     (tmp_path / "owner" / dead.id).rename(tmp_path / "owner" / f"dead@x.{place}.{child.pid}.0")
