@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
@@ -17,11 +17,13 @@ from cordata.core.eventstream import (
 )
 from cordata.errors import PermanentError, WrongExpectedVersion
 from cordata.eventstore.log import EVENT_TOPIC
-from cordata.eventstore.record import EventPage, NewEvent, stored
+from cordata.eventstore.record import EventPage, NewEvent, StoredEvent, stored
 from cordata.store import Tx
 
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 _LAST = 2**63 - 1
+#: Events that `read_all` holds at once: what a page may have at most.
+_CHUNK = 500
 
 
 class EventStore:
@@ -29,10 +31,12 @@ class EventStore:
 
         async def deposit(tx: Tx) -> int:
             streams = EventStore(tx)
-            history = await streams.read("account-7")
-            ...decide on history.events...
+            version = 0
+            async for event in streams.read_all("account-7"):
+                version = event.version
+                ...decide on event...
             event = NewEvent(type="deposited", payload={"amount": 5})
-            return await streams.append("account-7", [event], expected=history.next)
+            return await streams.append("account-7", [event], expected=version)
 
     The events commit with whatever else the unit writes. To read many streams in their common
     order, subscribe to their category, or use EventLog. Appending publishes nothing: an event for
@@ -63,13 +67,28 @@ class EventStore:
     async def read(self, stream: str, *, after: int = 0, limit: int = 100) -> EventPage:
         """Events of a stream in order, from version `after` + 1 on, `limit` (500 at most) of them.
 
-        `next` is the version of the last one, `after` when there is none. Raises: PermanentError.
+        One page: `more` says whether there may be another, from `next` on; `read_all` reads them
+        all. `next` is the version of the last one, `after` when there is none. Raises:
+        PermanentError.
         """
         check_page(limit)
         rows = await self._tx.fetch_all("event.of_stream", stream=stream, after=after, limit=limit)
         found = [stored(row) for row in rows]
         end = found[-1].version if found else after
         return EventPage(events=found, next=end, more=len(found) == limit)
+
+    async def read_all(self, stream: str, *, after: int = 0) -> AsyncIterator[StoredEvent]:
+        """The whole stream in order, or from version `after` + 1 on, however long it is.
+
+        It is fetched page by page, so that not all of it is in memory at once.
+        """
+        while True:
+            page = await self.read(stream, after=after, limit=_CHUNK)
+            for event in page.events:
+                yield event
+            if not page.more:
+                return
+            after = page.next
 
     async def read_back(
         self, stream: str, *, before: int | None = None, limit: int = 100

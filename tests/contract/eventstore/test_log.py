@@ -94,6 +94,23 @@ async def test_stream_is_read_in_pages_both_ways(opened: Opener) -> None:
         assert await store.read(backwards) == list("gfedcb")
 
 
+async def test_stream_is_read_to_its_end_when_it_has_several_pages(opened: Opener) -> None:
+    async def versions(tx: Tx) -> list[list[int]]:
+        streams = EventStore(tx)
+        return [
+            [event.version async for event in streams.read_all("account-7")],
+            [event.version async for event in streams.read_all("account-7", after=999)],
+            [event.version async for event in streams.read_all("account-8")],
+        ]
+
+    async with opened() as store:
+        # Twice what a page has at most, so that its end is not the stream's; then one more.
+        await append(store, "account-7", *("a" * 1000))
+        assert await store.read(versions) == [list(range(1, 1001)), [1000], []]
+        await append(store, "account-7", "b")
+        assert await store.read(versions) == [list(range(1, 1002)), [1000, 1001], []]
+
+
 async def test_page_is_empty_when_there_is_nothing(opened: Opener) -> None:
     async with opened() as store:
         page = await EventLog(store).read("account")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.host.readme import blocks
 
-from cordata import Row, Tx
+from cordata import EventStore, NewEvent, Row, Tx
 from cordata.eventstore.inspection import Subscriptions
 from cordata.testing import open_app
 
@@ -63,6 +63,20 @@ async def test_tables_of_the_readme_are_built_and_built_again(accounts: Any) -> 
         assert await harness.ctx.store.read(totals) == []
         assert await harness.drain() == 2
         assert [dict(row) for row in await harness.ctx.store.read(totals)] == expected
+
+
+async def test_withdrawal_of_the_readme_counts_the_whole_stream_when_it_is_long(
+    accounts: Any,
+) -> None:
+    async def deposit(tx: Tx) -> int:
+        coins = [NewEvent(type="deposited", payload={"amount": 1})] * 600
+        return await EventStore(tx).append("account-8", coins, expected=None)
+
+    async with open_app(accounts.app) as harness:
+        assert await harness.ctx.run(deposit) == 600
+        assert await accounts.withdraw(harness.ctx, 8, 600) == 601
+        with pytest.raises(ValueError, match="not enough"):
+            await accounts.withdraw(harness.ctx, 8, 1)
 
 
 def test_commands_of_the_readme_are_those_there_are() -> None:
