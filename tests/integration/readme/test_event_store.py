@@ -1,4 +1,4 @@
-"""The application of "Events that are kept", with the SQL that it leaves to its reader."""
+"""The application of "Events that are kept", with its SQL."""
 
 from __future__ import annotations
 
@@ -16,28 +16,17 @@ from cordata import EventStore, NewEvent, Row, Tx
 from cordata.eventstore.inspection import Subscriptions
 from cordata.testing import open_app
 
-TABLE = "CREATE TABLE balance (account TEXT NOT NULL PRIMARY KEY, total INTEGER NOT NULL) STRICT;"
-QUERIES = """
--- name: balance.add
-INSERT INTO balance (account, total) VALUES (:account, :amount)
-ON CONFLICT (account) DO UPDATE SET total = total + excluded.total;
--- name: balance.clear
-DELETE FROM balance;
--- name: balance.all
-SELECT account, total FROM balance;
-"""
-
 
 @pytest.fixture
 def accounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The module, imported from a directory in which its reader wrote it."""
     (text,) = [one for one in blocks("python") if one.startswith("# accounts.py\n")]
     (tmp_path / "accounts.py").write_text(text)
-    folder = tmp_path / "accounts_sql" / "sqlite"
-    (folder / "migrations").mkdir(parents=True)
-    (folder.parent / "__init__.py").touch()
-    (folder / "migrations" / "0001_balance.sql").write_text(TABLE)
-    (folder / "balance.sql").write_text(QUERIES)
+    for text in blocks("sql"):
+        path = tmp_path / text.splitlines()[0].removeprefix("-- ")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "accounts_sql" / "__init__.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
     yield importlib.import_module("accounts")
     for name in ("accounts", "accounts_sql"):

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,6 +89,36 @@ def test_first_request_is_received_read_and_acknowledged_when_typed(tmp_path: Pa
         assert reservation_id in run_shell(read)
         assert "<Success" in run_shell(acknowledge.replace('ID="ID"', f'ID="{reservation_id}"'))
         assert reservation_id not in run_shell(read)
+        setting, *typed_there = from_checkout()
+        assert setting == "export CORDATA_CONFIG=.run/cordata.toml"
+        setting = setting.replace(".run", str(tmp_path / "state"))
+        shown = run_shell("\n".join([install(tmp_path), setting, *typed_there]))
+        assert "reservation.received" in shown and "DEMO" in shown
+
+
+def from_checkout() -> list[str]:
+    """What is typed beside a hub that `make run` runs."""
+    (text,) = [text for text in blocks("console") if "CORDATA_CONFIG" in text]
+    return re.findall(r"^\$ (.*?)(?:\s{2,}.*)?$", text, re.MULTILINE)
+
+
+def install(directory: Path) -> str:
+    """The commands that pip would install, made in a directory; returns the shell's setting."""
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    for name, entry in project["scripts"].items():
+        module, _, function = entry.partition(":")
+        code = f"from {module} import {function}; {function}()"
+        (directory / name).write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{code}' \"$@\"\n")
+        (directory / name).chmod(0o755)
+    return f"export PATH='{directory}':\"$PATH\" PYTHONPATH='{CHECKOUT / 'daemon'}'"
+
+
+def test_pip_of_the_readme_installs_what_the_next_commands_take() -> None:
+    (text,) = [text for text in blocks("console") if "pip install" in text]
+    (extra,) = re.findall(r"pip install '\.\[(\w+)\]'", text)
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    assert any(one.startswith("pytest>") for one in project["optional-dependencies"][extra])
+    assert {"cordata", "alpinehub"} <= project["scripts"].keys()
 
 
 def write_application(directory: Path) -> None:
@@ -121,6 +153,8 @@ def test_application_of_the_readme_handles_its_event_once_when_run(tmp_path: Pat
         url = f"http://127.0.0.1:{port}/book/7"
         answer = run_shell(f"{sys.executable} -c {_POST!r} {url}")
         assert len(json.loads(answer)["event"]) == 32
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=9) as asked:
+            assert asked.status == 200 and json.load(asked) == {"ready": True}
         deadline = time.monotonic() + 10
         while not mails(database) and time.monotonic() < deadline:
             time.sleep(0.02)
