@@ -29,13 +29,18 @@ _SCHEMA_TRIES, _SCHEMA_PAUSE_S = 300, 0.2
   cordata job daily-report
   cordata job daily-report --scope DEMO --period 2026-01-31 --force
 
+At the end a line says what was done, or that nothing was due. A run that --scope and --period name
+is done whether it is due or not.
+
 Exit codes: 0 all that was due has run, or nothing was; 1 a run failed, the next call tries it
 again; 75 another process has a run in hand."""
 )
 @click.argument("name")
 @click.option("--scope", help="Only this scope.")
 @click.option("--period", help="Only this period; with --scope: this run, due or not.")
-@click.option("--force", is_flag=True, help="Run again what is done.")
+@click.option(
+    "--force", is_flag=True, help="With --scope and --period: run it again if it is done."
+)
 @shared
 def job(
     name: str,
@@ -60,13 +65,41 @@ def job(
         known = ", ".join(sorted(loaded.app.jobs)) or "none"
         raise ConfigError(f"the application has no job {name!r}", hint=f"it has: {known}")
     try:
-        result = asyncio.run(_run(loaded, name, scope, period, force))
+        result, said = asyncio.run(_run(loaded, name, scope, period, force))
     except asyncio.CancelledError:
         # Die of the signal, as the manager expects of a service that it stops.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
         raise
+    click.echo(f"{name}: {said}")
     return result.exit_code
+
+
+def _what_was_done(result: JobResult, *, force: bool) -> str:
+    """How many runs ended how; empty when there was none."""
+    again = "" if force else " (again with --force)"
+    counts = (
+        (len(result.ran), "ran"),
+        (len(result.failed), "failed (the next call tries again)"),
+        (len(result.busy), "in the hands of another process"),
+        (len(result.done), f"done before{again}"),
+    )
+    return ", ".join(f"{count:,} {what}" for count, what in counts if count)
+
+
+async def _why_nothing(ctx: Context, name: str, scope: str | None, *, has_due: bool) -> str:
+    """For a call that found nothing to run."""
+    from cordata.services.job import latest_run
+
+    if has_due and scope is None:
+        return "nothing is due in any scope; with --scope it says what ran last"
+    latest = await latest_run(ctx, name, scope or "")
+    where = f" for {scope}" if scope else ""
+    if latest is None:
+        return f"nothing is due{where}, and nothing ever ran"
+    period, state = latest
+    one = f"--scope '{scope or ''}' --period {period}"
+    return f"nothing is due{where}; {period} is {state} ({one} --force runs it again)"
 
 
 async def _wait_for_schema(ctx: Context) -> None:
@@ -85,23 +118,28 @@ async def _wait_for_schema(ctx: Context) -> None:
 
 async def _run(
     loaded: Loaded, name: str, scope: str | None, period: str | None, force: bool
-) -> JobResult:
+) -> tuple[JobResult, str]:
+    """What the call did, for programs and for people."""
     from cordata.connection import become_owner
     from cordata.opening import open_context, read_vault, store_password
     from cordata.services.job import run_job
 
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    current = asyncio.current_task()
+    assert current is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
     vault, password = read_vault(loaded.config), store_password(loaded.config)
     become_owner(loaded.config.paths.state)
     async with open_context(loaded.config, loaded.app, vault=vault, password=password) as ctx:
         await _wait_for_schema(ctx)
-        return await run_job(
+        task = loaded.app.jobs[name]
+        result = await run_job(
             ctx,
-            loaded.app.jobs[name],
+            task,
             runtime_dir=loaded.config.paths.runtime,
             scope=scope,
             period=period,
             force=force,
         )
+        said = _what_was_done(result, force=force)
+        said = said or await _why_nothing(ctx, name, scope, has_due=task.due is not None)
+        return result, said

@@ -116,6 +116,16 @@ async def _days(ctx: Context, task: JobTask, now: datetime) -> list[tuple[str, s
     return [("", day) for day in days_owed(known, now.astimezone(UTC).date())]
 
 
+async def latest_run(ctx: Context, job: str, scope: str) -> tuple[str, str] | None:
+    """Period and state of a scope's run with the last period; None: it has none."""
+
+    async def unit(tx: Tx) -> Row | None:
+        return await tx.fetch_one("job.latest", job=job, scope=scope)
+
+    row = await ctx.store.read(unit)
+    return None if row is None else (row["period"], row["state"])
+
+
 class _JobRunner:
     owner: Owner
 

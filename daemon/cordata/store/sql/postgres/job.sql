@@ -8,6 +8,11 @@ WHERE job = :job AND scope = :scope AND period = :period;
 -- Runs of a job that has no scopes: a few hundred rows a year, all in one range of the key.
 SELECT period, state = 'done' AS done FROM job_run WHERE job = :job AND scope = '';
 
+-- name: job.latest
+-- One look at the end of a scope's range of the key.
+SELECT period, state FROM job_run WHERE job = :job AND scope = :scope
+ORDER BY period DESC LIMIT 1;
+
 -- name: job.claim
 -- One row changed: it is ours. Else somebody runs it, or has run it. Of several who claim at once
 -- each waits for the one before and then sees its claim.

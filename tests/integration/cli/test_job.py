@@ -1,0 +1,40 @@
+"""`cordata job` says in one line what it did, and why it did nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.integration.cli.command import cordata, write_config
+
+
+def test_job_says_what_it_did(tmp_path: Path) -> None:
+    config = str(write_config(tmp_path, app="tests.integration.cli.diary:app"))
+    assert cordata("migrate", "--config", config).returncode == 0
+
+    def said(*words: str, code: int = 0) -> str:
+        done = cordata("job", *words, "--config", config)
+        assert done.returncode == code, done.stderr
+        return done.stdout
+
+    # Once a day: the second call tells that it is done, and how to have it done again.
+    assert said("daily") == "daily: 1 ran\n"
+    nothing = said("daily", "--force")
+    found = re.fullmatch(
+        r"daily: nothing is due; (\S+) is done \(--scope '' --period \1 --force runs it again\)\n",
+        nothing,
+    )
+    assert found is not None, nothing
+    named = ("daily", "--scope", "", "--period", found[1])
+    assert said(*named) == "daily: 1 done before (again with --force)\n"
+    assert said(*named, "--force") == "daily: 1 ran\n"
+    # With scopes: nobody has a run, one has none yet, one has.
+    assert said("idle") == (
+        "idle: nothing is due in any scope; with --scope it says what ran last\n"
+    )
+    assert said("idle", "--scope", "x") == "idle: nothing is due for x, and nothing ever ran\n"
+    assert said("idle", "--scope", "x", "--period", "p1") == "idle: 1 ran\n"
+    assert "nothing is due for x; p1 is done (--scope 'x'" in said("idle", "--scope", "x")
+    assert said("halves", code=1) == "halves: 1 ran, 1 failed (the next call tries again)\n"
+    again = said("halves", code=1)
+    assert again.startswith("halves: 1 failed (") and "1 done before" in again
