@@ -20,6 +20,7 @@ from cordata.log import logger
 from cordata.opening import broker_passwords, smtp_login
 from cordata.runner import EXIT_OK, Layer, Runner, Service
 from cordata.services.patience import patient_context
+from cordata.services.refusal import RefusalService, Trouble
 from cordata.services.schema import SchemaGate
 from cordata.systemd import Notifier, listen_fds, set_level
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cordata.services.http import HttpService
     from cordata.services.primary import Leadership
     from cordata.services.projection import ProjectionService
+    from cordata.services.relay import RelayService
     from cordata.store import Store
 
 log = logger("cordata.wiring")
@@ -65,18 +67,21 @@ async def run_worker(role: Role) -> int:
         async with patient_context(role.config, role.app, notifier, sockets) as ctx:
             intake: list[Service] = []
             delivery: list[Service] = []
+            gate = SchemaGate(ctx.store, ctx.chains, notifier)
+            troubles: list[Trouble] = [lambda: gate.trouble]
+            refusal = RefusalService(sockets, role.config.http, troubles)
             with ExitStack() as stack:
-                http = _http_service(role, sockets, ctx) if sockets else None
+                http = _http_service(role, sockets, ctx, refusal) if sockets else None
                 if http is not None:
                     intake.append(http)
                 if "engine" in settings.services:
-                    _add_engine(role, ctx, stack, intake, delivery)
-                gate = SchemaGate(ctx.store, ctx.chains, notifier)
+                    relay = _add_engine(role, ctx, stack, intake, delivery)
+                    troubles.append(lambda: relay.trouble)
                 runner = Runner(
                     [
                         Layer("intake", intake),
                         Layer("delivery", delivery),
-                        Layer("stores", [gate]),
+                        Layer("stores", [gate, refusal]),
                     ],
                     role=f"worker@{role.instance}",
                     notifier=notifier,
@@ -86,7 +91,9 @@ async def run_worker(role: Role) -> int:
                 return await runner.run()
 
 
-def _http_service(role: Role, sockets: list[socket.socket], ctx: Context) -> HttpService:
+def _http_service(
+    role: Role, sockets: list[socket.socket], ctx: Context, refusal: RefusalService
+) -> HttpService:
     from cordata.http import compose
     from cordata.services.http import HttpService
 
@@ -96,12 +103,13 @@ def _http_service(role: Role, sockets: list[socket.socket], ctx: Context) -> Htt
         role.config.http,
         {"cordata": ctx},
         spread=role.config.paths.runtime / "http.spread",
+        first=refusal.make_way,
     )
 
 
 def _add_engine(
     role: Role, ctx: Context, stack: ExitStack, intake: list[Service], delivery: list[Service]
-) -> None:
+) -> RelayService:
     """Stream reads stop with the intake; the relay outlives them, for what they still write."""
     from cordata.broker import Owner, Owners
     from cordata.broker.opening import make_broker
@@ -127,12 +135,14 @@ def _add_engine(
     )
     intake.append(handling)
     intake.append(ReclaimService(ctx.store, broker, owner, Owners(runtime), subscriptions, config))
-    delivery.append(RelayService(ctx.store, broker, subscriptions, config, turn=int(role.instance)))
+    relay = RelayService(ctx.store, broker, subscriptions, config, turn=int(role.instance))
+    delivery.append(relay)
     projections = _projections(role, ctx, stack) if role.app.projections else None
     if projections is not None:
         intake.append(projections)
     if role.test_mode:
         intake.append(DrainService(ctx.store, broker, subscriptions, handling, projections))
+    return relay
 
 
 def _projections(role: Role, ctx: Context, stack: ExitStack) -> ProjectionService:

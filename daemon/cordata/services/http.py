@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +26,23 @@ class HttpService:
         state: dict[str, Any] | None = None,
         *,
         spread: Path | None = None,
+        first: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`state["cordata"]` is the Context, which requests find in `scope["state"]`.
 
+        `first` is awaited before a connection is accepted.
         `spread`: a file in the runtime directory, the same for all workers; see `HttpServer`.
         """
         self.server = HttpServer(app, sockets, config, state, spread=spread)
+        self._first = first
         #: Connections are accepted.
         self.ready = asyncio.Event()
         self.beat = Beat(max_age_s=10.0)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve; after `stop` drain, and return when the hands are empty."""
+        if self._first is not None:
+            await self._first()
         await self.server.run(stop, ready=self.ready, tick=self.beat.touch)
 
     async def run_once(self) -> None:

@@ -24,6 +24,7 @@ from cordata.log import fields, logger
 from cordata.services.alarm import Alarm, waking
 from cordata.services.alongside import alongside
 from cordata.services.fenced import fenced
+from cordata.services.saying import Saying, with_hint
 from cordata.store import WISH_S, Chain, Fence, Lease, wish_for, wished_by_another
 from cordata.systemd import Notifier
 
@@ -110,6 +111,7 @@ class PrimaryService:
         self._holder = holder
         self._alarm = Alarm()
         self._standing_by = False
+        self._saying = Saying()
         self._fence: Fence | None = None
         self._next_wish = self._next_look = 0.0
         self._for_another = False
@@ -148,6 +150,8 @@ class PrimaryService:
                 await self._stand_by()
         except StoreUnavailable as error:
             self._notifier.extend_timeout(_EXTEND_S, f"waiting for the store ({error})")
+            if self._saying.due(str(error)):
+                log.warning("waiting for the store (%s)", with_hint(error))
             return None
         return fence
 

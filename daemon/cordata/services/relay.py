@@ -15,6 +15,7 @@ from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
 from cordata.services.pace import SPACING_S, Pace
+from cordata.services.saying import Saying, with_hint
 from cordata.store import Keeper, Store
 
 log = logger("cordata.relay")
@@ -55,8 +56,10 @@ class RelayService:
         self._keyed = {s.group for s in subscriptions if s.key}
         self._config = config
         self._failures = 0
+        #: Why the groups are not registered, when that is for the store.
+        self.trouble: StoreUnavailable | None = None
         #: Why it waits, as far as that was logged and nothing has been published since.
-        self._told = ""
+        self._saying = Saying()
         self._turn_s = turn % _TURNS * _TURN_S
 
     def status(self) -> str:
@@ -92,21 +95,23 @@ class RelayService:
         try:
             if not self.ready.is_set():
                 await self._broker.register(self._groups, keyed=self._keyed)
+                self.trouble = None
                 self.ready.set()
             relayed = await self.run_once(sure=sure)
         except (StoreUnavailable, BrokerUnavailable) as error:
             self._failures += 1
-            if self._told != str(error):
-                log.warning("outbox waits: %s", error)
-            self._told = str(error)
+            if not self.ready.is_set() and isinstance(error, StoreUnavailable):
+                self.trouble = error
+            if self._saying.due(str(error)):
+                log.warning("outbox waits: %s", with_hint(error))
             delay_s = next_delay_s(
                 self._failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S
             )
             return delay_s, False
         self._failures = 0
-        if self._told and relayed.published:  # not only empty because others relay it
+        if self._saying.last and relayed.published:  # not only empty because others relay it
             log.info("outbox is relayed again")
-            self._told = ""
+            self._saying.over()
         full = relayed.published >= self._config.batch
         if full:
             keeper.pass_on()  # there is enough for others

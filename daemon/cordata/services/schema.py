@@ -9,6 +9,7 @@ from cordata import clock, events
 from cordata.errors import StoreUnavailable
 from cordata.log import fields, logger
 from cordata.services.alarm import pause
+from cordata.services.saying import Saying, with_hint
 from cordata.store import Chain, Store
 from cordata.systemd import Notifier
 
@@ -29,9 +30,12 @@ class SchemaGate:
 
     def __init__(self, store: Store, chains: Sequence[Chain], notifier: Notifier) -> None:
         self.ready = asyncio.Event()
+        #: Why the store could not be asked, the last time it was tried.
+        self.trouble: StoreUnavailable | None = None
         self._store = store
         self._chains = chains
         self._notifier = notifier
+        self._saying = Saying()
 
     def status(self) -> str:
         """For STATUS=: what is wrong with the store, while something is."""
@@ -48,20 +52,30 @@ class SchemaGate:
                 break
             now = clock.monotonic()
             if now - told >= _TELL_S:
-                if told == float("-inf"):
-                    log.info("%s", waiting_for, extra=fields(events.WORKER_WAITING))
+                self._say(waiting_for)
                 told = now
                 self._notifier.extend_timeout(_EXTEND_S, waiting_for)
             early = now - begun < _FIRST_S
             await pause(stop, _POLL_FIRST_S if early else _POLL_S)
         await stop.wait()
 
+    def _say(self, waiting_for: str) -> None:
+        """Trouble is said again now and then; a long migration is said by the primary."""
+        extra = fields(events.WORKER_WAITING)
+        if self.trouble is None:
+            if not self._saying.last and self._saying.due(waiting_for):
+                log.info("%s", waiting_for, extra=extra)
+        elif self._saying.due(waiting_for):
+            log.warning("waiting for the store (%s)", with_hint(self.trouble), extra=extra)
+
     async def run_once(self) -> str:
         """What is waited for, "" when nothing is."""
         try:
             pending = await self._store.pending(self._chains)
         except StoreUnavailable as error:
+            self.trouble = error
             return f"waiting for the store ({error})"
+        self.trouble = None
         if not pending:
             return ""
         count = f"{len(pending)} migration{'s' if len(pending) > 1 else ''}"

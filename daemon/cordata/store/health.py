@@ -67,8 +67,9 @@ class Health:
             return
         self._change(state, str(error), error.hint, now)
         _log.error(
-            "the store takes no writes: %s",
+            "the store takes no writes: %s%s",
             error,
+            f" ({error.hint})" if error.hint else "",
             extra=log.fields(
                 events.DISK_FULL if state == "full" else events.STORE_FAILED,
                 store_state=state,

@@ -21,15 +21,21 @@ CANCELED = "57014"
 IDLE_IN_TRANSACTION = "25P03"
 #: Classes of an error that every other statement would meet as well.
 _SERVER = {"08", "53", "58", "28", "XX"}
-_SERVER_CODES = {_READ_ONLY, "3D000", "25P04"}
+_SERVER_CODES = {_READ_ONLY, "3D000", "25P04", "42P05"}
 #: Nothing is wrong but the moment: serialisation, deadlock, a lock not to be had; a plan that a
 #: migration made stale, a prepared statement that a proxy lost.
 _AGAIN = {"40001", "40P01", "55P03", "26000"}
 _STALE_PLAN = "cached plan must not change result type"
+_PROXY_HINT = (
+    "a PgBouncer older than 1.21, or with max_prepared_statements = 0, needs"
+    " `[store] prepared_statements = false`"
+)
 _HINTS = {
     _DISK_FULL: "free some space on the database server; nothing was written",
     _READ_ONLY: "this is a standby; name all servers in [store] url, so that the primary is found",
     "53300": "raise max_connections, lower [store] pool_size, or put PgBouncer in front",
+    "42P05": _PROXY_HINT,
+    "26000": _PROXY_HINT,
     "28P01": "see the credential store-password, or ~/.pgpass of the service's user",
     "28000": "see pg_hba.conf of the database server",
     "3D000": "create the database, as the owner that [store] url names",
@@ -113,7 +119,7 @@ def translate(fault: Fault, what: str) -> CordataError:
     if code == CANCELED:
         return Busy(f"{what}: took too long, or waited too long for a lock")
     if code in _AGAIN or code[:3] == "57P":  # a session was ended; the next one will tell more
-        return Busy(message, retry_after_s=_RETRY_SOON_S)
+        return Busy(message, retry_after_s=_RETRY_SOON_S, hint=_HINTS.get(code))
     if code == "53300":
         return Crowded(message, hint=_HINTS[code])
     if code[:2] in _SERVER or code in _SERVER_CODES:

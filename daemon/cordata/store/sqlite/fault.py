@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import sqlite3
 from pathlib import Path
@@ -36,7 +37,8 @@ _HINT_CORRUPT = "stop the service, then restore a backup or try `sqlite3 FILE .r
 _HINTS = {
     sqlite3.SQLITE_CORRUPT: _HINT_CORRUPT,
     sqlite3.SQLITE_NOTADB: _HINT_CORRUPT,
-    sqlite3.SQLITE_READONLY: "the file or its file system is read-only; see `findmnt -T FILE`",
+    sqlite3.SQLITE_READONLY: "the state directory and its files must belong to the service's user;"
+    " see `ls -la DIR`, and `findmnt -T DIR` whether the file system is read-only",
     sqlite3.SQLITE_CANTOPEN: "see that the file exists and belongs to the service's user",
     sqlite3.SQLITE_IOERR: "see the kernel's messages about the disk: `journalctl -k`",
 }
@@ -71,7 +73,8 @@ def translate(error: sqlite3.Error, what: str, *, folder: Path | None = None) ->
     if primary == sqlite3.SQLITE_FULL or (primary in _STORAGE and _no_room(folder)):
         return StoreFull(f"{what}: the disk is full", hint=_HINT_FULL)
     if primary in _STORAGE:
-        return StoreUnavailable(f"{what}: {text} ({name})", hint=_HINTS.get(primary))
+        hint = _foreign(folder) if primary == sqlite3.SQLITE_READONLY else ""
+        return StoreUnavailable(f"{what}: {text} ({name})", hint=hint or _HINTS.get(primary))
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreUnavailable(
             f"{what}: {text} ({name})",
@@ -82,6 +85,39 @@ def translate(error: sqlite3.Error, what: str, *, folder: Path | None = None) ->
         match = _CONSTRAINT.search(str(error))
         return Conflict(f"{what}: {text}", constraint=match["name"] if match else "")
     return PermanentError(f"{what}: {text} ({name})")
+
+
+def home(cursor: sqlite3.Cursor) -> Path | None:
+    """Where the database of a cursor is; None when it cannot tell."""
+    try:
+        row = cursor.connection.execute("PRAGMA database_list").fetchone()
+    except sqlite3.Error:
+        return None
+    return Path(row[2]).parent if row and row[2] else None
+
+
+def _foreign(folder: Path | None) -> str:
+    """Whose the files are that this process may not write; "" when that is not the reason."""
+    if folder is None:
+        return ""
+    for path in (folder, *sorted(folder.glob("*.db*"))):
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        if not os.access(path, os.W_OK):
+            return (
+                f"{path} belongs to {_user(status.st_uid)}, mode {status.st_mode & 0o777:04o}, and"
+                f" this process is {_user(os.geteuid())}: `chown` {folder} and all files in it"
+            )
+    return ""
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _no_room(folder: Path | None) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from cordata.errors import PermanentError
 from cordata.store.queries import Queries, Query
-from cordata.store.sqlite.fault import translate
+from cordata.store.sqlite.fault import home, translate
 from cordata.store.tx import Row, Tx, UnitMisuse
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class SqliteTx(Tx):
         try:
             return self._cursor.execute(query.sql, args)
         except sqlite3.Error as error:
-            self.failed = translate(error, query.name)
+            self.failed = translate(error, query.name, folder=home(self._cursor))
             raise self.failed from error
         except (TypeError, ValueError, OverflowError) as error:
             raise PermanentError(f"{query.name}: {error}") from error
@@ -72,7 +72,7 @@ class SqliteTx(Tx):
         try:
             return cursor.fetchall()
         except sqlite3.Error as error:
-            self.failed = translate(error, query.name)
+            self.failed = translate(error, query.name, folder=home(self._cursor))
             raise self.failed from error
 
 

@@ -270,6 +270,8 @@ class Writer:
         if isinstance(error, StoreUnavailable) and storage and not foreign:
             self._failures += 1
             self._health.failed(error)
+            # The file may have been opened for reading only: after a chown a new one can write.
+            self._connection.discard()
             if self._failures >= _GIVE_UP_AFTER:
                 self._batch.extend(self._queue)
                 self._queue.clear()

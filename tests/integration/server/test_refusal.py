@@ -1,0 +1,79 @@
+"""A worker that cannot get up says why and answers 503: nobody is left waiting for an answer."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.integration.server.running import free_address, server
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postgres import PostgresServer
+from tests.servers.process import find_program
+
+#: SQLite's "write version": a newer one than it knows makes a file read-only, for root as well.
+_WRITE_VERSION_AT = 18
+
+
+def status_of(address: str) -> tuple[int, bytes]:
+    """Of one request; one that gets no answer fails."""
+    connection = http.client.HTTPConnection(address, timeout=20)
+    try:
+        connection.request("GET", "/facts")
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def test_server_answers_503_while_the_store_takes_no_writes_and_heals(tmp_path: Path) -> None:
+    with server(tmp_path, workers=1) as running:
+        running.ready()
+        running.signal(signal.SIGINT)
+        assert running.wait() == 0
+    database = tmp_path / "cordata.db"
+    assert not (tmp_path / "cordata.db-wal").exists()
+    raw = bytearray(database.read_bytes())
+    raw[_WRITE_VERSION_AT] = 3
+    database.write_bytes(raw)
+    address = free_address()
+    with server(tmp_path, "--listen", address, workers=1) as running:
+        running.until_logged(r"worker@0 relay: outbox waits: .*SQLITE_READONLY.*service's user")
+        running.until_logged(r"primary store: the store takes no writes: .*service's user")
+        assert status_of(address) == (503, b'{"error": "store_unavailable"}\n')
+        assert running.out == []
+        raw[_WRITE_VERSION_AT] = 2
+        database.write_bytes(raw)
+        assert running.ready() == f"http://{address}"
+        assert status_of(address)[0] == 200
+        running.signal(signal.SIGINT)
+        assert running.wait() == 0
+
+
+def prepares() -> bool:
+    """Whether this PgBouncer knows prepared statements."""
+    said = subprocess.run([find_program("pgbouncer"), "--version"], capture_output=True, text=True)
+    found = re.search(r"PgBouncer (\d+)\.(\d+)", said.stdout)
+    assert found is not None, said
+    return (int(found[1]), int(found[2])) >= (1, 21)
+
+
+def test_server_answers_503_and_names_the_setting_behind_an_old_pgbouncer(tmp_path: Path) -> None:
+    if prepares():
+        pytest.skip("this PgBouncer knows prepared statements")
+    with (
+        PostgresServer() as postgres,
+        postgres.database() as url,
+        PgBouncer(postgres, pool_size=2) as proxy,
+    ):
+        name = url.partition("?")[0].rpartition("/")[2]
+        config = tmp_path / "cordata.toml"
+        config.write_text(f'[store]\nurl = "{proxy.url(name)}"\nsession_url = "{url}"\n')
+        address = free_address()
+        options = ("--config", str(config), "--listen", address)
+        with server(tmp_path, *options, workers=2) as running:
+            running.until_logged(r"already exists \(42P05\).*prepared_statements = false")
+            assert status_of(address) == (503, b'{"error": "store_unavailable"}\n')
