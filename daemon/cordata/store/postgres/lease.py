@@ -124,7 +124,10 @@ class SessionLease(Lease):
         """As in Lease."""
         fence = self._fence
         if fence is None or not self.held:
-            raise LeaseLost(f"the lease {self._name!r} is not held")
+            raise LeaseLost(
+                f"the lease {self._name!r} is not held: the session with the database server was"
+                " lost, or did not answer in time"
+            )
         await self._store.read(lambda tx: check_fence(tx, fence))
 
     async def release(self) -> None:
