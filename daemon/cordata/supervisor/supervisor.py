@@ -196,9 +196,7 @@ class Supervisor:
         extra = fields(events.CHILD_CRASHED, child=child.name, child_pid=pid)
         log.error("%s (pid %d) %s%s", child.name, pid, text, _next_start(child), extra=extra)
         if not (child.is_worker or again or stopping or unusable):
-            log.error(
-                "the primary stays down: no mail, periodic tasks or clean-up; --restart starts it again"
-            )
+            log.error("the primary stays down, and its work undone: --restart starts it again")
         self.exit_code = EXIT_CONFIG if unusable else self.exit_code or 1
         if unusable:  # they all read the same file
             self.stop()
