@@ -64,6 +64,33 @@ alpinehub.add_command(source)
 alpinehub.add_command(report)
 
 
+def _choose_config(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    if value is not None:
+        context.obj = value
+    return value
+
+
+def _take_config(command: click.Command) -> None:
+    """Let all commands take --config behind their name, too, as those of `cordata` do."""
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            _take_config(one)
+        return
+    option = click.Option(
+        ["--config"],
+        type=click.Path(dir_okay=False),
+        expose_value=False,
+        callback=_choose_config,
+        help="As before the command.",
+    )
+    command.params.append(option)
+
+
+_take_config(alpinehub)
+
+
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The command. Exit codes: 0 done, 1 failed, 2 wrong usage, 78 unusable configuration."""
     try:

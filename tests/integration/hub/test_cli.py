@@ -84,6 +84,8 @@ async def test_command_manages_a_hotel_from_first_to_last(tmp_path: Path, run: R
         (("user", "rotate", "pms", "--password-stdin"), 2, "standard input holds no password"),
         (("hotel", "frob"), 2, "No such command"),
         (("--config", "/nonexistent.toml", "hotel", "list"), 78, "nonexistent"),
+        (("hotel", "list", "--config", "/nonexistent.toml"), 78, "nonexistent"),
+        (("demo", "--config", "/nonexistent.toml"), 78, "nonexistent"),
     ],
 )
 async def test_command_says_what_to_do_when_it_fails(
