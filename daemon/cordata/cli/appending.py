@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import stat
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,13 +23,17 @@ Act = Callable[[Context, Counter], Awaitable[Done]]
 
 #: Events of one unit when many are appended.
 _BATCH = 100
+#: For the first byte of a pipe whose writer starts together with us.
+_FED_S = 0.2
 
 
 def append_one(
-    stream: str, type: str, payload: str, headers: Iterable[str], *, expected: int | None
+    stream: str, type: str, payload: str | None, headers: Iterable[str], *, expected: int | None
 ) -> Act:
     """Append one event. Raises: click.UsageError."""
-    text = sys.stdin.read() if payload == "-" else payload
+    if payload is None and _is_fed():
+        raise click.UsageError("stdin is read with - as PAYLOAD only; for an empty one say '{}'")
+    text = sys.stdin.read() if payload == "-" else payload or "{}"
     event = NewEvent(type=type, payload=_object(text), headers=_headers(headers))
 
     async def act(ctx: Context, counter: Counter) -> Done:
@@ -53,6 +58,20 @@ def append_lines(stream: str, *, expected: int | None) -> Act:
         return _done(count, stream, version)
 
     return act
+
+
+def _is_fed() -> bool:
+    """Whether stdin holds something: a file that is not empty, a pipe into which somebody wrote.
+
+    Of a pipe that stays open, as that of a supervisor, nobody waits for the end.
+    """
+    try:
+        stdin = sys.stdin.fileno()
+        if os.isatty(stdin) or not select.select([stdin], [], [], _FED_S)[0]:
+            return False
+        return bool(os.read(stdin, 1))
+    except (AttributeError, OSError, ValueError):  # closed
+        return False
 
 
 class _Lines:

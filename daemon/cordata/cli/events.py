@@ -51,7 +51,7 @@ Exit codes: 0 done, 1 the stream has another version than the expected one.""",
 )
 @click.argument("stream")
 @click.argument("type_", metavar="[TYPE]", required=False)
-@click.argument("payload", metavar="[PAYLOAD]", default="{}")
+@click.argument("payload", metavar="[PAYLOAD]", required=False)
 @click.option(
     "--expected",
     type=click.IntRange(min=0),
@@ -64,7 +64,7 @@ Exit codes: 0 done, 1 the stream has another version than the expected one.""",
 def append(
     stream: str,
     type_: str | None,
-    payload: str,
+    payload: str | None,
     expected: int | None,
     headers: tuple[str, ...],
     lines: bool,
@@ -73,7 +73,8 @@ def append(
     config: str | None,
     debug: bool,
 ) -> int:
-    """Append one event to a stream, or with --lines many. PAYLOAD is a JSON object, - for stdin.
+    """Append one event to a stream, or with --lines many. PAYLOAD is a JSON object, - for stdin;
+    without it the event has an empty one.
 
     A line has "type" and, if wanted, "payload" and "headers". Lines are appended in units of 100:
     after an error in the middle those before it are there, and --expected tells where to go on.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 
 import click
@@ -12,11 +13,14 @@ from cordata import clock
 from cordata.cli.progress import bar
 from cordata.context import Context
 from cordata.core.progress import Progress, readable_s
+from cordata.core.wording import counted
 from cordata.eventstore.inspection import Subscriptions
 from cordata.eventstore.status import SubscriptionStatus
 
 _EVERY_S = 1.0
 _FIRST_S = 0.2
+#: Unserved for so long: not merely between two workers.
+_UNSERVED_S = 3.0
 
 
 async def follow(
@@ -28,6 +32,7 @@ async def follow(
     Ctrl-C only. None: there is no such subscription.
     """
     subscriptions, progress, every_s = Subscriptions(ctx.store), Progress(), _FIRST_S
+    unserved_since: float | None = None
     try:
         while True:
             status = await subscriptions.status(name)
@@ -37,11 +42,27 @@ async def follow(
             _show(status, progress, json_=json_)
             if until_done and is_over(status):
                 return status
+            if until_done:
+                unserved_since = _warn(status, unserved_since)
             await asyncio.sleep(every_s)
             every_s = _EVERY_S
     finally:
         if not json_ and sys.stderr.isatty():
             click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _warn(status: SubscriptionStatus, since: float | None) -> float | None:
+    """Say once that nobody works at what is waited for. Returns since when; infinity: was said."""
+    if status.state != "unserved":
+        return None
+    now = clock.monotonic()
+    since = now if since is None else since
+    if now - since < _UNSERVED_S:
+        return since
+    clear = "\r\x1b[K" if sys.stderr.isatty() else ""
+    text = f"no worker serves {status.name}: start one, or stop waiting by Ctrl-C"
+    click.echo(f"{clear}{text}; the reset stands", err=True)
+    return math.inf
 
 
 def is_over(status: SubscriptionStatus) -> bool:
@@ -66,7 +87,7 @@ def _show(status: SubscriptionStatus, progress: Progress, *, json_: bool) -> Non
         return
     text = (
         f"{bar(progress.share)}  {status.state}, position {status.position:,} of {status.head:,},"
-        f" {'about ' if status.estimated else ''}{status.behind:,} events left"
+        f" {'about ' if status.estimated else ''}{counted(status.behind, 'event')} left"
     )
     if progress.rate:
         text += f", {progress.rate:,.0f}/s"

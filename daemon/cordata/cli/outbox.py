@@ -183,7 +183,7 @@ def replay(
     async def act(ctx: Context, counter: Counter) -> Done:
         return await _replay(ctx, choice, group, again, counter)
 
-    return carry_out(config, directory, "published again", act, json_=json_)
+    return carry_out(config, directory, "looked at", act, json_=json_)
 
 
 async def _replay(
@@ -191,6 +191,7 @@ async def _replay(
 ) -> Done:
     from cordata.broker.inspection import Filter, Replayed, publish_again
     from cordata.cli.session import Done
+    from cordata.core.wording import counted
 
     total, missing = Replayed(), list[str]()
     if choice.event_ids:
@@ -206,7 +207,9 @@ async def _replay(
         wanted = choice.filter(ctx.now_us())
         total = await publish_again(ctx.store, wanted, group=group, again=again, progress=counter)
     note = (
-        f": {total.messages:,} messages; {total.left:,} left as they are" if total.entries else ""
+        f": {counted(total.messages, 'message')} published again, {total.left:,} left as they are"
+        if total.entries
+        else ""
     )
     return Done(
         count=total.entries,

@@ -46,6 +46,11 @@ def question(name: str, place: Place, projection: Projection | None) -> str:
     return f"{tables} {handled} Reset {name}?"
 
 
+def is_there(config: Config, app: App, name: str) -> bool:
+    """Whether there is such a subscription; asked before the operator is."""
+    return run_in(config, app, lambda ctx: Subscriptions(ctx.store).status(name)) is not None
+
+
 def run_reset(config: Config, app: App, name: str, place: Place, *, wait: bool, json_: bool) -> int:
     """Reset, and with `wait` follow it to its end. Returns the exit code."""
     projection = app.projections.get(name)

@@ -156,10 +156,10 @@ def reset(
 ) -> int:
     """Let a subscription begin anew at a place, with the partitions that the code says.
 
-    Its reset function, if it has one, clears its tables in the same unit of work. Workers may go on
-    meanwhile: what they have in hand is refused. Dead letters of the subscription are deleted.
+    Its reset function, if it has one, clears its tables in the same unit of work, its dead letters
+    are deleted. Workers may go on meanwhile: what they have in hand is refused.
     """
-    from cordata.cli.resetting import place_of, question, run_reset
+    from cordata.cli.resetting import is_there, place_of, question, run_reset
     from cordata.cli.session import confirm, placed
     from cordata.loading import load
 
@@ -167,6 +167,8 @@ def reset(
     loaded = load(config, app)
     settings = placed(loaded.config, directory)
     projection: Projection | None = loaded.app.projections.get(name)
+    if not (yes or projection or is_there(settings, loaded.app, name)):
+        return _unknown(name)
     confirm(question(name, place, projection), yes=yes)
     return run_reset(settings, loaded.app, name, place, wait=wait, json_=json_)
 
@@ -199,6 +201,7 @@ def resume(
     """Let blocked partitions go on, with all retries before them: mend what failed first."""
     from cordata.cli.session import confirm, run
     from cordata.cli.view import show_json
+    from cordata.core.wording import counted
     from cordata.eventstore.inspection import Subscriptions
 
     if skip:
@@ -211,7 +214,7 @@ def resume(
     if json_:
         show_json({"count": count})
     else:
-        click.echo(f"{count} partitions go on")
+        click.echo(f"resumed: {counted(count, 'partition')}")
     return 0 if count else 1
 
 
@@ -281,10 +284,7 @@ def drop(
     dropped = run(config, directory, lambda ctx: Subscriptions(ctx.store).drop(name))
     if not dropped:
         return _unknown(name)
-    if json_:
-        show_json({"dropped": name})
-    else:
-        click.echo(f"{name} is forgotten")
+    show_json({"dropped": name}) if json_ else click.echo(f"{name} is forgotten")
     return 0
 
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,6 +64,8 @@ def test_events_are_appended_and_read_when_nothing_runs(tmp_path: Path) -> None:
     assert (done["count"], done["version"]) == (1, 1)
     result = run(config, "events", "append", "account-7", "closed", "--expected", "1")
     assert result.stdout == "1 appended; account-7 is at version 2\n"
+    ignored = run(config, "events", "append", "room-1", "cleaned", given='{"by": "Max"}')
+    assert ignored.returncode == 2 and "read with - as PAYLOAD" in ignored.stderr
     result = run(config, "events", "append", "room-1", "cleaned", "-", given='{"by": "Max"}')
     assert result.returncode == 0, result
 
@@ -252,6 +255,29 @@ def test_subscription_is_seen_reset_resumed_and_rebuilt(tmp_path: Path) -> None:
     assert state_of(config, "bank.balances", "unserved")["workers"] == 0
     assert run(config, "subscriptions", "drop", "bank.mailer", "--yes").returncode == 0
     assert len(told(config, "subscriptions", "list")["items"]) == 1
+    assert_waiting_is_told(config)
+
+
+def assert_waiting_is_told(config: Path) -> None:
+    """Who waits for a subscription that nobody serves is told so, and Ctrl-C ends it."""
+    words = ("reset", "bank.balances", "--wait", "--yes", "--config", str(config))
+    waiting = watched(
+        subprocess.Popen(
+            [sys.executable, "-m", "cordata", "subscriptions", *words],
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    )
+    killer = threading.Timer(30, waiting.kill)
+    killer.start()
+    assert waiting.stderr is not None
+    with waiting:
+        assert any("no worker serves bank.balances" in line for line in waiting.stderr)
+        waiting.send_signal(signal.SIGINT)
+        waiting.stderr.read()
+    killer.cancel()
+    assert waiting.returncode == 1
 
 
 @pytest.mark.parametrize(
@@ -272,7 +298,10 @@ def test_nothing_is_lost_when_nobody_can_be_asked(
 
 def test_unknown_subscription_is_exit_1(tmp_path: Path) -> None:
     config = prepared(tmp_path)
-    for arguments in (("status",), ("status", "--follow"), ("reset", "--yes"), ("drop", "--yes")):
+    for arguments in (
+        *(("status",), ("status", "--follow")),
+        *(("reset", "--yes"), ("reset",), ("drop", "--yes")),
+    ):
         result = run(config, "subscriptions", arguments[0], "bank.nonsense", *arguments[1:])
         assert result.returncode == 1 and "no subscription bank.nonsense" in result.stderr, result
     result = run(config, "subscriptions", "reset", "bank.balances", "--to", "never")

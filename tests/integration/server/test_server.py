@@ -231,7 +231,7 @@ def test_server_in_test_mode_ends_with_1_when_something_went_to_the_dead_letter(
     state = left_behind(tmp_path, "/publish-bad", 1)
     with server(state, "--test-mode", workers=1) as running:
         assert running.wait() == 1
-        assert "1 messages went to the dead letter" in running.log
+        assert "1 message went to the dead letter" in running.log
 
 
 def test_server_answers_503_while_the_store_cannot_be_opened_and_heals(tmp_path: Path) -> None:
