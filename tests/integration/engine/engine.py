@@ -45,7 +45,13 @@ class Engine:
 
 
 def build(
-    store: Store, state: Path, app: App, config: EngineConfig = QUICK, *, hurried: bool = False, turn: int = 0
+    store: Store,
+    state: Path,
+    app: App,
+    config: EngineConfig = QUICK,
+    *,
+    hurried: bool = False,
+    turn: int = 0,
 ) -> Engine:
     """The engine of one worker, the one with the number `turn`."""
     runtime = runtime_of(state)
