@@ -20,7 +20,7 @@ def test_server_says_that_the_primary_stays_down_unless_it_restarts(
         if restart:
             running.until_logged(r"primary is ready \(pid", count=2)
         else:
-            running.until_logged(r"the primary stays down: .*--restart starts it again")
+            running.until_logged(r"the primary stays down, .*--restart starts it again")
         assert ("stays down" in running.log) is not restart
         running.signal(signal.SIGTERM)
         assert running.wait() == 1
