@@ -209,11 +209,13 @@ async def run_primary(role: Role) -> int:
 
 
 def _keepers(config: Config, leadership: Leadership, holder: str) -> list[Service]:
-    """What looks after Redis, if that is the broker."""
+    """What looks after Redis, if that is the broker, or else after what was left in it."""
     from cordata.broker.opening import is_store, make_keeper
 
     if is_store(config.broker):
-        return []
+        from cordata.services.leftover import LeftoverService
+
+        return [LeftoverService(leadership)]
     from cordata.services.keeper import KeeperService
 
     passwords = broker_passwords(config)

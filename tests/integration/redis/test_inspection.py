@@ -13,7 +13,11 @@ from tests.servers.redis import RedisServer
 
 from cordata.broker import StoreBroker, Want
 from cordata.broker.inspection import DeadLetters, Filter, Outbox, publish_again
+from cordata.context import Context
 from cordata.core.delivery import Verdict
+from cordata.services.leftover import LeftoverService
+from cordata.services.primary import Leadership
+from cordata.vault import Vault
 
 
 @pytest.fixture(params=stores.STORES)
@@ -89,6 +93,28 @@ async def test_replay_gives_the_store_what_redis_still_held_when_that_is_the_bro
         claimed = (await broker.exchange("me", [], wanted)).messages
         messages = sorted((message.group, message.event_id) for message in claimed)
         assert messages == sorted([("a", ids[1]), ("a", ids[2]), *(("b", one) for one in ids)])
+
+
+async def test_primary_on_the_store_counts_what_was_left_in_redis_until_it_is_replayed(
+    place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with on_redis(place) as parts:
+        leftover = LeftoverService(Leadership())
+        ctx = Context(store=parts.store, vault=Vault(None))
+        await parts.broker.register(dict.fromkeys(["a", "b"], "thing.done"))
+        assert await leftover.run_once(ctx) == 0
+        ids = await publish(parts.store, 4)
+        await parts.relay_all()
+        await parts.finish(await parts.claim("a"))
+        await parts.finish((await parts.claim("b"))[:1])
+        await parts.keeper.run_once()
+        assert await leftover.run_once(ctx) == 3
+        assert "3 events were handed to Redis" in caplog.text
+        assert "cordata outbox replay --all" in caplog.text
+        caplog.clear()
+        assert (await publish_again(parts.store, Filter())).messages == len(ids) - 1
+        assert await leftover.run_once(ctx) == 0
+        assert not caplog.text
 
 
 async def test_replay_leaves_what_was_handled_in_a_stream_without_a_trace(place: Path) -> None:

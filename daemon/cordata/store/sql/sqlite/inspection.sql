@@ -84,6 +84,24 @@ WHERE o.event_id = :event_id AND o.position IS NOT NULL
         SELECT 1 FROM seen AS s WHERE s.event_id = o.event_id AND s."group" = r."group")
 ORDER BY 1;
 
+-- name: inspection.left_in_redis
+-- Of the last entries that were handed to Redis: those that some group has neither handled nor in
+-- hand here.
+SELECT count(*) AS entries
+FROM (SELECT id, event_id, type, lane, priority, position, state, published_at FROM outbox
+      WHERE position IS NOT NULL ORDER BY position DESC LIMIT :limit) AS o
+WHERE o.state = 'published' AND EXISTS (
+    SELECT 1 FROM redis_group AS r
+    JOIN consumer_group AS g
+        ON g."group" = r."group" AND g.keyed = 0 AND g.registered_at <= o.published_at
+    WHERE r.type = o.type AND r.position < o.position AND r.level =
+            CASE WHEN o.lane = 'backfill' THEN 'backfill' WHEN o.priority > 0 THEN 'urgent'
+                 WHEN o.priority < 0 THEN 'low' ELSE 'normal' END
+        AND NOT EXISTS (
+            SELECT 1 FROM message AS m WHERE m.outbox_id = o.id AND m."group" = r."group")
+        AND NOT EXISTS (
+            SELECT 1 FROM seen AS s WHERE s.event_id = o.event_id AND s."group" = r."group"));
+
 -- name: inspection.make_due
 -- One that the relay gave up begins anew.
 UPDATE outbox SET next_at = min(next_at, :now_us),
