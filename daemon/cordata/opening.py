@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cordata.app import App
@@ -53,6 +54,30 @@ def broker_passwords(config: Config) -> Passwords:
 
     credentials = Credentials(config.paths.credentials)
     return Passwords(credentials.text("redis-password"), credentials.text("sentinel-password"))
+
+
+def missing_state(config: Config) -> Path | None:
+    """The directory of the embedded store, if there is none yet."""
+    state = config.paths.state
+    return state if config.store.url == "sqlite:" and not state.exists() else None
+
+
+def make_state(config: Config) -> None:
+    """Make the directory of the embedded store, for nobody else to read.
+
+    One whose parent is missing, too, may be a disk that is mounted later: that is waited for.
+    Raises: ConfigError when this process may not make it.
+    """
+    state = missing_state(config)
+    if state is None or not state.parent.is_dir():
+        return
+    try:
+        state.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"[paths] state {state} cannot be made: {error.strerror}",
+            hint="make it for the service's user, or name another",
+        ) from error
 
 
 @asynccontextmanager

@@ -23,10 +23,12 @@ def config() -> None:
 def check(config: str | None, app: str | None, debug: bool) -> int:
     """Check the file, the application and what it registers. Exit 78 names every problem."""
     from cordata.loading import load
-    from cordata.opening import check_start
+    from cordata.opening import check_start, missing_state
 
     loaded = load(config, app)
     check_start(loaded.config, loaded.app)
+    if (state := missing_state(loaded.config)) is not None:
+        click.echo(f"note: [paths] state {state} does not exist; the service makes it", err=True)
     click.echo(f"{loaded.document.path or 'defaults (no file)'}: ok")
     return 0
 

@@ -69,9 +69,11 @@ def run(
     install_logging("debug" if debug else "info", role=f"{name}@{instance}" if instance else name)
 
     from cordata.loading import load
+    from cordata.opening import make_state
     from cordata.wiring import Role, run_role
 
     loaded = load(config, app)
     if not debug:
         set_level(loaded.config.log.level)
+    make_state(loaded.config)
     return run_role(name, Role(loaded=loaded, instance=instance, test_mode=test_mode))

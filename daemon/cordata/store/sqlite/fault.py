@@ -12,8 +12,8 @@ from cordata.errors import Conflict, CordataError, PermanentError, StoreFull, St
 
 #: The next step when a file of the store cannot be made or opened.
 DIRECTORY_HINT = (
-    "the state directory must exist and belong to the service's user; "
-    "`cordata server --state DIR` makes one"
+    "the state directory must exist and belong to the service's user; if it is the wrong one, name"
+    " the configuration: --config FILE, or CORDATA_CONFIG"
 )
 _CONSTRAINT = re.compile(r"constraint failed: (?P<name>.+)\Z")
 #: Primary result codes that say the file or its disk is at fault, not the statement.

@@ -1,0 +1,34 @@
+"""A configuration whose state directory is not there: made by a role, and by nobody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.cli.command import cordata, write_config
+from tests.integration.server.managed import managed
+
+
+def test_role_makes_the_directory_for_itself_alone_when_it_is_missing(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    state = tmp_path / "state"
+    state.rmdir()
+    checked = cordata("config", "check", "--config", str(config))
+    assert checked.returncode == 0
+    assert f"{state} does not exist" in checked.stderr
+    listed = cordata("outbox", "list", "--config", str(config))
+    assert listed.returncode == 1
+    assert "--config FILE" in listed.stderr
+    assert not state.exists()
+    with managed(config, "primary") as primary:
+        primary.until_ready()
+        assert state.stat().st_mode & 0o777 == 0o700
+        assert primary.stop()[0] == 0
+    assert not cordata("config", "check", "--config", str(config)).stderr
+
+
+def test_role_ends_with_78_when_the_directory_cannot_be_made(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    config.write_text(config.read_text().replace('state = "state"', 'state = "/proc/none"'))
+    result = cordata("primary", "--config", str(config))
+    assert result.returncode == 78
+    assert "[paths] state /proc/none cannot be made" in result.stderr
