@@ -87,7 +87,11 @@ def error_text(error: BaseException) -> str:
     Of characters that a store refuses (NUL, halves of surrogate pairs, as in undecodable file
     names) their escapes are kept.
     """
-    message = " ".join(str(error).split()).replace("\0", "\\x00")
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - an application's own class
+        message = "(its text cannot be had)"
+    message = " ".join(message.split()).replace("\0", "\\x00")
     text = f"{type(error).__name__}: {message}".encode("utf-8", "backslashreplace").decode()
     return text[:ERROR_CHARS].rstrip(": ")
 

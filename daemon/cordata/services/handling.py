@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 
 import msgspec
 
@@ -42,6 +43,8 @@ class Handling:
         self, ctx: Context, config: EngineConfig, *, owner_id: str, hurried: bool = False
     ) -> None:
         """`hurried` (test mode): a failed message is due again at once."""
+        #: Whether a cancelled attempt is to end; else its handler has cancelled itself.
+        self.ending: Callable[[], bool] = lambda: True
         self._ctx = ctx
         self._config = config
         self._owner_id = owner_id
@@ -54,9 +57,35 @@ class Handling:
         ctx = narrowed(self._ctx, EventContext, group=message.group, event_id=message.event_id)
         token = request_id.set("")
         try:
-            return self._told(subscription, message, ctx, await _call(subscription, message, ctx))
+            error = await self._call(subscription, message, ctx)
+            return self._told(subscription, message, ctx, error)
         finally:
             request_id.reset(token)
+
+    async def _call(
+        self, subscription: Subscription, message: Message, ctx: EventContext
+    ) -> BaseException | None:
+        """Call the handler; what it raised. Raises: CancelledError, when this task is cancelled.
+
+        Whatever it raises is its own failure: a worker that ended of it would leave the message to
+        the next worker, and that one would end as well.
+        """
+        try:
+            event = _event(message)
+            request_id.set(event.headers.get("request_id", ""))
+            async with asyncio.timeout(subscription.timeout_s):
+                await subscription.handler(event, ctx)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                if self.ending():
+                    raise
+                while task.uncancel():
+                    pass
+            return error  # of itself, or of something it awaited
+        except BaseException as error:  # noqa: BLE001 - the per-message boundary
+            return error
+        return None
 
     def _told(
         self,
@@ -144,25 +173,6 @@ class Handling:
             "; it is in the dead letter" if verdict is Verdict.DEAD else "",
             extra=extra,
         )
-
-
-async def _call(
-    subscription: Subscription, message: Message, ctx: EventContext
-) -> BaseException | None:
-    """Call the handler; what it raised. Raises: CancelledError, when this task is cancelled."""
-    try:
-        event = _event(message)
-        request_id.set(event.headers.get("request_id", ""))
-        async with asyncio.timeout(subscription.timeout_s):
-            await subscription.handler(event, ctx)
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        return error  # of something the handler awaited
-    except Exception as error:  # noqa: BLE001 - the per-message boundary
-        return error
-    return None
 
 
 _LEVEL = {Verdict.RETRY: logging.WARNING, Verdict.DEAD: logging.ERROR}

@@ -79,6 +79,10 @@ class SubscriptionService:
         self._hurry = False
         #: A pass found room that was kept for the relay.
         self._crowded = False
+        #: The task of `run`, and whether what it does has failed.
+        self._task: asyncio.Task[object] | None = None
+        self._broken = False
+        self._handling.ending = self._is_ending
         self._failures = 0
         self._renewal_s = renewal_s(config.claim_timeout_s)
         self._renewed_deadline = 0.0
@@ -90,6 +94,7 @@ class SubscriptionService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Handle messages until `stop`, then until the hands are empty."""
+        self._task = asyncio.current_task()
         self._broker.bring(Taker(self._owner.id, self._groups.expect, self._receive, self._known))
         async with (
             waking(self._alarm, stop),
@@ -100,11 +105,18 @@ class SubscriptionService:
                 for _ in range(group.count):
                     self._open += 1
                     tasks.create_task(self._place(group))
-            await self._pump(stop)
-            await self._broker.quiet(self._owner.id)
-            self._give_back()
-            await self._drain()
+            try:
+                await self._pump(stop)
+                await self._broker.quiet(self._owner.id)
+                self._give_back()
+                await self._drain()
+            except BaseException:
+                self._broken = True  # the places are cancelled next
+                raise
         await self._broker.leave(self._owner.id)
+
+    def _is_ending(self) -> bool:
+        return self._broken or self._task is None or self._task.cancelling() > 0
 
     async def _pump(self, stop: asyncio.Event) -> None:
         pace = Pace(self._store)

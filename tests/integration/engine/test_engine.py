@@ -213,6 +213,52 @@ async def test_second_commit_of_a_message_is_refused(state: Path, together: bool
         await until(lambda: _count(store, "effects", 1))
 
 
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [GeneratorExit(), KeyboardInterrupt(), SystemExit(3), Mute(), BaseExceptionGroup("", [Mute()])],
+    ids=lambda error: type(error).__name__,
+)
+async def test_worker_lives_whatever_a_handler_raises(state: Path, error: BaseException) -> None:
+    app = App("t")
+
+    @app.on("thing.done", retries=1)
+    async def wild(event: Event, ctx: EventContext) -> None:
+        raise error
+
+    async with opened(state) as store, running(build(store, state, app)):
+        await publish(store, 1)
+        await until(lambda: _dead(store))
+        (message,) = await rows(store, "messages")
+        assert type(error).__name__ in message["history"]
+
+
+async def test_place_is_not_lost_when_a_handler_cancels_its_own_task(state: Path) -> None:
+    app, calls = App("t"), list[str]()
+
+    @app.on("thing.done", retries=0, concurrency=1)
+    async def suicidal(event: Event, ctx: EventContext) -> None:
+        calls.append(event.id)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(1)
+
+    async with opened(state) as store, running(build(store, state, app)):
+        await publish(store, 3)
+        await until(lambda: _count(store, "messages", 3))
+        await until(lambda: _all_dead(store))
+    assert len(calls) == 3
+
+
+async def _all_dead(store: Store) -> bool:
+    return {row["state"] for row in await rows(store, "messages")} == {"dead"}
+
+
 async def test_commit_that_failed_may_be_tried_again(state: Path) -> None:
     app = App("t")
 

@@ -58,7 +58,7 @@ async def attempt(
         if task is not None and task.cancelling():
             raise
         error = cancelled  # of something the handler awaited
-    except Exception as failure:  # noqa: BLE001 - the per-event boundary
+    except BaseException as failure:  # noqa: BLE001 - the per-event boundary
         error = failure
     finally:
         request_id.reset(token)
