@@ -29,7 +29,7 @@ async def test_consumer_of_a_host_that_is_gone_goes_when_it_holds_nothing(
         await parts.finish(await parts.claim("a", owner="empty"), owner="empty")
 
         def names() -> set[str]:
-            return {one["name"] for one in redis.execute("XINFO", "CONSUMERS", STREAM, "a")}
+            return {one["name"] for one in redis.execute("XINFO CONSUMERS", STREAM, "a")}
 
         assert names() == {"holds", "empty"}
         connection = await dialer_of(redis.url).connect()
