@@ -108,10 +108,13 @@ class Tx(ABC):
         waits for, and delays nothing live. Within a lane the highest `priority` (a 32-bit number)
         goes first, then the oldest. Returns the event id. Raises: Conflict when `event_id` exists
         already; TypeError when msgspec cannot write the payload; PermanentError when lane or
-        priority are none, or both `at` and `delay_s` are given; ValueError for a naive datetime.
+        priority are none, type or key have a NUL character, or both `at` and `delay_s` are given;
+        ValueError for a naive datetime.
         """
         if lane not in LANES or not -(2**31) <= priority < 2**31:
             raise PermanentError(f"publish({type!r}): {lane=}, {priority=}", hint=_PUBLISH_HINT)
+        if "\0" in type or (key is not None and "\0" in key):
+            raise PermanentError("publish(): a type or key with a NUL character cannot be stored")
         event_id = event_id or new_id(self.now_us)
         heads = dict(headers or {})
         if request_id := log.request_id.get():

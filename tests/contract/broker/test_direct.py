@@ -16,7 +16,7 @@ from cordata.broker.direct import Taker
 from cordata.broker.stray import Mark
 from cordata.core.delivery import Verdict
 from cordata.core.outbox import BACKFILL
-from cordata.errors import StoreUnavailable
+from cordata.errors import PermanentError, StoreUnavailable
 from cordata.store import Bookkeeping, Fence, Store, Unit
 
 T = TypeVar("T")
@@ -245,3 +245,13 @@ async def test_claim_that_is_on_its_way_is_no_stray(state: Path) -> None:
         await broker.renew("me")
         assert await states(store) == ["claimed"]
         assert not broker.doubts()
+
+
+@pytest.mark.parametrize(("type_", "key"), [("thing.done", "a\0b"), ("thing\0done", None)])
+async def test_event_is_refused_when_its_type_or_key_has_a_nul(
+    state: Path, type_: str, key: str | None
+) -> None:
+    """SQLite would keep it, and find it nowhere: its group would wait for it for ever."""
+    async with opened(state) as store:
+        with pytest.raises(PermanentError, match="NUL"):
+            await publish(store, 1, type_=type_, key=key)
