@@ -75,8 +75,16 @@ def process_state(pid: int) -> str:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that is dead but not yet waited for does not."""
-    return process_state(pid) != ""
+    """Whether a process runs; one that is dead but not yet waited for does not.
+
+    The first thread of a killed process is a zombie while others still end, and as long as one
+    lives its sockets stay open: such a process counts as alive.
+    """
+    if process_state(pid) != "":
+        return True
+    with contextlib.suppress(OSError):
+        return len(os.listdir(f"/proc/{pid}/task")) > 1
+    return False
 
 
 def signal_all(pids: Iterable[int], number: signal.Signals) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+from tests.servers.process import is_alive
 from tests.servers.reaper import watched
 
 ROOT = Path(__file__).parents[3]
@@ -147,15 +148,6 @@ def server(
         for stream in (running.process.stdout, running.process.stderr):
             if stream is not None:
                 stream.close()
-
-
-def is_alive(pid: int) -> bool:
-    """A process, not a zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def wait_gone(pids: Sequence[int]) -> None:

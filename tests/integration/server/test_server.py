@@ -9,7 +9,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.integration.server.running import free_address, is_alive, refused, server, wait_gone
+from tests.integration.server.running import free_address, refused, server, wait_gone
+from tests.servers.process import is_alive
 
 
 def test_server_prints_one_ready_line_when_all_are_ready(tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ def test_children_die_with_the_server_when_it_is_killed(tmp_path: Path) -> None:
         url = running.ready()
         pids = [running.pid_of(name) for name in ("primary", "worker@0", "worker@1")]
         running.process.kill()
-        wait_gone(pids)
+        wait_gone([running.process.pid, *pids])
         assert refused(url)
 
 
