@@ -139,3 +139,174 @@ class PartitionLost(CordataError):
     """Another process handles this partition of the subscription now; the write was refused."""
 
     code = "partition_lost"
+
+
+class PoolError(CordataError):
+    """The pool could not run a call, or keep a session. Each class has its code on the wire."""
+
+    code = "pool"
+
+
+class PoolTransient(PoolError, TransientError):
+    """The pool could not do it now; later it may."""
+
+    code = "pool_transient"
+
+    def __init__(
+        self, message: str = "", *, retry_after_s: float = 1.0, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        #: Seconds after which another try has a chance (the Retry-After of a 503).
+        self.retry_after_s = retry_after_s
+
+
+class PoolPermanent(PoolError, PermanentError):
+    """The pool will not do it, however often it is asked."""
+
+    code = "pool_permanent"
+
+
+class PoolSaturated(PoolTransient):
+    """As many calls wait as may wait, or as many connections are open as may be."""
+
+    code = "saturated"
+
+
+class QueueTimeout(PoolTransient):
+    """No child became free within the call's queue timeout; the call did not run."""
+
+    code = "queue_timeout"
+
+
+class DeadlineExceeded(PoolTransient):
+    """The call's deadline passed before its answer."""
+
+    code = "deadline"
+
+    def __init__(self, message: str = "", *, ran: bool = True) -> None:
+        super().__init__(message)
+        #: False: it had not started, and will not. True: it ran, and may have had its effect.
+        self.ran = ran
+
+
+class CallCancelled(PoolError):
+    """The caller cancelled the call."""
+
+    code = "cancelled"
+
+
+class WorkerCrashed(PoolTransient):
+    """The child that ran the call died."""
+
+    code = "crashed"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        exit_code: int | None = None,
+        signal: int | None = None,
+        lines: tuple[str, ...] = (),
+        worker: str = "",
+        pid: int = 0,
+    ) -> None:
+        super().__init__(message)
+        #: Its exit status, when it ended by itself.
+        self.exit_code = exit_code
+        #: The signal that ended it; both None: its worker died with it, and nobody could tell.
+        self.signal = signal
+        #: What it wrote last on stdout and stderr.
+        self.lines = lines
+        self.worker = worker
+        self.pid = pid
+
+
+class CommandPoisoned(PoolTransient):
+    """The command killed several children in a row and is refused for a while."""
+
+    code = "poisoned"
+
+
+class CommandUnknown(PoolPermanent):
+    """No worker of the pool knows the command."""
+
+    code = "unknown_command"
+
+
+class CommandFailed(PoolError):
+    """The command raised; `str(error)` is what its exception said."""
+
+    code = "failed"
+
+    def __init__(self, message: str = "", *, type: str = "", traceback: str = "") -> None:
+        super().__init__(message)
+        #: Name of the exception's class, with its module unless it is a builtin.
+        self.type = type
+        #: The traceback of the child, as text.
+        self.traceback = traceback
+
+
+class CommandRefused(CommandFailed, PermanentError):
+    """The command raised a PermanentError: trying again cannot help."""
+
+
+class PoolRestarted(PoolTransient):
+    """The pool was restarted while the call may have been running; it is not run again."""
+
+    code = "restarted"
+
+
+class PoolUnavailable(PoolTransient):
+    """Nobody answered at the pool's socket before the deadline."""
+
+    code = "unavailable"
+
+
+class PoolClosed(PoolTransient):
+    """The pool, or the client, is closing and takes no calls."""
+
+    code = "closed"
+
+
+class FrameTooLarge(PoolPermanent):
+    """A frame is larger than its receiver takes."""
+
+    code = "frame_too_large"
+
+    def __init__(self, message: str = "", *, length_bytes: int = 0, limit_bytes: int = 0) -> None:
+        super().__init__(message)
+        self.length_bytes = length_bytes
+        self.limit_bytes = limit_bytes
+
+
+class SessionNotFound(PoolPermanent):
+    """There is no such session: it never was, has expired or was deleted."""
+
+    code = "no_session"
+
+
+class SessionExists(PoolPermanent):
+    """A session with this id exists already."""
+
+    code = "session_exists"
+
+
+class SessionQuotaExceeded(PoolTransient):
+    """The session, all sessions together or their number would exceed the configured bound."""
+
+    code = "quota"
+
+
+class PreferredWorkerBusy(PoolTransient):
+    """The session may only run at its own worker (`strict_fail`), which is not free."""
+
+    code = "preferred_busy"
+
+
+#: What an `error` frame becomes at the client, by its code.
+POOL_ERRORS: dict[str, type[PoolError]] = {
+    kind.code: kind
+    for family in (PoolError, PoolTransient, PoolPermanent)
+    for kind in family.__subclasses__()
+    if kind not in (PoolTransient, PoolPermanent)
+}

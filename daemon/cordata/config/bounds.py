@@ -5,7 +5,20 @@ from __future__ import annotations
 import math
 
 #: `section.key` that may be 0: waiting not at all makes sense there.
-_MAY_BE_ZERO = frozenset({"http.drain_s", "alert.cooldown_s", "engine.retention_s"})
+_MAY_BE_ZERO = frozenset(
+    {
+        "http.drain_s",
+        "alert.cooldown_s",
+        "engine.retention_s",
+        "pool.queue_timeout_s",
+        "pool.retries",
+        "pool.max_calls",
+        "pool.max_age_s",
+        "pool.max_rss_bytes",
+        "pool.cancel_grace_s",
+        "pool.kill_grace_s",
+    }
+)
 _RANGES: dict[str, tuple[float, float]] = {
     "mail.port": (1, 65_535),
     "store.readers": (1, 64),
@@ -17,12 +30,17 @@ _RANGES: dict[str, tuple[float, float]] = {
     # The old http-parser refuses a head of more than 80 KiB.
     "http.max_request_line_bytes": (64, 16_000),
     "http.max_header_bytes": (256, 65_536),
+    # The length of a frame has four bytes.
+    "pool.max_frame_bytes": (1024, 1_073_741_824),
 }
 #: (section, lower key, upper key): the first must not be above the second.
 _ORDERED = (
     ("engine", "retry_min_s", "retry_max_s"),
     ("mail", "retry_min_s", "retry_max_s"),
     ("mail", "retry_max_s", "give_up_s"),
+    ("pool", "health_timeout_s", "health_s"),
+    ("pool", "restart_min_s", "restart_max_s"),
+    ("pool", "max_session_bytes", "max_sessions_bytes"),
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 from cordata.config.bounds import complaint, order_complaints
 from cordata.config.convert import Unfit, convert, describe, is_section
+from cordata.config.pool import OF_ONE_POOL, PoolConfig, pool_complaints
 from cordata.config.sections import AppConfig, Config, PathsConfig, WorkerConfig
 from cordata.errors import ConfigError
 from cordata.log import frames
@@ -101,6 +102,7 @@ def build(
     sections = {name: _section(document, name, kind) for name, kind in kinds.items()}
     own = {name: _section(document, name, kind) for name, kind in (settings or {}).items()}
     workers = _worker_overrides(document, sections["worker"])
+    pools = _named_pools(document, sections["pool"])
     if settings is not None:
         for name in document.tables:
             if name not in kinds and name not in settings:
@@ -110,7 +112,7 @@ def build(
                 )
     if document.problems:
         raise ConfigError(*document.problems, hint="`cordata config show` prints every known key")
-    config = Config(**sections, workers=workers, settings=own)
+    config = Config(**sections, workers=workers, pools=pools, settings=own)
     return replace(config, paths=paths_from_environment(config.paths, environ))
 
 
@@ -212,6 +214,9 @@ def _required(declaration: Field[Any]) -> bool:
 
 
 def _is_override(section: str, key: str, value: object) -> bool:
+    """Whether it is a section of one instance, or of one pool, within the section of all."""
+    if section == "pool":
+        return isinstance(value, Mapping)
     return section == "worker" and key.isdecimal() and isinstance(value, Mapping)
 
 
@@ -224,3 +229,19 @@ def _worker_overrides(document: Document, worker: WorkerConfig) -> dict[str, Wor
             changed = _values(document, f"worker.{key}", WorkerConfig, value) or {}
             overrides[key] = replace(worker, **changed)
     return overrides
+
+
+def _named_pools(document: Document, pool: PoolConfig) -> dict[str, PoolConfig]:
+    """`[pool.NAME]` on top of `[pool]`, by name."""
+    table = document.tables.get("pool")
+    pools: dict[str, PoolConfig] = {}
+    for name, value in table.items() if isinstance(table, Mapping) else ():
+        if isinstance(value, Mapping):
+            for key in value:
+                if key not in OF_ONE_POOL and key in {f.name for f in fields(PoolConfig)}:
+                    document.complain(f"pool.{name}", key, "is for all pools; it belongs to [pool]")
+            changed = _values(document, f"pool.{name}", PoolConfig, value) or {}
+            pools[name] = replace(pool, **{"workers": (), "commands": (), **changed})
+    for section, key, text in pool_complaints(pool, pools):
+        document.complain(section, key, text)
+    return pools

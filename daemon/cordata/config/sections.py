@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from cordata.config.pool import PoolConfig
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppConfig:
@@ -22,8 +24,8 @@ class AppConfig:
 class WorkerConfig:
     """[worker]: what each worker runs. `[worker.N]` overrides single keys for worker@N."""
 
-    #: Any of "http", "engine".
-    services: tuple[Literal["http", "engine"], ...] = ("http", "engine")
+    #: Any of "http", "engine", "pool".
+    services: tuple[Literal["http", "engine", "pool"], ...] = ("http", "engine", "pool")
     #: Seconds from SIGTERM to the end; less than the unit's TimeoutStopSec.
     stop_timeout_s: float = 30.0
 
@@ -203,6 +205,7 @@ class Config:
     store: StoreConfig = field(default_factory=StoreConfig)
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
+    pool: PoolConfig = field(default_factory=PoolConfig)
     primary: PrimaryConfig = field(default_factory=PrimaryConfig)
     mail: MailConfig = field(default_factory=MailConfig)
     alert: AlertConfig = field(default_factory=AlertConfig)
@@ -210,6 +213,8 @@ class Config:
     paths: PathsConfig = field(default_factory=PathsConfig)
     #: `[worker.N]`: what worker@N does differently, by instance name.
     workers: Mapping[str, WorkerConfig] = field(default_factory=dict)
+    #: `[pool.NAME]`: the pools beside the one named "default", by name.
+    pools: Mapping[str, PoolConfig] = field(default_factory=dict)
     #: Sections of the application (`App.settings`), already of its own type, by section name.
     settings: Mapping[str, object] = field(default_factory=dict)
 

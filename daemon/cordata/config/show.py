@@ -28,6 +28,9 @@ def lines(config: Config, document: Document, credentials: Sequence[str]) -> Ite
     for instance, worker in sorted(config.workers.items()):
         given = {key for key in document.given if key.startswith(f"worker.{instance}.")}
         yield from _section(f"worker.{instance}", worker, given, only_given=True)
+    for name, pool in sorted(config.pools.items()):
+        given = {key for key in document.given if key.startswith(f"pool.{name}.")}
+        yield from _section(f"pool.{name}", pool, given, only_given=True)
     for name, section in config.settings.items():
         yield from _section(name, section, document.given)
     yield ""

@@ -84,7 +84,7 @@ def test_build_names_all_problems_when_several_are_wrong(tmp_path: Path) -> None
         """,
     )
     assert found == [
-        "[worker] services: item 1 must be one of 'http', 'engine', not 'htp'",
+        "[worker] services: item 1 must be one of 'http', 'engine', 'pool', not 'htp'",
         "[http] max_conections: unknown key; the nearest known is max_connections",
         "[http] drain_s: must be 0 or more, not -1.0",
         "[http] access_log: must be true or false, not 'yes'",

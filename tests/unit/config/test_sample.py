@@ -57,8 +57,11 @@ def test_sample_holds_every_key_once_with_its_default(tmp_path: Path) -> None:
 def test_sample_examples_are_valid_when_uncommented(tmp_path: Path) -> None:
     path = tmp_path / "cordata.toml"
     text = SAMPLE.read_text().replace("# [worker.3]\n# services", "[worker.3]\nservices")
-    path.write_text(text)
+    head, mark, example = text.partition("# [pool.report]")
+    example = (mark + example).replace("# [", "[", 1).replace("# workers", "workers", 1)
+    path.write_text(head + example.replace("# commands", "commands", 1))
     config = build(open_document(path), app.settings_classes, {})
+    assert config.pools["report"].commands == ("render_*",)
     assert config.worker_of("3").services == ("engine",)
 
 

@@ -1,0 +1,122 @@
+"""[pool]: the pool of warm processes, and `[pool.NAME]`: what a named pool does differently."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
+#: Keys that may stand in `[pool.NAME]`: what bounds one queue. The rest is the whole pool's.
+OF_ONE_POOL = frozenset(
+    {
+        "call_timeout_s",
+        "queue_timeout_s",
+        "max_waiting",
+        "max_waiting_bytes",
+        "fair",
+        "retries",
+        "workers",
+        "commands",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolConfig:
+    """[pool]: limits of pool.service and of the workers' children. Seconds and bytes."""
+
+    #: Deadline of a call that names none: waiting and running together.
+    call_timeout_s: float = 60.0
+    #: Longest wait for a child; 0: the deadline alone.
+    queue_timeout_s: float = 0.0
+    #: Calls that wait at most; above it PoolSaturated at once.
+    max_waiting: int = 10_000
+    #: The same in bytes of their frames.
+    max_waiting_bytes: int = 268_435_456
+    #: Clients take turns, so that one with thousands of calls does not hold up the others.
+    fair: bool = False
+    #: How often a call declared idempotent is run again when its child died.
+    retries: int = 3
+    #: `[pool.NAME]` only: instances whose children it has. A worker is in one pool.
+    workers: tuple[str, ...] = ()
+    #: `[pool.NAME]` only: commands that run there, by name or `prefix*`.
+    commands: tuple[str, ...] = ()
+    #: Largest frame of the protocol, so the largest payload and result.
+    max_frame_bytes: int = 16_777_216
+    #: Connections at most; a further one is told so and closed.
+    max_connections: int = 4096
+    #: A session nobody used for this long is gone, unless it was made with another time.
+    session_ttl_s: float = 3600.0
+    #: "hint": the session's worker if it is free; "strict_queue": wait for it; "strict_fail":
+    #: refuse when it is not free.
+    affinity: Literal["hint", "strict_queue", "strict_fail"] = "hint"
+    #: Sessions at most.
+    max_sessions: int = 100_000
+    #: One session's data; less than max_frame_bytes, since it travels in a frame.
+    max_session_bytes: int = 1_048_576
+    #: All sessions' data.
+    max_sessions_bytes: int = 268_435_456
+    #: What all sessions share.
+    max_globals_bytes: int = 16_777_216
+    #: A command that killed this many children in a row is refused ...
+    poison_limit: int = 3
+    #: ... for this long.
+    poison_pause_s: float = 60.0
+    #: After a hard cancel the child may still end the call by itself; then it is killed.
+    cancel_grace_s: float = 5.0
+    #: The same after the call's deadline.
+    kill_grace_s: float = 2.0
+    #: A worker waits this long for its child before it says READY.
+    child_start_timeout_s: float = 2.0
+    #: Imports and @app.child_init of a child; then it is killed and the next one started.
+    init_timeout_s: float = 60.0
+    #: How often a child without a call is asked for a sign of life.
+    health_s: float = 30.0
+    #: It has this long to answer.
+    health_timeout_s: float = 5.0
+    #: Calls after which a child is replaced; 0: no limit.
+    max_calls: int = 0
+    #: The same by age; workers take up to a tenth less or more, so that not all go at once.
+    max_age_s: float = 0.0
+    #: The same by the resident memory of the child itself.
+    max_rss_bytes: int = 0
+    #: First and longest pause before a child is started again; doubles each time, with jitter.
+    restart_min_s: float = 0.1
+    #: See restart_min_s.
+    restart_max_s: float = 10.0
+    #: pool.service: seconds from SIGTERM to the end; less than the unit's TimeoutStopSec.
+    stop_timeout_s: float = 30.0
+    #: Commands served at POST /api/pool/{command}, by name or `prefix*`; "*": all. Empty: off.
+    http: tuple[str, ...] = ()
+
+
+def pool_complaints(
+    pool: PoolConfig, pools: Mapping[str, PoolConfig]
+) -> Iterator[tuple[str, str, str]]:
+    """(section, key, complaint) of what several keys or several pools contradict."""
+    if pool.max_session_bytes >= pool.max_frame_bytes:
+        yield (
+            "pool",
+            "max_session_bytes",
+            f"must be less than max_frame_bytes ({pool.max_frame_bytes})",
+        )
+    for key in ("workers", "commands"):
+        if getattr(pool, key):
+            yield "pool", key, "belongs into a section [pool.NAME]"
+    for name, one in pools.items():
+        section = f"pool.{name}"
+        if name == "default" or not _NAME.match(name):
+            yield section, "", "a pool's name is lower case letters, digits, - and _, not 'default'"
+        if not one.workers:
+            yield section, "workers", "must name at least one worker"
+        if not one.commands:
+            yield section, "commands", 'must name at least one command, or "*"'
+    for key in ("workers", "commands"):
+        owners: dict[str, str] = {}
+        for name, one in pools.items():
+            for item in getattr(one, key):
+                if item in owners:
+                    yield f"pool.{name}", key, f"names {item!r}, which [pool.{owners[item]}] has"
+                owners.setdefault(item, name)
