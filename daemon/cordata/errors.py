@@ -150,20 +150,14 @@ class PoolError(CordataError):
 class PoolTransient(PoolError, TransientError):
     """The pool could not do it now; later it may."""
 
-    code = "pool_transient"
-
-    def __init__(
-        self, message: str = "", *, retry_after_s: float = 1.0, hint: str | None = None
-    ) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, message: str = "", *, retry_after_s: float = 1.0) -> None:
+        super().__init__(message)
         #: Seconds after which another try has a chance (the Retry-After of a 503).
         self.retry_after_s = retry_after_s
 
 
 class PoolPermanent(PoolError, PermanentError):
     """The pool will not do it, however often it is asked."""
-
-    code = "pool_permanent"
 
 
 class PoolSaturated(PoolTransient):
