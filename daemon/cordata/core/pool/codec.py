@@ -1,0 +1,96 @@
+"""Messages to frames and back; whatever bytes come in, only ProtocolError comes out."""
+
+from __future__ import annotations
+
+from struct import pack_into
+from typing import Any, Generic, TypeVar
+
+from msgspec import DecodeError, ValidationError, msgpack
+
+from cordata.core.frame import HEAD, head_of
+from cordata.core.pool.message import FromClient, Message, ToClient
+from cordata.core.pool.order import (
+    ChildToWorker,
+    FromChild,
+    FromWorker,
+    ToChild,
+    ToWorker,
+    WorkerToChild,
+)
+from cordata.errors import FrameTooLarge, ProtocolError
+
+M = TypeVar("M")
+_encoder = msgpack.Encoder()
+#: One frame at a time is built here: nothing waits within `encode`, and the pool has no threads.
+_scratch = bytearray(4096)
+#: The buffer of a large frame is not kept for the small ones that follow.
+_KEEP = 1 << 20
+
+
+class UnfitMessage(ProtocolError):
+    """A whole frame that is no message its receiver knows; the stream goes on after it."""
+
+    def __init__(self, message: str, *, kind: str = "", id: int | None = None) -> None:
+        super().__init__(message)
+        #: `t` and `id` of the frame, as far as they could be read.
+        self.kind = kind
+        self.id = id
+
+
+class Decoder(Generic[M]):
+    """Decodes the messages of one direction."""
+
+    __slots__ = ("_decode",)
+
+    def __init__(self, kinds: Any) -> None:
+        self._decode = msgpack.Decoder(kinds).decode
+
+    def decode(self, frame: bytes) -> M:
+        """The message of a whole frame, head included; its payload stays a view into `frame`.
+
+        Raises: UnfitMessage when it is a map, but no message of this direction; ProtocolError
+        when it is no MessagePack map at all, after which the connection ends.
+        """
+        try:
+            return self._decode(memoryview(frame)[HEAD:])  # type: ignore[no-any-return]
+        except ValidationError as error:
+            if not _is_map(frame):
+                raise ProtocolError(f"no map: {error}") from None
+            kind, number = head_of(frame[HEAD : HEAD + 256])
+            raise UnfitMessage(str(error), kind=kind, id=number) from None
+        except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ProtocolError(f"no MessagePack: {error}") from None
+
+
+def encode(message: Message, *, max_bytes: int | None = None) -> bytes:
+    """The frame of a message. Raises: FrameTooLarge when its body is longer than `max_bytes`."""
+    global _scratch
+    _encoder.encode_into(message, _scratch, HEAD)
+    length = len(_scratch) - HEAD
+    if max_bytes is not None and length > max_bytes:
+        _scratch = bytearray(4096)
+        raise FrameTooLarge(
+            f"a frame of {length} bytes, where {max_bytes} are taken",
+            length_bytes=length,
+            limit_bytes=max_bytes,
+        )
+    pack_into(">I", _scratch, 0, length)
+    frame = bytes(_scratch)
+    if length > _KEEP:
+        _scratch = bytearray(4096)
+    return frame
+
+
+def _is_map(frame: bytes) -> bool:
+    first = frame[HEAD] if len(frame) > HEAD else 0
+    return 0x80 <= first <= 0x8F or first in (0xDE, 0xDF)
+
+
+from_client: Decoder[FromClient] = Decoder(FromClient)
+from_child: Decoder[FromChild] = Decoder(FromChild)
+from_worker: Decoder[FromWorker] = Decoder(FromWorker)
+to_client: Decoder[ToClient] = Decoder(ToClient)
+to_child: Decoder[ToChild] = Decoder(ToChild)
+to_worker: Decoder[ToWorker] = Decoder(ToWorker)
+worker_to_child: Decoder[WorkerToChild] = Decoder(WorkerToChild)
+child_to_worker: Decoder[ChildToWorker] = Decoder(ChildToWorker)

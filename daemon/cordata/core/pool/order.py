@@ -1,0 +1,140 @@
+"""The messages between manager, worker and child: who runs what, and what became of it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Raw, Struct, field
+
+from cordata.core.pool.message import (
+    NIL,
+    Cancel,
+    Chunk,
+    Counts,
+    Credit,
+    End,
+    ErrorFrame,
+    Goaway,
+    Hello,
+    Message,
+    Name,
+    Number,
+    Ping,
+    Pong,
+    Result,
+    Seconds,
+    Values,
+    Welcome,
+)
+
+
+class SessionCopy(Struct, omit_defaults=True, gc=False):
+    """`s` of a run: the call's session, with its data when the child's copy is not this version."""
+
+    id: str
+    v: Number = 0
+    full: Values | None = None
+    cnt: Counts = field(default_factory=dict)
+    wk: str = ""
+
+
+class GlobalsCopy(Struct, omit_defaults=True, gc=False):
+    """`gl` of a run: what changed in the globals since the child heard of them."""
+
+    v: Number = 0
+    set: Values = field(default_factory=dict)
+    delete: list[str] = field(default_factory=list, name="del")
+    full: bool = False
+
+
+class Run(Message, tag="run"):
+    """A call, handed to a child."""
+
+    id: Number
+    n: Number
+    command: Name = field(name="c")
+    payload: Raw = field(default=NIL, name="p")
+    d: Seconds = 0.0
+    g: Seconds = 0.0
+    credits: Number = field(default=0, name="w")
+    request_id: Name = field(default="", name="r")
+    s: SessionCopy | None = None
+    f: list[str] = field(default_factory=list)
+    gl: GlobalsCopy | None = None
+
+
+class Ready(Message, tag="ready"):
+    """The child is warm and free."""
+
+
+class ChildEvent(Message, tag="child"):
+    """A worker tells what became of its child."""
+
+    ev: Literal["started", "exited", "unhealthy", "warm", "due", "retired"]
+    pid: Number
+    start: Number
+    why: str = ""
+    code: int | None = None
+    sig: int | None = None
+    lines: list[str] = field(default_factory=list)
+    n: Number = 0
+    run: bool = False
+
+
+class Drain(Message, tag="drain"):
+    """The worker takes no more calls, or takes them again."""
+
+    on: bool = True
+
+
+class Kill(Message, tag="kill"):
+    """The child is to die, if call `n` is still in its hands."""
+
+    pid: Number
+    start: Number
+    n: Number = 0
+    why: str = ""
+
+
+class Retire(Message, tag="retire"):
+    """The child is idle and replaced: let it go."""
+
+    pid: Number
+    start: Number
+
+
+class Recycle(Message, tag="recycle"):
+    """Replace the child as soon as another is warm."""
+
+
+class Stop(Message, tag="stop"):
+    """End after the call in hand."""
+
+
+class Adopt(Message, tag="adopt"):
+    """The spare takes the slot over."""
+
+
+class Up(Message, tag="up"):
+    """Imported and warm."""
+
+
+class Due(Message, tag="due"):
+    """The child has run as many calls as it may."""
+
+    why: str = ""
+
+
+class Failed(Message, tag="failed"):
+    """The child could not warm up."""
+
+    m: str = ""
+    trace: str = ""
+
+
+FromChild: TypeAlias = Hello | Ready | Result | Chunk | End | ErrorFrame
+FromWorker: TypeAlias = Hello | ChildEvent | Drain
+ToChild: TypeAlias = Welcome | ErrorFrame | Run | Credit | Cancel | Goaway
+ToWorker: TypeAlias = Welcome | ErrorFrame | Kill | Retire | Recycle | Goaway
+WorkerToChild: TypeAlias = Ping | Stop | Adopt
+ChildToWorker: TypeAlias = Pong | Up | Due | Failed
