@@ -1,0 +1,66 @@
+"""Deadlines in buckets of a tick: adding and removing cost the same however many there are.
+
+A plain heap would keep each of 20,000 calls a second until its deadline of a minute, answered long
+ago. Here only distinct ticks are in the heap, and an item leaves its bucket when it is removed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Wheel(Generic[T]):
+    """Items by the time at which they are due, never early and at most one tick late."""
+
+    __slots__ = ("_buckets", "_count", "_ticks", "tick_s")
+
+    def __init__(self, tick_s: float = 0.01) -> None:
+        self.tick_s = tick_s
+        self._buckets: dict[int, dict[T, None]] = {}
+        #: Every bucket's tick; also those of buckets that were emptied, until they are half of it.
+        self._ticks: list[int] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, item: T, at: float) -> int:
+        """Note the item; gives the tick that `remove` wants. It must not be there already."""
+        tick = math.ceil(at / self.tick_s)
+        bucket = self._buckets.get(tick)
+        if bucket is None:
+            bucket = self._buckets[tick] = {}
+            heappush(self._ticks, tick)
+        bucket[item] = None
+        self._count += 1
+        return tick
+
+    def remove(self, tick: int, item: T) -> None:
+        """Forget the item. Raises: KeyError when it is not there."""
+        bucket = self._buckets[tick]
+        del bucket[item]
+        self._count -= 1
+        if not bucket:
+            del self._buckets[tick]
+            if len(self._ticks) > 2 * len(self._buckets) + 64:
+                self._ticks = list(self._buckets)
+                heapify(self._ticks)
+
+    def due(self, now: float) -> list[T]:
+        """Take out all whose time has come, the earliest tick first."""
+        found: list[T] = []
+        while self._ticks and self._ticks[0] * self.tick_s <= now:
+            found += self._buckets.pop(heappop(self._ticks), ())
+        self._count -= len(found)
+        return found
+
+    def next_at(self) -> float | None:
+        """When to look at `due` next; None: nothing is there."""
+        while self._ticks and self._ticks[0] not in self._buckets:
+            heappop(self._ticks)
+        return self._ticks[0] * self.tick_s if self._ticks else None

@@ -1,0 +1,265 @@
+"""Which worker has which child, found both ways at once; and the states of a child.
+
+```
+            spawned              hello                ready              run
+  (gone) --> STARTING ------> INITIALIZING ------> READY <===========> BUSY
+               |                  |                  |  ^    answer      |
+               | exit             | init timeout     |  '-- answer       |
+               v                  v                  v                   v
+            RESTARTING <----- RESTARTING <------ UNHEALTHY (no pong, or past deadline + grace)
+               | back-off, or it was alive           ^-- exit or end of file of READY and BUSY:
+               '--> STARTING                             RESTARTING at once
+     any --TERM, retired, its worker is gone--> TERMINATING --> (gone)
+```
+A dead child stays its worker's, as RESTARTING, until the next one starts: that is one life of the
+slot. A child that comes back to a restarted manager goes through the same states in one go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from cordata.core.pool.call import Call
+
+
+class State(StrEnum):
+    """Of a child; GONE: there is none, before the first and after the last."""
+
+    STARTING = "starting"
+    INITIALIZING = "initializing"
+    READY = "ready"
+    BUSY = "busy"
+    UNHEALTHY = "unhealthy"
+    RESTARTING = "restarting"
+    TERMINATING = "terminating"
+    GONE = "gone"
+
+
+_END = {State.RESTARTING, State.TERMINATING}
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.GONE: frozenset({State.STARTING}),
+    State.STARTING: frozenset({State.INITIALIZING, *_END}),
+    State.INITIALIZING: frozenset({State.READY, *_END}),
+    State.READY: frozenset({State.BUSY, State.UNHEALTHY, *_END}),
+    State.BUSY: frozenset({State.READY, State.UNHEALTHY, *_END}),
+    State.UNHEALTHY: frozenset({State.READY, *_END}),
+    State.RESTARTING: frozenset({State.STARTING, State.TERMINATING}),
+    State.TERMINATING: frozenset({State.GONE}),
+}
+#: (pid, start time in clock ticks): one process, for ever.
+Fingerprint = tuple[int, int]
+
+
+class Child:
+    """One process that runs calls, one at a time."""
+
+    __slots__ = (
+        "call",
+        "calls",
+        "conn",
+        "copies",
+        "copies_bytes",
+        "globals_version",
+        "killed",
+        "lost",
+        "pid",
+        "retire",
+        "since",
+        "spare",
+        "start",
+        "state",
+        "worker",
+    )
+
+    def __init__(self, worker: str, pid: int, start: int, *, spare: bool, now: float) -> None:
+        self.worker = worker
+        self.pid = pid
+        self.start = start
+        #: It warms up beside the one that it will replace.
+        self.spare = spare
+        self.state = State.GONE
+        self.since = now
+        #: What it has in hand; also one whose caller was answered already.
+        self.call: Call | None = None
+        #: Calls that it ended.
+        self.calls = 0
+        #: Its connection; None: it has none yet, or no more.
+        self.conn: Any = None
+        #: Its connection ended; its worker has not yet said how it died.
+        self.lost = False
+        #: We asked for its end, so its death accuses no command.
+        self.killed = False
+        #: It was replaced and goes when its hands are empty.
+        self.retire = False
+        #: Version of each session that it keeps, the longest unused first; their bytes together.
+        self.copies: dict[str, tuple[int, int]] = {}
+        self.copies_bytes = 0
+        self.globals_version = -1
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Pid and start time."""
+        return (self.pid, self.start)
+
+
+class Slot:
+    """One worker: its connection, its child, the child's replacement."""
+
+    __slots__ = (
+        "child",
+        "children",
+        "commands",
+        "conn",
+        "draining",
+        "inv",
+        "pool",
+        "spare",
+        "worker",
+    )
+
+    def __init__(self, worker: str, pool: str) -> None:
+        self.worker = worker
+        self.pool = pool
+        self.inv = ""
+        self.conn: Any = None
+        #: Who gets the calls; also a dead one, until the next starts.
+        self.child: Child | None = None
+        self.spare: Child | None = None
+        #: All processes of this worker: also those that were replaced and are not gone.
+        self.children: dict[Fingerprint, Child] = {}
+        self.draining = False
+        self.commands: frozenset[str] = frozenset()
+
+
+Observer = Callable[[Child, State, State], None]
+
+
+class Registry:
+    """Workers and children. Every change of a state goes through `move`."""
+
+    def __init__(self, pool_of: Callable[[str], str], observer: Observer) -> None:
+        self._pool_of = pool_of
+        self._observer = observer
+        self.by_worker: dict[str, Slot] = {}
+        self.by_pid: dict[Fingerprint, Child] = {}
+        #: By pool, who is free; the one that became free last is taken first, its caches are warm.
+        self.idle: dict[str, dict[Child, None]] = {}
+        #: How often each step was taken.
+        self.counts: Counter[tuple[State, State]] = Counter()
+        #: By pool and command, the workers that know it.
+        self._known: dict[str, Counter[str]] = {}
+        self._slots: Counter[str] = Counter()
+
+    def slot(self, worker: str) -> Slot:
+        """The worker's slot, made when it is not known."""
+        found = self.by_worker.get(worker)
+        if found is None:
+            found = self.by_worker[worker] = Slot(worker, self._pool_of(worker))
+        return found
+
+    def learn(self, slot: Slot, commands: Iterable[str]) -> None:
+        """What the worker's children can run, as its hello or that of its child says."""
+        known = self._known.setdefault(slot.pool, Counter())
+        if slot.commands:
+            self._slots[slot.pool] -= 1
+            known.subtract(slot.commands)
+        slot.commands = frozenset(commands)
+        if slot.commands:
+            self._slots[slot.pool] += 1
+            known.update(slot.commands)
+        self._known[slot.pool] = +known
+
+    def unknown(self, pool: str, command: str) -> bool:
+        """Whether the pool has workers, and none of them knows the command."""
+        return self._slots[pool] > 0 and self._known[pool][command] == 0
+
+    def join(self, worker: str, pid: int, start: int, *, spare: bool, now: float) -> Child:
+        """The row of a process that just started, or that is heard of for the first time."""
+        slot = self.slot(worker)
+        child = Child(worker, pid, start, spare=spare, now=now)
+        former = slot.spare if spare else slot.child
+        if former is not None and former.state is State.RESTARTING:
+            # The slot goes on with another process: restarting -> starting is its step.
+            self._forget(former)
+            child.state = State.RESTARTING
+        self.by_pid[child.fingerprint] = slot.children[child.fingerprint] = child
+        if spare:
+            slot.spare = child
+        else:
+            slot.child = child
+        self.move(child, State.STARTING, now)
+        return child
+
+    def move(self, child: Child, to: State, now: float) -> None:
+        """Take one step. Raises: ValueError when there is no such step."""
+        before = child.state
+        if to not in TRANSITIONS[before]:
+            raise ValueError(f"no step from {before} to {to}")
+        child.state = to
+        child.since = now
+        self.counts[before, to] += 1
+        self.index(child)
+        self._observer(child, before, to)
+
+    def index(self, child: Child) -> None:
+        """Put the child among the free ones, or take it out: its state or its slot changed."""
+        slot = self.by_worker[child.worker]
+        idle = self.idle.setdefault(slot.pool, {})
+        free = (
+            child.state is State.READY
+            and slot.child is child
+            and child.conn is not None
+            and not (child.lost or child.retire or slot.draining)
+        )
+        if free:
+            idle.setdefault(child)
+        else:
+            idle.pop(child, None)
+
+    def free(self, pool: str, worker: str = "") -> Child | None:
+        """A free child, of this worker or of any; it stays among the free ones until it moves."""
+        if worker:
+            slot = self.by_worker.get(worker)
+            child = slot.child if slot is not None and slot.pool == pool else None
+            return child if child is not None and child in self.idle.get(pool, ()) else None
+        idle = self.idle.get(pool)
+        return next(reversed(idle)) if idle else None
+
+    def take_over(self, child: Child) -> Child | None:
+        """The spare is the slot's child from now on; gives the one that it replaces."""
+        slot = self.by_worker[child.worker]
+        former, slot.child = slot.child, child
+        slot.spare = None
+        child.spare = False
+        if former is not None:
+            former.retire = True
+            self.index(former)
+        self.index(child)
+        return former
+
+    def remove(self, child: Child, now: float) -> None:
+        """The process is gone and nothing follows it."""
+        if child.state is not State.TERMINATING:
+            self.move(child, State.TERMINATING, now)
+        self.move(child, State.GONE, now)
+        self._forget(child)
+
+    def remove_slot(self, slot: Slot, now: float) -> None:
+        """The worker is gone, and its children with it."""
+        for child in list(slot.children.values()):
+            self.remove(child, now)
+        self.learn(slot, ())
+        del self.by_worker[slot.worker]
+
+    def _forget(self, child: Child) -> None:
+        slot = self.by_worker[child.worker]
+        del self.by_pid[child.fingerprint]
+        del slot.children[child.fingerprint]
+        self.idle.get(slot.pool, {}).pop(child, None)
+        if slot.child is child:
+            slot.child = None
+        if slot.spare is child:
+            slot.spare = None
