@@ -69,6 +69,7 @@ class Child:
         "retire",
         "since",
         "spare",
+        "stale",
         "start",
         "state",
         "worker",
@@ -97,6 +98,8 @@ class Child:
         #: Version of each session that it keeps, the longest unused first; their bytes together.
         self.copies: dict[str, tuple[int, int]] = {}
         self.copies_bytes = 0
+        #: Sessions of which it may keep a copy that is no good any more.
+        self.stale: list[str] = []
         self.globals_version = -1
 
     @property
