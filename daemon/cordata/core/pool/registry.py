@@ -259,6 +259,7 @@ class Registry:
 
     def _forget(self, child: Child) -> None:
         slot = self.by_worker[child.worker]
+        child.conn = None  # what its connection still says is nobody's
         del self.by_pid[child.fingerprint]
         del slot.children[child.fingerprint]
         self.idle.get(slot.pool, {}).pop(child, None)

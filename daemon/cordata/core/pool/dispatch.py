@@ -1,0 +1,298 @@
+"""The dispatcher: everything that happens to the pool comes in here, as a call with its time.
+
+Rules that hold after every step: a call is answered once; at most one child has it in hand, unless
+it was declared idempotent and its former child is dead; a child is free only after its answer or
+its death; a call that is over never starts; a child that becomes free takes the oldest call that
+it may run; what a failed or abandoned call changed in its session is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cordata.core.pool.call import Call, Stage
+from cordata.core.pool.copies import drop, keeps
+from cordata.core.pool.limits import pool_of_command
+from cordata.core.pool.message import CallFrame, Delta
+from cordata.core.pool.order import ChildEvent
+from cordata.core.pool.outcome import Outcome
+from cordata.core.pool.registry import Child, Slot, State
+from cordata.errors import SessionQuotaExceeded
+
+
+class Dispatcher(Outcome):
+    """See the module. It knows no socket, no clock and no task; `effects` does what it decides."""
+
+    _serial = 0
+
+    def call_of(
+        self, frame: CallFrame, *, client: object, source: int, size_bytes: int, now: float
+    ) -> Call:
+        """The call that a client's frame asks for; `offer` it next."""
+        pool = pool_of_command(list(self.pools.values()), frame.command)
+        limits = self.pools[pool]
+        self._serial += 1
+        timeout_s = limits.call_timeout_s if frame.timeout_s is None else frame.timeout_s
+        asked = frame.queue_timeout_s
+        queue_s = limits.queue_timeout_s if asked is None else asked
+        return Call(
+            serial=self._serial,
+            now=now,
+            deadline=now + timeout_s,
+            queue_deadline=now + queue_s if queue_s else 0.0,
+            client=client,
+            source=source,
+            id=frame.id,
+            command=frame.command,
+            payload=frame.payload,
+            session=frame.session,
+            idempotent=frame.idempotent,
+            priority=frame.priority,
+            credits=frame.credits,
+            request_id=frame.request_id,
+            attempts=frame.attempts,
+            size_bytes=size_bytes,
+            pool=pool,
+        )
+
+    def offer(self, call: Call, now: float) -> None:
+        """A call arrived."""
+        if self.stopped:
+            self.refuse(call, "not_run", "the pool stops")
+        elif now >= call.deadline:
+            self.refuse(call, "deadline", "it came after its deadline", ran=False)
+        elif self.registry.unknown(call.pool, call.command):
+            self.refuse(call, "unknown_command", f"no worker knows {call.command!r}")
+        elif not self.refused_as_poisoned(call, now):
+            self.place(call, now)
+
+    def answered(
+        self, child: Child, now: float, *, ok: bool, delta: Delta | None = None
+    ) -> Call | None:
+        """The child ended its call. It has the next one when this returns.
+
+        Gives the call, whose answer is to be passed on; None: nobody waits for it any more.
+        """
+        call = child.call
+        if call is None:
+            return None
+        child.call = None
+        child.calls += 1
+        wanted = call.stage is Stage.RUNNING
+        self.poison.succeeded(call.command)
+        quota = self._settle(child, call, delta, now, keep=ok and wanted)
+        if quota:
+            wanted = False
+            self.refuse(call, "quota", quota)
+        else:
+            self.end(call)
+        if wanted:
+            self.outcomes["ok" if ok else "failed"] += 1
+        self._released(child, now)
+        return call if wanted else None
+
+    def stop(self, now: float) -> list[Call]:
+        """No call starts any more. Gives those that waited, to be answered `not_run`."""
+        self.stopped = True
+        found = [call for waiting in self.waiting.values() for call in waiting.take_all(now)]
+        for call in found:
+            self.end(call)
+            self.outcomes["not_run"] += 1
+        return found
+
+    def worker_joined(
+        self, worker: str, conn: object, inv: str, commands: Iterable[str], now: float
+    ) -> Slot:
+        """A worker said hello."""
+        slot = self.registry.slot(worker)
+        slot.conn, slot.inv, slot.draining = conn, inv, False
+        self.registry.learn(slot, commands)
+        self._reopened(slot, now)
+        return slot
+
+    def worker_lost(self, worker: str, conn: object, now: float) -> None:
+        """A worker's connection ended. Its children die with it, unless it only comes back."""
+        slot = self.registry.by_worker.get(worker)
+        if slot is None or slot.conn is not conn:
+            return
+        slot.conn = None
+        for child in list(slot.children.values()):
+            if child.conn is None:
+                self._gone(child, None, now)
+        self._forget_empty(slot, now)
+
+    def drain(self, worker: str, on: bool, now: float) -> bool:
+        """Give this worker no calls, or calls again; False: there is no such worker."""
+        slot = self.registry.by_worker.get(worker)
+        if slot is None:
+            return False
+        slot.draining = on
+        self._reopened(slot, now)
+        return True
+
+    def child_joined(
+        self,
+        worker: str,
+        pid: int,
+        start: int,
+        conn: object,
+        now: float,
+        *,
+        commands: Iterable[str] = (),
+        spare: bool = False,
+        warm: bool = False,
+    ) -> Child:
+        """A child said hello; `warm`: it comes back and is ready."""
+        child = self.registry.by_pid.get((pid, start))
+        if child is None:
+            child = self._started(worker, pid, start, spare=spare, now=now)
+        elif child.call is not None:
+            # It dials with empty hands only: that answer went with the former connection.
+            self.bury(child, None, now)
+        if child.spare and not spare:
+            self._take_over(child, now)  # its worker had it do so while no manager was there
+        child.conn, child.lost, child.killed = conn, False, False
+        child.copies.clear()
+        child.stale.clear()
+        child.copies_bytes, child.globals_version = 0, -1
+        slot = self.registry.by_worker[worker]
+        if slot.conn is None and not slot.commands:
+            self.registry.learn(slot, commands)
+        if child.state is not State.STARTING and child.state is not State.INITIALIZING:
+            if child.state is not State.RESTARTING:
+                self.registry.move(child, State.RESTARTING, now)
+            self.registry.move(child, State.STARTING, now)
+        if child.state is State.STARTING:
+            self.registry.move(child, State.INITIALIZING, now)
+        if warm:
+            self.child_ready(child, now)
+        return child
+
+    def child_ready(self, child: Child, now: float) -> None:
+        """Warm: it takes calls; a spare takes its slot over."""
+        if child.state is not State.INITIALIZING or child.conn is None:
+            return
+        self.registry.move(child, State.READY, now)
+        if child.spare:
+            self._take_over(child, now)
+        if child.retire:
+            self._released(child, now)
+        self.hand_on(child, now)
+
+    def child_lost(self, child: Child, conn: object, now: float) -> None:
+        """A child's connection ended."""
+        if child.conn is not conn:
+            return
+        if child.state is State.TERMINATING and child.call is None:
+            self._gone(child, None, now)
+            return
+        self.lose(child, now)
+        if self.registry.by_worker[child.worker].conn is None:
+            self._gone(child, None, now)
+
+    def child_event(self, worker: str, event: ChildEvent, now: float) -> None:
+        """A worker tells of its child."""
+        child = self.registry.by_pid.get((event.pid, event.start))
+        if child is None:
+            if event.ev == "started":
+                self._started(worker, event.pid, event.start, spare=event.why == "spare", now=now)
+            return
+        if event.ev == "exited":
+            self._gone(child, event, now)
+        elif event.ev == "warm" and child.state is State.STARTING:
+            self.registry.move(child, State.INITIALIZING, now)
+        elif event.ev == "unhealthy" and child.state in (State.READY, State.BUSY):
+            child.killed = True
+            self.registry.move(child, State.UNHEALTHY, now)
+        elif event.ev == "retired":
+            child.retire = True
+            self.registry.index(child)
+            if child.call is None:
+                self._terminate(child, now)
+
+    def _settle(
+        self, child: Child, call: Call, delta: Delta | None, now: float, *, keep: bool
+    ) -> str:
+        """What the call changed in its session; gives the reason when it cannot be kept."""
+        if not call.session:
+            return ""
+        if not keep:
+            drop(child, call.session)
+            return ""
+        if delta is None or not (delta.set or delta.delete or delta.cnt):
+            return ""
+        session = self.sessions.peek(call.session, now)
+        before = session.version if session is not None else -1
+        try:
+            session = self.sessions.apply(call.session, delta, now)
+        except SessionQuotaExceeded as error:
+            drop(child, call.session)
+            return str(error)
+        if session is None:
+            drop(child, call.session)
+        else:
+            keeps(child, session, delta.v, before)
+        return ""
+
+    def _released(self, child: Child, now: float) -> None:
+        """Its hands are empty: it leaves, or takes the next call."""
+        if child.retire:
+            if child.state is not State.TERMINATING and not child.lost:
+                self._terminate(child, now)
+                self.effects.retire(child)
+        elif child.state is State.BUSY or child.state is State.UNHEALTHY:
+            child.killed = False
+            self.registry.move(child, State.READY, now)
+            self.hand_on(child, now)
+
+    def _take_over(self, spare: Child, now: float) -> None:
+        """New calls go to the spare from now on; who was there leaves with empty hands."""
+        former = self.registry.take_over(spare)
+        if former is None or former.call is not None:
+            return
+        if former.lost:
+            self.registry.remove(former, now)
+        else:
+            self._released(former, now)
+
+    def _reopened(self, slot: Slot, now: float) -> None:
+        """Whether the slot takes calls has changed."""
+        if slot.child is not None:
+            self.registry.index(slot.child)
+            self.hand_on(slot.child, now)
+
+    def _started(self, worker: str, pid: int, start: int, *, spare: bool, now: float) -> Child:
+        """A process that was not known. One that stands in its place is dead, or leaves."""
+        slot = self.registry.slot(worker)
+        former = slot.spare if spare else slot.child
+        if former is not None:
+            self.bury(former, None, now)
+            if former.state not in (State.RESTARTING, State.TERMINATING):
+                self.registry.move(former, State.RESTARTING, now)
+        return self.registry.join(worker, pid, start, spare=spare, now=now)
+
+    def _terminate(self, child: Child, now: float) -> None:
+        if child.state is not State.TERMINATING:
+            self.registry.move(child, State.TERMINATING, now)
+
+    def _gone(self, child: Child, report: ChildEvent | None, now: float) -> None:
+        """The process is dead, or nobody will ever tell."""
+        child.conn = None
+        child.lost = True
+        self.registry.index(child)
+        slot = self.registry.by_worker[child.worker]
+        last = child.retire or child is not slot.child or slot.conn is None
+        if last or child.state is State.TERMINATING:
+            self.bury(child, report, now)
+            self.registry.remove(child, now)
+            self._forget_empty(slot, now)
+        else:
+            if child.state is not State.RESTARTING:
+                self.registry.move(child, State.RESTARTING, now)
+            self.bury(child, report, now)
+
+    def _forget_empty(self, slot: Slot, now: float) -> None:
+        """A worker without connection and children is not known any more."""
+        known = self.registry.by_worker.get(slot.worker) is slot
+        if known and slot.conn is None and not slot.children:
+            self.registry.remove_slot(slot, now)

@@ -1,0 +1,173 @@
+"""How a call ends that its child did not answer: deadlines, cancelled calls, children that died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cordata.core.pool.call import Call, Stage
+from cordata.core.pool.copies import drop
+from cordata.core.pool.order import ChildEvent
+from cordata.core.pool.placing import Placing
+from cordata.core.pool.registry import Child, State
+
+#: A child that does not die though its worker was told is asked for again after this long.
+_AGAIN_S = 5.0
+
+
+class Outcome(Placing):
+    """Ends of calls. A child is free only after its answer or its death, whoever was answered."""
+
+    def expire(self, now: float) -> None:
+        """Everything whose time has come."""
+        for call in self.wheel.due(now):
+            call.due = -1
+            child = call.child
+            if call.stage is Stage.WAITING:
+                self.waiting[call.pool].drop(call, now)
+                if now >= call.deadline:
+                    self.refuse(call, "deadline", "the deadline passed in the queue", ran=False)
+                else:
+                    self.refuse(call, "queue_timeout", "no child was free in time")
+            elif child is None:
+                continue
+            elif child.lost:
+                self.bury(child, None, now)
+            elif call.stage is Stage.RUNNING:
+                self.effects.cancel(child, call)
+                self._detach(call, now + self.rules.kill_grace_s)
+                self._answer(call, "deadline", "the deadline passed while it ran", ran=True)
+            else:
+                self._kill(child, call, now)
+
+    def next_at(self) -> float | None:
+        """When `expire` has to be called next; None: nothing has a deadline."""
+        return self.wheel.next_at()
+
+    def cancel(self, call: Call, now: float, *, hard: bool) -> None:
+        """The caller gives up; it is answered at once. `hard`: the child has a grace to end it."""
+        if call.stage is Stage.WAITING:
+            self.waiting[call.pool].drop(call, now)
+            self.refuse(call, "cancelled", "cancelled while it waited")
+        elif call.stage is Stage.RUNNING:
+            self._abandon(call, now, hard=hard)
+            self._answer(call, "cancelled", "cancelled while it ran")
+
+    def client_gone(self, calls: Iterable[Call], now: float) -> None:
+        """Nobody is there to be answered: what waits is never run, what runs is told."""
+        for call in list(calls):
+            if call.stage is Stage.WAITING:
+                self.waiting[call.pool].drop(call, now)
+                self.end(call)
+            elif call.stage is Stage.RUNNING:
+                self._abandon(call, now, hard=False)
+            call.client = None
+
+    def bury(self, child: Child, report: ChildEvent | None, now: float) -> None:
+        """The child is dead: end its call. None: its worker did not say how, or died with it."""
+        call, child.call = child.call, None
+        if call is None:
+            return
+        began = report is None or report.n == call.serial
+        if call.session:
+            drop(child, call.session)
+        # Only a death by itself accuses the command.
+        if report is not None and began and not (child.killed or report.why):
+            self.crashes[call.command] += 1
+            if self.poison.died(call.command, now):
+                self.effects.note("poisoned", call)
+        if call.stage is not Stage.RUNNING:
+            self.end(call)
+        elif not began:
+            self._again(call, now)
+        elif call.idempotent and call.attempts < self.pools[call.pool].retries:
+            call.attempts += 1
+            self.retries += 1
+            self._again(call, now, crash=(child, report))
+        else:
+            self._crashed(call, child, report)
+
+    def _again(
+        self, call: Call, now: float, *, crash: tuple[Child, ChildEvent | None] | None = None
+    ) -> None:
+        """Stand in line again, at the place it had; `crash`: what ended the run before, if any."""
+        poisoned = self.poison.refused_until(call.command, now) is not None
+        if now >= call.deadline:
+            ran = crash is not None
+            self.refuse(call, "deadline", "the deadline passed as its child died", ran=ran)
+        elif self.stopped:
+            self.refuse(call, "not_run", "the pool stops")
+        elif crash is not None and poisoned:
+            self._crashed(call, *crash)
+        elif not self.refused_as_poisoned(call, now):
+            self._unwatch(call)
+            call.stage = Stage.WAITING
+            call.child = None
+            call.queue_deadline = call.deadline
+            self.effects.note("retried", call)
+            self.place(call, now, back=True)
+
+    def _crashed(self, call: Call, child: Child, report: ChildEvent | None) -> None:
+        code = report.code if report else None
+        signal = report.sig if report else None
+        if signal is not None:
+            how = f"was killed by signal {signal}"
+        else:
+            how = "is gone" if code is None else f"ended with {code}"
+        self.effects.note("crashed", call, exit_code=code, signal=signal)
+        self.refuse(
+            call,
+            "crashed",
+            f"the child {child.pid} of worker {child.worker} {how}",
+            exit_code=code,
+            signal=signal,
+            lines=list(report.lines) if report else [],
+            worker=child.worker,
+            pid=child.pid,
+        )
+
+    def _abandon(self, call: Call, now: float, *, hard: bool) -> None:
+        """The child is told; it is killed if it goes on for too long."""
+        child = call.child
+        assert child is not None
+        if not child.lost:
+            self.effects.cancel(child, call)
+            latest = call.deadline + self.rules.kill_grace_s
+            self._detach(call, min(now + self.rules.cancel_grace_s, latest) if hard else latest)
+        else:
+            call.stage = Stage.DETACHED  # the report of its death is still waited for
+
+    def _detach(self, call: Call, kill_at: float) -> None:
+        call.stage = Stage.DETACHED
+        self._wait_until(call, kill_at)
+
+    def _answer(self, call: Call, code: str, text: str, **data: object) -> None:
+        """Tell the caller, though the child still has the call in hand."""
+        stage, child, due = call.stage, call.child, call.due
+        call.due = -1  # the entry in the wheel stays
+        self.refuse(call, code, text, **data)
+        call.stage, call.child, call.due = stage, child, due
+        call.client = None
+
+    def _kill(self, child: Child, call: Call, now: float) -> None:
+        past = now - call.deadline
+        why = "deadline" if past >= 0 else "cancelled"
+        if not child.killed:
+            child.killed = True
+            self.effects.note("killed", call, reason=why)
+        self.effects.kill(child, call, why)
+        self._wait_until(call, now + _AGAIN_S)
+
+    def lose(self, child: Child, now: float) -> None:
+        """Its connection ended, so it is as good as dead; how it died its worker says."""
+        child.conn = None
+        child.lost = True
+        self.registry.index(child)
+        call = child.call
+        if self.registry.by_worker[child.worker].conn is None:
+            self.bury(child, None, now)
+        elif call is not None:
+            latest = now + self.rules.exit_report_s
+            running = call.stage is Stage.RUNNING
+            self._wait_until(call, min(latest, call.deadline) if running else latest)
+        if child.state not in (State.RESTARTING, State.TERMINATING):
+            self.registry.move(child, State.RESTARTING, now)
