@@ -293,16 +293,30 @@ def test_strict_calls_that_waited_unpinned_end_at_one_worker() -> None:
     assert len(workers) == 1
 
 
-def test_session_changes_are_kept_on_success_only() -> None:
+def test_session_changes_are_kept_when_the_caller_got_the_result_and_else_not() -> None:
     house = House(1, session_ttl_s=50.0)
     house.sessions.create("s", 0.0, data={})
-    for id, ok in ((1, False), (2, True)):
-        house.offer(id, session="s")
-        delta = Delta(v=1, set={"k": Raw(bytes([id]))})
-        house.pool.answered(house.children[0], 2.0, ok=ok, delta=delta)
+    child = house.children[0]
+    for id, ok in ((1, False), (2, True), (3, True)):
+        call = house.offer(id, session="s")
+        child.copies["s"] = (1, 0)
+        if id == 3:
+            house.pool.cancel(call, 1.5, hard=False)
+        delta = Delta(v=1, set={f"k{id}": Raw(bytes([id]))})
+        house.pool.answered(child, 2.0, ok=ok, delta=delta)
+        assert ("s" in child.copies) == (id == 2)
     session = house.sessions.peek("s", 2.0)
     assert session is not None
-    assert {key: bytes(value) for key, value in session.data.items()} == {"k": b"\x02"}
+    assert {key: bytes(value) for key, value in session.data.items()} == {"k2": b"\x02"}
+
+
+def test_child_that_comes_back_is_told_everything_anew() -> None:
+    house = House(1)
+    child = house.children[0]
+    child.copies["s"], child.globals_version = (1, 10), 4
+    house.pool.child_lost(child, child.conn, 2.0)
+    house.pool.child_joined("0", 10, 1, object(), 2.5, warm=True)
+    assert (child.copies, child.globals_version, child.state) == ({}, -1, State.READY)
 
 
 def test_answer_becomes_quota_when_the_session_would_be_too_large() -> None:

@@ -101,7 +101,6 @@ class Placing:
             call = waiting.take(child.worker, now)
             if call is None:
                 return
-            self._unwatch(call)
             self._start_if_it_may(child, call, now)
 
     def refuse(self, call: Call, code: str, text: str, **data: object) -> None:
