@@ -8,13 +8,15 @@ STATE ?= .run
 PYTHON ?= python3
 # More words for pytest: make test PYTEST="-k kill -x"
 PYTEST ?=
+# Seconds of each part of `make fuzz`.
+FUZZ ?= 60
 # Words of the measurements wanted: make bench BENCH="redis start"
 BENCH ?=
 
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-system lint deb bench boot clean clean-cache
+.PHONY: help run test test-unit test-system lint deb bench fuzz boot clean clean-cache
 
 build := packaging/build
 # Most tests wait for a server or a process most of the time.
@@ -55,6 +57,11 @@ deb: ## The Debian package, into dist/
 
 bench: ## Throughput, latency, memory and idle cost beside others (BENCH="redis webhook" for a part)
 	@$(build)/need bench test && venv=$$($(build)/venv $(extras)) && $(build)/bench "$$venv/bin/python" $(BENCH)
+
+fuzz: ## The pool's frames and rules under any input, FUZZ=60 seconds each; atheris if there is one
+	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
+		{ "$$venv/bin/pip" install -q --only-binary :all: atheris || true; } && \
+		PYTHONPATH=daemon:. "$$venv/bin/python" -m tests.bench.pool_fuzz $(FUZZ)
 
 boot: ## The package in a throw-away Debian 13 host, with a shell
 	@$(build)/need tree && deb=$$($(root) $(build)/deb dist) && $(root) $(PYTHON) -B -m tests.host.boot "$$deb"

@@ -29,7 +29,7 @@ class Dispatcher(Outcome):
         self, frame: CallFrame, *, client: object, source: int, size_bytes: int, now: float
     ) -> Call:
         """The call that a client's frame asks for; `offer` it next."""
-        pool = pool_of_command(list(self.pools.values()), frame.command)
+        pool = pool_of_command(self.in_order, frame.command)
         limits = self.pools[pool]
         self._serial += 1
         timeout_s = limits.call_timeout_s if frame.timeout_s is None else frame.timeout_s

@@ -52,13 +52,12 @@ class Placing:
         effects: Effects,
     ) -> None:
         self.pools = {DEFAULT: PoolLimits(), **pools}
+        self.in_order = list(self.pools.values())
         self.rules = rules
         self.sessions = sessions
         self.effects = effects
         self.waiting = {name: Waiting(limits) for name, limits in self.pools.items()}
-        self.registry = Registry(
-            lambda worker: pool_of_worker(list(self.pools.values()), worker), self._moved
-        )
+        self.registry = Registry(self._pool_of, self._moved)
         self.wheel: Wheel[Call] = Wheel()
         self.poison = Poison(rules.poison_limit, rules.poison_pause_s)
         self.stopped = False
@@ -179,7 +178,7 @@ class Placing:
             call.due = -1
 
     def _pool_of(self, worker: str) -> str:
-        return pool_of_worker(list(self.pools.values()), worker)
+        return pool_of_worker(self.in_order, worker)
 
     def _moved(self, child: Child, before: State, to: State) -> None:
         self.effects.moved(child, before, to)

@@ -20,7 +20,7 @@ from zlib import crc32
 
 from msgspec import DecodeError, Struct, field, msgpack
 
-from cordata.core.pool.message import Counts, Values
+from cordata.core.pool.message import Affinity, Counts, Number, Seconds, Values
 
 MAGIC = b"CORDPOOL" + (1).to_bytes(4, "big")
 #: A longer body is damage, not data.
@@ -32,12 +32,12 @@ class Put(Struct, tag_field="k", tag="s", omit_defaults=True, gc=False):
     """A session, whole."""
 
     id: str
-    v: int
-    ttl: float
+    v: Number
+    ttl: Seconds
     x: int
     d: Values = field(default_factory=dict)
     c: Counts = field(default_factory=dict)
-    aff: str = "hint"
+    aff: Affinity = "hint"
     wk: str = ""
 
 
@@ -45,13 +45,13 @@ class Changed(Struct, tag_field="k", tag="d", omit_defaults=True, gc=False):
     """What changed in a session; counters have their new value, None is unchanged."""
 
     id: str
-    v: int
+    v: Number
     x: int
     set: Values = field(default_factory=dict)
     delete: list[str] = field(default_factory=list, name="del")
     cnt: Counts = field(default_factory=dict)
-    ttl: float | None = None
-    aff: str | None = None
+    ttl: Seconds | None = None
+    aff: Affinity | None = None
     wk: str | None = None
 
 
@@ -70,7 +70,7 @@ class Touched(Struct, tag_field="k", tag="t", gc=False):
 class GlobalsChanged(Struct, tag_field="k", tag="g", omit_defaults=True, gc=False):
     """The globals changed; `full`: these are all of them."""
 
-    v: int
+    v: Number
     set: Values = field(default_factory=dict)
     delete: list[str] = field(default_factory=list, name="del")
     full: bool = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from msgspec import Raw
 
@@ -103,8 +102,7 @@ class Shelf:
         match change:
             case Put(id=id):
                 self._discard(id)
-                affinity = cast(Affinity, change.aff)
-                session = Session(id, ttl_s=change.ttl, affinity=affinity, worker=change.wk)
+                session = Session(id, ttl_s=change.ttl, affinity=change.aff, worker=change.wk)
                 self._insert(session, now)
                 self._write(session, change.d, (), change.c)
                 self._loaded(session, change.v, now, change.x - wall_us)
@@ -114,7 +112,7 @@ class Shelf:
                 by = {name: value - held.get(name, 0) for name, value in change.cnt.items()}
                 self._write(session, change.set, change.delete, by)
                 session.ttl_s = session.ttl_s if change.ttl is None else change.ttl
-                session.affinity = cast(Affinity, change.aff or session.affinity)
+                session.affinity = change.aff or session.affinity
                 session.worker = session.worker if change.wk is None else change.wk
                 self._loaded(session, change.v, now, change.x - wall_us)
             case Removed(id=id):
