@@ -384,3 +384,18 @@ def test_child_that_comes_back_has_lost_the_call_it_had() -> None:
     assert house.told.code(1) == "crashed"
     house.offer(2, now=3.0)
     assert house.told.run_[-1] == ("0", 2)
+
+
+def test_reload_changes_limits_and_keeps_who_waits() -> None:
+    house = House(1, PoolLimits(max_waiting=2, workers=frozenset({"7"})))
+    for id in (1, 2, 3):
+        house.offer(id)
+    house.pool.reload({"default": PoolLimits(max_waiting=1, retries=0)}, Rules(poison_limit=1))
+    house.offer(4)
+    assert list(house.told.failures) == [4]
+    house.pool.answered(house.children[0], 2.0, ok=True)
+    house.offer(5)
+    assert list(house.told.failures) == [4, 5]
+    assert house.pool.pools["default"].workers == {"7"}
+    house.dies(house.children[0], 3.0)
+    assert house.told.notes[-2:] == ["poisoned", "crashed"]

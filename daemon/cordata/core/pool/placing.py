@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from cordata.core.pool.call import Call, Stage
@@ -66,6 +67,19 @@ class Placing:
         self.outcomes: Counter[str] = Counter()
         #: Deaths in a call, by command.
         self.crashes: Counter[str] = Counter()
+
+    def reload(self, pools: Mapping[str, PoolLimits], rules: Rules) -> None:
+        """Other limits. Which pools there are, their workers and commands need a restart."""
+        for name, former in self.pools.items():
+            wanted = pools.get(name, former)
+            kept = replace(
+                wanted, workers=former.workers, commands=former.commands, fair=former.fair
+            )
+            self.pools[name] = kept
+            self.waiting[name].limit(kept)
+        self.in_order = list(self.pools.values())
+        self.rules = rules
+        self.poison.limit, self.poison.pause_s = rules.poison_limit, rules.poison_pause_s
 
     def place(self, call: Call, now: float, *, back: bool = False) -> None:
         """Run it at once where a child is free, else let it wait; or refuse it."""

@@ -6,23 +6,23 @@ from __future__ import annotations
 class Poison:
     """Counts deaths in a row by command. Only commands with a recent death are remembered."""
 
-    __slots__ = ("_deaths", "_limit", "_pause_s", "_until")
+    __slots__ = ("_deaths", "_until", "limit", "pause_s")
 
     def __init__(self, limit: int, pause_s: float) -> None:
-        self._limit = limit
-        self._pause_s = pause_s
+        self.limit = limit
+        self.pause_s = pause_s
         self._deaths: dict[str, int] = {}
         self._until: dict[str, float] = {}
 
     def died(self, command: str, now: float) -> bool:
         """A child died by itself in this command; True: the command is refused from now on."""
         deaths = self._deaths[command] = self._deaths.get(command, 0) + 1
-        if deaths < self._limit:
+        if deaths < self.limit:
             return False
         fresh = self.refused_until(command, now) is None
         # After the pause one more death is enough.
-        self._deaths[command] = self._limit - 1
-        self._until[command] = now + self._pause_s
+        self._deaths[command] = self.limit - 1
+        self._until[command] = now + self.pause_s
         return fresh
 
     def succeeded(self, command: str) -> None:
