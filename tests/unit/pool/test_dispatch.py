@@ -399,3 +399,15 @@ def test_reload_changes_limits_and_keeps_who_waits() -> None:
     assert house.pool.pools["default"].workers == {"7"}
     house.dies(house.children[0], 3.0)
     assert house.told.notes[-2:] == ["poisoned", "crashed"]
+
+
+def test_child_that_claims_the_slot_of_a_living_one_takes_over_and_lets_it_end_its_call() -> None:
+    house = House(1)
+    house.offer(1)
+    old = house.children[0]
+    late = house.pool.child_joined("0", 20, 2, object(), 2.0, warm=True)
+    house.offer(2)
+    assert late.call is not None
+    assert house.pool.answered(old, 3.0, ok=True) is not None
+    assert house.told.orders == [("retire", 10)]
+    assert not house.told.failures

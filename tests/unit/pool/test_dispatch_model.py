@@ -157,6 +157,16 @@ class AnyOrder(RuleBasedStateMachine):
     def pick(self, which: int) -> Child:
         return self.living[sorted(self.living)[which % len(self.living)]]
 
+    @precondition(lambda self: self.living)
+    @rule(which=index, warm=st.booleans())
+    def another_claims_the_slot(self, which: int, warm: bool) -> None:
+        worker = self.pick(which).worker
+        if self.conns.get(worker) is not None:
+            self.pid += 1
+            self.living[self.pid] = self.pool.child_joined(
+                worker, self.pid, 7, object(), self.now, warm=warm
+            )
+
     @initialize()
     def all_is_well(self) -> None:
         for worker in WORKERS:

@@ -142,15 +142,18 @@ class Dispatcher(Outcome):
         spare: bool = False,
         warm: bool = False,
     ) -> Child:
-        """A child said hello; `warm`: it comes back and is ready."""
+        """A child said hello; `warm`: it comes back and is ready. Of two the later one stays."""
         child = self.registry.by_pid.get((pid, start))
         if child is None:
+            former = self.registry.displace(worker, spare=spare)
             child = self._started(worker, pid, start, spare=spare, now=now)
+            if former is not None and former.call is None:
+                self._released(former, now)
         elif child.call is not None:
             # It dials with empty hands only: that answer went with the former connection.
             self.bury(child, None, now)
         if child.spare and not spare:
-            self._take_over(child, now)  # its worker had it do so while no manager was there
+            self._take_over(child, now)  # as its worker had it do while no manager was there
         child.conn, child.lost, child.killed = conn, False, False
         child.copies.clear()
         child.stale.clear()
@@ -282,14 +285,12 @@ class Dispatcher(Outcome):
         self.registry.index(child)
         slot = self.registry.by_worker[child.worker]
         last = child.retire or child is not slot.child or slot.conn is None
+        if not last and child.state not in (State.RESTARTING, State.TERMINATING):
+            self.registry.move(child, State.RESTARTING, now)
+        self.bury(child, report, now)
         if last or child.state is State.TERMINATING:
-            self.bury(child, report, now)
             self.registry.remove(child, now)
             self._forget_empty(slot, now)
-        else:
-            if child.state is not State.RESTARTING:
-                self.registry.move(child, State.RESTARTING, now)
-            self.bury(child, report, now)
 
     def _forget_empty(self, slot: Slot, now: float) -> None:
         """A worker without connection and children is not known any more."""

@@ -243,6 +243,20 @@ class Registry:
         self.index(child)
         return former
 
+    def displace(self, worker: str, *, spare: bool) -> Child | None:
+        """Another process claims a place; the living one there leaves when its hands are empty."""
+        slot = self.slot(worker)
+        former = slot.spare if spare else slot.child
+        if former is None or former.conn is None:
+            return None
+        if spare:
+            slot.spare = None
+        else:
+            slot.child = None
+        former.spare, former.retire = False, True
+        self.index(former)
+        return former
+
     def remove(self, child: Child, now: float) -> None:
         """The process is gone and nothing follows it."""
         if child.state is not State.TERMINATING:
