@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
+from cordata.commanding import Commanding
 from cordata.config.sections import Config
 from cordata.errors import ConfigError
 from cordata.projection import Projecting
@@ -33,7 +34,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
 _RUNTIME_SECTIONS = frozenset(section.name for section in fields(Config))
 
 
-class App(Projecting):
+class App(Projecting, Commanding):
     """One application: what its workers serve and handle, what its primary does.
 
     Every registration is checked when it is made, so a mistake shows at import, with its name.

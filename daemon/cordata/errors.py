@@ -295,12 +295,3 @@ class PreferredWorkerBusy(PoolTransient):
     """The session may only run at its own worker (`strict_fail`), which is not free."""
 
     code = "preferred_busy"
-
-
-#: What an `error` frame becomes at the client, by its code.
-POOL_ERRORS: dict[str, type[PoolError]] = {
-    kind.code: kind
-    for family in (PoolError, PoolTransient, PoolPermanent)
-    for kind in family.__subclasses__()
-    if kind not in (PoolTransient, PoolPermanent)
-}

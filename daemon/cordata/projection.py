@@ -126,6 +126,7 @@ class Projecting:
     name: str
 
     def __init__(self) -> None:
+        super().__init__()
         #: By name.
         self.projections: dict[str, Projection] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from cordata.context import BackfillContext, Context, EventContext
 from cordata.core.event import Event
@@ -79,3 +80,14 @@ class Mount:
 
     prefix: str
     app: AsgiApp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandTask:
+    """A function that the pool's children run."""
+
+    name: str
+    #: `module:function`: what a child imports.
+    at: str
+    #: None: named by its place, and not imported here.
+    function: Callable[..., Any] | None

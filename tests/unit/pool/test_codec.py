@@ -14,7 +14,7 @@ from cordata.core.frame import HEAD, head_of, pack
 from cordata.core.pool import codec
 from cordata.core.pool.message import NIL, CallFrame, ErrorFrame, Ping, Result
 from cordata.core.pool.order import Run
-from cordata.errors import POOL_ERRORS, FrameTooLarge, PoolError, ProtocolError
+from cordata.errors import FrameTooLarge, PoolError, ProtocolError
 
 CORPUS = sorted((Path(__file__).parents[2] / "data/pool").glob("*/*.bin"))
 DECODERS = (
@@ -97,9 +97,9 @@ def test_encode_refuses_when_the_frame_is_too_large() -> None:
 
 
 def test_each_wire_code_has_one_error() -> None:
-    assert all(issubclass(kind, PoolError) for kind in POOL_ERRORS.values())
+    assert all(issubclass(kind, PoolError) for kind in codec.POOL_ERRORS.values())
     assert {
         *("saturated", "queue_timeout", "deadline", "cancelled", "crashed", "poisoned", "failed"),
         *("unknown_command", "restarted", "frame_too_large", "no_session", "session_exists"),
         *("quota", "preferred_busy", "closed", "unavailable"),
-    } == set(POOL_ERRORS)
+    } == set(codec.POOL_ERRORS)

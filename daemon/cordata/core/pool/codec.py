@@ -17,7 +17,13 @@ from cordata.core.pool.order import (
     ToWorker,
     WorkerToChild,
 )
-from cordata.errors import FrameTooLarge, ProtocolError
+from cordata.errors import (
+    FrameTooLarge,
+    PoolError,
+    PoolPermanent,
+    PoolTransient,
+    ProtocolError,
+)
 
 M = TypeVar("M")
 _encoder = msgpack.Encoder()
@@ -25,6 +31,14 @@ _encoder = msgpack.Encoder()
 _scratch = bytearray(4096)
 #: The buffer of a large frame is not kept for the small ones that follow.
 _KEEP = 1 << 20
+
+#: What an `error` frame becomes at the client, by its code.
+POOL_ERRORS: dict[str, type[PoolError]] = {
+    kind.code: kind
+    for family in (PoolError, PoolTransient, PoolPermanent)
+    for kind in family.__subclasses__()
+    if kind not in (PoolTransient, PoolPermanent)
+}
 
 
 class UnfitMessage(ProtocolError):
