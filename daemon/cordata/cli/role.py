@@ -70,7 +70,8 @@ def run(
 
     from cordata.loading import load
     from cordata.opening import make_state
-    from cordata.wiring import Role, run_role
+    from cordata.wiring.role import Role
+    from cordata.wiring.roles import run_role
 
     loaded = load(config, app)
     if not debug:

@@ -28,7 +28,7 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_a_worker_imports_nothing_heavy_before_it_needs_it() -> None:
-    found = modules_after("import cordata.cli.role, cordata.wiring, cordata.services.http")
+    found = modules_after("import cordata.cli.role, cordata.wiring.roles, cordata.services.http")
     assert found.isdisjoint(HEAVY), found & set(HEAVY)
 
 

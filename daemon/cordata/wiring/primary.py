@@ -1,0 +1,80 @@
+"""primary: the lease, and what only one may do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cordata.config import Config
+from cordata.opening import broker_passwords, smtp_login
+from cordata.runner import Layer, Runner, Service
+from cordata.services.patience import patient_context
+from cordata.systemd import Notifier
+from cordata.wiring.role import Role, alerting, reload_of
+
+if TYPE_CHECKING:
+    from cordata.broker.redis.keeper import Keeper
+    from cordata.services.primary import Leadership
+    from cordata.store import Store
+
+
+async def run_primary(role: Role) -> int:
+    """primary: the lease first; what only one may do waits for it."""
+    from cordata.broker import StoreBroker
+    from cordata.services.backfill import BackfillService
+    from cordata.services.checkpoint import CheckpointService
+    from cordata.services.handover import HandoverService, holder_name
+    from cordata.services.mail import MailService
+    from cordata.services.periodic import PeriodicService
+    from cordata.services.primary import Leadership, PrimaryService
+    from cordata.services.retention import RetentionService
+
+    config, app = role.config, role.app
+    with Notifier() as notifier, alerting(config):
+        async with patient_context(config, app, notifier) as ctx:
+            leadership = Leadership()
+            broker = StoreBroker(ctx.store, claim_timeout_s=config.engine.claim_timeout_s)
+            holder = holder_name()
+            lease = ctx.store.lease(holder=holder)
+            intake: list[Service] = [
+                PeriodicService(leadership, app.periodics),
+                BackfillService(leadership, app.backfills),
+                RetentionService(leadership, app.subscriptions, config.engine, config.mail),
+                *_keepers(config, leadership, holder),
+                HandoverService(ctx.store, leadership, holder=holder),
+            ]
+            mail = MailService(leadership, config.mail, login=smtp_login(config))
+            primary = PrimaryService(
+                *(ctx, app, lease, leadership, broker, ctx.chains, notifier, config.primary),
+                holder=holder,
+            )
+            runner = Runner(
+                [
+                    Layer("intake", intake),
+                    Layer("delivery", [mail]),
+                    Layer("lease", [primary]),
+                    Layer("stores", [CheckpointService(ctx.store, leadership)]),
+                ],
+                role="primary",
+                notifier=notifier,
+                stop_timeout_s=config.primary.stop_timeout_s,
+                reload=reload_of(role),
+            )
+            return await runner.run()
+
+
+def _keepers(config: Config, leadership: Leadership, holder: str) -> list[Service]:
+    """What looks after Redis, if that is the broker, or else after what was left in it."""
+    from cordata.broker.opening import is_store, make_keeper
+
+    if is_store(config.broker):
+        from cordata.services.leftover import LeftoverService
+
+        return [LeftoverService(leadership)]
+    from cordata.services.keeper import KeeperService
+
+    passwords = broker_passwords(config)
+
+    def make(store: Store) -> Keeper:
+        return make_keeper(config.broker, store, name=f"primary@{holder}", passwords=passwords)
+
+    return [KeeperService(leadership, make)]

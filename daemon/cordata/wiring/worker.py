@@ -1,0 +1,150 @@
+"""worker@N: HTTP and the engine."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from cordata.config import Config
+from cordata.context import Context
+from cordata.errors import ConfigError
+from cordata.opening import broker_passwords
+from cordata.runner import EXIT_OK, Layer, Runner, Service
+from cordata.services.patience import patient_context
+from cordata.services.refusal import RefusalService, Trouble
+from cordata.services.schema import SchemaGate
+from cordata.systemd import Notifier, listen_fds
+from cordata.wiring.role import Role, alerting, reload_of
+
+if TYPE_CHECKING:
+    from cordata.services.http import HttpService
+    from cordata.services.projection import ProjectionService
+    from cordata.services.relay import RelayService
+
+
+async def run_worker(role: Role) -> int:
+    """worker@N: HTTP and engine; waits for the schema. In test mode the engine only, to its end."""
+    settings = role.config.worker_of(role.instance)
+    if role.test_mode and "engine" not in settings.services:
+        return EXIT_OK  # nothing that could come to an end
+    sockets = _http_sockets("http" in settings.services and not role.test_mode)
+    with Notifier() as notifier, alerting(role.config):
+        async with patient_context(role.config, role.app, notifier, sockets) as ctx:
+            intake: list[Service] = []
+            delivery: list[Service] = []
+            gate = SchemaGate(ctx.store, ctx.chains, notifier)
+            troubles: list[Trouble] = [lambda: gate.trouble]
+            refusal = RefusalService(sockets, role.config.http, troubles)
+            with ExitStack() as stack:
+                http = _http_service(role, sockets, ctx, refusal) if sockets else None
+                if http is not None:
+                    intake.append(http)
+                if "engine" in settings.services:
+                    relay = _add_engine(role, ctx, stack, intake, delivery)
+                    troubles.append(lambda: relay.trouble)
+                runner = Runner(
+                    [
+                        Layer("intake", intake),
+                        Layer("delivery", delivery),
+                        Layer("stores", [gate, refusal]),
+                    ],
+                    role=f"worker@{role.instance}",
+                    notifier=notifier,
+                    stop_timeout_s=settings.stop_timeout_s,
+                    reload=reload_of(role, *_takers(http)),
+                )
+                return await runner.run()
+
+
+def _http_service(
+    role: Role, sockets: list[socket.socket], ctx: Context, refusal: RefusalService
+) -> HttpService:
+    from cordata.http import compose
+    from cordata.services.http import HttpService
+
+    return HttpService(
+        compose(role.app.mounts),
+        sockets,
+        role.config.http,
+        {"cordata": ctx},
+        spread=role.config.paths.runtime / "http.spread",
+        first=refusal.make_way,
+    )
+
+
+def _takers(http: HttpService | None) -> list[Callable[[Config], None]]:
+    """What of this role a reload changes."""
+    if http is None:
+        return []
+    return [lambda config: http.reload(config.http)]
+
+
+def _add_engine(
+    role: Role, ctx: Context, stack: ExitStack, intake: list[Service], delivery: list[Service]
+) -> RelayService:
+    """Stream reads stop with the intake; the relay outlives them, for what they still write."""
+    from cordata.broker import Owner, Owners
+    from cordata.broker.opening import make_broker
+    from cordata.services.drain import DrainService
+    from cordata.services.reclaim import ReclaimService
+    from cordata.services.relay import RelayService
+    from cordata.services.subscription import SubscriptionService
+
+    config, subscriptions = role.config.engine, role.app.subscriptions
+    runtime = role.config.paths.runtime
+    owner = Owner.register(runtime, name=f"worker-{role.instance}")
+    stack.callback(owner.close)
+    broker = make_broker(
+        role.config.broker,
+        ctx.store,
+        owner=owner.id,
+        claim_timeout_s=config.claim_timeout_s,
+        passwords=broker_passwords(role.config),
+    )
+    stack.callback(broker.close)
+    handling = SubscriptionService(
+        ctx, broker, owner, subscriptions, config, hurried=role.test_mode
+    )
+    intake.append(handling)
+    intake.append(ReclaimService(ctx.store, broker, owner, Owners(runtime), subscriptions, config))
+    relay = RelayService(ctx.store, broker, subscriptions, config, turn=int(role.instance))
+    delivery.append(relay)
+    projections = _projections(role, ctx, stack) if role.app.projections else None
+    if projections is not None:
+        intake.append(projections)
+    if role.test_mode:
+        intake.append(DrainService(ctx.store, broker, subscriptions, handling, projections))
+    return relay
+
+
+def _projections(role: Role, ctx: Context, stack: ExitStack) -> ProjectionService:
+    """The subscriptions to the event store; their owners' files are apart from the streams'."""
+    from cordata.broker import Owner, Owners
+    from cordata.services.projection import ProjectionService
+
+    runtime = role.config.paths.runtime / "projection"
+    owner = Owner.register(runtime, name=f"worker-{role.instance}")
+    stack.callback(owner.close)
+    return ProjectionService(
+        ctx,
+        owner,
+        Owners(runtime),
+        role.app.projections,
+        role.config.engine,
+        hurried=role.test_mode,
+    )
+
+
+def _http_sockets(wanted: bool) -> list[socket.socket]:
+    """The sockets named `http`. Raises: ConfigError when they are due and there are none."""
+    inherited = listen_fds()
+    sockets = [entry.sock for entry in inherited if entry.name == "http"]
+    if wanted and not sockets:
+        names = ", ".join(entry.name for entry in inherited) or "none at all"
+        raise ConfigError(
+            f"no listening socket named http was passed (passed: {names})",
+            hint="start through worker@.service with http.socket, or use `cordata server`",
+        )
+    return sockets if wanted else []
