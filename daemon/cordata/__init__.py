@@ -25,6 +25,7 @@ _PLACES = {
     "Row": "cordata.store",
     "Supervisor": "cordata.supervisor",
     "connect": "cordata.connection",
+    "current_call": "cordata.pool.child.current",
     "Config": "cordata.config",
     "from_us": "cordata.clock",
     "to_us": "cordata.clock",
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from cordata.eventstore import StoredEvent as StoredEvent
     from cordata.log import fields as fields
     from cordata.log import request_id as request_id
+    from cordata.pool.child.current import current_call as current_call
     from cordata.projection import Projection as Projection
     from cordata.projection import ProjectionContext as ProjectionContext
     from cordata.store import Row as Row

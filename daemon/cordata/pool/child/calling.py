@@ -1,0 +1,232 @@
+"""One call: its payload in, its function, its answer out, whatever happens in between."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable, Generator, Mapping
+from contextvars import copy_context
+from importlib import import_module
+from time import monotonic
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw, msgpack
+
+from cordata.core.pool.codec import encode
+from cordata.core.pool.message import Chunk, Delta, End, ErrorFrame, Result
+from cordata.core.pool.order import Run
+from cordata.errors import CallCancelled, FrameTooLarge, PermanentError, ProtocolError
+from cordata.log import request_id
+from cordata.pool.child.current import CurrentCall, current
+from cordata.pool.child.flow import Flow
+from cordata.pool.child.session import Noted, Session, Shelf
+
+if TYPE_CHECKING:
+    from cordata.pool.child.asynchronous import Asynchronous
+
+Function = Callable[..., Any]
+#: Of a message and a traceback, the end of which says most.
+_TEXT, _TRACE = 4096, 16384
+
+
+def find(place: str) -> Function:
+    """The function at `module:name`. Raises: ImportError for none; what the import raises."""
+    module, _, name = place.partition(":")
+    found: Any = import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise ImportError(f"there is no function {place}")
+    return found  # type: ignore[no-any-return]
+
+
+class Calling:
+    """Runs calls for the loop, one after the other."""
+
+    def __init__(self, commands: Mapping[str, Function], flow: Flow) -> None:
+        self._commands = commands
+        self._flow = flow
+        self._shelf = Shelf()
+        self._asynchronous: Asynchronous | None = None
+
+    @property
+    def asynchronous(self) -> Asynchronous:
+        """The event loop; without async commands there is none."""
+        if self._asynchronous is None:
+            from cordata.pool.child.asynchronous import Asynchronous
+
+            self._asynchronous = Asynchronous(self._flow)
+        return self._asynchronous
+
+    def answer(self, run: Run, began: float) -> bytes:
+        """Run the call and give the frame that ends it; chunks have been sent before.
+
+        Raises: nothing but what is meant to end the process, as SystemExit.
+        """
+        deadline = began + run.d
+        self._flow.begin(run.id, credits=run.credits, deadline=deadline)
+        try:
+            session = self._shelf.session_of(run)
+        except ProtocolError as error:
+            return encode(ErrorFrame(id=run.id, m=str(error)))
+        shared = self._shelf.globals_of(run.gl)
+        call = CurrentCall(
+            id=f"{self._flow.connection.epoch}-{run.n}",
+            command=run.command,
+            request_id=run.request_id,
+            deadline=deadline,
+            globals=shared,
+            look=self._flow.look,
+        )
+        try:
+            function = self._commands.get(run.command)
+            if function is None:
+                text = f"this worker knows no command {run.command!r}"
+                return encode(ErrorFrame(id=run.id, code="unknown_command", m=text))
+            value = copy_context().run(self._call, function, run, session, call)
+            frame = self._success(run, value, _delta(session, shared), began)
+        except Exception as error:  # noqa: BLE001 - the boundary of a call
+            return self._failure(run, error, began)
+        if session is not None:
+            session.keep()
+        return frame
+
+    def _call(
+        self, function: Function, run: Run, session: Session | None, call: CurrentCall
+    ) -> object:
+        """In a context of its own. Gives the result; of a stream nothing, its parts are sent."""
+        current.set(call)
+        request_id.set(run.request_id)
+        value = function(msgpack.decode(run.payload), session)
+        kind = type(value)
+        if kind is CoroutineType:
+            value = self.asynchronous.run(value, call.remaining_s())
+        elif kind is GeneratorType or kind is AsyncGeneratorType:
+            sink = _Chunks(self._flow, run.id) if run.credits else _List(self._limit)
+            if kind is GeneratorType:
+                self._drain(value, sink.add, paced=bool(run.credits))
+            else:
+                draining = self.asynchronous.drain(value, sink.add, paced=bool(run.credits))
+                self.asynchronous.run(draining, call.remaining_s())
+            return sink.value()
+        if run.credits:
+            _Chunks(self._flow, run.id).add(value)
+            return None
+        return value
+
+    def _drain(
+        self, values: Generator[Any, None, None], sink: Callable[[Any], None], *, paced: bool
+    ) -> None:
+        with contextlib.closing(values):
+            for value in values:
+                if paced and not self._flow.take_credit():
+                    raise CallCancelled
+                sink(value)
+
+    def _success(self, run: Run, value: object, delta: Delta | None, began: float) -> bytes:
+        spent = _microseconds(began)
+        if run.credits:
+            return encode(End(id=run.id, x=spent, u=delta), max_bytes=self._limit)
+        # Encoded with its frame, in one go; the field takes whatever MessagePack has.
+        result: Any = value
+        return encode(Result(id=run.id, payload=result, x=spent, u=delta), max_bytes=self._limit)
+
+    def _failure(self, run: Run, error: Exception, began: float) -> bytes:
+        spent = _microseconds(began)
+        if isinstance(error, CallCancelled):
+            code, text = "cancelled", "the command ended, since nobody waited"
+            if self._flow.late:
+                code, text = "deadline", "the command ended at its deadline"
+            data: dict[str, Any] = {"ran": True} if code == "deadline" else {}
+        elif isinstance(error, FrameTooLarge):
+            code, text, data = error.code, f"the result: {error}", {}
+        else:
+            code, text = "failed", _clean(_said(error))[:_TEXT]
+            data = {
+                "type": _name(type(error)),
+                "traceback": _clean(_trace(error))[-_TRACE:],
+                "permanent": isinstance(error, PermanentError),
+            }
+        frame = ErrorFrame(id=run.id, code=code, m=text, data=data, x=spent)
+        try:
+            return encode(frame, max_bytes=self._limit)
+        except FrameTooLarge:  # where frames are very small
+            data.pop("traceback", None)
+            return encode(ErrorFrame(id=run.id, code=code, m=text[:200], data=data, x=spent))
+
+    @property
+    def _limit(self) -> int:
+        return self._flow.connection.max_bytes
+
+
+class _Chunks:
+    """A stream, part by part."""
+
+    def __init__(self, flow: Flow, id: int) -> None:
+        self._flow, self._id = flow, id
+
+    def add(self, value: Any) -> None:
+        chunk = Chunk(id=self._id, payload=value)
+        connection = self._flow.connection
+        connection.send(encode(chunk, max_bytes=connection.max_bytes))
+
+    def value(self) -> None:
+        """There is nothing left to send."""
+
+
+class _List:
+    """What a generator gives to a caller who wants one result, no more than fits a frame."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._count, self._body = limit, 0, bytearray()
+
+    def add(self, value: Any) -> None:
+        self._body += msgpack.encode(value)
+        self._count += 1
+        if len(self._body) > self._limit:
+            raise FrameTooLarge(f"a list of more than {self._limit} bytes")
+
+    def value(self) -> Raw:
+        """The array, with a head of 32 bits."""
+        return Raw(b"\xdd" + self._count.to_bytes(4, "big") + bytes(self._body))
+
+
+def _delta(session: Session | None, shared: Noted) -> Delta | None:
+    delta = None if session is None else session.delta()
+    if shared.set or shared.deleted:
+        delta = delta or Delta()
+        delta.gset, delta.gdel = shared.set, list(shared.deleted)
+    return delta
+
+
+def _microseconds(began: float) -> int:
+    return int((monotonic() - began) * 1e6)
+
+
+def _name(kind: type[BaseException]) -> str:
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"
+
+
+def _said(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception as second:  # noqa: BLE001 - the application's own __str__
+        return f"({type(second).__name__} in its __str__)"
+
+
+def _trace(error: Exception) -> str:
+    """The traceback without our own frames, which are the first ones."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code in _OWN:
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))
+
+
+_OWN = {Calling.answer.__code__, Calling._call.__code__, Calling._drain.__code__}
+
+
+def _clean(text: str) -> str:
+    """As UTF-8 can say it."""
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,145 @@
+"""The child's loop: one call at a time from the manager, and its worker's word between the calls.
+
+```
+  dial --> hello --> (imports, inits) --> ready --> run --> answer --> run ...
+   ^                                                          |
+   '---- end of file: end the call, drop its answer ----------'
+```
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from time import monotonic
+
+from cordata.core.frame import Splitter, TooLarge
+from cordata.core.pool import page
+from cordata.core.pool.codec import encode, worker_to_child
+from cordata.core.pool.message import ErrorFrame, Message, Ping, Pong
+from cordata.core.pool.order import Adopt, Due, Run, Stop
+from cordata.core.pool.spec import ChildSpec
+from cordata.errors import ProtocolError
+from cordata.pool.child.calling import Calling
+from cordata.pool.child.connection import Connection
+from cordata.pool.child.output import Output
+
+
+class Channel:
+    """The second channel: to the worker, without which there is no child."""
+
+    def __init__(self, fd: int) -> None:
+        self.socket = socket.socket(fileno=fd)
+        self._splitter = Splitter()
+
+    def send(self, message: Message) -> None:
+        """Raises: nothing; when nobody is there, this process ends."""
+        try:
+            self.socket.sendall(encode(message))
+        except OSError:
+            os._exit(1)
+
+    def read(self) -> list[Ping | Stop | Adopt]:
+        """What the worker said; this process ends when it is gone."""
+        try:
+            data = self.socket.recv(4096)
+            if not data:
+                os._exit(1)
+            frames = [f for f in self._splitter.feed(data) if not isinstance(f, TooLarge)]
+            return [worker_to_child.decode(frame) for frame in frames]
+        except (OSError, ProtocolError):
+            os._exit(1)
+
+
+class Loop:
+    """See the module."""
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        shared: memoryview,
+        channel: Channel,
+        connection: Connection,
+        calling: Calling,
+        output: Output,
+    ) -> None:
+        self._max_calls = spec.max_calls
+        self._page = shared
+        self._channel = channel
+        self._connection = connection
+        self._calling = calling
+        self._output = output
+        self._poll = select.poll()
+        self._poll.register(channel.socket, select.POLLIN)
+        #: Descriptor of the connection that is polled; -1: none.
+        self._polled = -1
+        self._calls = 0
+        self._stopping = False
+
+    def run(self) -> None:
+        """Until the worker says stop."""
+        channel = self._channel.socket.fileno()
+        while True:
+            timeout_ms = self._dial()
+            ready = self._poll.poll(timeout_ms)
+            for fd, _ in ready:  # the worker first: a stop goes before a call
+                if fd == channel:
+                    self._hear()
+            if self._stopping:
+                return
+            if any(fd != channel for fd, _ in ready):
+                self._connection.read()
+            self._work()
+
+    def _dial(self) -> float | None:
+        """See that there is a connection, or when to try again; and that it is polled."""
+        connection, wait_s = self._connection, None
+        if connection.socket is None:
+            wait_s = connection.dial_at - monotonic()
+            if wait_s <= 0:
+                wait_s = None if connection.dial() else connection.dial_at - monotonic()
+        fd = -1 if connection.socket is None else connection.socket.fileno()
+        # One that was lost is no descriptor any more; its number may be the next one's.
+        if fd != self._polled or fd == -1:
+            if self._polled != -1:
+                self._poll.unregister(self._polled)
+            if fd != -1:
+                self._poll.register(fd, select.POLLIN)
+            self._polled = fd
+        return None if wait_s is None else max(0.0, wait_s) * 1000.0
+
+    def _hear(self) -> None:
+        for message in self._channel.read():
+            if isinstance(message, Ping):
+                self._channel.send(Pong(id=message.id))
+            elif isinstance(message, Stop):
+                self._stopping = True
+            else:
+                self._connection.adopted = True
+
+    def _work(self) -> None:
+        """The calls that came; a manager sends one, and the next after its answer."""
+        messages = self._connection.messages
+        while messages:
+            message = messages.popleft()
+            if isinstance(message, Run):
+                self._serve(message)
+            # A credit or cancel that comes now is for a call that was answered meanwhile.
+
+    def _serve(self, run: Run) -> None:
+        began = monotonic()
+        if run.d <= 0:
+            text = "the deadline had passed when the child took the call"
+            error = ErrorFrame(id=run.id, code="deadline", m=text, data={"ran": False})
+            self._connection.send(encode(error))
+            return
+        page.begin(self._page, run.n, began, began + run.d)
+        self._output.begin(run.n, run.request_id)
+        frame = self._calling.answer(run, began)
+        self._output.end()
+        self._connection.send(frame)
+        page.end(self._page)  # last: a child that cannot send is busy, and has its deadline
+        self._calls += 1
+        if self._calls == self._max_calls:
+            self._channel.send(Due(why=f"max_calls: {self._calls} calls"))

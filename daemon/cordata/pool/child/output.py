@@ -1,0 +1,116 @@
+"""What commands print and log: lines to the worker, with a mark that tells which call wrote them.
+
+The mark is a line of its own, `\\x1e<serial> <request id>`, and is written only by a call that
+writes. What goes to the descriptors directly has none; the worker looks at the state page then.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+#: Starts the line of a mark.
+MARK = "\x1e"
+
+
+class Marked(io.RawIOBase):
+    """The raw stream below stdout and stderr."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._mark = b""
+        self._written = False
+        #: The last line is not finished, so a mark would stand in its middle.
+        self._open = False
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, data: ReadableBuffer) -> int:
+        """All of it; waits for a worker that is slow."""
+        view = memoryview(data).cast("B")
+        if view.nbytes:
+            if self._mark and not self._written:
+                self._write_all(memoryview((b"\n" if self._open else b"") + self._mark))
+                self._written = True
+            self._write_all(view)
+            self._open = view[-1] != 0x0A
+        return view.nbytes
+
+    def begin(self, serial: int, request_id: str) -> None:
+        """What is written from now on is of this call."""
+        self._mark = f"{MARK}{serial} {request_id}\n".encode(errors="replace")
+        self._written = False
+
+    def end(self) -> None:
+        """What is written from now on is of no call."""
+        if self._written:
+            self._write_all(memoryview(b"\n\x1e0 \n" if self._open else b"\x1e0 \n"))
+            self._open = False
+        self._mark = b""
+
+    def _write_all(self, view: memoryview) -> None:
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError:
+            pass  # the worker is gone, and so are we
+
+
+class Output:
+    """stdout, stderr and the loggers of a child."""
+
+    def __init__(self, level: str) -> None:
+        self._marked = Marked(1)
+        # Not a BufferedWriter: what was printed before a crash is what one wants to read.
+        self._texts = [self._text(), self._text()]
+        sys.stdout, sys.stderr = self._texts
+        handler = logging.StreamHandler(self._texts[1])
+        handler.setFormatter(_Lines())
+        root = logging.getLogger()
+        root.handlers[:] = [handler]
+        root.setLevel(level)
+        logging.captureWarnings(True)
+
+    def begin(self, serial: int, request_id: str) -> None:
+        """A call begins."""
+        self._marked.begin(serial, request_id)
+
+    def end(self) -> None:
+        """The call is over; what it printed goes out."""
+        for text in self._texts:
+            text.flush()
+        self._marked.end()
+
+    def _text(self) -> TextIO:
+        return io.TextIOWrapper(
+            self._marked,  # type: ignore[type-var]  # it only writes
+            encoding="utf-8",
+            errors="backslashreplace",
+            line_buffering=True,
+        )
+
+
+class _Lines(logging.Formatter):
+    """`<6>area: text`, each line with its priority, as sd-daemon(3) has it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = f"{record.name}: {record.getMessage()}"
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        return "\n".join(f"<{_priority(record.levelno)}>{line}" for line in text.splitlines())
+
+
+def _priority(level: int) -> int:
+    if level >= logging.ERROR:
+        return 3
+    if level >= logging.WARNING:
+        return 4
+    return 6 if level >= logging.INFO else 7

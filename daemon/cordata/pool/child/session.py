@@ -1,0 +1,153 @@
+"""A call's session and the globals as a command sees them: mappings that note what it changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+from msgspec import Raw, msgpack
+
+from cordata.core.pool.message import Delta, Values
+from cordata.core.pool.order import GlobalsCopy, Run, SessionCopy
+from cordata.errors import ProtocolError
+
+
+class Noted(MutableMapping[str, Any]):
+    """Values by name. What is read is decoded anew for each call, and kept for that call.
+
+    A value is encoded when it is assigned: to change a list that was read, assign it again.
+    """
+
+    __slots__ = ("_before", "_decoded", "deleted", "set")
+
+    def __init__(self, before: Values) -> None:
+        self._before = before
+        self._decoded: dict[str, Any] = {}
+        #: What this call assigned, and what it deleted.
+        self.set: Values = {}
+        self.deleted: dict[str, None] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        if key in self._decoded:
+            return self._decoded[key]
+        raw = self.set.get(key)
+        if raw is None:
+            if key in self.deleted:
+                raise KeyError(key)
+            raw = self._before[key]
+        value = self._decoded[key] = msgpack.decode(raw)
+        return value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        """Raises: TypeError when MessagePack has no such value."""
+        if not isinstance(key, str):
+            raise TypeError(f"a key is a str, not {type(key).__name__}")
+        self.set[key] = Raw(msgpack.encode(value))
+        self.deleted.pop(key, None)
+        self._decoded.pop(key, None)
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self.set.pop(key, None)
+        self._decoded.pop(key, None)
+        if key in self._before:
+            self.deleted[key] = None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.set or (key in self._before and key not in self.deleted)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (key for key in self._before if key not in self.deleted)
+        yield from (key for key in self.set if key not in self._before)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def keep(self) -> None:
+        """What was changed is what there was before, from now on."""
+        self._before.update(self.set)
+        for key in self.deleted:
+            del self._before[key]
+
+
+class Session(Noted):
+    """The session of a call. Its changes are kept when the call succeeds, and lost when it fails;
+    of two calls that change one key at the same time the later one counts.
+    """
+
+    __slots__ = ("_counted", "_counters", "_version", "id", "worker")
+
+    def __init__(self, copy: SessionCopy, data: Values, counters: dict[str, int]) -> None:
+        super().__init__(data)
+        self.id = copy.id
+        #: The worker that it prefers; "": any.
+        self.worker = copy.wk
+        self._version = copy.v
+        self._counters = counters
+        self._counted: Counter[str] = Counter()
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Counters by name, with what this call counted."""
+        return {
+            name: self._counters.get(name, 0) + self._counted.get(name, 0)
+            for name in {**self._counters, **self._counted}
+        }
+
+    def count(self, **by: int) -> None:
+        """Add to counters: `session.count(seen=1)`. Calls at the same time add up."""
+        for name, number in by.items():
+            if not isinstance(number, int):
+                raise TypeError(f"a counter counts by int, not {type(number).__name__}")
+            if number:
+                self._counted[name] += number
+
+    def delta(self) -> Delta | None:
+        """What the call changed; None: nothing."""
+        if not (self.set or self.deleted or self._counted):
+            return None
+        counted = dict(self._counted)
+        return Delta(v=self._version, set=self.set, delete=list(self.deleted), cnt=counted)
+
+    def keep(self) -> None:
+        """The call succeeded."""
+        super().keep()
+        for name, by in self._counted.items():
+            self._counters[name] = self._counters.get(name, 0) + by
+
+
+class Shelf:
+    """The sessions and globals that this child keeps between calls; the manager says which."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, tuple[Values, dict[str, int]]] = {}
+        self._globals: Values = {}
+
+    def session_of(self, run: Run) -> Session | None:
+        """The session of the call, None without one. Raises: ProtocolError when its data was not
+        sent and is not here.
+        """
+        for id in run.f:
+            self._sessions.pop(id, None)
+        copy = run.s
+        if copy is None:
+            return None
+        if copy.full is not None:
+            # A view into the frame would keep the whole frame.
+            data = {key: raw.copy() for key, raw in copy.full.items()}
+            self._sessions[copy.id] = (data, dict(copy.cnt))
+        elif copy.id not in self._sessions:
+            raise ProtocolError(f"no data came of session {copy.id!r}, which is not here")
+        return Session(copy, *self._sessions[copy.id])
+
+    def globals_of(self, news: GlobalsCopy | None) -> Noted:
+        """The globals, with what changed since the last call."""
+        if news is not None:
+            if news.full:
+                self._globals.clear()
+            self._globals.update((key, raw.copy()) for key, raw in news.set.items())
+            for key in news.delete:
+                self._globals.pop(key, None)
+        return Noted(self._globals)

@@ -1,0 +1,89 @@
+"""A child's start: die with the worker, say hello, import what it runs, then take calls."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import mmap
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+
+from cordata.core.pool import spec as specs
+from cordata.core.pool.order import Failed, Up
+from cordata.core.pool.page import SIZE
+from cordata.core.pool.spec import CHANNEL_FD, PAGE_FD, ChildSpec
+from cordata.log import logger
+from cordata.pool.child.calling import Calling, find
+from cordata.pool.child.connection import Connection
+from cordata.pool.child.flow import Flow
+from cordata.pool.child.loop import Channel, Loop
+from cordata.pool.child.output import Output
+
+log = logger("cordata.pool")
+
+_PR_SET_PDEATHSIG = 1
+#: More of a traceback is not for a frame of the second channel.
+_TRACE = 16384
+
+
+def start() -> int:
+    """The life of a child. Gives its exit status."""
+    # Whatever the worker's own starter left open is not for us.
+    os.closerange(PAGE_FD + 1, os.sysconf("SC_OPEN_MAX"))
+    with mmap.mmap(PAGE_FD, 0) as shared, memoryview(shared) as whole:
+        spec = specs.read(bytes(whole))
+        for fd in (CHANNEL_FD, PAGE_FD):
+            os.set_inheritable(fd, False)  # a command's own subprocess has no use for them
+        sys.path[:] = spec.path
+        output = Output(spec.log_level)
+        _die_with(spec.parent)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, who stops us
+        with whole[:SIZE] as page:
+            return _live(spec, page, output)
+
+
+def _live(spec: ChildSpec, page: memoryview, output: Output) -> int:
+    channel = Channel(CHANNEL_FD)
+    connection = Connection(spec)
+    connection.dial()  # the manager knows of the child while it warms up
+    flow = Flow(connection, CHANNEL_FD)
+    try:
+        commands = {name: find(place) for name, place in spec.commands.items()}
+        calling = Calling(commands, flow)
+        _initialize(spec.inits, calling)
+    except Exception as error:  # noqa: BLE001 - the application's own modules
+        trace = traceback.format_exc().encode(errors="backslashreplace").decode()
+        channel.send(Failed(m=f"{type(error).__name__}: {error}", trace=trace[-_TRACE:]))
+        output.end()
+        return 1
+    gc.collect()
+    gc.freeze()  # what is here stays
+    connection.warm = True
+    channel.send(Up())
+    connection.tell_warm()
+    Loop(spec, page, channel, connection, calling, output).run()
+    return 0
+
+
+def _initialize(places: Sequence[str], calling: Calling) -> None:
+    for place in places:
+        made = find(place)()
+        if inspect.iscoroutine(made):
+            calling.asynchronous.run(made)
+
+
+def _die_with(parent: int) -> None:
+    """However the worker ends, this process does not outlive it."""
+    try:
+        from ctypes import CDLL
+
+        if CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+            raise OSError("refused")
+    except (ImportError, OSError, AttributeError) as error:
+        # The unit's cgroup, and the end of the channel, are left.
+        log.debug("no signal at the worker's end: %s", error)
+    if os.getppid() != parent:
+        os._exit(1)  # it ended before the signal was asked for

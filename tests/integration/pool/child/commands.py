@@ -1,0 +1,179 @@
+"""Commands of a child that tests start."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import cordata
+from cordata.errors import PermanentError
+from cordata.log import request_id
+
+_left: ContextVar[str] = ContextVar("left", default="nothing")
+warmed: list[str] = []
+
+
+def warm_up() -> None:
+    warmed.append("sync")
+
+
+async def warm_up_async() -> None:
+    await asyncio.sleep(0)
+    warmed.append("async")
+
+
+def slow_init() -> None:
+    time.sleep(2.0)
+
+
+def broken_init() -> None:
+    print("half way")
+    raise RuntimeError("no fonts")
+
+
+def echo(payload: Any, session: Any) -> Any:
+    return payload
+
+
+def about(payload: Any, session: Any) -> Any:
+    call = cordata.current_call()
+    before = _left.get()
+    _left.set("something")
+    return {
+        "id": call.id,
+        "command": call.command,
+        "request_id": [call.request_id, request_id.get()],
+        "remaining": call.remaining_s(),
+        "cancelled": call.cancelled(),
+        "warmed": warmed,
+        "pid": os.getpid(),
+        "left": before,
+        "session": session,
+    }
+
+
+async def about_async(payload: Any, session: Any) -> Any:
+    await asyncio.sleep(0.001)
+    call = cordata.current_call()
+    return [call.command, request_id.get(), id(asyncio.get_running_loop())]
+
+
+class Fault(PermanentError):
+    pass
+
+
+def fail(payload: Any, session: Any) -> None:
+    raise {"fault": Fault, "value": ValueError, "long": ValueError}[payload](
+        "x" * 100_000 if payload == "long" else f"no {payload} \udcff"
+    )
+
+
+async def fail_async(payload: Any, session: Any) -> None:
+    await asyncio.sleep(0)
+    raise ValueError("later")
+
+
+def odd(payload: Any, session: Any) -> Any:
+    return object()
+
+
+def large(payload: Any, session: Any) -> bytes:
+    return bytes(payload)
+
+
+def numbers(payload: Any, session: Any) -> Iterator[int]:
+    for number in range(payload):
+        yield number
+        if session is not None:
+            session["last"] = number
+
+
+async def numbers_async(payload: Any, session: Any) -> AsyncIterator[int]:
+    for number in range(payload):
+        await asyncio.sleep(0)
+        yield number
+
+
+def endless(payload: Any, session: Any) -> Iterator[bytes]:
+    try:
+        while True:
+            yield bytes(1000)
+    finally:
+        print("closed")
+
+
+def modules(payload: Any, session: Any) -> list[str]:
+    return sorted(sys.modules)
+
+
+def remember(payload: Any, session: Any) -> Any:
+    """Assign, delete, count; fail when told."""
+    before = {"data": dict(session), "counters": dict(session.counters)}
+    for key, value in payload.get("set", {}).items():
+        session[key] = value
+    for key in payload.get("del", []):
+        del session[key]
+    session.count(**payload.get("count", {}))
+    shared = cordata.current_call().globals
+    before["globals"] = dict(shared)
+    for key, value in payload.get("gset", {}).items():
+        shared[key] = value
+    if payload.get("fail"):
+        raise ValueError("after all")
+    return before
+
+
+def wait(payload: Any, session: Any) -> str:
+    """Until cancelled, or so long."""
+    end = time.monotonic() + payload
+    while time.monotonic() < end:
+        if cordata.current_call().cancelled():
+            return "cancelled"
+        time.sleep(0.005)
+    return "done"
+
+
+async def wait_async(payload: Any, session: Any) -> str:
+    await asyncio.sleep(payload)
+    return "done"
+
+
+def hang(payload: Any, session: Any) -> None:
+    """Longer than anybody waits, and deaf."""
+    print("hanging", flush=True)
+    time.sleep(60.0)
+
+
+def speak(payload: Any, session: Any) -> None:
+    print("printed", payload)
+    print("to stderr", file=sys.stderr)
+    print("unfinished", end="")
+    logging.getLogger("shop.pdf").warning("logged\ntwice")
+    logging.getLogger("shop.pdf").debug("not logged")
+
+
+def speak_raw(payload: Any, session: Any) -> None:
+    os.write(1, b"raw\n")
+
+
+def die(payload: Any, session: Any) -> None:
+    print("last words")
+    if payload == "exit":
+        sys.exit(3)
+    os.kill(os.getpid(), payload)
+
+
+def start_another(payload: Any, session: Any) -> int:
+    """A process of the command's own, which outlives the call."""
+    return os.spawnlp(os.P_NOWAIT, "sleep", "sleep", "60")
+
+
+def grow(payload: Any, session: Any) -> int:
+    warmed.append("x" * payload)
+    return os.getpid()

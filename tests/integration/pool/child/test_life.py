@@ -1,0 +1,174 @@
+"""A child's start and end, what it weighs and what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+from tests.integration.pool.child.born import (
+    COMMANDS,
+    born,
+    call,
+    failure,
+    order,
+    result,
+    serving,
+)
+from tests.integration.pool.peer import Listening
+
+from cordata.core.pool.message import Ping, Pong, Result
+from cordata.core.pool.order import Adopt, Due, Failed, Ready, Stop, Up
+
+PSS_BYTES = 20_000_000
+
+
+def test_child_warms_up_without_a_manager(tmp_path: Path) -> None:
+    with Listening(tmp_path / "pool.sock") as manager:
+        manager.close()
+        with born(manager) as child:
+            child.channel.expect(Up)
+            with Listening(tmp_path / "pool.sock") as second:
+                peer, hello = second.welcome()
+                assert hello.warm
+                assert min(hello.cmds) == "about"
+                peer.close()
+
+
+def test_child_answers_its_worker_between_calls(tmp_path: Path) -> None:
+    with serving(tmp_path) as (child, peer):
+        child.channel.send(Ping(id=1))
+        assert child.channel.expect(Pong).id == 1
+        peer.send(order("wait", 0.3))
+        while not child.hand.busy:
+            time.sleep(0.005)
+        child.channel.send(Ping(id=2))
+        child.channel.send(Stop())
+        assert child.channel.silent(0.1)
+        peer.expect(Result)
+        assert child.channel.expect(Pong).id == 2
+        assert child.exited() == 0
+        assert peer.closed()
+
+
+def test_child_ends_with_its_channel(tmp_path: Path) -> None:
+    with serving(tmp_path) as (child, _):
+        child.spawned.channel.close()
+        assert child.exited() == 1
+    with serving(tmp_path) as (child, peer):
+        peer.send(order("endless", credits=1))
+        while not child.hand.busy:
+            time.sleep(0.005)
+        time.sleep(0.05)
+        child.spawned.channel.close()
+        assert child.exited() == 1
+
+
+def test_adopted_spare_says_so_to_the_next_manager(tmp_path: Path) -> None:
+    with Listening(tmp_path / "pool.sock") as manager, born(manager, spare=True) as child:
+        peer, hello = manager.welcome()
+        assert hello.spare
+        child.channel.expect(Up)
+        peer.expect(Ready)
+        child.channel.send(Adopt())
+        child.channel.send(Ping(id=1))
+        child.channel.expect(Pong)
+        peer.close()
+        peer, hello = manager.welcome()
+        assert (hello.spare, hello.warm) == (False, True)
+        peer.close()
+
+
+def test_child_says_that_it_is_due(tmp_path: Path) -> None:
+    with serving(tmp_path, max_calls=2) as (child, peer):
+        result(peer, "echo")
+        assert child.channel.silent(0.05)
+        result(peer, "echo")
+        assert child.channel.expect(Due).why == "max_calls: 2 calls"
+        assert call(peer, "echo", 3) == 3
+        assert child.channel.silent(0.05)
+
+
+def test_child_that_cannot_warm_up_says_why(tmp_path: Path) -> None:
+    with Listening(tmp_path / "pool.sock") as manager:
+        with born(manager, inits=(f"{COMMANDS}:broken_init",)) as child:
+            failed = child.channel.expect(Failed)
+            assert failed.m == "RuntimeError: no fonts"
+            assert "broken_init" in failed.trace
+            assert child.exited() == 1
+            child.written("half way")
+        with born(manager, commands={"x": f"{COMMANDS}:not_there"}) as child:
+            assert "there is no function" in child.channel.expect(Failed).m
+
+
+def test_death_in_a_call_leaves_its_traces(tmp_path: Path) -> None:
+    for order_, status in (("exit", 3), (int(signal.SIGSEGV), -int(signal.SIGSEGV))):
+        with serving(tmp_path) as (child, peer):
+            peer.send(order("die", order_, n=77))
+            assert child.exited() == status
+            assert (child.hand.serial, child.hand.busy) == (77, True)
+            child.written("last words")
+            assert peer.closed()
+
+
+def test_output_carries_the_mark_of_its_call(tmp_path: Path) -> None:
+    with serving(tmp_path) as (child, peer):
+        result(peer, "echo", n=1)
+        result(peer, "speak", "a", n=2, request_id="r-9")
+        result(peer, "speak_raw", n=3)
+        text = child.written("raw\n")
+        assert text == (
+            "\x1e2 r-9\n"
+            "printed a\n"
+            "to stderr\n"
+            "<4>shop.pdf: logged\n"
+            "<4>twice\n"
+            "unfinished\n"
+            "\x1e0 \n"
+            "raw\n"
+        ), repr(text)
+
+
+def test_child_is_lean(tmp_path: Path) -> None:
+    with serving(tmp_path) as (child, peer):
+        assert failure(peer, "nothing").code == "unknown_command"
+        loaded = set(call(peer, "modules"))
+        # The commands of these tests use asyncio themselves.
+        heavy = (
+            "click",
+            "uvloop",
+            "cordata.store",
+            "cordata.http",
+            "cordata.app",
+            "cordata.config",
+        )
+        assert not [name for name in loaded if name.startswith(heavy)]
+    with serving(tmp_path, commands={"lean": "tests.integration.pool.child.lean:look"}) as (
+        child,
+        peer,
+    ):
+        loaded = set(call(peer, "lean"))
+        found = [name for name in loaded if name.startswith((*heavy, "asyncio", "ssl", "email"))]
+        assert not found
+        rollup = Path(f"/proc/{child.pid}/smaps_rollup").read_text()
+        pss = re.search(r"^Pss: +(\d+) kB", rollup, re.MULTILINE)
+        assert pss is not None
+        print(f"PSS of a child: {int(pss[1])} kB")
+        assert int(pss[1]) * 1024 < PSS_BYTES
+        assert set(os.listdir(f"/proc/{child.pid}/fd")) == set("0123456")
+
+
+def test_child_gets_no_word_with_systemd(tmp_path: Path, monkeypatch: object) -> None:
+    for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "CREDENTIALS_DIRECTORY", "CORDATA_CONFIG"):
+        os.environ[name] = "x"
+    try:
+        with serving(tmp_path) as (child, _):
+            told = Path(f"/proc/{child.pid}/environ").read_text()
+            assert "PATH=" in told
+            for name in ("NOTIFY_SOCKET", "WATCHDOG_", "CREDENTIALS_", "CORDATA_"):
+                assert f"\0{name}" not in f"\0{told}"
+    finally:
+        for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "CREDENTIALS_DIRECTORY", "CORDATA_CONFIG"):
+            del os.environ[name]
