@@ -27,8 +27,8 @@ from cordata.errors import (
 
 M = TypeVar("M")
 _encoder = msgpack.Encoder()
-#: One frame at a time is built here: nothing waits within `encode`, and the pool has no threads.
-_scratch = bytearray(4096)
+#: Buffers to build frames in, one for each thread that is at it: a sync client may be in any.
+_spare: list[bytearray] = []
 #: The buffer of a large frame is not kept for the small ones that follow.
 _KEEP = 1 << 20
 
@@ -78,20 +78,22 @@ class Decoder(Generic[M]):
 
 def encode(message: Message, *, max_bytes: int | None = None) -> bytes:
     """The frame of a message. Raises: FrameTooLarge when its body is longer than `max_bytes`."""
-    global _scratch
-    _encoder.encode_into(message, _scratch, HEAD)
-    length = len(_scratch) - HEAD
+    try:
+        scratch = _spare.pop()
+    except IndexError:
+        scratch = bytearray(4096)
+    _encoder.encode_into(message, scratch, HEAD)
+    length = len(scratch) - HEAD
     if max_bytes is not None and length > max_bytes:
-        _scratch = bytearray(4096)
         raise FrameTooLarge(
             f"a frame of {length} bytes, where {max_bytes} are taken",
             length_bytes=length,
             limit_bytes=max_bytes,
         )
-    pack_into(">I", _scratch, 0, length)
-    frame = bytes(_scratch)
-    if length > _KEEP:
-        _scratch = bytearray(4096)
+    pack_into(">I", scratch, 0, length)
+    frame = bytes(scratch)
+    if length <= _KEEP:
+        _spare.append(scratch)
     return frame
 
 
