@@ -1,0 +1,114 @@
+"""One blocking connection to the manager: the sync client's."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from time import monotonic
+
+from cordata.core.frame import Splitter, TooLarge
+from cordata.core.pool.codec import encode, to_client
+from cordata.core.pool.message import ErrorFrame, Goaway, Hello, Message, ToClient, Welcome
+from cordata.errors import FrameTooLarge, PoolUnavailable, ProtocolError
+from cordata.pool.client.wire import DIAL_MAX_S, DIAL_MIN_S, MAX_TAKEN, error_of
+
+
+class PipeLost(Exception):
+    """The connection ended. `whole`: the manager may have what was sent last."""
+
+    def __init__(self, reason: str, *, whole: bool) -> None:
+        super().__init__(reason)
+        self.whole = whole
+
+
+class Pipe:
+    """A socket with the handshake done. Whatever goes wrong, it is closed and not used again."""
+
+    def __init__(self, path: str, hello: Hello, deadline: float) -> None:
+        """Raises: OSError (TimeoutError), PipeLost, and what the manager refuses us for."""
+        self._splitter = Splitter(MAX_TAKEN)
+        self._messages: deque[ToClient | TooLarge] = deque()
+        self._max_bytes: int | None = None
+        #: The manager takes no new calls here.
+        self.leaving = False
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._socket.settimeout(_left(deadline))
+            self._socket.connect(path)
+            self.send(hello, deadline)
+            message = self.receive(deadline)
+            if isinstance(message, ErrorFrame):
+                raise error_of(message)
+            if not isinstance(message, Welcome):
+                raise ProtocolError(f"{type(message).__name__} came in place of a welcome")
+            self._max_bytes = message.max
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, message: Message, deadline: float) -> None:
+        """Raises: FrameTooLarge; PipeLost (or TimeoutError), and then it was not sent whole."""
+        frame = encode(message, max_bytes=self._max_bytes)
+        self._socket.settimeout(_left(deadline))
+        try:
+            self._socket.sendall(frame)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise PipeLost(error.strerror or str(error), whole=False) from None
+
+    def receive(self, deadline: float) -> ToClient:
+        """The next message but a goaway. Raises: PipeLost, TimeoutError, FrameTooLarge."""
+        while True:
+            while self._messages:
+                message = self._messages.popleft()
+                if isinstance(message, TooLarge):
+                    text = f"an answer of {message.length} bytes came, which is more than is taken"
+                    raise FrameTooLarge(text, length_bytes=message.length)
+                if not isinstance(message, Goaway):
+                    return message
+                self.leaving = True
+            self._read(deadline)
+
+    def close(self) -> None:
+        """End it; what was under way is cancelled by that."""
+        self._socket.close()
+
+    def _read(self, deadline: float) -> None:
+        self._socket.settimeout(_left(deadline))
+        try:
+            data = self._socket.recv(1 << 17)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise PipeLost(error.strerror or str(error), whole=True) from None
+        if not data:
+            raise PipeLost("the manager closed the connection", whole=True)
+        for frame in self._splitter.feed(data):
+            self._messages.append(frame if isinstance(frame, TooLarge) else to_client.decode(frame))
+
+
+def dialled(path: str, hello: Hello, deadline: float) -> Pipe:
+    """A connection, as soon as there is a manager. Raises: PoolUnavailable when there is none
+    before the deadline, and what the manager refuses us for.
+    """
+    pause_s = DIAL_MIN_S
+    while True:
+        try:
+            return Pipe(path, hello, deadline)
+        except (OSError, PipeLost) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+        if monotonic() + pause_s >= deadline:
+            time.sleep(max(0.0, deadline - monotonic()))
+            raise PoolUnavailable(f"nobody answered at {path} ({reason})")
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, DIAL_MAX_S)
+
+
+def _left(deadline: float) -> float:
+    """Seconds left. Raises: TimeoutError."""
+    left_s = deadline - monotonic()
+    if left_s <= 0:
+        raise TimeoutError("the deadline has passed")
+    return left_s

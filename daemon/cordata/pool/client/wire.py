@@ -1,0 +1,162 @@
+"""What clients of the pool say and understand, without a socket: options, values, errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Raw, msgpack
+
+from cordata.core.pool.codec import POOL_ERRORS
+from cordata.core.pool.message import (
+    CallFrame,
+    ErrorFrame,
+    GlobalOp,
+    Hello,
+    SessionOp,
+    Values,
+)
+from cordata.errors import (
+    CommandFailed,
+    CommandRefused,
+    CordataError,
+    DeadlineExceeded,
+    PoolError,
+    PoolTransient,
+    ProtocolError,
+    WorkerCrashed,
+)
+from cordata.log import request_id
+
+#: Where the manager listens unless the configuration says otherwise.
+DEFAULT_PATH = "/run/cordata/pool.sock"
+#: The largest frame that a client takes: the manager, which holds it too, has the real bound.
+MAX_TAKEN = 1 << 30
+#: Of a call, when it names none.
+DEFAULT_TIMEOUT_S = 60.0
+_LONGEST_S = 1e9
+#: The manager ends a call at its deadline and knows whether it ran: it has so long to say so.
+ANSWER_GRACE_S = 0.25
+#: First and longest pause between two attempts to reach the manager.
+DIAL_MIN_S, DIAL_MAX_S = 0.05, 2.0
+#: Operations that may be sent twice: the second time finds what the first has left.
+_HARMLESS = frozenset({"get", "touch", "status", "sessions"})
+
+
+def hello_of(name: str, *, operator: bool) -> Hello:
+    """Who this process is."""
+    return Hello(
+        role="operator" if operator else "client",
+        name=name,
+        pid=os.getpid(),
+        # No start, so no fingerprint: several clients of one process are as many connections.
+        inv=os.environ.get("INVOCATION_ID", ""),
+        max=MAX_TAKEN,
+    )
+
+
+def call_of(
+    command: str,
+    payload: object,
+    *,
+    timeout_s: float,
+    session: str = "",
+    queue_timeout_s: float | None = None,
+    idempotent: bool = False,
+    priority: int = 0,
+    credits: int = 0,
+) -> CallFrame:
+    """The call, encoded now: what the caller does with `payload` afterwards does not change it.
+
+    Raises: TypeError for a payload that MessagePack does not know, ValueError for an option.
+    """
+    if not 0.0 < timeout_s:
+        raise ValueError(f"timeout is {timeout_s}, it must be more than 0")
+    if queue_timeout_s is not None and not 0.0 <= queue_timeout_s:
+        raise ValueError(f"queue_timeout is {queue_timeout_s}, it must not be less than 0")
+    if not 0 <= priority <= 9:
+        raise ValueError(f"priority is {priority}, it must be 0 to 9")
+    return CallFrame(
+        id=0,
+        command=command,
+        payload=Raw(msgpack.encode(payload)),
+        session=session,
+        timeout_s=min(timeout_s, _LONGEST_S),
+        queue_timeout_s=None if queue_timeout_s is None else min(queue_timeout_s, _LONGEST_S),
+        idempotent=idempotent,
+        priority=priority,
+        credits=credits,
+        request_id=request_id.get()[:200],
+    )
+
+
+def window_of(credit: int) -> int:
+    """The credits of a stream. Raises: ValueError."""
+    if not 1 <= credit <= 1024:
+        raise ValueError(f"credit is {credit}, it must be 1 to 1024")
+    return credit
+
+
+def may_repeat(message: object) -> bool:
+    """Whether it may be sent again, though its receiver may have had it."""
+    if isinstance(message, CallFrame):
+        return message.idempotent
+    if isinstance(message, GlobalOp | SessionOp):
+        return message.op in _HARMLESS
+    return getattr(message, "op", "") in _HARMLESS
+
+
+def values_of(data: Mapping[str, object]) -> Values:
+    """Values of a session as they travel. Raises: TypeError as MessagePack does."""
+    return {key: Raw(msgpack.encode(value)) for key, value in data.items()}
+
+
+def plain(values: Mapping[str, Raw]) -> dict[str, Any]:
+    """Values of a session as they were."""
+    return {key: msgpack.decode(value) for key, value in values.items()}
+
+
+@lru_cache(maxsize=256)
+def decoder_of(kind: Any) -> Callable[[Raw], Any]:
+    """Turns a result into a `kind`; None: into plain values."""
+    return msgpack.decode if kind is None else msgpack.Decoder(kind).decode
+
+
+def error_of(frame: ErrorFrame) -> CordataError:
+    """What an `error` frame raises at the caller."""
+    code, text, data = frame.code, frame.m, frame.data
+    if code == CommandFailed.code:
+        failed = CommandRefused if data.get("permanent") is True else CommandFailed
+        return failed(text, type=_text(data, "type"), traceback=_text(data, "traceback"))
+    if code == WorkerCrashed.code:
+        lines = data.get("lines")
+        return WorkerCrashed(
+            text,
+            exit_code=_number(data, "exit_code"),
+            signal=_number(data, "signal"),
+            lines=tuple(str(line) for line in lines) if isinstance(lines, list) else (),
+            worker=_text(data, "worker"),
+            pid=_number(data, "pid") or 0,
+        )
+    if code == DeadlineExceeded.code:
+        return DeadlineExceeded(text, ran=data.get("ran") is not False)
+    if code in ("protocol", "version", "forbidden"):
+        return ProtocolError(text or code)
+    kind = POOL_ERRORS.get(code, PoolError)
+    error = kind(text or ("" if code in POOL_ERRORS else code))
+    after = data.get("retry_after_s")
+    if isinstance(error, PoolTransient) and isinstance(after, int | float):
+        error.retry_after_s = float(after)
+    return error
+
+
+def _text(data: Mapping[str, Any], key: str) -> str:
+    value = data.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _number(data: Mapping[str, Any], key: str) -> int | None:
+    value = data.get(key)
+    return value if isinstance(value, int) else None

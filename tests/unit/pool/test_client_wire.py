@@ -1,0 +1,152 @@
+"""What clients say and understand: options to frames, errors to exceptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cordata.core.pool.codec import POOL_ERRORS
+from cordata.core.pool.message import Ask, CallFrame, ErrorFrame, GlobalOp, SessionOp
+from cordata.errors import (
+    CommandFailed,
+    CommandPoisoned,
+    CommandRefused,
+    DeadlineExceeded,
+    PermanentError,
+    PoolError,
+    ProtocolError,
+    WorkerCrashed,
+)
+from cordata.log import request_id
+from cordata.pool.client.wire import call_of, decoder_of, error_of, may_repeat, window_of
+
+
+def test_call_keeps_the_payload_as_it_was_when_the_caller_changes_it_later() -> None:
+    payload = {"rooms": [1, 2]}
+    frame = call_of("count", payload, timeout_s=1.0)
+    payload["rooms"].append(3)
+    assert msgspec.msgpack.decode(frame.payload) == {"rooms": [1, 2]}
+
+
+def test_call_carries_the_request_id_in_hand() -> None:
+    token = request_id.set("r" * 300)
+    try:
+        assert call_of("count", None, timeout_s=1.0).request_id == "r" * 200
+    finally:
+        request_id.reset(token)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"timeout_s": 0.0},
+        {"timeout_s": -1.0},
+        {"timeout_s": float("nan")},
+        {"timeout_s": 1.0, "queue_timeout_s": -1.0},
+        {"timeout_s": 1.0, "priority": 10},
+        {"timeout_s": 1.0, "priority": -1},
+    ],
+)
+def test_call_refuses_an_option_that_the_manager_would_not_take(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        call_of("count", None, **options)
+
+
+def test_call_without_an_end_gets_the_longest_that_the_wire_has() -> None:
+    assert call_of("count", None, timeout_s=float("inf")).timeout_s == 1e9
+
+
+@pytest.mark.parametrize("credit", [0, 1025, -1])
+def test_window_refuses_what_would_mean_something_else(credit: int) -> None:
+    with pytest.raises(ValueError, match="1 to 1024"):
+        window_of(credit)
+
+
+def test_call_refuses_a_payload_that_messagepack_does_not_know() -> None:
+    with pytest.raises(TypeError):
+        call_of("count", object(), timeout_s=1.0)
+
+
+@pytest.mark.parametrize("code", sorted(POOL_ERRORS))
+def test_each_code_becomes_its_error_with_its_text(code: str) -> None:
+    error = error_of(ErrorFrame(id=1, code=code, m="what happened"))
+    assert (type(error).code, str(error)) == (code, "what happened")
+
+
+@pytest.mark.parametrize("code", ["protocol", "version", "forbidden"])
+def test_what_the_connection_is_refused_for_is_a_protocol_error(code: str) -> None:
+    assert isinstance(error_of(ErrorFrame(code=code)), ProtocolError)
+
+
+def test_code_of_a_later_version_is_an_error_of_the_pool_that_names_it() -> None:
+    error = error_of(ErrorFrame(id=1, code="brand_new"))
+    assert type(error) is PoolError
+    assert str(error) == "brand_new"
+
+
+def test_failed_command_tells_type_and_traceback() -> None:
+    data = {"type": "shop.NoRoom", "traceback": "Traceback ...", "permanent": False}
+    error = error_of(ErrorFrame(id=1, code="failed", m="full", data=data))
+    assert type(error) is CommandFailed
+    assert (error.type, error.traceback, str(error)) == ("shop.NoRoom", "Traceback ...", "full")
+    assert not isinstance(error, PermanentError)
+
+
+def test_command_that_raised_permanently_is_refused_for_good() -> None:
+    error = error_of(ErrorFrame(id=1, code="failed", m="no", data={"permanent": True}))
+    assert isinstance(error, CommandRefused)
+    assert isinstance(error, PermanentError)
+
+
+def test_crash_tells_signal_lines_and_worker() -> None:
+    data = {"exit_code": None, "signal": 9, "lines": ["bye"], "worker": "1", "pid": 77}
+    error = error_of(ErrorFrame(id=1, code="crashed", data=data))
+    assert isinstance(error, WorkerCrashed)
+    assert (error.exit_code, error.signal, error.lines) == (None, 9, ("bye",))
+    assert (error.worker, error.pid) == ("1", 77)
+
+
+def test_data_of_another_shape_is_not_an_error_of_its_own() -> None:
+    data = {"exit_code": "x", "signal": [], "lines": 3, "worker": 1, "pid": None}
+    error = error_of(ErrorFrame(id=1, code="crashed", data=data))
+    assert isinstance(error, WorkerCrashed)
+    assert (error.exit_code, error.signal, error.lines, error.pid) == (None, None, (), 0)
+
+
+def test_retry_after_and_ran_come_through() -> None:
+    poisoned = error_of(ErrorFrame(id=1, code="poisoned", data={"retry_after_s": 60}))
+    assert isinstance(poisoned, CommandPoisoned)
+    assert poisoned.retry_after_s == 60.0
+    late = error_of(ErrorFrame(id=1, code="deadline", data={"ran": False}))
+    assert isinstance(late, DeadlineExceeded)
+    assert not late.ran
+
+
+@pytest.mark.parametrize(
+    ("message", "harmless"),
+    [
+        (CallFrame(id=1, command="c"), False),
+        (CallFrame(id=1, command="c", idempotent=True), True),
+        (SessionOp(id=1, op="get"), True),
+        (SessionOp(id=1, op="touch"), True),
+        (SessionOp(id=1, op="count"), False),
+        (SessionOp(id=1, op="create"), False),
+        (SessionOp(id=1, op="update"), False),
+        (GlobalOp(id=1, op="get"), True),
+        (GlobalOp(id=1, op="set"), False),
+        (Ask(id=1, op="status"), True),
+        (Ask(id=1, op="recycle"), False),
+    ],
+)
+def test_only_what_changes_nothing_may_be_sent_twice(message: Any, harmless: bool) -> None:
+    assert may_repeat(message) is harmless
+
+
+def test_result_is_converted_when_a_type_is_named() -> None:
+    raw = msgspec.Raw(msgspec.msgpack.encode([1, 2]))
+    assert decoder_of(tuple[int, int])(raw) == (1, 2)
+    assert decoder_of(None)(raw) == [1, 2]
+    with pytest.raises(msgspec.ValidationError):
+        decoder_of(str)(raw)
