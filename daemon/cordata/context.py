@@ -7,13 +7,17 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cordata.core.once import Once
 from cordata.errors import AlreadySeen
 from cordata.log import fields
+from cordata.pool.client.door import Door
 from cordata.store import Chain, Store, Tx, Unit
 from cordata.vault import Vault
+
+if TYPE_CHECKING:
+    from cordata.pool.client.client import Client
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Context")
@@ -34,6 +38,17 @@ class Context:
     #: The migrations that this code needs.
     chains: tuple[Chain, ...] = ()
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("cordata.app"))
+    #: What `pool` is made of.
+    door: Door = field(default_factory=Door, repr=False)
+
+    @property
+    def pool(self) -> Client:
+        """The pool: `await ctx.pool.execute("render", {...}, timeout=30)` runs an `@app.command`
+        in a process that may block, compute and crash without harm to this one.
+
+        It connects at the first call. Raises: PoolUnavailable when there is no pool here.
+        """
+        return self.door.client
 
     def now_us(self) -> int:
         """The wall time that the fleet agrees on, in microseconds since the epoch."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from cordata.app import App
 from cordata.config import Config
 from cordata.context import Context
 from cordata.errors import ConfigError
+from cordata.pool.client.door import Door
 from cordata.store import Chain, Queries, check_url, dialect_of, open_store
 from cordata.store.migrate import RUNTIME, SchemaError
 from cordata.store.migrate import load as load_migrations
@@ -98,8 +100,36 @@ async def open_context(
         queries=Queries.load(app.query_packages, dialect_of(config.store)),
         password=password,
     )
+    door = open_door(config)
     async with store:
-        yield Context(store=store, vault=vault, settings=config.settings, chains=chains_of(app))
+        try:
+            yield Context(
+                store=store,
+                vault=vault,
+                settings=config.settings,
+                chains=chains_of(app),
+                door=door,
+            )
+        finally:
+            await door.close()
+
+
+def open_door(config: Config) -> Door:
+    """The way into the pool of this host. It opens nothing before it is used."""
+
+    @lru_cache(maxsize=1024)
+    def timeout_of(command: str) -> float:
+        from cordata.core.pool.limits import PoolLimits, pool_of_command
+
+        pools = [PoolLimits(name=name, commands=one.commands) for name, one in config.pools.items()]
+        return config.pools.get(pool_of_command(pools, command), config.pool).call_timeout_s
+
+    return Door(pool_socket(config), timeout_of=timeout_of)
+
+
+def pool_socket(config: Config) -> Path:
+    """Where the pool's manager listens."""
+    return config.paths.runtime / "pool.sock"
 
 
 def check_start(config: Config, app: App) -> None:
