@@ -1,0 +1,293 @@
+"""Keeps one child alive for its worker: starts it, watches it, starts the next, replaces it.
+
+```
+  (none) --back-off--> child --exit--> (none)
+                         | due (max_calls, max_age_s, max_rss_bytes, or asked for)
+                         v
+                 child + spare --spare warm, manager says retire--> child, the former leaves
+                         |     --spare warm, no manager there-----> the same, by ourselves
+                         '-- child dies: the spare is the child; spare dies: the child serves on
+```
+The manager is told of every step while it is there, and of the state when it comes back. Deadlines
+are kept by the state page, so a command that hangs is killed without a manager, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from cordata import clock, events
+from cordata.config.pool import PoolConfig
+from cordata.core.pool.message import Ping, Pong
+from cordata.core.pool.order import (
+    ChildToWorker,
+    Drain,
+    Due,
+    Failed,
+    Kill,
+    Recycle,
+    Retire,
+    ToWorker,
+    Up,
+)
+from cordata.core.pool.recycle import due
+from cordata.core.pool.spec import ChildSpec
+from cordata.core.retry import next_delay_s
+from cordata.log import fields, logger
+from cordata.pool.worker.link import Link
+from cordata.pool.worker.process import ChildProcess, Exit
+from cordata.pool.worker.watch import PING
+from cordata.pool.worker.word import Step, exited, hello, lament, mourn, step
+
+log = logger("cordata.pool")
+
+#: The page and the clock are looked at this often; a deadline that is nearer wakes earlier.
+_LOOK_S = 1.0
+#: A child that lived so long was no failure of its start.
+_SETTLED_S = 60.0
+#: Ended by these, the next one starts at once: it was not the child's fault, nor the start's.
+_AT_ONCE = ("deadline", "cancelled", "stop")
+
+
+class Keeper:
+    """See the module."""
+
+    def __init__(self, spec: ChildSpec, config: PoolConfig) -> None:
+        self._spec = spec
+        self._config = config
+        self._child: ChildProcess | None = None
+        self._spare: ChildProcess | None = None
+        #: Replaced, or stopped, and not gone.
+        self._leaving: set[ChildProcess] = set()
+        #: The first one was warm.
+        self.warmed = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        #: Why the child is to be replaced; "": it is not.
+        self._due = ""
+        self._failures = 0
+        #: No child, or no spare, is started before.
+        self._start_at = 0.0
+        self._link = Link(
+            spec.socket,
+            lambda: hello(self._spec),
+            on_welcome=self._announce,
+            on_message=self._ordered,
+            on_lost=self._wake.set,
+        )
+
+    @property
+    def up(self) -> bool:
+        """Whether there is a warm child."""
+        return self._child is not None and self._child.watch.up
+
+    def reload(self, config: PoolConfig) -> None:
+        """Other limits, from now on."""
+        self._config = config
+        self._spec = replace(self._spec, max_calls=config.max_calls)
+        self._wake.set()
+
+    async def run(self, stop: asyncio.Event, *, tick: Callable[[], None] = lambda: None) -> None:
+        """Until `stop`, and until the child has ended its call then. Cancelled, it kills."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                side = [
+                    group.create_task(self._link.run()),
+                    group.create_task(self._wake_at(stop)),
+                ]
+                while not (self._stopping and not self._all()):
+                    tick()
+                    if stop.is_set() and not self._stopping:
+                        self._stop()
+                    self.run_once(clock.monotonic())
+                    await self._sleep()
+                for task in side:
+                    task.cancel()
+        finally:
+            for child in self._all():
+                child.destroy()
+
+    def run_once(self, now: float) -> None:
+        """One look at everything."""
+        for child in self._all():
+            self._look(child, now)
+        if self._stopping or now < self._start_at:
+            return
+        if self._child is None:
+            self._child = self._start(now)
+        elif self._due and self._spare is None and self.up:
+            self._spare = self._start(now, spare=True)
+        elif self._spare is not None and self._spare.watch.up and not self._link.connected:
+            self._replace(self._child)
+
+    def _look(self, child: ChildProcess, now: float) -> None:
+        config, hand = self._config, child.hand()
+        found = child.watch.look(hand, now, config)
+        if found == PING:
+            child.send(Ping(id=0))
+        elif found:
+            if found == "unhealthy":
+                self._report(child, "unhealthy")
+            log.warning("child %d has to go: %s", child.pid, found, extra=self._extra(child))
+            child.kill(found)
+        elif child is self._child and child.watch.up and not self._due:
+            limit = due(
+                max_calls=config.max_calls,
+                max_age_s=config.max_age_s,
+                max_rss_bytes=config.max_rss_bytes,
+                worker=self._spec.worker,
+                calls=hand.done,
+                age_s=now - child.started_at,
+                rss_bytes=child.rss_bytes() if config.max_rss_bytes else 0,
+            )
+            if limit is not None:
+                self._set_due(child, limit)
+
+    async def _sleep(self) -> None:
+        now = clock.monotonic()
+        waits = [_LOOK_S]
+        if self._child is None or (self._due and self._spare is None):
+            waits.append(self._start_at - now)
+        for hand in (child.hand() for child in self._all()):
+            if hand.busy and hand.deadline:
+                waits.append(hand.deadline + self._config.kill_grace_s - now)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.001, min(waits))):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def _wake_at(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._wake.set()
+
+    def _all(self) -> list[ChildProcess]:
+        current = [child for child in (self._child, self._spare) if child is not None]
+        return [*current, *self._leaving]
+
+    def _start(self, now: float, *, spare: bool = False) -> ChildProcess | None:
+        try:
+            child = ChildProcess(
+                replace(self._spec, spare=spare),
+                epoch=lambda: self._link.epoch,
+                on_message=self._heard,
+                on_exit=self._exited,
+            )
+        except OSError as error:
+            log.error("a child of worker %s could not be started: %s", self._spec.worker, error)
+            self._pause(now)
+            return None
+        self._report(child, "started", why="spare" if spare else "")
+        return child
+
+    def _pause(self, now: float) -> None:
+        self._failures += 1
+        self._start_at = now + next_delay_s(
+            self._failures,
+            random.random(),
+            first_s=self._config.restart_min_s,
+            longest_s=self._config.restart_max_s,
+        )
+
+    def _heard(self, child: ChildProcess, message: ChildToWorker) -> None:
+        """A child speaks."""
+        now = clock.monotonic()
+        if isinstance(message, Pong):
+            child.watch.say_pong(now)
+        elif isinstance(message, Up):
+            child.watch.say_up(now)
+            self._report(child, "warm")
+            self.warmed.set()
+            took_s = now - child.started_at
+            log.debug("child %d is warm after %.2f s", child.pid, took_s, extra=self._extra(child))
+        elif isinstance(message, Due):
+            if child is self._child and not self._due:
+                self._set_due(child, message.why)
+        elif isinstance(message, Failed):
+            child.blame("init")
+            lament(self._spec.worker, child, message)
+        self._wake.set()
+
+    def _set_due(self, child: ChildProcess, why: str) -> None:
+        self._due = why
+        self._report(child, "due", why=why)
+
+    def _exited(self, child: ChildProcess, end: Exit) -> None:
+        """A child is dead."""
+        now = clock.monotonic()
+        self._link.send(exited(child, end))
+        mourn(self._spec.worker, child, end, epoch=self._link.epoch)
+        self._leaving.discard(child)
+        if child is self._child:
+            self._child, self._spare = self._spare, None
+            self._due = ""
+            if self._child is not None:
+                self._child.adopt()
+        elif child is self._spare:
+            self._spare = None
+        if now - child.started_at >= _SETTLED_S:
+            self._failures = 0
+        if end.why not in _AT_ONCE and not child.leaving:
+            self._pause(now)
+        self._wake.set()
+
+    def _ordered(self, message: ToWorker) -> None:
+        """The manager speaks. That it goes away is no news: another one comes."""
+        if isinstance(message, Recycle):
+            if self._child is not None and not self._due:
+                self._set_due(self._child, "asked for")
+        elif isinstance(message, (Kill, Retire)):
+            fingerprint = (message.pid, message.start)
+            for child in self._all():
+                if (child.pid, child.start) != fingerprint:
+                    continue
+                if isinstance(message, Retire):
+                    self._replace(child)
+                elif child.hand().busy and child.hand().serial == message.n:
+                    child.kill(message.why or "asked for")
+        self._wake.set()
+
+    def _replace(self, former: ChildProcess) -> None:
+        """It leaves after the call in hand; the spare, if there is one, is in its place."""
+        if former is self._child:
+            self._child, self._spare = self._spare, None
+            if self._child is not None:
+                self._child.adopt()
+                calls = former.hand().done
+                log.info(
+                    "child %d is replaced by %d after %d calls: %s",
+                    *(former.pid, self._child.pid, calls, self._due or "displaced"),
+                    extra=self._extra(former, events.POOL_CHILD_RECYCLED),
+                )
+            self._due = ""
+        elif former is self._spare:
+            self._spare = None
+        self._leaving.add(former)
+        former.leave()
+
+    def _stop(self) -> None:
+        self._stopping = True
+        self._link.send(Drain())
+        for child in self._all():
+            child.leave()
+
+    def _announce(self) -> None:
+        """A manager that may know nothing hears of the children. Who leaves does not dial again."""
+        for child in self._all():
+            if child.leaving:
+                continue
+            self._report(child, "started", why="spare" if child.spare else "")
+            if child.watch.up:
+                self._report(child, "warm")
+        if self._stopping:
+            self._link.send(Drain())
+
+    def _report(self, child: ChildProcess, ev: Step, *, why: str = "") -> None:
+        self._link.send(step(child, ev, why=why))
+
+    def _extra(self, child: ChildProcess, message_id: str = "") -> dict[str, object]:
+        return fields(message_id, worker=self._spec.worker, child_pid=child.pid)

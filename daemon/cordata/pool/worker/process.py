@@ -1,0 +1,171 @@
+"""One child process in its worker's loop: its end, its output, the second channel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cordata import clock
+from cordata.core.frame import Splitter, TooLarge
+from cordata.core.pool import page
+from cordata.core.pool.codec import child_to_worker, encode
+from cordata.core.pool.message import Message
+from cordata.core.pool.order import Adopt, ChildToWorker, Stop
+from cordata.core.pool.page import Hand
+from cordata.core.pool.spec import ChildSpec
+from cordata.errors import ProtocolError
+from cordata.pool.worker.measure import rss_bytes
+from cordata.pool.worker.output import Output
+from cordata.pool.worker.spawning import spawn
+from cordata.pool.worker.watch import Watch
+
+_READ = 65536
+#: Of a dead child's output at most, so that one that left much behind does not hold up the loop.
+_LAST_READS = 16
+
+
+class Exit(NamedTuple):
+    """How a child ended."""
+
+    code: int | None
+    signal: int | None
+    #: Why the worker ended it; "": it ended by itself.
+    why: str
+    #: What it wrote last.
+    lines: tuple[str, ...]
+    #: Its page as it left it.
+    hand: Hand
+
+
+class ChildProcess:
+    """A child that was started. `on_exit` is called once, after all that it said."""
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        *,
+        epoch: Callable[[], str],
+        on_message: Callable[[ChildProcess, ChildToWorker], None],
+        on_exit: Callable[[ChildProcess, Exit], None],
+    ) -> None:
+        """Start it. Raises: OSError."""
+        self._spawned = spawn(spec)
+        self.pid, self.start = self._spawned.pid, self._spawned.start
+        self.spare = spec.spare
+        self.started_at = clock.monotonic()
+        self.watch = Watch(self.started_at)
+        self.leaving = False
+        self._why = ""
+        self._epoch, self._on_message, self._on_exit = epoch, on_message, on_exit
+        self._page = memoryview(self._spawned.page)
+        self._output = Output(spec.worker, self.pid, call_id=self._call_id)
+        self._splitter = Splitter()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._spawned.pidfd, self._died)
+        self._loop.add_reader(self._spawned.output, self._wrote)
+        self._loop.add_reader(self._spawned.channel, self._said)
+
+    def hand(self) -> Hand:
+        """What it has in its hands."""
+        return page.read(self._page)
+
+    def rss_bytes(self) -> int:
+        """Its own resident memory."""
+        return rss_bytes(self.pid)
+
+    def send(self, message: Message) -> None:
+        """By the second channel. One that does not take it is dead, or about to be found out."""
+        with contextlib.suppress(OSError):
+            self._spawned.channel.send(encode(message))
+
+    def leave(self) -> None:
+        """It is to end by itself, after the call in hand."""
+        if not self.leaving:
+            self.leaving = True
+            self.watch.say_stop(clock.monotonic())
+            self.send(Stop())
+
+    def adopt(self) -> None:
+        """The spare is the worker's child from now on."""
+        self.spare = False
+        self.send(Adopt())
+
+    def blame(self, why: str) -> None:
+        """It will end by itself, but its end accuses no command."""
+        self._why = self._why or why
+
+    def kill(self, why: str) -> None:
+        """With all that it started, as far as that stayed in its session."""
+        self.blame(why)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def destroy(self) -> None:
+        """At the worker's own end: kill it and take its status, without any word of it."""
+        self._forget()
+        self.kill("stop")
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)  # not by the pidfd, which the loop made one that does not wait
+        self._close()
+
+    def _died(self) -> None:
+        """The pid stays its own until its status is taken, so its group is still its group."""
+        self._forget()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        status = os.waitid(os.P_PIDFD, self._spawned.pidfd, os.WEXITED)
+        self._said()
+        self._wrote(times=_LAST_READS)
+        self._output.end(clock.monotonic())
+        code = None if status is None or status.si_code != os.CLD_EXITED else status.si_status
+        killed_by = None if status is None or code is not None else status.si_status
+        why = self._why or ("stop" if self.leaving and code == 0 else "")
+        end = Exit(code, killed_by, why, self._output.tail.lines(), self.hand())
+        self._close()
+        self._on_exit(self, end)
+
+    def _wrote(self, *, times: int = 1) -> None:
+        for _ in range(times):
+            try:
+                data = os.read(self._spawned.output, _READ)
+            except BlockingIOError:
+                return
+            if not data:
+                self._loop.remove_reader(self._spawned.output)
+                return
+            self._output.feed(data, clock.monotonic())
+
+    def _said(self) -> None:
+        try:
+            data = self._spawned.channel.recv(_READ)
+            for frame in self._splitter.feed(data):
+                if isinstance(frame, TooLarge):
+                    raise ProtocolError(f"a frame of {frame.length} bytes")
+                self._on_message(self, child_to_worker.decode(frame))
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        except ProtocolError:
+            self.kill("channel")
+        if not data:
+            # It dies; or a command has closed it, and the next ping finds that out.
+            self._loop.remove_reader(self._spawned.channel)
+
+    def _call_id(self, serial: int) -> str:
+        """Of a line without a mark the page tells: it was not printed by Python, or by no call."""
+        hand = self.hand()
+        serial = serial or (hand.serial if hand.busy else 0)
+        return f"{self._epoch()}-{serial}" if serial else ""
+
+    def _forget(self) -> None:
+        for file in (self._spawned.pidfd, self._spawned.output, self._spawned.channel):
+            self._loop.remove_reader(file)
+
+    def _close(self) -> None:
+        self._page.release()
+        self._spawned.close()

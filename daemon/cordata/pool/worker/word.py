@@ -1,0 +1,92 @@
+"""What a worker says of its child: to the manager in frames, to the journal in lines."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Literal
+
+from cordata import events
+from cordata.core.pool.message import Hello
+from cordata.core.pool.order import ChildEvent, Failed
+from cordata.core.pool.spec import ChildSpec
+from cordata.log import fields, logger
+from cordata.pool.fingerprint import start_of
+from cordata.pool.worker.process import ChildProcess, Exit
+
+log = logger("cordata.pool")
+
+Step = Literal["started", "exited", "unhealthy", "warm", "due", "retired"]
+
+
+def hello(spec: ChildSpec) -> Hello:
+    """Who dials."""
+    return Hello(
+        role="worker",
+        name=spec.worker,
+        pid=os.getpid(),
+        start=start_of(),
+        inv=spec.inv,
+        cmds=list(spec.commands),
+    )
+
+
+def step(child: ChildProcess, ev: Step, *, why: str = "") -> ChildEvent:
+    """A child that lives did, or is to do, this."""
+    hand = child.hand()
+    return ChildEvent(ev, pid=child.pid, start=child.start, why=why, n=hand.serial, run=hand.busy)
+
+
+def exited(child: ChildProcess, end: Exit) -> ChildEvent:
+    """A child is dead. `why` is empty only when it died by itself."""
+    return ChildEvent(
+        "exited",
+        pid=child.pid,
+        start=child.start,
+        why=end.why,
+        code=end.code,
+        sig=end.signal,
+        lines=list(end.lines),
+        n=end.hand.serial,
+        run=end.hand.busy,
+    )
+
+
+def mourn(worker: str, child: ChildProcess, end: Exit, *, epoch: str) -> None:
+    """A child's end, in the journal: an error when it died by itself, a warning when killed."""
+    how = f"with status {end.code}" if end.signal is None else f"by {_name(end.signal)}"
+    extra: dict[str, object] = {"worker": worker, "child_pid": child.pid, "reason": end.why}
+    if end.code is not None:
+        extra["exit_status"] = end.code
+    if end.hand.busy:
+        extra["call_id"] = f"{epoch}-{end.hand.serial}"
+    where = " in a call" if end.hand.busy else ""
+    if end.why == "stop" and end.signal is None:
+        log.debug("child %d ended as it was asked to", child.pid, extra=fields(**extra))
+    elif end.why == "init" and end.signal is None:
+        log.warning("child %d ended before it was warm", child.pid, extra=fields(**extra))
+    elif end.why:
+        log.warning("child %d was killed%s: %s", child.pid, where, end.why, extra=fields(**extra))
+    else:
+        said = f"; it said last: {end.lines[-1]}" if end.lines else ""
+        log.error(
+            "child %d of worker %s ended%s %s%s",
+            *(child.pid, worker, where, how, said),
+            extra=fields(events.POOL_CHILD_CRASHED, **extra),
+        )
+
+
+def lament(worker: str, child: ChildProcess, failed: Failed) -> None:
+    """A child could not warm up: its traceback, line by line."""
+    extra = fields(events.POOL_CHILD_CRASHED, worker=worker, child_pid=child.pid, reason="init")
+    log.error("child %d could not warm up: %s", child.pid, failed.m, extra=extra)
+    for line in failed.trace.splitlines():
+        log.error("%s", line, extra=extra)
+
+
+def _name(number: int) -> str:
+    """`SIGSEGV`, or `signal 40` for one that has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

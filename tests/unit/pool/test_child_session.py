@@ -1,0 +1,81 @@
+"""A session as a command sees it: what it reads, and what is said of its changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import Raw, msgpack
+
+from cordata.core.pool.order import SessionCopy
+from cordata.pool.child.session import Session
+
+
+def session(counters: dict[str, int] | None = None, **data: Any) -> Session:
+    raw = {key: Raw(msgpack.encode(value)) for key, value in data.items()}
+    return Session(SessionCopy(id="s", v=3, wk="1"), raw, counters or {})
+
+
+def test_session_is_a_mapping() -> None:
+    one = session(a=1, b=[2])
+    assert (one.id, one.worker, dict(one), len(one)) == ("s", "1", {"a": 1, "b": [2]}, 2)
+    one["c"] = {"x": None}
+    del one["a"]
+    assert dict(one) == {"b": [2], "c": {"x": None}}
+    assert "a" not in one and one.get("a") is None
+    with pytest.raises(KeyError):
+        one["a"]
+    with pytest.raises(KeyError):
+        del one["a"]
+    one["a"] = 5
+    assert (one["a"], len(one)) == (5, 3)
+
+
+def test_session_tells_its_changes_only() -> None:
+    one = session(a=1, b=2)
+    assert (one["a"], one.delta()) == (1, None)
+    one["a"] = 7
+    one["c"] = 8
+    del one["b"], one["c"]
+    delta = one.delta()
+    assert delta is not None
+    assert (delta.v, delta.delete, delta.cnt) == (3, ["b"], {})
+    assert {key: msgpack.decode(raw) for key, raw in delta.set.items()} == {"a": 7}
+
+
+def test_value_that_was_read_is_kept_by_assigning_it() -> None:
+    one = session(a=[1])
+    one["a"].append(2)
+    assert (one["a"], one.delta()) == ([1, 2], None)
+    one["a"] = one["a"]
+    one["a"].append(3)
+    one.keep()
+    assert session_again(one)["a"] == [1, 2]
+
+
+def session_again(one: Session) -> Session:
+    return Session(SessionCopy(id="s"), one._before, {})
+
+
+def test_counters_add_up() -> None:
+    counters = {"seen": 4}
+    one = session(counters)
+    one.count(seen=1, new=2)
+    one.count(seen=1, none=0)
+    assert one.counters == {"seen": 6, "new": 2}
+    delta = one.delta()
+    assert delta is not None and delta.cnt == {"seen": 2, "new": 2}
+    assert counters == {"seen": 4}
+    one.keep()
+    assert counters == {"seen": 6, "new": 2}
+
+
+def test_session_refuses_what_messagepack_has_not() -> None:
+    one: Any = session()
+    with pytest.raises(TypeError):
+        one["a"] = object()
+    with pytest.raises(TypeError):
+        one[1] = 1
+    with pytest.raises(TypeError):
+        one.count(seen=0.5)
+    assert one.delta() is None
