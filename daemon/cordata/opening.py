@@ -116,6 +116,11 @@ async def open_context(
 
 def open_door(config: Config) -> Door:
     """The way into the pool of this host. It opens nothing before it is used."""
+    return Door(pool_socket(config), timeout_of=call_timeout_of(config))
+
+
+def call_timeout_of(config: Config) -> Callable[[str], float]:
+    """How long a call may take that names no timeout, by its command: its pool's."""
 
     @lru_cache(maxsize=1024)
     def timeout_of(command: str) -> float:
@@ -124,7 +129,7 @@ def open_door(config: Config) -> Door:
         pools = [PoolLimits(name=name, commands=one.commands) for name, one in config.pools.items()]
         return config.pools.get(pool_of_command(pools, command), config.pool).call_timeout_s
 
-    return Door(pool_socket(config), timeout_of=timeout_of)
+    return timeout_of
 
 
 def pool_socket(config: Config) -> Path:

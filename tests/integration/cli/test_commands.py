@@ -12,7 +12,7 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
     result = cordata("--help")
     assert result.returncode == 0
     names = ("server", "new", "worker", "primary", "job", "alert", "outbox", "dlq", "migrate")
-    for name in (*names, "events", "subscriptions", "config", "credentials"):
+    for name in (*names, "events", "subscriptions", "config", "credentials", "call"):
         assert f"  {name} " in result.stdout
     assert "78 the configuration cannot be used" in " ".join(result.stdout.split())
 
@@ -49,6 +49,7 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
         "subscriptions dead",
         "subscriptions drop",
         "migrate",
+        "call",
     ],
 )
 def test_help_of_each_command_has_an_example(command: str) -> None:

@@ -1,0 +1,155 @@
+"""`cordata call`: one command of the pool, from a shell."""
+
+from __future__ import annotations
+
+import sys
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from cordata.cli.progress import EXIT_INTERRUPTED
+
+if TYPE_CHECKING:
+    from cordata.errors import CordataError
+    from cordata.pool import SyncClient
+
+#: sysexits(3) EX_TEMPFAIL: another time it may work.
+EXIT_TRY_AGAIN = 75
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  cordata call render_report --json '{"hotel": "DEMO"}'
+  cordata call validate --file push.json --timeout 5 --idempotent
+  jq .order basket.json | cordata call price --file - --session 3f2a
+  cordata call export --json '{"year": 2026}' --stream
+
+The result is printed as JSON; with --stream one line for each part, as it comes. Ctrl-C cancels.
+
+Exit codes: 0 done, 1 the call failed, 75 the pool cannot take it now (nobody answers, too many
+calls, restarted, the command is refused for a while), 78 the configuration cannot be used, 130
+Ctrl-C."""
+)
+@click.argument("command")
+@click.option("--json", "text", metavar="JSON", help="The payload.  [default: null]")
+@click.option("--file", "file", type=click.File("rb"), help="A file with it; - reads stdin.")
+@click.option("--session", metavar="ID", default="", help="The session that it belongs to.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="For waiting and running.  [default: call_timeout_s of its pool]",
+)
+@click.option("--idempotent", is_flag=True, help="It may run twice: again if its process dies.")
+@click.option("--priority", type=click.IntRange(0, 9), default=0, help="Higher goes first.")
+@click.option("--stream", is_flag=True, help="Print parts as they come.")
+@click.option(
+    "--state-dir",
+    "directory",
+    type=click.Path(file_okay=False),
+    help="What `cordata server` got as --state, instead of [paths].",
+)
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    envvar="CORDATA_CONFIG",
+    help="Configuration file.  [default: /etc/cordata/cordata.toml]",
+)
+@click.option("--debug", is_flag=True, help="Show tracebacks, that of the command, too.")
+def call(
+    command: str,
+    text: str | None,
+    file: IO[bytes] | None,
+    stream: bool,
+    directory: str | None,
+    config: str | None,
+    debug: bool,
+    **options: Any,
+) -> int:
+    """Run COMMAND, an `@app.command` of the application, in a process of the pool."""
+    from cordata.cli import report
+    from cordata.cli.session import placed
+    from cordata.errors import CommandFailed, CordataError
+    from cordata.loading import load_runtime
+    from cordata.opening import call_timeout_of, pool_socket
+    from cordata.pool import SyncClient
+
+    payload = _payload(text, file)
+    loaded = placed(load_runtime(config), directory)
+    try:
+        with SyncClient(
+            pool_socket(loaded), name="cordata call", timeout=call_timeout_of(loaded)
+        ) as client:
+            _run(client, command, payload, stream=stream, options=options)
+    except CordataError as error:
+        if debug and isinstance(error, CommandFailed):
+            click.echo(error.traceback, err=True, nl=False)
+        code = report(error, debug=debug)
+        return EXIT_TRY_AGAIN if _may_work_later(error) else code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def _payload(text: str | None, file: IO[bytes] | None) -> object:
+    """What the options name. Raises: click.UsageError."""
+    import msgspec
+
+    if text is not None and file is not None:
+        raise click.UsageError("either --json or --file, not both")
+    if text is None and file is None:
+        return None
+    given: str | bytes = text if text is not None else file.read() if file is not None else b""
+    try:
+        return msgspec.json.decode(given)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"the payload is not JSON: {error}") from None
+
+
+def _run(
+    client: SyncClient, command: str, payload: object, *, stream: bool, options: dict[str, Any]
+) -> None:
+    """Print the result, or each part at once."""
+    parts = (
+        client.stream(command, payload, **options)
+        if stream
+        else iter([client.execute(command, payload, **options)])
+    )
+    for part in parts:
+        _show(part)
+
+
+def _show(value: object) -> None:
+    import msgspec
+
+    try:
+        line = msgspec.json.encode(value)
+    except (TypeError, ValueError):  # a key or a value that JSON does not have
+        line = msgspec.json.encode(repr(value))
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _may_work_later(error: CordataError) -> bool:
+    from cordata.errors import (
+        CommandPoisoned,
+        PoolClosed,
+        PoolRestarted,
+        PoolSaturated,
+        PoolUnavailable,
+        PreferredWorkerBusy,
+        QueueTimeout,
+    )
+
+    return isinstance(
+        error,
+        CommandPoisoned
+        | PoolClosed
+        | PoolRestarted
+        | PoolSaturated
+        | PoolUnavailable
+        | PreferredWorkerBusy
+        | QueueTimeout,
+    )

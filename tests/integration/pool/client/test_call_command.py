@@ -1,0 +1,124 @@
+"""`cordata call` against a manager by script."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.integration.cli.command import cordata
+from tests.integration.pool.peer import Listening, Peer
+from tests.servers.reaper import watched
+
+from cordata.core.pool.message import CallFrame, Chunk, End, ErrorFrame, Result
+
+
+def raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.msgpack.encode(value))
+
+
+@contextmanager
+def managed(
+    tmp_path: Path, answer: Callable[[Peer, CallFrame], None]
+) -> Iterator[tuple[Path, Future[CallFrame]]]:
+    """A configuration whose manager takes one call and answers it; the call as it came."""
+    (tmp_path / "run").mkdir()
+    file = tmp_path / "cordata.toml"
+    file.write_text(f'[paths]\nstate = "{tmp_path}"\nruntime = "{tmp_path}/run"\n')
+
+    def script(manager: Listening) -> CallFrame:
+        peer, hello = manager.welcome(20.0)
+        assert hello.role == "client"
+        with peer:
+            frame = peer.expect(CallFrame)
+            answer(peer, frame)
+            assert peer.closed(20.0)
+        return frame
+
+    with Listening(tmp_path / "run" / "pool.sock") as manager, ThreadPoolExecutor(1) as threads:
+        yield file, threads.submit(script, manager)
+
+
+def refusing(code: str, **data: object) -> Callable[[Peer, CallFrame], None]:
+    return lambda peer, frame: peer.send(ErrorFrame(id=frame.id, code=code, m="no", data=data))
+
+
+def test_call_prints_the_result_and_says_what_the_options_ask(tmp_path: Path) -> None:
+    def answer(peer: Peer, frame: CallFrame) -> None:
+        peer.send(Result(id=frame.id, payload=raw({"total": 3})))
+
+    with managed(tmp_path, answer) as (config, came):
+        options = ("--session", "s", "--timeout", "5", "--idempotent", "--priority", "2")
+        result = cordata("call", "sum", "--json", "[1, 2]", *options, "--config", str(config))
+        frame = came.result(5.0)
+    assert (result.returncode, json.loads(result.stdout)) == (0, {"total": 3})
+    assert msgspec.msgpack.decode(frame.payload) == [1, 2]
+    assert (frame.command, frame.session, frame.idempotent) == ("sum", "s", True)
+    assert frame.priority == 2
+    assert 0 < (frame.timeout_s or 0) <= 5.0
+
+
+def test_stream_prints_a_line_for_each_part(tmp_path: Path) -> None:
+    def answer(peer: Peer, frame: CallFrame) -> None:
+        assert frame.credits > 0
+        for part in ({"page": 1}, {"page": 2}):
+            peer.send(Chunk(id=frame.id, payload=raw(part)))
+        peer.send(End(id=frame.id))
+
+    payload = tmp_path / "payload.json"
+    payload.write_text('{"year": 2026}')
+    with managed(tmp_path, answer) as (config, came):
+        arguments = ("--file", str(payload), "--stream", "--config", str(config))
+        result = cordata("call", "export", *arguments)
+        assert msgspec.msgpack.decode(came.result(5.0).payload) == {"year": 2026}
+    assert [json.loads(line) for line in result.stdout.splitlines()] == [{"page": 1}, {"page": 2}]
+
+
+@pytest.mark.parametrize(("code", "status"), [("failed", 1), ("crashed", 1), ("saturated", 75)])
+def test_exit_code_tells_whether_another_try_makes_sense(
+    tmp_path: Path, code: str, status: int
+) -> None:
+    with managed(tmp_path, refusing(code)) as (config, _):
+        result = cordata("call", "sum", "--config", str(config))
+    assert (result.returncode, result.stdout) == (status, "")
+    assert result.stderr.startswith("error: no")
+
+
+def test_traceback_of_the_command_is_shown_with_debug_only(tmp_path: Path) -> None:
+    trace = "Traceback: in the child\n"
+    with managed(tmp_path, refusing("failed", traceback=trace)) as (config, _):
+        result = cordata("call", "sum", "--config", str(config), "--debug")
+    assert trace in result.stderr
+
+
+def test_call_says_that_nobody_answers_when_there_is_no_pool(tmp_path: Path) -> None:
+    result = cordata("call", "sum", "--timeout", "0.1", "--state-dir", str(tmp_path))
+    assert result.returncode == 75
+    assert "nobody answered" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--json", "{"], ["--json", "1", "--file", "-"]])
+def test_payload_that_is_none_is_wrong_usage(arguments: list[str]) -> None:
+    assert cordata("call", "sum", *arguments).returncode == 2
+
+
+def test_interrupt_cancels_the_call(tmp_path: Path) -> None:
+    """Its connection ends, which is what `managed` waits for."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def answer(peer: Peer, frame: CallFrame) -> None:
+        running[0].send_signal(signal.SIGINT)
+
+    with managed(tmp_path, answer) as (config, came):
+        arguments = [sys.executable, "-m", "cordata", "call", "slow", "--config", str(config)]
+        with watched(subprocess.Popen(arguments, stderr=subprocess.PIPE)) as process:
+            running.append(process)
+            assert process.wait(20.0) == 130
+        came.result(5.0)
