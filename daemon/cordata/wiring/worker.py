@@ -1,8 +1,10 @@
-"""worker@N: HTTP and the engine."""
+"""worker@N: HTTP, the engine, and a child of the pool."""
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -20,12 +22,15 @@ from cordata.wiring.role import Role, alerting, reload_of
 
 if TYPE_CHECKING:
     from cordata.services.http import HttpService
+    from cordata.services.poolchild import PoolChildService
     from cordata.services.projection import ProjectionService
     from cordata.services.relay import RelayService
 
 
 async def run_worker(role: Role) -> int:
-    """worker@N: HTTP and engine; waits for the schema. In test mode the engine only, to its end."""
+    """worker@N: HTTP, engine, pool child; waits for the schema. In test mode the engine, to its
+    end, and the child that its handlers may call.
+    """
     settings = role.config.worker_of(role.instance)
     if role.test_mode and "engine" not in settings.services:
         return EXIT_OK  # nothing that could come to an end
@@ -44,16 +49,20 @@ async def run_worker(role: Role) -> int:
                 if "engine" in settings.services:
                     relay = _add_engine(role, ctx, stack, intake, delivery)
                     troubles.append(lambda: relay.trouble)
+                child = _pool_child(role) if "pool" in settings.services else None
+                if child is not None:
+                    intake.append(child.gate)
                 runner = Runner(
                     [
                         Layer("intake", intake),
+                        Layer("children", [child] if child is not None else []),
                         Layer("delivery", delivery),
                         Layer("stores", [gate, refusal]),
                     ],
                     role=f"worker@{role.instance}",
                     notifier=notifier,
                     stop_timeout_s=settings.stop_timeout_s,
-                    reload=reload_of(role, *_takers(http)),
+                    reload=reload_of(role, *_takers(http, child)),
                 )
                 return await runner.run()
 
@@ -74,11 +83,38 @@ def _http_service(
     )
 
 
-def _takers(http: HttpService | None) -> list[Callable[[Config], None]]:
+def _pool_child(role: Role) -> PoolChildService | None:
+    """None where the application declares no commands: then nothing of the pool is imported."""
+    if not role.app.commands:
+        return None
+    from cordata.core.pool.spec import ChildSpec
+    from cordata.services.poolchild import PoolChildService
+
+    config = role.config
+    spec = ChildSpec(
+        worker=role.instance,
+        socket=os.fspath(config.paths.runtime / "pool.sock"),
+        path=tuple(sys.path),
+        commands={name: task.at for name, task in role.app.commands.items()},
+        inits=tuple(role.app.child_inits),
+        max_frame_bytes=config.pool.max_frame_bytes,
+        max_calls=config.pool.max_calls,
+        inv=os.environ.get("INVOCATION_ID", ""),
+        log_level=config.log.level.upper(),
+    )
+    return PoolChildService(spec, config.pool)
+
+
+def _takers(
+    http: HttpService | None, child: PoolChildService | None
+) -> list[Callable[[Config], None]]:
     """What of this role a reload changes."""
-    if http is None:
-        return []
-    return [lambda config: http.reload(config.http)]
+    takers: list[Callable[[Config], None]] = []
+    if http is not None:
+        takers.append(lambda config: http.reload(config.http))
+    if child is not None:
+        takers.append(lambda config: child.reload(config.pool))
+    return takers
 
 
 def _add_engine(

@@ -83,11 +83,14 @@ class ChildProcess:
             self._spawned.channel.send(encode(message))
 
     def leave(self) -> None:
-        """It is to end by itself, after the call in hand."""
+        """It is to end by itself, after the call in hand; one that is not warm yet has none."""
         if not self.leaving:
             self.leaving = True
             self.watch.say_stop(clock.monotonic())
-            self.send(Stop())
+            if self.watch.up:
+                self.send(Stop())
+            else:
+                self.kill("stop")
 
     def adopt(self) -> None:
         """The spare is the worker's child from now on."""

@@ -61,7 +61,7 @@ def mourn(worker: str, child: ChildProcess, end: Exit, *, epoch: str) -> None:
     if end.hand.busy:
         extra["call_id"] = f"{epoch}-{end.hand.serial}"
     where = " in a call" if end.hand.busy else ""
-    if end.why == "stop" and end.signal is None:
+    if end.why == "stop" and (end.signal is None or not child.watch.up):
         log.debug("child %d ended as it was asked to", child.pid, extra=fields(**extra))
     elif end.why == "init" and end.signal is None:
         log.warning("child %d ended before it was warm", child.pid, extra=fields(**extra))

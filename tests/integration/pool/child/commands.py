@@ -177,3 +177,8 @@ def start_another(payload: Any, session: Any) -> int:
 def grow(payload: Any, session: Any) -> int:
     warmed.append("x" * payload)
     return os.getpid()
+
+
+def take_time() -> None:
+    """As long as the environment says."""
+    time.sleep(float(os.environ.get("POOLED_INIT_S", "0")))

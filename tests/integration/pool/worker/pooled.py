@@ -1,0 +1,14 @@
+"""An application with commands, named by their place, and an init that takes as long as told."""
+
+from __future__ import annotations
+
+from tests.integration.server.tiny import serve
+
+from cordata import App
+
+COMMANDS = "tests.integration.pool.child.commands"
+app = App("pooled")
+app.mount("", serve)
+for name in ("echo", "about", "wait", "hang", "speak", "die", "start_another", "remember"):
+    app.command(name, at=f"{COMMANDS}:{name}")
+app.child_init(at=f"{COMMANDS}:take_time")
