@@ -161,6 +161,10 @@ class Client:
         """What the manager tells of itself. For operators, as those below."""
         return dict(await self._order(Ask(id=0, op="status")))
 
+    async def list_sessions(self, *, after: str = "", limit: int = 100) -> dict[str, Any]:
+        """Ids, ages and sizes behind the id `after`; `next` is where to go on."""
+        return dict(await self._order(Ask(id=0, op="sessions", after=after, limit=limit)))
+
     async def drain(self, worker: str, on: bool = True) -> Any:
         """Let a worker take no more calls, or (`on=False`) take them again."""
         return await self._order(Ask(id=0, op="drain" if on else "undrain", name=worker))
