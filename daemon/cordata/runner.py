@@ -73,6 +73,7 @@ class Runner:
         notifier: Notifier | None = None,
         stop_timeout_s: float = 30.0,
         reload: Callable[[], Coroutine[Any, Any, str]] | None = None,
+        collect_after: int = 10_000,
     ) -> None:
         """`reload` is called at SIGHUP and returns a short text for STATUS= ("" for none)."""
         self.layers = layers
@@ -80,6 +81,7 @@ class Runner:
         self.notifier = notifier or Notifier()
         self._stop_timeout_s = stop_timeout_s
         self._reload = reload
+        self._collect_after = collect_after
         self._stopping = asyncio.Event()
         self._reload_wanted = asyncio.Event()
         self._exit_code = EXIT_OK
@@ -118,7 +120,7 @@ class Runner:
             self._ready = True
             log.info("%s is ready", self.role, extra=fields(events.WORKER_READY, role=self.role))
             self.notifier.ready(self.status_text())
-            _settle_memory()
+            _settle_memory(self._collect_after)
 
     async def _wait_ready(self, layer: Layer) -> None:
         """Until every service of the layer is up, or the role stops."""
@@ -286,11 +288,11 @@ async def _first_of(*wanted: asyncio.Event) -> None:
             waiter.cancel()
 
 
-def _settle_memory() -> None:
+def _settle_memory(collect_after: int) -> None:
     """What was imported and opened so far stays for good: the garbage collector need not look at it
     again. And it comes less often: a request makes hundreds of containers, nearly all of which are
     gone without it, yet a collection for every 700 took 5 to 10 % of a worker's time.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
+    gc.set_threshold(collect_after, 20, 50)

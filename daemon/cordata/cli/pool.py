@@ -1,0 +1,156 @@
+"""`cordata pool`: the manager's role, as its unit calls it; and what an operator does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cordata.cli.options import operator, shared
+
+if TYPE_CHECKING:
+    from cordata.pool import SyncClient
+
+#: sysexits(3) EX_TEMPFAIL: nobody answers, now.
+EXIT_TRY_AGAIN = 75
+#: A manager that is there answers at once.
+_PATIENCE_S = 10.0
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="""Examples:
+
+\b
+  cordata pool status
+  cordata pool sessions --limit 20
+  cordata pool drain 2; cordata pool drain 2 --undo
+  cordata pool recycle 0
+
+Exit codes: 0 done, 1 failed, 75 nobody answers at the pool's socket, 78 the configuration cannot
+be used.""",
+)
+@shared
+@click.pass_context
+def pool(ctx: click.Context, config: str | None, app: str | None, debug: bool) -> int:
+    """Run the pool's manager (pool.service) on the socket that was passed; or look at one."""
+    if ctx.invoked_subcommand is not None:
+        return 0
+    return run_role(config, debug=debug)
+
+
+def run_role(config: str | None, *, debug: bool) -> int:
+    """Set up logging, read the configuration, run the manager. Returns its exit code."""
+    from cordata.systemd import install_logging, set_level
+
+    install_logging("debug" if debug else "info", role="pool")
+
+    from cordata.config import build, find_file, open_document
+    from cordata.opening import make_state
+    from cordata.wiring.pool import run_pool
+
+    path = find_file(config)
+    checked = build(open_document(path), None)
+    if not debug:
+        set_level(checked.log.level)
+    make_state(checked)
+    return run_pool(checked, path)
+
+
+@pool.command(epilog="Example: cordata pool status --json | jq .pools")
+@operator
+def status(json_: bool, directory: str | None, config: str | None, debug: bool) -> int:
+    """Show workers and their children, queues, calls and sessions."""
+    from cordata.cli.poolview import show_status
+
+    return _ask(config, directory, lambda client: client.status(), show_status, json_=json_)
+
+
+@pool.command(epilog="Example: cordata pool sessions --limit 20 --after 3f2a")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option("--after", metavar="ID", default="", help="Go on behind this session.")
+@operator
+def sessions(
+    limit: int, after: str, json_: bool, directory: str | None, config: str | None, debug: bool
+) -> int:
+    """List sessions with age and size; what they hold is not shown."""
+    from cordata.cli.poolview import show_sessions
+
+    return _ask(
+        config,
+        directory,
+        lambda client: client.list_sessions(after=after, limit=limit),
+        show_sessions,
+        json_=json_,
+    )
+
+
+@pool.command(epilog="Example: cordata pool drain 2")
+@click.argument("worker")
+@click.option("--undo", is_flag=True, help="Give it calls again.")
+@operator
+def drain(
+    worker: str, undo: bool, json_: bool, directory: str | None, config: str | None, debug: bool
+) -> int:
+    """Give WORKER no more calls; the one in hand goes on."""
+    text = "gets calls again" if undo else "gets no more calls"
+    return _ask(
+        config,
+        directory,
+        lambda client: dict(client.drain(worker, not undo)),
+        lambda _: click.echo(f"worker {worker} {text}"),
+        json_=json_,
+    )
+
+
+@pool.command(epilog="Example: cordata pool recycle 0")
+@click.argument("worker")
+@operator
+def recycle(
+    worker: str, json_: bool, directory: str | None, config: str | None, debug: bool
+) -> int:
+    """Replace WORKER's child as soon as another one is warm."""
+    text = "replaces its child as soon as another one is warm"
+    return _ask(
+        config,
+        directory,
+        lambda client: dict(client.recycle(worker)),
+        lambda _: click.echo(f"worker {worker} {text}"),
+        json_=json_,
+    )
+
+
+def _ask(
+    config: str | None,
+    directory: str | None,
+    act: Callable[[SyncClient], dict[str, Any]],
+    show: Callable[[dict[str, Any]], None],
+    *,
+    json_: bool,
+) -> int:
+    from cordata.cli import report
+    from cordata.cli.session import placed
+    from cordata.cli.view import show_json
+    from cordata.config import build, find_file, open_document
+    from cordata.connection import become_owner
+    from cordata.errors import PoolTransient
+    from cordata.opening import pool_socket
+    from cordata.pool import SyncClient
+
+    place = placed(build(open_document(find_file(config)), None), directory)
+    # The manager takes orders from its own user and from root; no file of root's is left behind.
+    become_owner(place.paths.state)
+    try:
+        with SyncClient(
+            pool_socket(place), name="cordata pool", timeout=_PATIENCE_S, operator=True
+        ) as client:
+            answer = act(client)
+    except PoolTransient as error:
+        report(error)
+        return EXIT_TRY_AGAIN
+    if json_:
+        show_json(answer)
+    else:
+        show(answer)
+    return 0

@@ -1,0 +1,1 @@
+"""The pool's manager: connections of clients, workers and children around one Dispatcher."""

@@ -1,0 +1,60 @@
+"""What an operator asks and orders: `cordata pool status|sessions|drain|recycle`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw, msgpack
+
+from cordata.core.pool.message import Ask, ErrorFrame, Message, Reply
+from cordata.core.pool.order import Recycle
+from cordata.pool.server.hub import Hub
+from cordata.pool.server.status import status_of
+
+_PAGE = 1000
+
+
+def answer_ask(hub: Hub, ask: Ask) -> Message:
+    """Do it; the answer's payload is a map."""
+    match ask.op:
+        case "status":
+            return _reply(ask, status_of(hub))
+        case "sessions":
+            return _reply(ask, _sessions(hub, ask))
+        case "drain" | "undrain":
+            done = hub.dispatcher.drain(ask.name, ask.op == "drain", hub.now)
+        case "recycle":
+            slot = hub.dispatcher.registry.by_worker.get(ask.name)
+            done = slot is not None and slot.conn is not None
+            if slot is not None and slot.conn is not None:
+                slot.conn.say(Recycle())
+    if not done:
+        known = ", ".join(sorted(hub.dispatcher.registry.by_worker)) or "none"
+        return ErrorFrame(
+            id=ask.id, code="pool", m=f"there is no worker {ask.name!r} (there are: {known})"
+        )
+    return _reply(ask, {"worker": ask.name})
+
+
+def _sessions(hub: Hub, ask: Ask) -> dict[str, Any]:
+    """Ids, ages and sizes; what a session holds is nobody's business here."""
+    found = hub.sessions.page(ask.after, min(ask.limit, _PAGE), hub.now)
+    return {
+        "items": [
+            {
+                "id": session.id,
+                "bytes": session.bytes,
+                "version": session.version,
+                "expires_in_s": round(session.expires - hub.now, 1),
+                "ttl_s": session.ttl_s,
+                "affinity": session.affinity,
+                "worker": session.worker,
+            }
+            for session in found
+        ],
+        "next": found[-1].id if len(found) == min(ask.limit, _PAGE) else None,
+    }
+
+
+def _reply(ask: Ask, value: dict[str, Any]) -> Reply:
+    return Reply(ask.id, payload=Raw(msgpack.encode(value)))

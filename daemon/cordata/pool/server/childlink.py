@@ -1,0 +1,140 @@
+"""A child: the answers to the one call that it has in hand."""
+
+from __future__ import annotations
+
+from cordata.core.frame import TooLarge
+from cordata.core.pool.call import Call, Stage
+from cordata.core.pool.codec import encode, from_child
+from cordata.core.pool.limits import Failure
+from cordata.core.pool.message import Chunk, Delta, End, ErrorFrame, Hello, Result
+from cordata.core.pool.order import Ready
+from cordata.core.pool.registry import Child
+from cordata.errors import ProtocolError, SessionQuotaExceeded
+from cordata.pool.server.link import Link
+
+#: Version of a child's globals when it may have kept changes that were not taken: it gets them all.
+UNSURE = -2
+
+
+class ChildPeer:
+    """Its answers go to the client byte for byte, unless they carry changes of a session."""
+
+    __slots__ = ("_held", "_hub", "_link", "child", "hello")
+
+    def __init__(self, link: Link, hello: Hello) -> None:
+        self._link = link
+        self._hub = link.hub
+        self.hello = hello
+        self._held = False
+        self.child: Child | None = None
+
+    def join(self) -> None:
+        """It is known from now on. An older connection of the same process is no good any more."""
+        hub, hello = self._hub, self.hello
+        former = hub.dispatcher.registry.by_pid.get((hello.pid, hello.start))
+        older = former.conn if former is not None else None
+        self.child = hub.dispatcher.child_joined(
+            hello.name,
+            hello.pid,
+            hello.start,
+            self._link,
+            hub.now,
+            commands=hello.cmds,
+            spare=hello.spare,
+            warm=hello.warm,
+        )
+        if older is not None:
+            older.abort()
+
+    def take(self, frame: bytes) -> None:
+        """One message. Raises: ProtocolError for what a child does not say."""
+        message = from_child.decode(frame)
+        child = self.child
+        assert child is not None
+        if isinstance(message, Result | End):
+            call = self._in_hand(message.id)
+            self._hub.counting.run_ms.add(message.x / 1000)
+            if message.u is None:
+                self._answer(child, frame, None, ok=True)
+            else:
+                delta, message.u = message.u, None
+                frame = encode(message)
+                self._changed(child, call, frame, delta)
+        elif isinstance(message, Chunk):
+            self._chunk(self._in_hand(message.id), frame)
+        elif isinstance(message, ErrorFrame):
+            if message.id is None:
+                raise ProtocolError(f"the child complains: {message.m}")
+            self._in_hand(message.id)
+            self._hub.counting.run_ms.add(message.x / 1000)
+            self._answer(child, frame, None, ok=False)
+        elif isinstance(message, Ready):
+            self._hub.dispatcher.child_ready(child, self._hub.now)
+        else:
+            raise ProtocolError("a second hello")
+
+    def _in_hand(self, id: int) -> Call:
+        assert self.child is not None
+        call = self.child.call
+        if call is None or call.id != id:
+            raise ProtocolError(f"an answer to {id}, which is not in hand")
+        return call
+
+    def _changed(self, child: Child, call: Call, frame: bytes, delta: Delta) -> None:
+        """Globals first: a call whose changes cannot be kept has not been answered well."""
+        of_globals = bool(delta.gset or delta.gdel)
+        if of_globals and call.stage is not Stage.RUNNING:
+            child.globals_version = UNSURE
+        elif of_globals:
+            try:
+                self._hub.globals.change(delta.gset, delta.gdel)
+            except SessionQuotaExceeded as error:
+                error_frame = encode(ErrorFrame(id=call.id, code=error.code, m=str(error)))
+                child.globals_version = UNSURE
+                self._answer(child, error_frame, None, ok=False)
+                return
+        self._answer(child, frame, delta, ok=True)
+
+    def _answer(self, child: Child, frame: bytes, delta: Delta | None, *, ok: bool) -> None:
+        """The child has its next call before the client has its answer."""
+        self.hold(False)
+        call = self._hub.dispatcher.answered(child, self._hub.now, ok=ok, delta=delta)
+        if call is not None and call.client is not None:
+            self._hub.counting.results += ok
+            call.client.answer(call, frame)  # type: ignore[attr-defined]
+
+    def _chunk(self, call: Call, frame: bytes) -> None:
+        client = call.client
+        if call.stage is not Stage.RUNNING or client is None:
+            return
+        self._hub.counting.chunks += 1
+        client.chunk(call, frame)  # type: ignore[attr-defined]
+        if client.blocked_now:  # type: ignore[attr-defined]
+            self.hold(True)
+
+    def hold(self, yes: bool) -> None:
+        """Do not read what it streams, or read on."""
+        if self._held != yes:
+            self._held = yes
+            if yes:
+                self._link.pause()
+            else:
+                self._link.resume()
+
+    def too_large(self, frame: TooLarge) -> None:
+        """In place of a result: the caller hears of it. Of anything else: the end."""
+        child, call = self.child, self.child.call if self.child else None
+        if child is None or call is None or frame.id != call.id or frame.kind == "chunk":
+            raise ProtocolError(f"a frame of {frame.length} bytes from a child")
+        limit = self._hub.limits.max_frame_bytes
+        failure = Failure("frame_too_large", f"a result of {frame.length} bytes, {limit} are taken")
+        error = ErrorFrame(id=call.id, code=failure.code, m=failure.text)
+        self._answer(child, encode(error), None, ok=False)
+
+    def lost(self) -> None:
+        """It died, or dials again."""
+        if self.child is not None:
+            self._hub.dispatcher.child_lost(self.child, self._link, self._hub.now)
+
+    def blocked(self, yes: bool) -> None:
+        """A child reads between calls only: nothing follows from it."""

@@ -1,0 +1,78 @@
+"""Numbers for the status: integers that grow, and histograms in fixed buckets."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+
+#: Upper bounds of the buckets in milliseconds; one more is for what took longer.
+BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 60_000)
+
+
+class Histogram:
+    """How often something took how long."""
+
+    __slots__ = ("buckets",)
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(BOUNDS_MS) + 1)
+
+    def add(self, milliseconds: float) -> None:
+        """One more."""
+        self.buckets[bisect_left(BOUNDS_MS, milliseconds)] += 1
+
+    def as_map(self) -> dict[str, int]:
+        """By upper bound, the empty ones left out."""
+        names = [*(str(bound) for bound in BOUNDS_MS), "more"]
+        return {name: n for name, n in zip(names, self.buckets, strict=True) if n}
+
+
+class Counting:
+    """What the manager counts beside the dispatcher's own numbers."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "calls",
+        "calls_per_s",
+        "chunks",
+        "connections",
+        "frames_in",
+        "frames_out",
+        "last_calls",
+        "protocol_errors",
+        "restarts",
+        "results",
+        "run_ms",
+        "saturated",
+        "too_large",
+        "wait_ms",
+    )
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.results = 0
+        self.chunks = 0
+        self.frames_in = 0
+        self.frames_out = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        #: Frames that were dropped for their size, and those that made no sense.
+        self.too_large = 0
+        self.protocol_errors = 0
+        #: Refused because too many waited.
+        self.saturated = 0
+        #: Connections taken, by role.
+        self.connections: Counter[str] = Counter()
+        #: Ends of children, by reason.
+        self.restarts: Counter[str] = Counter()
+        #: From arrival to a child, and within it.
+        self.wait_ms = Histogram()
+        self.run_ms = Histogram()
+        self.calls_per_s = 0.0
+        self.last_calls = 0
+
+    def take_rate(self, elapsed_s: float) -> None:
+        """Once a second or so: how many calls came since the last time."""
+        self.calls_per_s = (self.calls - self.last_calls) / elapsed_s
+        self.last_calls = self.calls

@@ -1,0 +1,94 @@
+"""What the dispatcher decides, done: frames to children, workers and clients, lines in the log."""
+
+from __future__ import annotations
+
+from cordata.core.pool.call import Call
+from cordata.core.pool.codec import encode
+from cordata.core.pool.copies import Sent, drop, send
+from cordata.core.pool.limits import Failure
+from cordata.core.pool.message import Cancel
+from cordata.core.pool.order import GlobalsCopy, Kill, Retire, Run
+from cordata.core.pool.registry import Child, State
+from cordata.errors import FrameTooLarge
+from cordata.pool.server.childlink import UNSURE
+from cordata.pool.server.hub import Hub
+from cordata.pool.server.report import Report
+
+
+class LinkEffects:
+    """`hub` is set right after both exist: each needs the other."""
+
+    hub: Hub
+    report: Report
+
+    def run(self, child: Child, call: Call) -> Failure | None:
+        """The `run` frame, with what the child has to hear of session and globals."""
+        hub, link = self.hub, child.conn
+        now = hub.now
+        run = Run(
+            id=call.id,
+            n=call.serial,
+            command=call.command,
+            payload=call.payload,
+            d=max(call.deadline - now, 0.0),
+            g=hub.dispatcher.rules.kill_grace_s,
+            credits=call.credits,
+            request_id=call.request_id,
+        )
+        sent: Sent | None = None
+        if call.session:
+            session = hub.sessions.peek(call.session, now)
+            if session is not None:
+                sent = send(child, session)
+                run.s, run.f = sent.copy, sent.forget
+        shared = hub.globals
+        if child.globals_version != shared.version:
+            run.gl = self._globals_for(child)
+        try:
+            frame = encode(run, max_bytes=link.max_bytes)
+        except FrameTooLarge as error:
+            if sent is not None:  # it heard nothing of this
+                child.stale.extend(sent.forget)
+                drop(child, call.session)
+            return Failure(error.code, str(error), {"limit_bytes": error.limit_bytes})
+        child.globals_version = shared.version
+        link.send(frame)
+        hub.counting.wait_ms.add((now - call.enqueued) * 1000)
+        return None
+
+    def fail(self, call: Call, failure: Failure) -> None:
+        """Answer the caller, if there is one."""
+        if call.client is not None:
+            call.client.fail(call, failure)  # type: ignore[attr-defined]
+
+    def cancel(self, child: Child, call: Call) -> None:
+        """Tell the child; what it still streams goes nowhere, so nothing holds it up."""
+        if child.conn is not None:
+            child.conn.peer.hold(False)
+            child.conn.say(Cancel(call.id))
+
+    def kill(self, child: Child, call: Call, why: str) -> None:
+        """Ask its worker, which looks whether it still has this call in hand."""
+        slot = self.hub.dispatcher.registry.by_worker.get(child.worker)
+        if slot is not None and slot.conn is not None:
+            slot.conn.say(Kill(child.pid, child.start, call.serial, why))
+
+    def retire(self, child: Child) -> None:
+        """Ask its worker to let it go."""
+        slot = self.hub.dispatcher.registry.by_worker.get(child.worker)
+        if slot is not None and slot.conn is not None:
+            slot.conn.say(Retire(child.pid, child.start))
+
+    def moved(self, child: Child, before: State, to: State) -> None:
+        """A step of a child."""
+        self.report.moved(child, before, to)
+
+    def note(self, event: str, call: Call, **fields: object) -> None:
+        """Something worth a line."""
+        self.report.note(event, call, fields)
+
+    def _globals_for(self, child: Child) -> GlobalsCopy | None:
+        shared = self.hub.globals
+        if child.globals_version == UNSURE:
+            return GlobalsCopy(v=shared.version, set=dict(shared.data), full=True)
+        return shared.since(child.globals_version)

@@ -1,0 +1,95 @@
+"""The handshake: who may connect as what, and what it is from then on."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from cordata import events
+from cordata.core.frame import VERSION, TooLarge
+from cordata.core.pool.codec import UnfitMessage, from_client
+from cordata.core.pool.message import Hello, Welcome
+from cordata.errors import ProtocolError
+from cordata.log import fields, logger
+from cordata.pool.server.childlink import ChildPeer
+from cordata.pool.server.clientlink import ClientPeer
+from cordata.pool.server.link import Link, Peer
+from cordata.pool.server.workerlink import WorkerPeer
+
+log = logger("cordata.pool")
+
+#: Whoever has not said hello by then is closed.
+HELLO_S = 5.0
+#: A peer that is refused again and again is in the log once in this time.
+_SAID_EVERY_S = 60.0
+_said: dict[int, float] = {}
+
+
+class Greeting:
+    """The peer of a connection before its hello."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def take(self, frame: bytes) -> None:
+        """The hello. Raises: ProtocolError when it is none."""
+        try:
+            hello = from_client.decode(frame)
+        except UnfitMessage as error:
+            raise ProtocolError(f"not a hello: {error}") from None
+        if not isinstance(hello, Hello):
+            raise ProtocolError("the first frame must be a hello")
+        refusal = self._refusal(hello)
+        if refusal is not None:
+            self.refuse(*refusal)
+            return
+        link, hub = self._link, self._link.hub
+        link.max_bytes = hello.max
+        hub.strangers.pop(link, None)
+        hub.counting.connections[hello.role] += 1
+        link.say(Welcome(epoch=hub.epoch, v=VERSION, max=hub.limits.max_frame_bytes))
+        peer: Peer
+        match hello.role:
+            case "worker":
+                link.peer = peer = WorkerPeer(link, hello)
+                peer.join()
+            case "child":
+                link.peer = peer = ChildPeer(link, hello)
+                peer.join()
+            case _:
+                link.peer = ClientPeer(link, operator=hello.role == "operator")
+
+    def refuse(self, code: str, text: str, data: dict[str, object] | None = None) -> None:
+        """Answer, close, and say so in the log, though not each time."""
+        link = self._link
+        now = link.hub.now
+        if now - _said.get(link.pid, -_SAID_EVERY_S) >= _SAID_EVERY_S:
+            if len(_said) > 1000:
+                _said.clear()
+            _said[link.pid] = now
+            extra = fields(events.POOL_PEER_REFUSED, reason=code, peer_pid=link.pid)
+            log.log(logging.WARNING, "process %d was refused: %s", link.pid, text, extra=extra)
+        link.refuse(code, text, **(data or {}))
+
+    def too_large(self, frame: TooLarge) -> None:
+        """No hello is that large."""
+        raise ProtocolError(f"a first frame of {frame.length} bytes")
+
+    def lost(self) -> None:
+        """Gone without a word."""
+
+    def blocked(self, yes: bool) -> None:
+        """It was sent nothing that could block."""
+
+    def _refusal(self, hello: Hello) -> tuple[str, str, dict[str, object]] | None:
+        link = self._link
+        if not hello.vmin <= VERSION <= hello.v:
+            text = f"it speaks versions {hello.vmin} to {hello.v}"
+            return "version", text, {"versions": [VERSION]}
+        if hello.pid and link.pid and hello.pid != link.pid:
+            return "protocol", f"it says pid {hello.pid} and has {link.pid}", {}
+        if hello.role != "client" and link.uid not in (0, os.geteuid()):
+            return "forbidden", f"user {link.uid} may be a client only", {}
+        if hello.role in ("worker", "child") and not (hello.name and hello.pid):
+            return "protocol", f"a {hello.role} needs a name and a pid", {}
+        return None

@@ -1,0 +1,233 @@
+"""The file of sessions and globals: appended as they change, rewritten when mostly old.
+
+```
+ open: replay --> appending --write fails--> degraded --every 5 s: rewrite--> appending
+                      |  ^                       (sessions go on, in memory only)
+    much larger than what lives: rewrite, in slices; until its end records go to both files
+```
+One write() for all that changed in a turn of the loop, before its answers leave; no fsync: what
+the kernel has survives this process, not the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cordata.core.pool.record import MAGIC, Change, encode, scan
+from cordata.errors import ConfigError
+
+#: Larger than twice what lives, and by so much: rewrite.
+_SLACK_BYTES = 4 * 1024 * 1024
+#: Of a rewrite, at once.
+_SLICE_BYTES = 64 * 1024
+
+
+class Replay(NamedTuple):
+    """What was found at the start."""
+
+    records: int = 0
+    #: Torn or damaged bytes at the end, cut off.
+    dropped_bytes: int = 0
+    #: The head was no head of ours: the file was put aside.
+    damaged: bool = False
+
+
+class AppendFile:
+    """A file that only grows, and by whole writes."""
+
+    def __init__(self, path: Path, *, fresh: bool) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self.fd = os.open(path, flags | (os.O_TRUNC if fresh else 0), 0o600)
+        self.size_bytes = os.fstat(self.fd).st_size
+
+    def write(self, data: bytes) -> None:
+        """All of it. Raises: OSError, and then none of it."""
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self.fd, view) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.fd, self.size_bytes)
+            raise
+        self.size_bytes += len(data)
+
+    def cut(self, size_bytes: int) -> None:
+        """Forget what is behind. Raises: OSError."""
+        os.ftruncate(self.fd, size_bytes)
+        self.size_bytes = size_bytes
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self.fd)
+
+
+class Journal:
+    """See the module. Blocks, but shortly: the page cache takes what is written."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises: ConfigError when another manager has the directory, or it cannot be used."""
+        self._path = directory / "sessions.journal"
+        self._new_path = directory / "sessions.journal.new"
+        #: Why the file is not written; "": it is.
+        self.trouble = ""
+        self.records = 0
+        self.rewrites = 0
+        self._pending: list[bytes] = []
+        self._new: AppendFile | None = None
+        self._left: Iterator[Change] = iter(())
+        try:
+            directory.mkdir(mode=0o700, exist_ok=True)
+            self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(f"{directory} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._file = AppendFile(self._path, fresh=False)
+        except BlockingIOError:
+            os.close(self._lock)
+            hint = "one pool for each state directory"
+            raise ConfigError(f"another pool uses {directory}", hint=hint) from None
+        except OSError as error:
+            os.close(self._lock)
+            raise ConfigError(f"{self._path} cannot be used: {error.strerror}") from error
+
+    @property
+    def degraded(self) -> bool:
+        """Whether changes are not saved."""
+        return bool(self.trouble)
+
+    @property
+    def rewriting(self) -> bool:
+        """Whether `step` has something to do."""
+        return self._new is not None
+
+    def replay(self, load: Callable[[Change], None]) -> Replay:
+        """Read the file from its start, once; `load` keeps copies only. Raises: OSError."""
+        size = self._file.size_bytes
+        if size == 0:
+            self._file.write(MAGIC)
+            return Replay()
+        # Not closed by hand: it goes with the last view into it.
+        mapped = memoryview(mmap.mmap(self._file.fd, size, access=mmap.ACCESS_READ))
+        if bytes(mapped[: len(MAGIC)]) != MAGIC:
+            os.replace(self._path, self._path.with_suffix(".damaged"))
+            self._file.close()
+            self._file = AppendFile(self._path, fresh=True)
+            self._file.write(MAGIC)
+            return Replay(dropped_bytes=size, damaged=True)
+        good, count = _load(mapped, load)
+        if good < size:
+            self._file.cut(good)
+        self.records = count
+        return Replay(records=count, dropped_bytes=size - good)
+
+    def append(self, changes: Sequence[Change]) -> None:
+        """To be written by the next `flush`."""
+        if self.trouble and self._new is None:
+            return
+        self._pending += map(encode, changes)
+
+    def flush(self) -> None:
+        """Write what was appended. A disk that is full, or broken, shows in `trouble`."""
+        if not self._pending:
+            return
+        data = b"".join(self._pending)
+        count = len(self._pending)
+        self._pending.clear()
+        if not self.trouble:
+            try:
+                self._file.write(data)
+                self.records += count
+            except OSError as error:
+                self.trouble = error.strerror or str(error)
+        if self._new is not None:
+            try:
+                self._new.write(data)
+            except OSError:
+                self._give_up()
+
+    def due(self, live_bytes: int) -> bool:
+        """Whether most of the file is old, or it has to be made anew after trouble."""
+        if self._new is not None:
+            return False
+        return self.degraded or self._file.size_bytes > 2 * live_bytes + _SLACK_BYTES
+
+    def begin(self, snapshot: Iterable[Change]) -> bool:
+        """Begin to write everything anew, beside the file; False: that is not possible either."""
+        try:
+            self._new = AppendFile(self._new_path, fresh=True)
+            self._new.write(MAGIC)
+        except OSError:
+            self._give_up()
+            return False
+        self._left = iter(snapshot)
+        return True
+
+    def step(self) -> bool:
+        """Write one slice of it; True: this was the last, and the file is the new one."""
+        new = self._new
+        if new is None:
+            return False
+        slice_: list[bytes] = []
+        size = 0
+        try:
+            while size < _SLICE_BYTES:
+                change = next(self._left, None)
+                if change is None:
+                    new.write(b"".join(slice_))
+                    os.replace(self._new_path, self._path)
+                    break
+                slice_.append(encode(change))
+                size += len(slice_[-1])
+            else:
+                new.write(b"".join(slice_))
+                return False
+        except OSError:
+            self._give_up()
+            return False
+        self._file.close()
+        self._file, self._new = new, None
+        self.trouble = ""
+        self.rewrites += 1
+        return True
+
+    def status(self) -> dict[str, Any]:
+        """For the operator."""
+        return {
+            "bytes": self._file.size_bytes,
+            "records": self.records,
+            "degraded": self.degraded,
+            "rewrites": self.rewrites,
+        }
+
+    def close(self) -> None:
+        """Write the rest and give the directory back."""
+        self.flush()
+        self._give_up()
+        self._file.close()
+        os.close(self._lock)
+
+    def _give_up(self) -> None:
+        """No rewrite now; the file goes on as it is."""
+        if self._new is not None:
+            self._new.close()
+            self._new = None
+        self._left = iter(())
+        with contextlib.suppress(OSError):
+            self._new_path.unlink()
+
+
+def _load(data: memoryview, load: Callable[[Change], None]) -> tuple[int, int]:
+    """(where the good part ends, records)."""
+    good, count = len(MAGIC), 0
+    for found in scan(data, len(MAGIC)):
+        load(found.change)
+        good, count = found.end, count + 1
+    return good, count

@@ -1,0 +1,207 @@
+"""One connection: bytes to frames and back; what the frames mean is its peer's business.
+
+No answer leaves before the turn of the loop ends (hub.py). A peer that does not read is not read
+from either; one that goes on like this is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import Protocol, cast
+
+from cordata import clock
+from cordata.core.frame import MAX_FRAME, Splitter, TooLarge
+from cordata.core.pool.codec import encode
+from cordata.core.pool.message import ErrorFrame, Message
+from cordata.errors import ProtocolError
+from cordata.pool.server.hub import Hub
+
+#: All connections read into this one: what is not whole is copied before the next one reads.
+_BUFFER = memoryview(bytearray(256 * 1024))
+#: Above it what waits to be sent is copied by the kernel alone.
+_JOIN_BYTES = 64 * 1024
+#: So much may wait for a peer that does not read before it is not read from any more.
+HIGH_BYTES = 1 << 20
+_CREDENTIALS = struct.Struct("3i")
+
+
+class Peer(Protocol):
+    """The other side of a connection, by its role."""
+
+    def take(self, frame: bytes) -> None:
+        """One whole frame. Raises: ProtocolError; the connection ends with it."""
+
+    def too_large(self, frame: TooLarge) -> None:
+        """A frame that was dropped."""
+
+    def lost(self) -> None:
+        """The connection has ended."""
+
+    def blocked(self, yes: bool) -> None:
+        """The other side does not read, or reads again."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """See the module."""
+
+    def __init__(self, hub: Hub, stranger: type[Stranger]) -> None:
+        self.hub = hub
+        self.peer: Peer = stranger(self)
+        #: Of the process at the other end; pid 0 is in another name space.
+        self.pid = self.uid = -1
+        #: The largest frame that the other side takes.
+        self.max_bytes = MAX_FRAME
+        self.closing = False
+        self._splitter = Splitter(hub.limits.max_frame_bytes)
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._pauses = 0
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Accepted. Nothing is believed before its hello."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=HIGH_BYTES)
+        sock: socket.socket = transport.get_extra_info("socket")
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.pid, self.uid, _ = _CREDENTIALS.unpack(credentials)
+        hub = self.hub
+        if len(hub.links) >= hub.limits.max_connections:
+            self.refuse("saturated", "as many connections as may be", retry_after_s=1.0)
+            return
+        hub.links.add(self)
+        hub.strangers[self] = clock.monotonic()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return _BUFFER
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came."""
+        hub = self.hub
+        hub.now = clock.monotonic()
+        counting = hub.counting
+        counting.bytes_in += nbytes
+        try:
+            frames = self._splitter.feed(_BUFFER[:nbytes])
+            counting.frames_in += len(frames)
+            for frame in frames:
+                if self.closing:
+                    return
+                if type(frame) is bytes:
+                    self.peer.take(frame)
+                else:
+                    self._drop(cast(TooLarge, frame))
+        except ProtocolError as error:
+            counting.protocol_errors += 1
+            self.refuse("protocol", str(error))
+        hub.arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end, from whichever side."""
+        hub = self.hub
+        self.closing = True
+        self._out.clear()
+        hub.leave(self)
+        if hub.over:
+            return
+        hub.now = clock.monotonic()
+        self.peer.lost()
+        hub.arm()
+        if hub.stopping and not hub.running():
+            hub.idle.set()
+
+    def pause_writing(self) -> None:
+        """The other side does not read."""
+        self.hub.blocked[self] = clock.monotonic()
+        self.pause()
+        self.peer.blocked(True)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self.hub.blocked.pop(self, None)
+        self.resume()
+        self.peer.blocked(False)
+
+    def send(self, frame: bytes) -> None:
+        """Write at the end of this turn. After the end of the connection: nothing."""
+        if self.closing:
+            return
+        if not self._out:
+            self.hub.mark(self)
+        self._out.append(frame)
+        self._out_bytes += len(frame)
+
+    def say(self, message: Message) -> None:
+        """Send a message."""
+        self.send(encode(message))
+
+    def refuse(self, code: str, text: str, **data: object) -> None:
+        """An error that speaks of the connection, then its end."""
+        self.say(ErrorFrame(code=code, m=text, data=data))
+        self.close()
+
+    def flush(self) -> None:
+        """Give the transport what was collected."""
+        out, size, transport = self._out, self._out_bytes, self._transport
+        if not out or transport is None:
+            return
+        self._out, self._out_bytes = [], 0
+        self.hub.counting.frames_out += len(out)
+        self.hub.counting.bytes_out += size
+        if len(out) == 1:
+            transport.write(out[0])
+        elif size < _JOIN_BYTES:
+            transport.write(b"".join(out))
+        else:
+            transport.writelines(out)
+
+    def close(self) -> None:
+        """End the connection when everything is written; nothing is read any more."""
+        if not self.closing and self._transport is not None:
+            self.flush()
+            self.closing = True
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End it now."""
+        self.closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause(self) -> None:
+        """Do not read, until as many `resume`."""
+        self._pauses += 1
+        if self._pauses == 1 and not self.closing and self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """See pause."""
+        self._pauses -= 1
+        if self._pauses == 0 and not self.closing and self._transport is not None:
+            self._transport.resume_reading()
+
+    def unread_bytes(self) -> int:
+        """What the other side has not read."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def _drop(self, frame: TooLarge) -> None:
+        self.hub.counting.too_large += 1
+        self.peer.too_large(frame)
+        if not frame.skippable:
+            self.close()
+
+
+class Stranger(Peer, Protocol):
+    """The peer of a connection without hello."""
+
+    def __init__(self, link: Link) -> None: ...
+
+
+def too_large(frame: TooLarge, limit_bytes: int) -> ErrorFrame:
+    """What the sender of such a frame is told."""
+    text = f"a frame of {frame.length} bytes, where {limit_bytes} are taken"
+    data = {"length_bytes": frame.length, "limit_bytes": limit_bytes}
+    return ErrorFrame(id=frame.id, code="frame_too_large", m=text, data=data)

@@ -1,0 +1,152 @@
+"""The state of the whole pool as one map, and as one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cordata.core.pool.registry import Child, Slot, State
+from cordata.pool.server.hub import Hub
+
+
+def status_of(hub: Hub) -> dict[str, Any]:
+    """For `cordata pool status --json`; keys say their unit."""
+    dispatcher, counting = hub.dispatcher, hub.counting
+    return {
+        "epoch": hub.epoch,
+        "calls": counting.calls,
+        "calls_per_s": round(counting.calls_per_s, 1),
+        "results": counting.results,
+        "chunks": counting.chunks,
+        "outcomes": dict(dispatcher.outcomes),
+        "retries": dispatcher.retries,
+        "saturated": counting.saturated,
+        "crashes": dict(dispatcher.crashes),
+        "poisoned": {
+            name: round(left_s, 1) for name, left_s in dispatcher.poison.refused(hub.now).items()
+        },
+        "restarts": dict(counting.restarts),
+        "pools": {name: _pool(hub, name) for name in dispatcher.pools},
+        "workers": [
+            _worker(hub, slot) for _, slot in sorted(dispatcher.registry.by_worker.items())
+        ],
+        "transitions": {
+            f"{before.value} -> {to.value}": count
+            for (before, to), count in sorted(dispatcher.registry.counts.items())
+        },
+        "run_ms": counting.run_ms.as_map(),
+        "wait_ms": counting.wait_ms.as_map(),
+        "sessions": _sessions(hub),
+        "globals": {"keys": len(hub.globals.data), "bytes": hub.globals.bytes},
+        "journal": hub.journal.status(),
+        "connections": {
+            "open": len(hub.links),
+            "blocked": len(hub.blocked),
+            "taken": dict(counting.connections),
+        },
+        "traffic": {
+            "frames_in": counting.frames_in,
+            "frames_out": counting.frames_out,
+            "bytes_in": counting.bytes_in,
+            "bytes_out": counting.bytes_out,
+            "too_large": counting.too_large,
+            "protocol_errors": counting.protocol_errors,
+        },
+    }
+
+
+def status_line(hub: Hub) -> str:
+    """`4 children, 1 busy; 3 waiting; 812 calls/s; 15 sessions`: what is 0 is left out."""
+    children = list(hub.dispatcher.registry.by_pid.values())
+    busy = sum(child.call is not None for child in children)
+    waiting = sum(waiting.count for waiting in hub.dispatcher.waiting.values())
+    rate = round(hub.counting.calls_per_s)
+    sessions = len(hub.sessions)
+    parts = [
+        f"{_count(len(children), 'child', 'children')}" + (f", {busy} busy" if busy else ""),
+        f"{waiting} waiting" if waiting else "",
+        f"{rate} calls/s" if rate else "",
+        _count(sessions, "session", "sessions") if sessions else "",
+        "sessions are not saved" if hub.journal.degraded else "",
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _pool(hub: Hub, name: str) -> dict[str, Any]:
+    dispatcher = hub.dispatcher
+    waiting = dispatcher.waiting[name]
+    states = [
+        child.state
+        for child in dispatcher.registry.by_pid.values()
+        if dispatcher.registry.by_worker[child.worker].pool == name
+    ]
+    return {
+        "ready": states.count(State.READY),
+        "busy": states.count(State.BUSY),
+        "other": sum(state not in (State.READY, State.BUSY) for state in states),
+        "waiting": waiting.count,
+        "waiting_bytes": waiting.bytes,
+        "wait_now_ms": round(waiting.longest_s(hub.now) * 1000, 1),
+        "wait_max_ms": round(waiting.longest_ever_s * 1000, 1),
+        "max_waiting": dispatcher.pools[name].max_waiting,
+    }
+
+
+def _worker(hub: Hub, slot: Slot) -> dict[str, Any]:
+    return {
+        "worker": slot.worker,
+        "pool": slot.pool,
+        "connected": slot.conn is not None,
+        "draining": slot.draining,
+        "invocation_id": slot.inv,
+        "commands": sorted(slot.commands),
+        "children": [_child(hub, child) for child in slot.children.values()],
+    }
+
+
+def _child(hub: Hub, child: Child) -> dict[str, Any]:
+    call = child.call
+    known: dict[str, Any] = {
+        "pid": child.pid,
+        "start": child.start,
+        "state": child.state.value,
+        "state_s": round(hub.now - child.since, 3),
+        "spare": child.spare,
+        "calls": child.calls,
+        "rss_bytes": _rss_bytes(child.pid),
+        "sessions": len(child.copies),
+    }
+    if call is not None:
+        known["call"] = {
+            "id": f"{hub.epoch}-{call.serial}",
+            "command": call.command,
+            "age_s": round(hub.now - call.enqueued, 3),
+            "deadline_in_s": round(call.deadline - hub.now, 3),
+            "stage": call.stage.name.lower(),
+        }
+    return known
+
+
+def _rss_bytes(pid: int) -> int | None:
+    """Second field of proc_pid_statm(5); None: gone, or not to be seen from here."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * 4096
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _sessions(hub: Hub) -> dict[str, Any]:
+    stats = hub.sessions.stats
+    return {
+        "count": len(hub.sessions),
+        "bytes": hub.sessions.bytes,
+        "created": stats.created,
+        "expired": stats.expired,
+        "deleted": stats.deleted,
+        "refused": stats.refused,
+        "lookups": stats.lookups,
+    }

@@ -1,0 +1,54 @@
+"""A worker: it tells what becomes of its child, and does to it what the manager may not."""
+
+from __future__ import annotations
+
+from cordata.core.frame import TooLarge
+from cordata.core.pool.codec import from_worker
+from cordata.core.pool.message import Hello
+from cordata.core.pool.order import ChildEvent, Drain
+from cordata.errors import ProtocolError
+from cordata.pool.server.link import Link
+
+
+class WorkerPeer:
+    """Its words, given to the dispatcher."""
+
+    __slots__ = ("_hello", "_hub", "_link")
+
+    def __init__(self, link: Link, hello: Hello) -> None:
+        self._link = link
+        self._hub = link.hub
+        self._hello = hello
+
+    def join(self) -> None:
+        """It is known from now on. An older connection under its name is no good any more."""
+        hub, hello = self._hub, self._hello
+        slot = hub.dispatcher.registry.by_worker.get(hello.name)
+        older = slot.conn if slot is not None else None
+        hub.dispatcher.worker_joined(hello.name, self._link, hello.inv, hello.cmds, hub.now)
+        if older is not None:
+            older.abort()
+
+    def take(self, frame: bytes) -> None:
+        """One message. Raises: ProtocolError for what a worker does not say."""
+        message = from_worker.decode(frame)
+        hub, name = self._hub, self._hello.name
+        if isinstance(message, ChildEvent):
+            if message.ev == "exited":
+                hub.counting.restarts[message.why or "crash"] += 1
+            hub.dispatcher.child_event(name, message, hub.now)
+        elif isinstance(message, Drain):
+            hub.dispatcher.drain(name, message.on, hub.now)
+        else:
+            raise ProtocolError("a second hello")
+
+    def too_large(self, frame: TooLarge) -> None:
+        """No worker has that much to say."""
+        raise ProtocolError(f"a frame of {frame.length} bytes from a worker")
+
+    def lost(self) -> None:
+        """It stopped or died, and its children with it; or it dials again."""
+        self._hub.dispatcher.worker_lost(self._hello.name, self._link, self._hub.now)
+
+    def blocked(self, yes: bool) -> None:
+        """Orders wait for it; it is closed if it goes on like this."""

@@ -1,0 +1,154 @@
+"""`cordata pool status|sessions|drain|recycle` against a real manager."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from tests.integration.cli.command import cordata
+from tests.integration.pool.managing import Manager, managed
+
+from cordata.core.pool.message import CallFrame, Chunk, End, ErrorFrame, Reply, Result, SessionOp
+from cordata.core.pool.order import Recycle, Run
+
+
+def ask(manager: Manager, *arguments: str) -> Any:
+    result = cordata("pool", *arguments, "--json", "--config", str(manager.config))
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_status_shows_who_does_what(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager, manager.worker(), manager.child() as child:
+        with manager.client() as client:
+            client.send(CallFrame(1, "echo"))
+            child.expect(Run)
+            result = cordata("pool", "status", "--config", str(manager.config))
+            assert result.returncode == 0, result.stderr
+            assert "0       default  busy" in result.stdout
+            assert "echo" in result.stdout
+            (worker,) = ask(manager, "status")["workers"]
+            assert worker["children"][0]["call"]["command"] == "echo"
+
+
+def test_sessions_are_listed_without_what_they_hold(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager, manager.client() as client:
+        for id in ("a", "b"):
+            secret = Raw(msgspec.msgpack.encode("secret"))
+            client.send(SessionOp(1, "create", id, set={"name": secret}))
+            client.expect(Reply)
+        found = ask(manager, "sessions", "--limit", "1")
+        assert [item["id"] for item in found["items"]] == ["a"]
+        result = cordata("pool", "sessions", "--after", "a", "--config", str(manager.config))
+        assert "b" in result.stdout and "secret" not in result.stdout
+
+
+def test_drain_and_recycle_reach_the_worker(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager, manager.worker() as worker:
+        ask(manager, "drain", "0")
+        assert ask(manager, "status")["workers"][0]["draining"]
+        ask(manager, "drain", "0", "--undo")
+        assert not ask(manager, "status")["workers"][0]["draining"]
+        ask(manager, "recycle", "0")
+        worker.expect(Recycle)
+        result = cordata("pool", "recycle", "7", "--config", str(manager.config))
+        assert result.returncode == 1
+        assert "no worker '7'" in result.stderr
+
+
+def test_command_says_try_again_when_nobody_answers(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager:
+        manager.end()
+        manager.socket.close()
+        result = cordata("pool", "status", "--config", str(manager.config))
+        assert result.returncode == 75
+        assert "nobody answered" in result.stderr
+
+
+def test_role_without_its_socket_says_what_to_do(tmp_path: Path) -> None:
+    config = tmp_path / "cordata.toml"
+    config.write_text(f'[paths]\nstate = "{tmp_path}"\nruntime = "{tmp_path}"\n')
+    result = cordata("pool", "--config", str(config))
+    assert result.returncode == 78
+    assert "no listening socket named pool" in result.stderr
+    assert "pool.socket" in result.stderr
+
+
+def numbers(found: Any, name: str = "") -> Iterator[tuple[str, float]]:
+    """Every number of a status by its place in it."""
+    if isinstance(found, dict):
+        for key, value in found.items():
+            yield from numbers(value, f"{name}.{key}" if name else key)
+    elif isinstance(found, int | float) and not isinstance(found, bool):
+        yield name, found
+
+
+def test_every_count_of_the_status_moves_under_load(tmp_path: Path) -> None:
+    """What is told is counted: nothing is announced that never changes."""
+    settings = "[pool]\nmax_waiting = 1\nmax_frame_bytes = 4000\nmax_session_bytes = 2000\n"
+    seen: set[str] = set()
+    names: set[str] = set()
+
+    with managed(tmp_path, settings) as manager, manager.child() as child:
+
+        def look() -> None:
+            found = list(numbers(manager.status()))
+            names.update(name for name, _ in found)
+            seen.update(name for name, value in found if value)
+
+        with manager.client() as client:
+            big = Raw(msgspec.msgpack.encode(b"x" * 5000))
+            value = Raw(msgspec.msgpack.encode(b"x" * 500))
+            for id, ttl in (("a", 60.0), ("b", 0.1), ("c", 60.0)):
+                client.send(SessionOp(1, "create", id, ttl=ttl, set={"v": value}))
+                client.expect(Reply)
+            client.send(SessionOp(2, "delete", "c"))
+            client.expect(Reply)
+            too_much = Raw(msgspec.msgpack.encode(b"x" * 2500))
+            client.send(SessionOp(3, "update", "a", set={"v": too_much}))
+            assert client.expect(ErrorFrame).code == "quota"
+            client.send(CallFrame(4, "echo", big))
+            assert client.expect(ErrorFrame).code == "frame_too_large"
+            client.send(CallFrame(5, "echo", credits=4))
+            child.expect(Run)
+            client.send(CallFrame(6, "echo"))
+            client.send(CallFrame(7, "echo"))
+            assert client.expect(ErrorFrame).code == "saturated"
+            look()
+            child.send(Chunk(5))
+            child.send(End(5, x=1000))
+            client.expect(Chunk)
+            client.expect(End)
+            child.expect(Run)
+            child.send(Result(6, x=1000))
+            client.expect(Result)
+            manager.until(lambda found: found["sessions"]["expired"], "one expires")
+            look()
+            client.send(CallFrame(8, "echo", idempotent=True))
+            child.expect(Run)
+            child.close()
+            look()
+            client.raw(b"\x00\x00\x00\x01\xc1")
+            client.expect(ErrorFrame)
+            look()
+    elsewhere = {
+        "retries",  # with a second child: test_manager_calls
+        "pools.default.other",
+        "calls_per_s",  # right below
+        "globals.keys",
+        "globals.bytes",
+        "journal.rewrites",
+        "connections.blocked",
+    }
+    assert names - seen - elsewhere == set()
+
+
+def test_rate_is_that_of_the_last_second(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager, manager.client() as client:
+        client.send(CallFrame(1, "echo"))
+        manager.until(lambda found: found["calls_per_s"] > 0, "the rate shows")
+        manager.until(lambda found: found["calls_per_s"] == 0, "it falls again")
