@@ -50,9 +50,9 @@ class PoolChildService:
         """For STATUS=: that there is no warm child, while there is none."""
         return "" if self._keeper.up else "pool child starting"
 
-    def reload(self, config: PoolConfig) -> None:
-        """Other limits for the child that runs."""
-        self._keeper.reload(config)
+    def reload(self, config: PoolConfig, *, log_level: str) -> None:
+        """Other limits for the child that runs; the next one logs at this level."""
+        self._keeper.reload(config, log_level=log_level)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop`, and until the child has ended its call."""

@@ -113,7 +113,7 @@ def _takers(
     if http is not None:
         takers.append(lambda config: http.reload(config.http))
     if child is not None:
-        takers.append(lambda config: child.reload(config.pool))
+        takers.append(lambda new: child.reload(new.pool, log_level=new.log.level.upper()))
     return takers
 
 

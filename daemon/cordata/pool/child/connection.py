@@ -56,8 +56,7 @@ class Connection:
             sock.sendall(encode(self._hello()))
         except OSError:
             sock.close()
-            self.dial_at = monotonic() + self._pause_s
-            self._pause_s = min(2 * self._pause_s, _LONGEST_S)
+            self._wait()
             return False
         self.socket = sock
         self._splitter = Splitter(self._spec.max_frame_bytes)
@@ -68,10 +67,7 @@ class Connection:
         if self.socket is not None:
             self.socket.close()
             self.socket = None
-            # At once the first time: a manager that is started again waits for its children.
-            self.dial_at = monotonic() + (0.0 if self.epoch else self._pause_s)
-            if not self.epoch:
-                self._pause_s = min(2 * self._pause_s, _LONGEST_S)
+            self._wait()
         self.epoch = ""
         self.messages.clear()
 
@@ -108,6 +104,11 @@ class Connection:
             if isinstance(error, ProtocolError):
                 print(f"<3>the manager broke the protocol: {error}", file=sys.stderr)
             self.lose()
+
+    def _wait(self) -> None:
+        """Not at once again; a welcome makes the next pause the shortest one."""
+        self.dial_at = monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, _LONGEST_S)
 
     def _take(self, message: ToChild) -> None:
         if isinstance(message, Welcome):

@@ -77,6 +77,8 @@ class Output:
         root = logging.getLogger()
         root.handlers[:] = [handler]
         root.setLevel(level)
+        # asyncio's own debug lines name its selector and nothing else of use.
+        logging.getLogger("asyncio").setLevel(max(root.level, logging.INFO))
         logging.captureWarnings(True)
 
     def begin(self, serial: int, request_id: str) -> None:

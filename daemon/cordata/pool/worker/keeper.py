@@ -86,10 +86,10 @@ class Keeper:
         """Whether there is a warm child."""
         return self._child is not None and self._child.watch.up
 
-    def reload(self, config: PoolConfig) -> None:
-        """Other limits, from now on."""
+    def reload(self, config: PoolConfig, *, log_level: str) -> None:
+        """Other limits from now on; the next child logs at this level, too."""
         self._config = config
-        self._spec = replace(self._spec, max_calls=config.max_calls)
+        self._spec = replace(self._spec, max_calls=config.max_calls, log_level=log_level)
         self._wake.set()
 
     async def run(self, stop: asyncio.Event, *, tick: Callable[[], None] = lambda: None) -> None:
@@ -128,6 +128,10 @@ class Keeper:
     def _look(self, child: ChildProcess, now: float) -> None:
         config, hand = self._config, child.hand()
         found = child.watch.look(hand, now, config)
+        if found and found != PING:
+            # After a pause of this process its answer may lie there unread.
+            child.hear()
+            found = child.watch.look(child.hand(), now, config)
         if found == PING:
             child.send(Ping(id=0))
         elif found:

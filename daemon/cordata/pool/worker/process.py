@@ -67,7 +67,7 @@ class ChildProcess:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._spawned.pidfd, self._died)
         self._loop.add_reader(self._spawned.output, self._wrote)
-        self._loop.add_reader(self._spawned.channel, self._said)
+        self._loop.add_reader(self._spawned.channel, self.hear)
 
     def hand(self) -> Hand:
         """What it has in its hands."""
@@ -121,7 +121,7 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         status = os.waitid(os.P_PIDFD, self._spawned.pidfd, os.WEXITED)
-        self._said()
+        self.hear()
         self._wrote(times=_LAST_READS)
         self._output.end(clock.monotonic())
         code = None if status is None or status.si_code != os.CLD_EXITED else status.si_status
@@ -142,7 +142,8 @@ class ChildProcess:
                 return
             self._output.feed(data, clock.monotonic())
 
-    def _said(self) -> None:
+    def hear(self) -> None:
+        """What it said by now; the loop calls it, and whoever is about to judge the child."""
         try:
             data = self._spawned.channel.recv(_READ)
             for frame in self._splitter.feed(data):

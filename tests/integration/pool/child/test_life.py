@@ -8,6 +8,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+from tests.integration.cli.command import python
 from tests.integration.pool.child.born import (
     COMMANDS,
     born,
@@ -160,7 +162,31 @@ def test_child_is_lean(tmp_path: Path) -> None:
         assert set(os.listdir(f"/proc/{child.pid}/fd")) == set("0123456")
 
 
-def test_child_gets_no_word_with_systemd(tmp_path: Path, monkeypatch: object) -> None:
+_HARDENED = """
+import ctypes, sys
+from pathlib import Path
+from tests.integration.pool.child.born import call, serving
+
+if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) != 0:  # PR_SET_MDWE, which a child inherits
+    sys.exit("this kernel has no such flag")
+with serving(Path(sys.argv[1]), log_level="DEBUG") as (child, peer):
+    call(peer, "about_async")
+    call(peer, "speak")
+    print(child.written("unfinished"))
+"""
+
+
+def test_child_starts_where_no_memory_is_writable_and_executable(tmp_path: Path) -> None:
+    """As its unit says by MemoryDenyWriteExecute=; and it asks for its signal all the same."""
+    done = python("-c", _HARDENED, str(tmp_path))
+    if "no such flag" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    assert "not logged" in done.stdout  # at debug
+    assert "no signal" not in done.stdout
+
+
+def test_child_gets_no_word_with_systemd(tmp_path: Path) -> None:
     for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "CREDENTIALS_DIRECTORY", "CORDATA_CONFIG"):
         os.environ[name] = "x"
     try:

@@ -15,6 +15,7 @@ from tests.integration.pool.child.born import COMMANDS, order, value
 from tests.integration.pool.worker.kept import (
     alive,
     answered,
+    config_of,
     expect,
     heard,
     keeping,
@@ -178,6 +179,16 @@ async def test_recycle_is_asked_for(tmp_path: Path) -> None:
         assert await asyncio.to_thread(worker.silent, 0.2)
 
 
+async def test_reload_changes_the_limits(tmp_path: Path) -> None:
+    async with managing(tmp_path) as manager, keeping(tmp_path / "pool.sock") as keeper:
+        worker = await manager.worker()
+        child, _ = await manager.child()
+        await heard(worker, "started"), await heard(worker, "warm")
+        await answered(child, order("echo"))
+        keeper.reload(config_of(max_calls=1), log_level="DEBUG")
+        assert (await heard(worker, "due")).why == "max_calls: 1 calls"
+
+
 async def test_fat_child_is_due(tmp_path: Path) -> None:
     async with (
         managing(tmp_path) as manager,
@@ -295,3 +306,13 @@ async def test_output_goes_to_the_journal_with_its_call(
         assert (told["WORKER"], told["CHILD_PID"], told["REQUEST_ID"]) == ("0", hello.pid, "r-5")
         assert told["CALL_ID"] == "0000000000000000-8"
         assert told["MESSAGE_ID"] == events.POOL_CHILD_OUTPUT
+
+
+async def test_worker_that_paused_does_not_blame_its_child(tmp_path: Path) -> None:
+    async with keeping(tmp_path / "pool.sock", health_s=0.1, health_timeout_s=0.1) as keeper:
+        await until(lambda: keeper.up)
+        child = keeper._child
+        for _ in range(5):
+            await asyncio.sleep(0.05)
+            time.sleep(0.3)  # the loop stands still, with a ping out
+        assert keeper._child is child
