@@ -1,0 +1,50 @@
+"""Our pool as it is used: a manager, four workers, one client on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.bench.pool_work import PAYLOAD, PROCESSES, Figures
+from tests.contract.pool.running import running as whole_pool
+
+from cordata.pool import Client, SyncClient
+
+TIMEOUT_S = 10.0
+_CALLS_BEFORE = 200
+
+
+@contextmanager
+def running() -> Iterator[Path]:
+    """Its socket."""
+    with tempfile.TemporaryDirectory(prefix="cordata-pool-") as directory:
+        place = Path(directory)
+        with whole_pool(place, app="tests.bench.pool_app:app", workers=PROCESSES) as path:
+            with SyncClient(path) as client:
+                for _ in range(_CALLS_BEFORE):
+                    client.execute("echo", PAYLOAD)
+            yield path
+
+
+async def measure(path: Path, name: str, *, outstanding: int, seconds: float) -> Figures:
+    """Keep so many calls under way for so long, each with a deadline and a session."""
+    figures = Figures()
+
+    async def call(session: str) -> None:
+        while (began := time.perf_counter()) < end:
+            await client.execute(name, PAYLOAD, session=session, timeout=TIMEOUT_S)
+            figures.latencies.append(time.perf_counter() - began)
+
+    async with Client(path) as client:
+        sessions = [(await client.sessions.create()).id for _ in range(outstanding)]
+        began = time.perf_counter()
+        end = began + seconds
+        async with asyncio.TaskGroup() as group:
+            for session in sessions:
+                group.create_task(call(session))
+        figures.seconds = time.perf_counter() - began
+    return figures

@@ -1,0 +1,43 @@
+"""What the measured pools run: an echo, and one millisecond of work."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+#: A payload of the size of a small request.
+PAYLOAD = b"x" * 100
+OUTSTANDING = (1, 8, 64)
+PROCESSES = 4
+SPIN_S = 0.001
+
+
+def echo(payload: object, session: object = None) -> object:
+    return payload
+
+
+def spin(payload: object, session: object = None) -> None:
+    """A millisecond of processor time, however long others keep the processor."""
+    end = time.thread_time() + SPIN_S
+    while time.thread_time() < end:
+        pass
+
+
+FUNCTIONS = {"echo": echo, "spin": spin}
+
+
+@dataclass(slots=True)
+class Figures:
+    """One measurement: how many calls in how long, and how long each took."""
+
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        return len(self.latencies) / self.seconds if self.seconds else 0.0
+
+    def quantile(self, share: float) -> float:
+        """In milliseconds."""
+        ordered = sorted(self.latencies)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1e3
