@@ -9,6 +9,16 @@ from cordata import App
 COMMANDS = "tests.integration.pool.child.commands"
 app = App("pooled")
 app.mount("", serve)
-for name in ("echo", "about", "wait", "hang", "speak", "die", "start_another", "remember"):
+for name in (
+    "echo",
+    "about",
+    "wait",
+    "hang",
+    "speak",
+    "die",
+    "start_another",
+    "remember",
+    "numbers",
+):
     app.command(name, at=f"{COMMANDS}:{name}")
 app.child_init(at=f"{COMMANDS}:take_time")

@@ -309,10 +309,12 @@ async def test_output_goes_to_the_journal_with_its_call(
 
 
 async def test_worker_that_paused_does_not_blame_its_child(tmp_path: Path) -> None:
-    async with keeping(tmp_path / "pool.sock", health_s=0.1, health_timeout_s=0.1) as keeper:
+    async with keeping(tmp_path / "pool.sock", health_s=5.0, health_timeout_s=1.0) as keeper:
         await until(lambda: keeper.up)
         child = keeper._child
-        for _ in range(5):
-            await asyncio.sleep(0.05)
-            time.sleep(0.3)  # the loop stands still, with a ping out
-        assert keeper._child is child
+        assert child is not None
+        keeper.run_once(time.monotonic() + 5.1)  # it is asked
+        time.sleep(0.3)  # the loop stands still, and the answer lies there
+        keeper.run_once(time.monotonic() + 7.0)
+        await asyncio.sleep(0.2)
+        assert keeper._child is child and alive(child.pid)
