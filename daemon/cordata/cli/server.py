@@ -38,6 +38,7 @@ or in test mode something ended in the dead letter, 78 the configuration cannot 
     help="Handle what is there and what follows from it, wait for no retry, then exit.",
 )
 @click.option("--restart", is_flag=True, help="Start crashed children again.")
+@click.option("--no-pool", is_flag=True, help="Commands of the application cannot be called.")
 @click.option(
     "--watchdog",
     type=click.FloatRange(min=0),
@@ -53,14 +54,16 @@ def server(
     state: str | None,
     test_mode: bool,
     restart: bool,
+    no_pool: bool,
     watchdog: float,
     config: str | None,
     app: str | None,
     debug: bool,
 ) -> int:
-    """Run primary and workers in the foreground, as systemd would.
+    """Run primary, workers and pool in the foreground, as systemd would.
 
-    INT, TERM or HUP stops them in order: workers, then the primary, within 30 s.
+    INT, TERM or HUP stops them in order: workers, then primary and pool, within 30 s. The pool
+    starts with its first call or with the first child of a worker.
     """
     from cordata.supervisor import Supervisor
     from cordata.systemd import install_logging
@@ -76,6 +79,7 @@ def server(
         debug=debug,
         restart=restart,
         watchdog_s=watchdog,
+        pool=not no_pool,
         on_ready=_say_ready,
     )
     return supervisor.run()

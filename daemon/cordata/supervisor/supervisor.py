@@ -1,6 +1,8 @@
-"""Primary and workers in the foreground, under the contract systemd gives them on a server.
+"""Primary, workers and pool in the foreground, under the contract systemd gives them on a server.
 
-    starting --> running --signal, or no worker left--> workers stop --> primary stops --> end
+    starting --> running --signal, or no worker left--> workers stop --> the others stop --> end
+
+The pool starts with the first connection to its socket, as pool.socket would have it.
 
 A crash is logged and makes the exit code 1; the rest run on. Works as PID 1 of a container: every
 zombie is reaped, whoever's child it was.
@@ -21,8 +23,9 @@ from cordata import clock, events
 from cordata.log import fields, logger
 from cordata.supervisor import listen as listening
 from cordata.supervisor.child import Child, outcome
+from cordata.supervisor.crew import arguments, crew, listen_for_pool
 from cordata.supervisor.notify import NotifySocket
-from cordata.supervisor.spawn import command, spawn
+from cordata.supervisor.spawn import spawn
 from cordata.systemd import Notifier, listen_fds
 
 log = logger("cordata.server")
@@ -47,6 +50,7 @@ class Supervisor:
         restart: bool = False,
         stop_timeout_s: float = 30.0,
         watchdog_s: float = 10.0,
+        pool: bool = True,
         on_ready: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
         """Nothing happens before `run()`.
@@ -55,8 +59,9 @@ class Supervisor:
         the sockets systemd passed, else 127.0.0.1:8080. `state` is a directory for everything
         this server keeps: the store, `run/` for wake-ups, and `credentials/` if it is there.
         `test_mode`: workers process what is there, then exit. `restart`: crashed children start
-        again, with growing pauses. `watchdog_s` 0 watches nobody. `on_ready` is called once, with
-        the URLs, when all are ready.
+        again, with growing pauses. `watchdog_s` 0 watches nobody. `pool`: commands of the
+        application run in processes of their own. `on_ready` is called once, with the URLs, when
+        all are ready.
         """
         self.exit_code = 0
         self._listen = list(listen)
@@ -66,8 +71,11 @@ class Supervisor:
         self._stop_timeout_s = stop_timeout_s
         self._watchdog_s = watchdog_s
         self._on_ready = on_ready
-        self._children = _children(workers, _arguments(config, app, debug, test_mode))
+        self._config = config
+        self._children = crew(workers, arguments(config, app, debug, test_mode), pool=pool)
         self._sockets: list[socket.socket] = []
+        self._pool = next((child for child in self._children if child.name == "pool"), None)
+        self._pool_socket: socket.socket | None = None
         self._notify = NotifySocket()
         self._manager = Notifier()
         self._kill_deadline: float | None = None
@@ -84,23 +92,29 @@ class Supervisor:
             with _wakeups() as wakeups, selectors.DefaultSelector() as selector:
                 selector.register(wakeups, selectors.EVENT_READ)
                 selector.register(self._notify, selectors.EVENT_READ)
+                if self._pool_socket is not None:
+                    selector.register(self._pool_socket, selectors.EVENT_READ)
                 for child in self._children:
-                    self._start(child)
+                    if child is not self._pool:
+                        self._start(child)
                 while any(child.state != "gone" for child in self._children):
-                    selector.select(self._timeout_s())
+                    found = selector.select(self._timeout_s())
                     self._take_signals(wakeups)
+                    if any(key.fileobj is self._pool_socket for key, _ in found):
+                        self._start_pool(selector)
                     self._take_notifications()
                     self._reap()
                     self._act_on_deadlines()
                     self._advance()
         finally:
             self._notify.close()
+            self._close_pool()
             for sock in self._sockets:
                 listening.close(sock)
         return self.exit_code
 
     def stop(self) -> None:
-        """Workers first, then the primary, all within the common deadline. Once is enough."""
+        """Workers first, then primary and pool, all within the common deadline. Once is enough."""
         if self._kill_deadline is not None:
             return
         self._kill_deadline = clock.monotonic() + self._stop_timeout_s
@@ -114,11 +128,17 @@ class Supervisor:
                 child.stop()
 
     def _open_sockets(self) -> None:
+        inherited = [] if self._listen else listen_fds()
+        if self._pool is not None:
+            passed = [entry.sock for entry in inherited if entry.name == "pool"]
+            environment = {**os.environ, **self._directories()}
+            self._pool_socket = passed[0] if passed else listen_for_pool(self._config, environment)
+            if self._pool_socket is None:
+                self._pool.state = "gone"
         if self._test_mode:
             return
-        inherited = [] if self._listen else listen_fds()
-        if inherited:
-            self._sockets = [entry.sock for entry in inherited]
+        self._sockets = [entry.sock for entry in inherited if entry.name != "pool"]
+        if self._sockets:
             return
         for address in self._listen or ["127.0.0.1:8080"]:
             self._sockets.append(listening.bind(address))
@@ -128,8 +148,23 @@ class Supervisor:
         if self._watchdog_s:
             environment["WATCHDOG_USEC"] = str(int(self._watchdog_s * 1e6))
         sockets = [("http", sock.fileno()) for sock in self._sockets] if child.is_worker else []
+        if child is self._pool and self._pool_socket is not None:
+            sockets = [("pool", self._pool_socket.fileno())]
         child.started(spawn(child.argv, environment, sockets), clock.monotonic())
         log.debug("%s started as %d", child.name, child.pid)
+
+    def _start_pool(self, selector: selectors.BaseSelector) -> None:
+        """Somebody connected. It is not looked at again: whoever comes later, the pool takes."""
+        assert self._pool is not None and self._pool_socket is not None
+        selector.unregister(self._pool_socket)
+        if self._pool.state == "waiting":
+            self._start(self._pool)
+
+    def _close_pool(self) -> None:
+        """Whoever connects is refused from now on, and need not wait for its deadline."""
+        if self._pool_socket is not None:
+            listening.close(self._pool_socket)
+            self._pool_socket = None
 
     def _directories(self) -> Mapping[str, str]:
         if self._state is None:
@@ -190,13 +225,16 @@ class Supervisor:
         again = not clean and not stopping and self._restart and not unusable
         pid = child.pid
         child.ended(clock.monotonic(), again=again)
+        if child is self._pool and not again:
+            self._close_pool()
         if clean:
             log.info("%s %s", child.name, text)
             return
         extra = fields(events.CHILD_CRASHED, child=child.name, child_pid=pid)
         log.error("%s (pid %d) %s%s", child.name, pid, text, _next_start(child), extra=extra)
         if not (child.is_worker or again or stopping or unusable):
-            log.error("the primary stays down, and its work undone: --restart starts it again")
+            text = "the %s stays down, and its work undone: --restart starts it again"
+            log.error(text, child.name)
         self.exit_code = EXIT_CONFIG if unusable else self.exit_code or 1
         if unusable:  # they all read the same file
             self.stop()
@@ -220,9 +258,10 @@ class Supervisor:
 
     def _advance(self) -> None:
         """What follows from the children's states: the ready line, the stop, its second half."""
-        if not self._announced and all(child.state == "ready" for child in self._children):
+        due = [child for child in self._children if child is not self._pool]
+        if not self._announced and all(child.state == "ready" for child in due):
             self._announced = True
-            self._manager.ready(f"{len(self._children) - 1} workers ready")
+            self._manager.ready(f"{len(due) - 1} workers ready")
             if self._on_ready is not None:
                 self._on_ready([listening.url_of(sock) for sock in self._sockets])
         if all(child.state == "gone" for child in self._children if child.is_worker):
@@ -230,32 +269,6 @@ class Supervisor:
             for child in self._children:
                 if child.state in ("starting", "ready"):
                     child.stop()
-
-
-def _children(workers: int, arguments: tuple[list[str], list[str]]) -> list[Child]:
-    common, of_worker = arguments
-    primary = Child(name="primary", argv=command("primary", *common), is_worker=False)
-    return [
-        primary,
-        *(
-            Child(
-                name=f"worker@{n}",
-                argv=command("worker", str(n), *common, *of_worker),
-                is_worker=True,
-            )
-            for n in range(workers)
-        ),
-    ]
-
-
-def _arguments(
-    config: str | Path | None, app: str | None, debug: bool, test_mode: bool
-) -> tuple[list[str], list[str]]:
-    """(for all, for workers only)."""
-    common = ["--config", str(config)] if config is not None else []
-    common += ["--app", app] if app is not None else []
-    common += ["--debug"] if debug else []
-    return common, ["--test-mode"] if test_mode else []
 
 
 def _next_start(child: Child) -> str:

@@ -1,0 +1,82 @@
+"""Who is started with which arguments, and the socket that starts the pool."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from cordata.config import build, find_file, open_document
+from cordata.errors import ConfigError, CordataError
+from cordata.log import logger
+from cordata.supervisor.child import Child
+from cordata.supervisor.listen import bind
+from cordata.supervisor.spawn import command
+
+log = logger("cordata.server")
+
+
+def crew(workers: int, arguments: tuple[list[str], list[str]], *, pool: bool) -> list[Child]:
+    """The primary, the pool if it is wanted, and the workers."""
+    common, of_worker = arguments
+    of_pool = _without_app(common)
+    others = ["primary", "pool"] if pool else ["primary"]
+    return [
+        *(
+            Child(
+                name=name,
+                argv=command(name, *(of_pool if name == "pool" else common)),
+                is_worker=False,
+            )
+            for name in others
+        ),
+        *(
+            Child(
+                name=f"worker@{n}",
+                argv=command("worker", str(n), *common, *of_worker),
+                is_worker=True,
+            )
+            for n in range(workers)
+        ),
+    ]
+
+
+def arguments(
+    config: str | Path | None, app: str | None, debug: bool, test_mode: bool
+) -> tuple[list[str], list[str]]:
+    """(for all, for workers only)."""
+    common = ["--config", str(config)] if config is not None else []
+    common += ["--app", app] if app is not None else []
+    common += ["--debug"] if debug else []
+    return common, ["--test-mode"] if test_mode else []
+
+
+def listen_for_pool(
+    config: str | Path | None, environment: Mapping[str, str]
+) -> socket.socket | None:
+    """The pool's socket in the runtime directory; None: there can be none, and why is in the log.
+
+    Nothing but calls of the pool needs it, so the server runs without.
+    """
+    try:
+        paths = build(open_document(find_file(config)), None, environment).paths
+    except ConfigError:
+        return None  # the children say what is wrong with it
+    path = paths.runtime / "pool.sock"
+    try:
+        paths.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sock = bind(os.fspath(path))
+        path.chmod(0o660)
+    except (CordataError, OSError) as error:
+        log.warning("there is no pool: %s", error)
+        return None
+    return sock
+
+
+def _without_app(common: list[str]) -> list[str]:
+    """The manager imports no application."""
+    if "--app" not in common:
+        return common
+    at = common.index("--app")
+    return common[:at] + common[at + 2 :]

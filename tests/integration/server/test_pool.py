@@ -1,0 +1,125 @@
+"""`cordata server` runs the pool: started by its socket, stopped after the workers."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from tests.integration.server.running import Server, server, wait_gone
+
+from cordata.errors import PoolUnavailable
+from cordata.pool import SyncClient
+
+APP = "tests.integration.pool.worker.pooled:app"
+
+
+def client(state: Path, *, timeout: float = 30.0) -> SyncClient:
+    return SyncClient(state / "run" / "pool.sock", timeout=timeout, operator=True)
+
+
+def pool_pid(running: Server) -> int:
+    found = running.until_logged(r"pool is ready \(pid (\d+)\)")[-1]
+    match = re.search(r"pid (\d+)", found)
+    assert match is not None
+    return int(match[1])
+
+
+def child_pids(state: Path) -> list[int]:
+    with client(state) as pool:
+        return [child["pid"] for worker in pool.status()["workers"] for child in worker["children"]]
+
+
+def test_command_runs_in_a_child_and_all_stop_in_order(tmp_path: Path) -> None:
+    with server(tmp_path, app=APP) as running:
+        running.ready()
+        with client(tmp_path) as pool:
+            assert pool.execute("echo", [1, "two"]) == [1, "two"]
+        manager = pool_pid(running)
+        children = child_pids(tmp_path)
+        assert len(children) == 2
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+        w0, w1, last = running.order("worker@0 exited", "worker@1 exited", "pool exited with 0")
+        assert max(w0, w1) < last
+        wait_gone([manager, *children])
+        assert not (tmp_path / "run" / "pool.sock").exists()
+
+
+def test_pool_does_not_start_for_an_application_without_commands(tmp_path: Path) -> None:
+    with server(tmp_path, "--debug", workers=1) as running:
+        running.ready()
+        assert (tmp_path / "run" / "pool.sock").is_socket()
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+        assert "pool started as" not in running.log
+
+
+def test_no_pool_leaves_it_out(tmp_path: Path) -> None:
+    with server(tmp_path, "--no-pool", app=APP, workers=1) as running:
+        running.ready()
+        with client(tmp_path, timeout=0.5) as pool, pytest.raises(PoolUnavailable):
+            pool.execute("echo")
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+
+
+def test_sessions_outlive_the_server_and_its_pool(tmp_path: Path) -> None:
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        with server(tmp_path, app=APP, workers=1) as running:
+            running.ready()
+            with client(tmp_path) as pool:
+                if number == signal.SIGKILL:
+                    pool.sessions.create("s", data={"name": "Ada"})
+                assert pool.sessions.get("s").data == {"name": "Ada"}
+            running.signal(number)
+            running.wait()
+
+
+def test_crashed_pool_starts_again_when_told_to_restart(tmp_path: Path) -> None:
+    with server(tmp_path, "--restart", app=APP, workers=1) as running:
+        running.ready()
+        with client(tmp_path) as pool:
+            pool.sessions.create("s", data={"n": 1})
+            os.kill(pool_pid(running), signal.SIGKILL)
+            running.until_logged(r"pool \(pid \d+\) was killed by SIGKILL; starts again")
+            running.until_logged(r"pool is ready \(pid", count=2)
+            assert pool.execute("echo", "again", idempotent=True) == "again"
+            assert pool.sessions.get("s").data == {"n": 1}
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 1
+
+
+def test_crashed_pool_stays_down_and_the_rest_runs_on(tmp_path: Path) -> None:
+    with server(tmp_path, app=APP, workers=1) as running:
+        running.ready()
+        with client(tmp_path) as pool:
+            pool.execute("echo")
+        os.kill(pool_pid(running), signal.SIGKILL)
+        running.until_logged("the pool stays down")
+        with client(tmp_path, timeout=0.5) as pool, pytest.raises(PoolUnavailable):
+            pool.execute("echo")
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 1
+
+
+def test_nothing_is_left_when_the_server_is_killed(tmp_path: Path) -> None:
+    with server(tmp_path, app=APP) as running:
+        running.ready()
+        with client(tmp_path) as pool:
+            pool.execute("echo")
+        pids = [pool_pid(running), *child_pids(tmp_path)]
+        pids += [running.pid_of(name) for name in ("primary", "worker@0", "worker@1")]
+        running.process.kill()
+        wait_gone([running.process.pid, *pids])
+
+
+def test_server_without_place_for_the_socket_runs_without_pool(tmp_path: Path) -> None:
+    state = tmp_path / ("x" * 100)
+    with server(state, workers=1) as running:
+        running.ready()
+        running.until_logged("there is no pool: .*pool.sock")
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
