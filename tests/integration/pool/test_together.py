@@ -95,6 +95,8 @@ def test_calls_come_through(tmp_path: Path) -> None:
         client.expect(End)
         code, _ = worker.stop()
         assert code == 0
+        status = all_.manager.until(lambda status: not status["workers"] and status, "it is gone")
+        assert status["transitions"]["ready -> terminating"] == 1
 
 
 def test_session_lives_through_child_and_manager(tmp_path: Path) -> None:

@@ -277,6 +277,7 @@ class Keeper:
         self._stopping = True
         self._link.send(Drain())
         for child in self._all():
+            self._report(child, "retired")
             child.leave()
 
     def _announce(self) -> None:

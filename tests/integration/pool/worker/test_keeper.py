@@ -269,6 +269,7 @@ async def test_stop_waits_for_the_call_in_hand(tmp_path: Path) -> None:
             child.send(order("wait", 0.5))
             await asyncio.sleep(0.1)
         assert (await expect(worker, Drain)).on
+        assert (await heard(worker, "retired")).pid == hello.pid
         end = await heard(worker, "exited")
         assert (end.pid, end.code, end.why, end.run) == (hello.pid, 0, "stop", False)
         assert not alive(hello.pid)
