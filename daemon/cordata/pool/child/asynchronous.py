@@ -33,6 +33,10 @@ class Asynchronous:
         except asyncio.CancelledError:
             raise CallCancelled from None
 
+    def close(self) -> None:
+        """End the loop, and the tasks that were left behind."""
+        self._runner.close()
+
     async def drain(
         self, values: AsyncGenerator[Any, None], sink: Callable[[Any], None], *, paced: bool
     ) -> None:

@@ -59,6 +59,11 @@ class Calling:
             self._asynchronous = Asynchronous(self._flow)
         return self._asynchronous
 
+    def close(self) -> None:
+        """For who outlives it: a child just ends."""
+        if self._asynchronous is not None:
+            self._asynchronous.close()
+
     def answer(self, run: Run, began: float) -> bytes:
         """Run the call and give the frame that ends it; chunks have been sent before.
 
