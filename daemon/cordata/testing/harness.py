@@ -24,6 +24,7 @@ from cordata.services.job import JobResult
 from cordata.store import Row, Tx, Unit, new_id
 from cordata.testing.delivery import Delivery
 from cordata.testing.mounted import Mounted
+from cordata.testing.pool import InlineDoor
 from cordata.testing.projected import Projected
 from cordata.testing.record import DeadLetter, Failure, Mail, OutboxEntry
 from cordata.testing.response import Response
@@ -213,6 +214,11 @@ class Harness:
         """Run an `@app.every` function once, by its name. Raises: what it raises."""
         tasks = {task.name: task for task in self.app.periodics}
         await tasks[name].run(self.ctx)
+
+    def pool_crashes(self, command: str, *, times: int = 1) -> None:
+        """Let the process that runs a pool's command die, in its next call or the next `times`."""
+        assert isinstance(self.ctx.door, InlineDoor)
+        self.ctx.door.client.crash(command, times)
 
     async def run(self, unit: Unit[T]) -> T:
         """Run a unit of work, as `Context.run`."""

@@ -19,6 +19,7 @@ from cordata.config.sections import PathsConfig
 from cordata.opening import open_context
 from cordata.store import Store
 from cordata.testing.harness import Harness
+from cordata.testing.pool import InlineDoor, InlinePool
 from cordata.testing.timed import Clock, TimedStore
 from cordata.vault import Vault
 
@@ -55,7 +56,9 @@ async def open_app(
             open_context(loaded, _with_queries(app), vault=Vault(MASTER_KEY))
         )
         store = cast(Store, TimedStore(opened.store, clock))
-        ctx = dataclasses.replace(opened, store=store)
+        door = InlineDoor(lambda: InlinePool(app, loaded, lambda: clock.now_us() / 1e6))
+        stack.push_async_callback(door.close)
+        ctx = dataclasses.replace(opened, store=store, door=door)
         await store.migrate(ctx.chains)
         owner = Owner.register(loaded.paths.runtime, name="test")
         stack.callback(owner.close)

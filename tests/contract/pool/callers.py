@@ -8,7 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from tests.contract.pool.shop import app
+
 from cordata.pool import Client, SyncClient
+from cordata.testing import open_app
 
 
 class InThreads:
@@ -56,4 +59,11 @@ async def sync_client(path: Path) -> AsyncIterator[Client]:
         yield cast(Client, Sync(client))
 
 
-CALLERS = {"async": async_client, "sync": sync_client}
+@asynccontextmanager
+async def inline_pool(path: Path) -> AsyncIterator[Client]:
+    """What tests of applications have."""
+    async with open_app(app) as harness:
+        yield harness.ctx.pool
+
+
+CALLERS = {"async": async_client, "sync": sync_client, "inline": inline_pool}

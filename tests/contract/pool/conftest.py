@@ -25,5 +25,6 @@ def pool_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(params=list(CALLERS))
 def opened(request: pytest.FixtureRequest) -> Opened:
     """Makes a caller."""
-    path = request.getfixturevalue("pool_path")
+    inline = request.param == "inline"
+    path = Path() if inline else request.getfixturevalue("pool_path")
     return lambda: CALLERS[request.param](path)

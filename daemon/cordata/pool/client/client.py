@@ -13,7 +13,7 @@ from msgspec import msgpack
 
 from cordata.core.pool.message import Ask, GlobalOp, Reply, SessionOp
 from cordata.pool.client.exchange import Exchange
-from cordata.pool.client.request import Call, Request, Stream
+from cordata.pool.client.request import Call, Exchanging, Request, Stream
 from cordata.pool.client.sessions import Globals, Sessions
 from cordata.pool.client.wire import (
     DEFAULT_PATH,
@@ -47,7 +47,7 @@ class Client:
         operator: bool = False,
     ) -> None:
         self._timeout_of = timeout if callable(timeout) else lambda _: timeout
-        self._exchange = Exchange(
+        self._exchange: Exchanging = Exchange(
             os.fspath(path or DEFAULT_PATH),
             lambda: hello_of(name, operator=operator),
             max_waiting=max_waiting,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import CancelledError, Future, get_running_loop
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw
 
@@ -13,8 +13,26 @@ from cordata.core.pool.message import Ask, CallFrame, GlobalOp, Reply, SessionOp
 from cordata.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from cordata.pool.client.exchange import Exchange
     from cordata.pool.client.link import Link
+
+
+class Exchanging(Protocol):
+    """Where requests go: to a manager, or in a test to commands in the same process."""
+
+    def submit(self, request: Request) -> None:
+        """Have it answered. Raises: PoolClosed, PoolSaturated."""
+
+    def cancel(self, request: Request, *, hard: bool) -> None:
+        """Have it end with CallCancelled."""
+
+    def abandon(self, request: Request) -> None:
+        """Nobody waits for it any more."""
+
+    def credit(self, request: Request, count: int) -> None:
+        """So many more parts may come."""
+
+    def close(self) -> None:
+        """End every request with PoolClosed."""
 
 
 class Request:
@@ -23,7 +41,7 @@ class Request:
     __slots__ = ("_future", "deadline", "end", "exchange", "id", "late", "link", "message", "tick")
 
     def __init__(
-        self, message: CallFrame | SessionOp | GlobalOp | Ask, exchange: Exchange, deadline: float
+        self, message: CallFrame | SessionOp | GlobalOp | Ask, exchange: Exchanging, deadline: float
     ) -> None:
         self.message = message
         self.exchange = exchange
@@ -81,7 +99,7 @@ class Call(Request):
     def __init__(
         self,
         message: CallFrame,
-        exchange: Exchange,
+        exchange: Exchanging,
         deadline: float,
         decode: Callable[[Raw], Any],
     ) -> None:
@@ -124,7 +142,7 @@ class Stream(Request):
     def __init__(
         self,
         message: CallFrame,
-        exchange: Exchange,
+        exchange: Exchanging,
         deadline: float,
         decode: Callable[[Raw], Any],
     ) -> None:
