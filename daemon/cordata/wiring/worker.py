@@ -13,6 +13,7 @@ from cordata.config import Config
 from cordata.context import Context
 from cordata.errors import ConfigError
 from cordata.opening import broker_passwords
+from cordata.registry import Mount
 from cordata.runner import EXIT_OK, Layer, Runner, Service
 from cordata.services.patience import patient_context
 from cordata.services.refusal import RefusalService, Trouble
@@ -74,13 +75,28 @@ def _http_service(
     from cordata.services.http import HttpService
 
     return HttpService(
-        compose(role.app.mounts),
+        compose(_mounts(role)),
         sockets,
         role.config.http,
         {"cordata": ctx},
         spread=role.config.paths.runtime / "http.spread",
         first=refusal.make_way,
     )
+
+
+def _mounts(role: Role) -> list[Mount]:
+    """What is served: the application's own, and the pool where commands are listed.
+
+    Raises: ConfigError when both want the same prefix.
+    """
+    mounts, commands = list(role.app.mounts), role.config.pool.http
+    if commands:
+        from cordata.pool.route import PREFIX, PoolRoute
+
+        if any(mount.prefix == PREFIX for mount in mounts):
+            raise ConfigError(f"[pool] http: the application serves {PREFIX} itself")
+        mounts.append(Mount(prefix=PREFIX, app=PoolRoute(commands)))
+    return mounts
 
 
 def _pool_child(role: Role) -> PoolChildService | None:

@@ -1,0 +1,255 @@
+"""POST /api/pool/{command}: the pool for whoever speaks HTTP. Off until commands are listed.
+
+The body is the payload as JSON, the answer the result as JSON; with `Accept: application/x-ndjson`
+a stream, one line per part. X-Pool-Session names the session, X-Pool-Timeout the seconds. Nobody is
+asked who they are: that is the proxy's to do, or that of an application around this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import aclosing
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from msgspec import DecodeError, json
+
+from cordata.errors import (
+    CommandFailed,
+    CommandRefused,
+    CommandUnknown,
+    CordataError,
+    DeadlineExceeded,
+    FrameTooLarge,
+    PoolTransient,
+    ProtocolError,
+    SessionNotFound,
+    SessionQuotaExceeded,
+    WorkerCrashed,
+)
+from cordata.log import logger, request_id
+
+log = logger("cordata.pool.http")
+
+if TYPE_CHECKING:
+    from cordata.pool.client.client import Client
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+PREFIX = "/api/pool"
+_JSON, _LINES = b"application/json", b"application/x-ndjson"
+#: The first that fits; else 500.
+_STATUS: tuple[tuple[type[CordataError], int], ...] = (
+    (CommandUnknown, 404),
+    (SessionNotFound, 404),
+    (FrameTooLarge, 413),
+    (DeadlineExceeded, 504),
+    (WorkerCrashed, 502),
+    (SessionQuotaExceeded, 507),
+    (CommandRefused, 422),
+    (PoolTransient, 503),
+    (ProtocolError, 400),
+)
+
+
+class _Refused(CordataError):
+    """The request, or what a command made of it, is nothing that HTTP can carry."""
+
+    def __init__(self, status: int, code: str, text: str) -> None:
+        super().__init__(text)
+        self.status, self.code = status, code
+
+
+class PoolRoute:
+    """An ASGI application, to be mounted at PREFIX. It takes the pool of its server's Context.
+
+    `commands`: those that are served, by name or `prefix*`; "*" is all.
+    """
+
+    def __init__(self, commands: tuple[str, ...]) -> None:
+        self._commands = commands
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        try:
+            command = self._command(scope)
+            headers = {name.lower(): value for name, value in scope["headers"]}
+            payload, options = await _payload(receive), _options(headers)
+            pool: Client = scope["state"]["cordata"].pool
+            if _LINES in headers.get(b"accept", b""):
+                await _stream(pool.stream(command, payload, **options), send)
+            else:
+                result = await _execute(pool, receive, command, payload, options)
+                await _answer(send, 200, _line(result))
+        except CordataError as error:
+            await _report(send, error)
+
+    def _command(self, scope: Scope) -> str:
+        """Raises: _Refused for what is not served."""
+        path: str = scope["path"].removeprefix(scope["root_path"])
+        command = path.removeprefix("/")
+        if not command or not any(_fits(command, one) for one in self._commands):
+            raise _Refused(404, CommandUnknown.code, "no such command")
+        if scope["method"] != "POST":
+            raise _Refused(405, "method", "commands are called with POST")
+        return command
+
+
+def _fits(command: str, listed: str) -> bool:
+    if listed.endswith("*"):
+        return command.startswith(listed[:-1])
+    return command == listed
+
+
+def _options(headers: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Raises: _Refused."""
+    options: dict[str, Any] = {}
+    if session := headers.get(b"x-pool-session", b"").decode("latin-1"):
+        options["session"] = session
+    if given := headers.get(b"x-pool-timeout"):
+        try:
+            timeout_s = float(given)
+        except ValueError:
+            timeout_s = 0.0
+        if not timeout_s > 0:
+            raise _Refused(400, "timeout", "X-Pool-Timeout is a number of seconds")
+        options["timeout"] = timeout_s
+    return options
+
+
+async def _payload(receive: Receive) -> object:
+    """The body, nothing being null. Raises: _Refused when it is no JSON."""
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Refused(400, "gone", "the client left")
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            break
+    body = b"".join(parts)
+    try:
+        return json.decode(body) if body else None
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise _Refused(400, "json", f"the body is not JSON: {error}") from None
+
+
+async def _execute(
+    pool: Client, receive: Receive, command: str, payload: object, options: dict[str, Any]
+) -> Any:
+    """The result. The call is cancelled when the client leaves."""
+    call = pool.start(command, payload, **options)
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        call.cancel()
+
+    failure: CordataError | None = None
+    result = None
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(watch())
+        try:
+            result = await call
+        except CordataError as error:
+            failure = error
+        finally:
+            watching.cancel()
+    if failure is not None:
+        raise failure
+    return result
+
+
+async def _stream(parts: AsyncGenerator[Any, None], send: Send) -> None:
+    """A line per part. What fails before the first is an answer of its own; what fails later is
+    the last line, {"error": ...}.
+    """
+    begun = False
+    async with aclosing(parts):
+        try:
+            async for part in parts:
+                line = _line(part)
+                if not begun:
+                    begun = True
+                    await _begin(send, 200, _LINES)
+                await send(_body(line, more=True))
+        except CordataError as error:
+            if not begun:
+                raise
+            await send(_body(_line(_told(error)[1])))
+            return
+    if not begun:
+        await _begin(send, 200, _LINES)
+    await send(_body(b""))
+
+
+def _told(error: CordataError) -> tuple[int, dict[str, str]]:
+    """Status and body for the outside: no traceback, nothing that a process wrote."""
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    text, more = str(error), {}
+    if isinstance(error, _Refused):
+        status = error.status
+    elif isinstance(error, WorkerCrashed):
+        text = "the process that ran the command died"
+    elif isinstance(error, CommandFailed):
+        more = {"type": error.type}
+        if status == 500:
+            log.error("the command failed with %s: %s", error.type, error)
+            text = "the command failed"
+    return status, {
+        "error": error.code,
+        "message": text,
+        "request_id": request_id.get(),
+        **more,
+    }
+
+
+async def _report(send: Send, error: CordataError) -> None:
+    status, body = _told(error)
+    extra: list[tuple[bytes, bytes]] = []
+    if status == 405:
+        extra.append((b"allow", b"POST"))
+    if status == 503:
+        after_s = max(1, ceil(getattr(error, "retry_after_s", 1.0)))
+        extra.append((b"retry-after", b"%d" % after_s))
+    await _answer(send, status, _line(body), extra)
+
+
+def _line(value: object) -> bytes:
+    """Raises: _Refused for what JSON does not have."""
+    try:
+        return json.encode(value) + b"\n"
+    except (TypeError, ValueError) as error:
+        raise _Refused(500, CommandFailed.code, f"the result is not JSON: {error}") from None
+
+
+async def _answer(
+    send: Send, status: int, body: bytes, extra: list[tuple[bytes, bytes]] | None = None
+) -> None:
+    length = (b"content-length", b"%d" % len(body))
+    await _begin(send, status, _JSON, [length, *(extra or [])])
+    await send(_body(body))
+
+
+async def _begin(
+    send: Send, status: int, kind: bytes, extra: list[tuple[bytes, bytes]] | None = None
+) -> None:
+    headers = [(b"content-type", kind), *(extra or [])]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+
+
+def _body(body: bytes, *, more: bool = False) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": more}
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    for kind in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{kind}.complete"})

@@ -1,0 +1,191 @@
+"""POST /api/pool/{command}: in an application, and as the configuration switches it on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from tests.integration.cli.command import cordata, write_config
+from tests.integration.server.running import free_address, server
+
+from cordata import App
+from cordata.pool import Client
+from cordata.pool.route import PREFIX, PoolRoute
+from cordata.testing import Harness, open_app
+
+COMMANDS = ("echo", "fail", "refuse", "pages", "broken_pages", "sleep", "add", "shared")
+
+
+@asynccontextmanager
+async def shop(*served: str) -> AsyncIterator[Harness]:
+    app = App("shop")
+    for name in COMMANDS:
+        app.command(name, at=f"tests.contract.pool.commands:{name}")
+    app.mount(PREFIX, PoolRoute(served or ("*",)))
+    async with open_app(app) as harness:
+        yield harness
+
+
+LINES = {"accept": "application/x-ndjson"}
+
+
+async def test_call_answers_with_the_result_as_json() -> None:
+    async with shop() as harness:
+        answer = await harness.request("POST", f"{PREFIX}/echo", json={"a": [1]})
+        assert (answer.status, answer.json()) == (200, {"a": [1]})
+        assert answer.headers["content-type"] == "application/json"
+        assert (await harness.request("POST", f"{PREFIX}/echo")).json() is None
+
+
+async def test_session_and_timeout_come_in_headers() -> None:
+    async with shop() as harness:
+        session = (await harness.ctx.pool.sessions.create()).id
+        heads = {"x-pool-session": session}
+        answer = await harness.request("POST", f"{PREFIX}/add", headers=heads, json=7)
+        assert answer.json()["rooms"] == [7]
+        heads = {"x-pool-timeout": "0.1"}
+        answer = await harness.request("POST", f"{PREFIX}/sleep", headers=heads, json=0.5)
+        assert (answer.status, answer.json()["error"]) == (504, "deadline")
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "nan", "soon"])
+async def test_timeout_that_is_none_is_refused(given: str) -> None:
+    async with shop() as harness:
+        heads = {"x-pool-timeout": given}
+        answer = await harness.request("POST", f"{PREFIX}/echo", headers=heads)
+        assert (answer.status, answer.json()["error"]) == (400, "timeout")
+
+
+async def test_only_listed_commands_are_served() -> None:
+    async with shop("pages", "ech*") as harness:
+        for path, status in (("echo", 200), ("pages", 200), ("add", 404), ("", 404), ("x/y", 404)):
+            answer = await harness.request("POST", f"{PREFIX}/{path}", json=1)
+            assert answer.status == status, path
+    async with shop("nothing") as harness:  # listed, and nobody has it
+        answer = await harness.request("POST", f"{PREFIX}/nothing")
+        assert (answer.status, answer.json()["error"]) == (404, "unknown_command")
+
+
+async def test_other_methods_and_bodies_are_refused() -> None:
+    async with shop() as harness:
+        answer = await harness.request("GET", f"{PREFIX}/echo")
+        assert (answer.status, answer.headers["allow"]) == (405, "POST")
+        answer = await harness.request("POST", f"{PREFIX}/echo", body=b"{")
+        assert (answer.status, answer.json()["error"]) == (400, "json")
+
+
+async def test_failures_tell_their_type_and_nothing_from_inside() -> None:
+    async with shop() as harness:
+        answer = await harness.request("POST", f"{PREFIX}/fail", json="secret")
+        assert answer.status == 500
+        assert answer.json()["error"] == "failed"
+        assert answer.json()["type"] == "tests.contract.pool.commands.NoRoom"
+        assert "secret" not in answer.text
+        answer = await harness.request("POST", f"{PREFIX}/refuse")
+        assert (answer.status, answer.json()["message"]) == (422, "never")
+        harness.pool_crashes("echo")
+        answer = await harness.request("POST", f"{PREFIX}/echo")
+        assert (answer.status, answer.json()["error"]) == (502, "crashed")
+        heads = {"x-pool-session": "none"}
+        answer = await harness.request("POST", f"{PREFIX}/echo", headers=heads)
+        assert (answer.status, answer.json()["error"]) == (404, "no_session")
+
+
+async def test_stream_is_a_line_for_each_part() -> None:
+    async with shop() as harness:
+        answer = await harness.request("POST", f"{PREFIX}/pages", headers=LINES, json=3)
+        assert (answer.status, answer.body) == (200, b"0\n1\n2\n")
+        assert answer.headers["content-type"] == "application/x-ndjson"
+        answer = await harness.request("POST", f"{PREFIX}/pages", headers=LINES, json=0)
+        assert (answer.status, answer.body) == (200, b"")
+
+
+async def test_stream_that_fails_says_so_where_it_can() -> None:
+    async with shop() as harness:
+        answer = await harness.request("POST", f"{PREFIX}/broken_pages", headers=LINES, json=2)
+        lines = [json.loads(line) for line in answer.body.splitlines()]
+        assert lines[:2] == [0, 1]
+        assert lines[2]["error"] == "failed"
+        answer = await harness.request("POST", f"{PREFIX}/broken_pages", headers=LINES, json=0)
+        assert answer.status == 500
+
+
+def scope_of(path: str, pool: object, **heads: str) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "method": "POST",
+        "path": f"{PREFIX}/{path}",
+        "root_path": PREFIX,
+        "headers": [(name.replace("_", "-").encode(), v.encode()) for name, v in heads.items()],
+        "state": {"cordata": SimpleNamespace(pool=pool)},
+    }
+
+
+async def asked(scope: dict[str, Any], *messages: dict[str, Any]) -> list[Any]:
+    """What the route sends; `messages` come before silence."""
+    coming, sent = [*messages], []
+
+    async def receive() -> Any:
+        return coming.pop(0) if coming else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with asyncio.timeout(5.0):
+        await PoolRoute(("*",))(scope, receive, send)
+    return sent
+
+
+def body(data: bytes) -> dict[str, Any]:
+    return {"type": "http.request", "body": data, "more_body": False}
+
+
+async def test_call_is_cancelled_when_its_client_leaves() -> None:
+    async with shop() as harness:
+        scope = scope_of("sleep", harness.ctx.pool)
+        sent = await asked(scope, body(b"0.3"), {"type": "http.disconnect"})
+        assert b"cancelled" in sent[1]["body"]
+
+
+async def test_pool_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
+    async with Client(tmp_path / "nobody") as client:
+        sent = await asked(scope_of("echo", client, x_pool_timeout="0.1"), body(b"1"))
+        assert sent[0]["status"] == 503
+        assert (b"retry-after", b"1") in sent[0]["headers"]
+        assert b"unavailable" in sent[1]["body"]
+
+
+def test_configuration_switches_it_on(tmp_path: Path) -> None:
+    address = free_address()
+    app = "tests.integration.pool.worker.pooled:app"
+    config = write_config(tmp_path, '[pool]\nhttp = ["echo"]\n', app=app)
+    with server(None, "--config", str(config), "--listen", address, app=None, workers=1) as running:
+        running.ready()
+        url = f"http://{address}{PREFIX}"
+        with urlopen(Request(f"{url}/echo", data=b"[1]", method="POST"), timeout=20.0) as answer:
+            assert json.load(answer) == [1]
+        with pytest.raises(HTTPError) as caught:
+            urlopen(Request(f"{url}/about", data=b"1", method="POST"), timeout=20.0)
+        assert caught.value.code == 404
+        caught.value.close()
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+
+
+def test_application_that_serves_the_prefix_itself_is_told(tmp_path: Path) -> None:
+    config = write_config(
+        tmp_path, '[pool]\nhttp = ["*"]\n', app="tests.integration.pool.routed:app"
+    )
+    assert cordata("migrate", "--config", str(config)).returncode == 0
+    address = free_address()
+    with server(None, "--config", str(config), "--listen", address, app=None, workers=1) as running:
+        running.until_logged("serves /api/pool itself")
