@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -30,6 +31,8 @@ from cordata.pool.server.status import status_line, status_of
 log = logger("cordata.pool")
 
 _BACKLOG = 4096
+#: From Python 3.13 on a loop removes a socket's file at its end. This one is the service manager's.
+_KEEP: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 #: Expired sessions leave memory, touches reach the file, connections are looked at.
 _SECOND_S = 1.0
 #: Between slices of a rewrite of the file.
@@ -74,7 +77,7 @@ class PoolServer:
         loop = asyncio.get_running_loop()
         servers = [
             await loop.create_unix_server(
-                lambda: Link(self.hub, Greeting), sock=sock.dup(), backlog=_BACKLOG
+                lambda: Link(self.hub, Greeting), sock=sock.dup(), backlog=_BACKLOG, **_KEEP
             )
             for sock in self._sockets
         ]
