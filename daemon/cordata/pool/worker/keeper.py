@@ -115,7 +115,8 @@ class Keeper:
     def run_once(self, now: float) -> None:
         """One look at everything."""
         for child in self._all():
-            self._look(child, now)
+            if not child.killed:
+                self._look(child, now)
         if self._stopping or now < self._start_at:
             return
         if self._child is None:
@@ -157,7 +158,7 @@ class Keeper:
         waits = [_LOOK_S]
         if self._child is None or (self._due and self._spare is None):
             waits.append(self._start_at - now)
-        for hand in (child.hand() for child in self._all()):
+        for hand in (child.hand() for child in self._all() if not child.killed):
             if hand.busy and hand.deadline:
                 waits.append(hand.deadline + self._config.kill_grace_s - now)
         with contextlib.suppress(TimeoutError):
@@ -223,7 +224,7 @@ class Keeper:
     def _exited(self, child: ChildProcess, end: Exit) -> None:
         """A child is dead."""
         now = clock.monotonic()
-        self._link.send(exited(child, end))
+        self._link.send(exited(child, end), keep=True)  # a manager may know the child already
         mourn(self._spec.worker, child, end, epoch=self._link.epoch)
         self._leaving.discard(child)
         if child is self._child:

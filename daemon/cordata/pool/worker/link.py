@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,10 +20,14 @@ log = logger("cordata.pool")
 _FIRST_S, _LONGEST_S = 0.05, 2.0
 _READ = 65536
 _CLOSE_S = 1.0
+#: Messages for the next manager; the oldest ones go.
+_KEPT = 100
 
 
 class Link:
-    """While there is no manager, what is sent is dropped; `on_welcome` tells the next one all."""
+    """While there is no manager, what is sent is dropped, unless it is to be kept; `on_welcome`
+    tells the next one how things are.
+    """
 
     def __init__(
         self,
@@ -39,6 +44,7 @@ class Link:
         self._writer: asyncio.StreamWriter | None = None
         #: Which run of the manager; "": none has welcomed us.
         self.epoch = ""
+        self._kept: deque[Message] = deque(maxlen=_KEPT)
         self._pause_s = _FIRST_S
         #: What was wrong the last time, so that it is said once.
         self._said = ""
@@ -48,10 +54,12 @@ class Link:
         """Whether a manager knows us."""
         return bool(self.epoch)
 
-    def send(self, message: Message) -> None:
-        """To the manager, if there is one."""
+    def send(self, message: Message, *, keep: bool = False) -> None:
+        """To the manager; `keep`: to the next one when there is none."""
         if self._writer is not None and self.epoch:
             self._writer.write(encode(message))
+        elif keep:
+            self._kept.append(message)
 
     async def run(self) -> None:
         """For ever. Cancelling ends the connection."""
@@ -88,6 +96,8 @@ class Link:
             self._pause_s = _FIRST_S
             self._said = ""
             log.debug("connected to the pool")
+            while self._kept:
+                self.send(self._kept.popleft())
             self._on_welcome()
         elif isinstance(message, ErrorFrame):
             raise ProtocolError(f"{message.code}: {message.m}")

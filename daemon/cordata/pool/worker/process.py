@@ -59,6 +59,8 @@ class ChildProcess:
         self.started_at = clock.monotonic()
         self.watch = Watch(self.started_at)
         self.leaving = False
+        #: It may take a moment to die.
+        self.killed = False
         self._why = ""
         self._epoch, self._on_message, self._on_exit = epoch, on_message, on_exit
         self._page = memoryview(self._spawned.page)
@@ -104,6 +106,7 @@ class ChildProcess:
     def kill(self, why: str) -> None:
         """With all that it started, as far as that stayed in its session."""
         self.blame(why)
+        self.killed = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 

@@ -24,7 +24,7 @@ from tests.integration.pool.worker.kept import (
 )
 
 from cordata import events
-from cordata.core.pool.message import Goaway, Result
+from cordata.core.pool.message import Goaway, Hello, Result, Welcome
 from cordata.core.pool.order import Drain, Kill, Recycle, Retire
 
 
@@ -68,6 +68,27 @@ async def test_killed_child_is_reported_and_followed(
         assert second.pid != hello.pid
 
 
+async def test_death_before_the_welcome_is_told_after_it(tmp_path: Path) -> None:
+    """A manager that started again may have the child already, by the child's own hello."""
+    async with managing(tmp_path) as manager, keeping(tmp_path / "pool.sock") as keeper:
+        silent = []
+        for _ in "ab":
+            peer = await asyncio.to_thread(manager.listening.accept)
+            silent.append((peer, await asyncio.to_thread(peer.expect, Hello)))
+        worker = next(peer for peer, hello in silent if hello.role == "worker")
+        child = next(hello for _, hello in silent if hello.role == "child")
+        await until(lambda: keeper.up)
+        os.kill(child.pid, signal.SIGKILL)
+        await until(lambda: not alive(child.pid))
+        await asyncio.sleep(0.1)
+        worker.send(Welcome(epoch="1" * 16))
+        end = await heard(worker, "exited")
+        assert (end.pid, end.sig, end.why) == (child.pid, 9, "")
+        assert (await heard(worker, "started")).pid != child.pid
+        for peer, _ in silent:
+            peer.close()
+
+
 async def test_exit_of_a_command_is_a_death(tmp_path: Path) -> None:
     async with managing(tmp_path) as manager, keeping(tmp_path / "pool.sock"):
         worker = await manager.worker()
@@ -78,7 +99,9 @@ async def test_exit_of_a_command_is_a_death(tmp_path: Path) -> None:
         assert (end.code, end.sig, end.why, end.lines) == (3, None, "", ["last words"])
 
 
-async def test_hang_is_killed_at_deadline_and_grace_without_a_manager(tmp_path: Path) -> None:
+async def test_hang_is_killed_at_deadline_and_grace_without_a_manager(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with keeping(tmp_path / "pool.sock") as keeper:
         async with managing(tmp_path) as manager:
             await manager.worker()
@@ -93,7 +116,10 @@ async def test_hang_is_killed_at_deadline_and_grace_without_a_manager(tmp_path: 
             worker = await manager.worker()
             _, second = await manager.child()
             assert second.pid != hello.pid
+            end = await heard(worker, "exited")
+            assert (end.pid, end.why, end.n, end.run) == (hello.pid, "deadline", 101, True)
             assert (await heard(worker, "started")).pid == second.pid
+    assert caplog.text.count("has to go") == 1
 
 
 async def test_manager_has_a_call_killed_but_no_other(tmp_path: Path) -> None:
