@@ -93,13 +93,20 @@ def test_services_are_hardened_alike() -> None:
         path.name: path.read_text().partition("# What a taken-over process")[2].partition("\n[")[0]
         for path in SERVICES
     }
-    assert len(blocks) == 4 and len({block.strip() for block in blocks.values()}) == 1
-    lines = next(iter(blocks.values())).strip().splitlines()[1:]
-    # Each setting has its reason in the line above; the filter's second line goes with its first.
-    for above, line in zip(["#", *lines], lines, strict=False):
-        assert (
-            line.startswith("#") or above.startswith("#") or line.startswith("SystemCallFilter=~")
-        )
+    # The pool is the one that talks to this host only: its end says so.
+    ends = {name: block.partition("SystemCallErrorNumber=")[2] for name, block in blocks.items()}
+    assert "RestrictAddressFamilies=AF_UNIX\n" in ends.pop("pool.service")
+    assert len(ends) == 4 and len({end.strip() for end in ends.values()}) == 1
+    assert len({block.partition("SystemCallErrorNumber=")[0] for block in blocks.values()}) == 1
+    for block in blocks.values():
+        lines = block.strip().splitlines()[1:]
+        # Each setting has its reason in the line above, or goes with the one there.
+        for above, line in zip(["#", *lines], lines, strict=False):
+            assert (
+                line.startswith("#")
+                or above.startswith("#")
+                or line.startswith("SystemCallFilter=~")
+            )
 
 
 def test_services_keep_the_contract_of_the_units() -> None:
