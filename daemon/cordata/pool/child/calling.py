@@ -81,6 +81,7 @@ class Calling:
             command=run.command,
             request_id=run.request_id,
             deadline=deadline,
+            session=session,
             globals=shared,
             look=self._flow.look,
         )

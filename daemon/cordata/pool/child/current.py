@@ -6,13 +6,13 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from time import monotonic
 
-from cordata.pool.child.session import Noted
+from cordata.pool.child.session import Noted, Session
 
 
 class CurrentCall:
     """One call, as its command sees it."""
 
-    __slots__ = ("_deadline", "_look", "command", "globals", "id", "request_id")
+    __slots__ = ("_deadline", "_look", "command", "globals", "id", "request_id", "session")
 
     def __init__(
         self,
@@ -21,6 +21,7 @@ class CurrentCall:
         command: str,
         request_id: str,
         deadline: float,
+        session: Session | None,
         globals: Noted,
         look: Callable[[], bool],
     ) -> None:
@@ -29,6 +30,8 @@ class CurrentCall:
         self.command = command
         #: Of the request that caused the call, "" when there was none.
         self.request_id = request_id
+        #: As the command got it; None: the call has none.
+        self.session = session
         #: What all sessions share; assign to change, which counts when the call succeeds.
         self.globals = globals
         self._deadline = deadline

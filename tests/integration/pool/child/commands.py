@@ -114,6 +114,8 @@ def modules(payload: Any, session: Any) -> list[str]:
 
 def remember(payload: Any, session: Any) -> Any:
     """Assign, delete, count; fail when told."""
+    current: Any = cordata.current_call().session
+    assert current is session
     before = {"data": dict(session), "counters": dict(session.counters)}
     for key, value in payload.get("set", {}).items():
         session[key] = value
