@@ -21,7 +21,8 @@ import uvloop
 from tests.bench import pool_ours, pool_peers, pool_relay
 from tests.bench.pool_work import FUNCTIONS, OUTSTANDING, PROCESSES, Figures
 
-OURS, TWO_HOPS, ONE_HOP = "cordata", "relay, two hops", "relay, one hop"
+OURS, PLAIN = "cordata", "cordata, no session"
+TWO_HOPS, ONE_HOP = "relay, two hops", "relay, one hop"
 Case = tuple[str, int]
 CASES: list[Case] = [(name, outstanding) for name in FUNCTIONS for outstanding in OUTSTANDING]
 #: Measures one case of a pool that was started.
@@ -47,17 +48,20 @@ def _relay(hops: Callable[[], AbstractContextManager[list[str]]]) -> Iterator[Me
 
 
 @contextmanager
-def _ours() -> Iterator[Measure]:
+def _ours(sessions: bool) -> Iterator[Measure]:
     with pool_ours.running() as path:
         yield lambda function, outstanding, seconds: uvloop.run(
-            pool_ours.measure(path, function, outstanding=outstanding, seconds=seconds)
+            pool_ours.measure(
+                path, function, outstanding=outstanding, seconds=seconds, sessions=sessions
+            )
         )
 
 
 def pools() -> Mapping[str, Callable[[], AbstractContextManager[Measure]]]:
     """All of them, in the order of the table."""
     return {
-        OURS: _ours,
+        OURS: partial(_ours, True),
+        PLAIN: partial(_ours, False),
         **{name: partial(_peer, name) for name in pool_peers.PEERS},
         TWO_HOPS: partial(_relay, pool_relay.two_hops),
         ONE_HOP: partial(_relay, pool_relay.one_hop),

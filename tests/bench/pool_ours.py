@@ -30,8 +30,10 @@ def running() -> Iterator[Path]:
             yield path
 
 
-async def measure(path: Path, name: str, *, outstanding: int, seconds: float) -> Figures:
-    """Keep so many calls under way for so long, each with a deadline and a session."""
+async def measure(
+    path: Path, name: str, *, outstanding: int, seconds: float, sessions: bool = True
+) -> Figures:
+    """Keep so many calls under way for so long, each with a deadline and a session, if wanted."""
     figures = Figures()
 
     async def call(session: str) -> None:
@@ -40,11 +42,13 @@ async def measure(path: Path, name: str, *, outstanding: int, seconds: float) ->
             figures.latencies.append(time.perf_counter() - began)
 
     async with Client(path) as client:
-        sessions = [(await client.sessions.create()).id for _ in range(outstanding)]
+        ids = [""] * outstanding
+        if sessions:
+            ids = [(await client.sessions.create()).id for _ in ids]
         began = time.perf_counter()
         end = began + seconds
         async with asyncio.TaskGroup() as group:
-            for session in sessions:
+            for session in ids:
                 group.create_task(call(session))
         figures.seconds = time.perf_counter() - began
     return figures
