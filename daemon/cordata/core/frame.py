@@ -39,6 +39,7 @@ Client to manager; each id is the client's own, and free again after its last an
     hint strict_queue strict_fail (""), wk: preferred worker (nil), by: {counter: n} ({}),
     peek: get without touching (false)}    create with s "" makes an id of 32 hex digits
     -> reply {id, s, v: version, ttl: seconds left, set: data, cnt: counters, aff, wk} | error
+    (data and counters of create, get, update only; count: the new values; delete: s only)
   global {id, op: get set delete, set ({}), del ([]), keys: those to get ([]: all)} -> reply {id, v,
     set}
   ping {id} -> pong {id}             bye {}: no more calls come; the rest is answered, then the end

@@ -166,7 +166,7 @@ def test_sessions_and_globals_outlive_the_manager(tmp_path: Path, number: signal
         with manager.client() as client:
             check(client, range(1, 20))
             assert refused(client, SessionOp(3, "get", "s0")) == "no_session"
-        manager.until_logged("19 sessions read")
+        manager.until_logged("sessions read: 19$")
 
 
 def test_torn_end_of_the_file_is_cut_off(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class ChildPeer:
         message = from_child.decode(frame)
         child = self.child
         assert child is not None
-        if isinstance(message, Result | End):
+        if isinstance(message, Result) or isinstance(message, End):
             call = self._in_hand(message.id)
             self._hub.counting.run_ms.add(message.x / 1000)
             if message.u is None:

@@ -42,12 +42,16 @@ class Report:
 
     def moved(self, child: Child, before: State, to: State) -> None:
         """A step of a child's state."""
-        if (before, to) in _TURNS:
-            if not self.debug:
-                return
+        turn = (before, to) in _TURNS
+        if turn and not self.debug:
+            return
+        slot = self._hub.dispatcher.registry.by_worker[child.worker]
+        if turn:
             level = logging.DEBUG
-        elif to in (State.UNHEALTHY, State.RESTARTING):
+        elif to is State.UNHEALTHY:
             level = logging.WARNING
+        elif to is State.RESTARTING and not (slot.draining or child.retire):
+            level = logging.WARNING  # nobody had asked for its end
         else:
             level = logging.INFO
         call = child.call
@@ -63,7 +67,7 @@ class Report:
             to.value,
             extra=fields(
                 _EVENTS[to],
-                pool=self._hub.dispatcher.registry.by_worker[child.worker].pool,
+                pool=slot.pool,
                 worker=child.worker,
                 child_pid=child.pid,
                 **{"from": before.value},

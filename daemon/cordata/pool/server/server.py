@@ -139,10 +139,10 @@ class PoolServer:
             text = "the file of sessions is damaged from its start; it was put aside (.damaged)"
             log.error(text, extra=extra)
         elif found.dropped_bytes:
-            text = "%d sessions read; the last %d bytes were torn, and are cut off"
+            text = "sessions read: %d; the last %d bytes were torn, and are cut off"
             log.warning(text, len(hub.sessions), found.dropped_bytes, extra=extra)
         else:
-            log.info("%d sessions read", len(hub.sessions), extra=extra)
+            log.info("sessions read: %d", len(hub.sessions), extra=extra)
 
     def _pause_s(self) -> float:
         return _SLICE_EVERY_S if self._journal.rewriting else _SECOND_S
