@@ -10,10 +10,7 @@ import io
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing import Any, TextIO
 
 #: Starts the line of a mark.
 MARK = "\x1e"
@@ -33,8 +30,8 @@ class Marked(io.RawIOBase):
         """Yes."""
         return True
 
-    def write(self, data: ReadableBuffer) -> int:
-        """All of it; waits for a worker that is slow."""
+    def write(self, data: Any) -> int:
+        """All of a buffer; waits for a worker that is slow."""
         view = memoryview(data).cast("B")
         if view.nbytes:
             if self._mark and not self._written:
