@@ -41,8 +41,7 @@ def test_catalog_explains_each_message_id_once() -> None:
 
 def test_imports_are_declared_as_dependencies() -> None:
     declared = {re.split(r"[<>=\[ ]", line)[0].lower() for line in PROJECT["dependencies"]}
-    # _typeshed: of the type checker, imported by nobody else
-    own = {"cordata", "alpinehub", "_typeshed"} | set(sys.stdlib_module_names)
+    own = {"cordata", "alpinehub"} | set(sys.stdlib_module_names)
     for path in sorted((ROOT / "daemon").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
