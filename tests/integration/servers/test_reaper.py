@@ -37,9 +37,11 @@ for words in (("sleep 600 & sleep 600 & wait", 2, False), ("sleep 600 & sleep 60
 print(*(getattr(one, "pid", one) for one in started), flush=True)
 time.sleep(600)
 """
-#: The second `sleep` has no parent any more when its starter dies: only the session has it.
+#: The second `sleep` has no parent any more when its starter dies: only the session has it. The
+#: line that tells of it ends when it is watched.
 _ORPHAN = """
-start("sh -c 'sleep 600 & echo $!' | { read orphan; echo $$ $orphan; sleep 600; }", 1, True)
+start("sh -c 'sleep 600 & echo $!' | { read orphan; printf '%s ' $$ $orphan; sleep 600; }", 1, True)
+print(flush=True)
 time.sleep(600)
 """
 _BENCH = """
