@@ -141,10 +141,7 @@ class Runner:
         try:
             await service.run(layer.stop)
         except Exception as error:
-            # An error raised on purpose says it all; a trace is for the others.
-            trace = None if isinstance(error, CordataError) else error
-            hint = f" ({error.hint})" if isinstance(error, CordataError) and error.hint else ""
-            text = f"{error}{hint}"
+            text, trace = _told(error)
             log.error("service %s failed: %s", service.name, text, exc_info=trace, extra=extra)
             self._fail(EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED)
         else:
@@ -200,7 +197,7 @@ class Runner:
         try:
             await side
         except Exception as error:
-            log.error("%s failed: %s", name, error, exc_info=error)
+            log.error("%s failed: %s", name, type(error).__name__, exc_info=error)
             self._fail()
 
     async def _keep_alive(self) -> None:
@@ -270,6 +267,13 @@ class Runner:
         finally:
             for number in handlers:
                 loop.remove_signal_handler(number)
+
+
+def _told(error: Exception) -> tuple[str, Exception | None]:
+    """An error raised on purpose says it all; of others the text may quote anything."""
+    if not isinstance(error, CordataError):
+        return type(error).__name__, error
+    return (f"{error} ({error.hint})" if error.hint else str(error)), None
 
 
 def _fresh(service: Service, now: float) -> bool:

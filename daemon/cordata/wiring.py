@@ -22,7 +22,7 @@ from cordata.runner import EXIT_OK, Layer, Runner, Service
 from cordata.services.patience import patient_context
 from cordata.services.refusal import RefusalService, Trouble
 from cordata.services.schema import SchemaGate
-from cordata.systemd import Notifier, listen_fds, set_level
+from cordata.systemd import Notifier, listen_fds, set_level, watch_loop
 
 if TYPE_CHECKING:
     from cordata.broker.redis.keeper import Keeper
@@ -256,6 +256,7 @@ def run_role(name: str, role: Role) -> int:
     import uvloop
 
     async def main() -> int:
+        watch_loop(asyncio.get_running_loop())
         return await ROLES[name](role)
 
     debug = bool(os.environ.get("PYTHONASYNCIODEBUG"))

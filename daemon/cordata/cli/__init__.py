@@ -9,14 +9,14 @@ from typing import NoReturn
 
 from cordata.errors import ConfigError, CordataError
 
-EXIT_FAILED, EXIT_CONFIG = 1, 78
+EXIT_FAILED, EXIT_CONFIG, EXIT_INTERRUPTED = 1, 78, 130
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The `cordata` command. Never returns.
 
     Exit codes: 0 done or stopped in order, 1 failed, 2 wrong usage, 78 the configuration cannot
-    be used (systemd does not restart after that one).
+    be used (systemd does not restart after that one), 130 ended by Ctrl-C.
     """
     import faulthandler
 
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except CordataError as error:
         code = report(error, debug=debug)
     except KeyboardInterrupt:
-        code = 130
+        code = EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (head, less) had enough; not to fail once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -46,7 +46,9 @@ def _usage(error: Exception) -> int | None:
     if isinstance(error, click.ClickException):
         error.show()
         return error.exit_code
-    return 1 if isinstance(error, click.Abort) else None
+    if isinstance(error, click.Abort):  # Ctrl-C, or a question that was not answered with yes
+        return EXIT_INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else EXIT_FAILED
+    return None
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -73,7 +75,9 @@ def report(error: CordataError, *, debug: bool = False) -> int:
 
 
 def _report_bug(error: Exception, *, debug: bool) -> int:
-    """An error nobody raised on purpose: a role's goes to the log whole, a command's in short."""
+    """An error nobody raised on purpose: a role's goes to the log, with its places and without its
+    message, which may quote anything; a command's is for who has called it.
+    """
     usage = _usage(error)
     if usage is not None:
         return usage
@@ -83,7 +87,7 @@ def _report_bug(error: Exception, *, debug: bool) -> int:
 
         extra = fields(events.SERVICE_FAILED)
         logger("cordata").critical(
-            "%s: %s", type(error).__name__, error, exc_info=error, extra=extra
+            "this looks like a bug: %s", type(error).__name__, exc_info=error, extra=extra
         )
     elif debug:
         import traceback

@@ -63,9 +63,10 @@ def server(
     INT, TERM or HUP stops them in order: workers, then the primary, within 30 s.
     """
     from cordata.supervisor import Supervisor
-    from cordata.systemd import install_logging
+    from cordata.systemd import install_hooks, install_logging
 
     install_logging("debug" if debug else "info", role="server")
+    install_hooks()
     supervisor = Supervisor(
         app=app,
         workers=workers,

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from cordata.errors import StoreUnavailable
 from cordata.http import journal
-from cordata.http.asgi import AsgiApp, ClientGone, Message, Scope
+from cordata.http.asgi import AsgiApp, ClientGone, Message, Misuse, Scope
 from cordata.http.intake import Intake
 from cordata.http.refused import Refused
-from cordata.http.response import ResponseHead, error_body, error_response
+from cordata.http.response import ResponseHead, Unsendable, error_body, error_response
+from cordata.log import frames
 from cordata.log import request_id as current_request_id
 
 if TYPE_CHECKING:
@@ -89,15 +90,15 @@ class Exchange(Intake):
     # The response
 
     async def send(self, message: Message) -> None:
-        """ASGI `send`. Raises: ClientGone within a stream; RuntimeError, ValueError for misuse."""
+        """ASGI `send`. Raises: ClientGone within a stream; Misuse, ValueError otherwise."""
         kind = message["type"]
         if kind == "http.response.start":
             if self._head is not None and not self.lost:
-                raise RuntimeError("http.response.start was sent twice")
+                raise Misuse("http.response.start was sent twice")
             self._head = ResponseHead(message["status"], message.get("headers", ()))
             return
         if kind != "http.response.body":
-            raise RuntimeError(f"{kind!r} cannot be sent in an http scope")
+            raise Misuse(f"{kind!r} cannot be sent in an http scope")
         more = message.get("more_body", False)
         head = self._head
         if self.lost:
@@ -107,7 +108,7 @@ class Exchange(Intake):
             self.connection.server.exchange_settled(self)
             return
         if head is None or self.complete or self._held is not None:
-            raise RuntimeError("http.response.body was sent before the start or after the end")
+            raise Misuse("http.response.body was sent before the start or after the end")
         body = message.get("body", b"")
         if type(body) is not bytes:
             body = bytes(memoryview(body))  # TypeError for text
@@ -135,7 +136,7 @@ class Exchange(Intake):
     def _write_whole(self, head: ResponseHead, body: bytes) -> None:
         size = len(body)
         if head.length is not None and head.length != size and not self._is_bodyless(head):
-            raise RuntimeError(f"Content-Length is {head.length}, the body has {size} bytes")
+            raise Misuse(f"Content-Length is {head.length}, the body has {size} bytes")
         encoded = self._encode(head, size)
         if head.bodyless or not size:
             self.connection.write(encoded)
@@ -149,7 +150,7 @@ class Exchange(Intake):
     def _write_piece(self, head: ResponseHead, body: bytes, more: bool) -> None:
         sent_bytes = self._sent_bytes + len(body)
         if head.length is not None and sent_bytes > head.length and not self._is_bodyless(head):
-            raise RuntimeError(f"the body is longer than its Content-Length, {head.length}")
+            raise Misuse(f"the body is longer than its Content-Length, {head.length}")
         pieces = [] if self.started else [self._encode(head, None)]
         self._sent_bytes = sent_bytes
         if not head.bodyless:
@@ -161,7 +162,7 @@ class Exchange(Intake):
             self.connection.write(b"".join(pieces))
         if not more:
             if head.length is not None and sent_bytes < head.length and not head.bodyless:
-                raise RuntimeError(f"the body is shorter than its Content-Length, {head.length}")
+                raise Misuse(f"the body is shorter than its Content-Length, {head.length}")
             self._complete(head)
 
     def _is_bodyless(self, head: ResponseHead) -> bool:
@@ -185,7 +186,7 @@ class Exchange(Intake):
         elif self.peer_closed:
             self._abort(journal.CLIENT_GONE, "the client left", None)
         else:
-            self._fail(RuntimeError("the application returned without a whole response"))
+            self._fail(Misuse("the application returned without a whole response"))
 
     def _fail(self, error: Exception) -> None:
         """The application raised.
@@ -285,4 +286,7 @@ class Exchange(Intake):
 
 
 def _name(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:200]
+    """Type and place; the text of an application's error may quote the request."""
+    if isinstance(error, Misuse | Unsendable):
+        return f"{type(error).__name__}: {error}"[:200]
+    return f"{type(error).__name__} at {frames(error.__traceback__).partition(' < ')[0]}"
