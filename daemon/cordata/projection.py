@@ -37,12 +37,13 @@ class ProjectionContext(Context):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """As `Context.transaction`, and the subscription's position moves on in it: the effect
-        happens once. One per event. Raises: PartitionLost when another process handles the
-        partition by now, AlreadySeen when the effect happened before.
+        happens once. One per event, and within the handler. Raises: PartitionLost when another
+        process handles the partition by now, AlreadySeen when the effect happened before.
         """
         with self._once.commit(self.subscription, "event"):
             async with self.store.transaction() as tx:
                 yield tx
+                self._once.seal(self.subscription)
                 await advance(tx, self._claim, self.position)
 
     async def run(self, unit: Unit[T]) -> T:
@@ -58,6 +59,7 @@ class ProjectionContext(Context):
 
         moving.__wrapped__ = unit  # type: ignore[attr-defined]  # what kind of unit it is
         with self._once.commit(self.subscription, "event"):
+            self._once.seal(self.subscription)
             return await self.store.run(moving)
 
     @property

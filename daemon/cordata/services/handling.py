@@ -23,11 +23,12 @@ from cordata.core.delivery import (
     is_permanent,
 )
 from cordata.core.event import Event
-from cordata.core.once import CommittedTwice
+from cordata.core.once import CommittedTwice, Once
 from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, StoreUnavailable
 from cordata.log import fields, frames, logger, request_id
 from cordata.registry import Subscription
+from cordata.services.ending import end
 
 log = logger("cordata.engine")
 
@@ -54,10 +55,14 @@ class Handling:
         """Handle one message. Raises nothing but CancelledError, when this task is cancelled."""
         if message.seen:
             return _done(message, marked=True)
-        ctx = narrowed(self._ctx, EventContext, group=message.group, event_id=message.event_id)
+        once = Once()
+        ctx = narrowed(
+            self._ctx, EventContext, group=message.group, event_id=message.event_id, _once=once
+        )
         token = request_id.set("")
         try:
             error = await self._call(subscription, message, ctx)
+            await end(once)
             return self._told(subscription, message, ctx, error)
         finally:
             request_id.reset(token)

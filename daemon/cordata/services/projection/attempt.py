@@ -8,10 +8,12 @@ from enum import Enum
 
 from cordata.context import Context, narrowed
 from cordata.core.delivery import is_away
+from cordata.core.once import Once
 from cordata.errors import AlreadySeen, PartitionLost
 from cordata.eventstore import Claim, StoredEvent
 from cordata.log import request_id
 from cordata.projection import Projection, ProjectionContext
+from cordata.services.ending import end
 
 
 class Ending(Enum):
@@ -41,12 +43,14 @@ async def attempt(
     shared: Context, projection: Projection, claim: Claim, event: StoredEvent
 ) -> Attempted:
     """Call the handler once. Raises nothing but CancelledError, when this task is cancelled."""
+    once = Once()
     ctx = narrowed(
         shared,
         ProjectionContext,
         subscription=projection.name,
         position=event.position,
         _claim=claim,
+        _once=once,
     )
     token = request_id.set(event.headers.get("request_id", ""))
     error: BaseException | None = None
@@ -62,6 +66,7 @@ async def attempt(
         error = failure
     finally:
         request_id.reset(token)
+    await end(once)
     return _told(ctx, error)
 
 
