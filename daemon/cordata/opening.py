@@ -89,6 +89,9 @@ async def open_context(
     `vault` and `password` if they were read already, by one who was allowed to. Raises:
     ConfigError, StoreUnavailable.
     """
+    from cordata.broker.opening import check_url as check_broker_url
+
+    check_broker_url(config.broker)
     if vault is None:
         vault, password = read_vault(config), store_password(config)
     store = await open_store(
