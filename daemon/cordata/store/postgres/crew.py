@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from cordata.errors import StoreUnavailable
+from cordata.store.telling import fail
 
 T = TypeVar("T")
 
@@ -46,11 +47,8 @@ async def _run(work: Coroutine[Any, Any, T], future: asyncio.Future[T]) -> None:
             future.set_exception(StoreUnavailable("the store is closed"))
             future.exception()  # whoever started it may not be there any more
         raise
-    except BaseException as error:  # it is the future's; the group must not fall with it
-        if not future.done():
-            future.set_exception(error)
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
+    except BaseException as error:  # noqa: BLE001 - the group must not fall with it
+        fail(future, error)
     else:
         if not future.done():
             future.set_result(value)

@@ -1,0 +1,24 @@
+"""How whoever waits for a unit is told what it failed with, whatever that is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+
+def fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    """End a future with what a unit raised, if anybody still waits for it.
+
+    SystemExit and KeyboardInterrupt are a unit's failure as well: raised where units are run they
+    would end the process, and with it the units of all others.
+    """
+    if future.done():
+        return
+    if isinstance(error, asyncio.CancelledError):
+        future.cancel()
+    elif isinstance(error, StopIteration):  # no future takes one
+        told = RuntimeError("a unit raised StopIteration")
+        told.__cause__ = error
+        future.set_exception(told)
+    else:
+        future.set_exception(error)
