@@ -38,10 +38,11 @@ print(*(getattr(one, "pid", one) for one in started), flush=True)
 time.sleep(600)
 """
 #: The second `sleep` has no parent any more when its starter dies: only the session has it. The
-#: line that tells of it ends when it is watched.
+#: starter tells of both, once it has heard of them and has had them watched.
 _ORPHAN = """
-start("sh -c 'sleep 600 & echo $!' | { read orphan; printf '%s ' $$ $orphan; sleep 600; }", 1, True)
-print(flush=True)
+script = "sh -c 'sleep 600 & echo $!' | { read orphan; echo $$ $orphan; sleep 600; }"
+shell = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE)
+print(watched(shell).stdout.readline().decode(), end="", flush=True)
 time.sleep(600)
 """
 _BENCH = """
