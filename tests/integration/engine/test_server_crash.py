@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from tests.integration.engine.engine import build, running
@@ -122,38 +123,70 @@ async def _answers(store: Store) -> bool:
 async def test_no_two_of_a_key_are_handled_at_once_when_the_server_dies_under_handlers(
     tmp_path: Path,
 ) -> None:
-    app, running_now, together = App("t"), Counter[str](), list[str]()
-    order: dict[str, list[int]] = {}
-
-    @app.on("thing.done", key=True, retries=50)
-    async def keyed(event: Event, ctx: EventContext) -> None:
-        key = event.key or ""
-        running_now[key] += 1
-        if running_now[key] > 1:
-            together.append(key)
-        try:
-            await asyncio.sleep(1.0)
-            await ctx.run(lambda tx: tx.execute("add_effect", event_id=event.id, owner=key, at=1))
-            order.setdefault(key, []).append(event.payload["n"])
-        finally:
-            running_now[key] -= 1
-
+    watch = Watch(slow_s=1.0)
     with PostgresServer(settings=_RARELY) as server, server.database() as url:
         use(tmp_path, url)
         async with opened(tmp_path) as one, opened(tmp_path, migrate=False) as two:
-            first, second = (build(store, tmp_path, app, _CONFIG) for store in (one, two))
+            first, second = (build(store, tmp_path, watch.app, _CONFIG) for store in (one, two))
             async with running(first), running(second):
                 for key in "abcd":
                     await publish(one, 2, key=key)
-                await until(lambda: _is(running_now.total() == 4))
+                await until(lambda: watch.has(running=4))
                 server.kill()
                 server.start()
                 await until(lambda: _settled(one), timeout_s=60.0)
             effects = await rows(one, "effects")
-        assert together == []
+        assert watch.together == []
         assert Counter(row["owner"] for row in effects) == Counter(dict.fromkeys("abcd", 2))
-        assert all(one == sorted(one) for one in order.values())
+        assert all(one == sorted(one) for one in watch.order.values())
 
 
-async def _is(value: bool) -> bool:
-    return value
+async def test_no_two_of_a_key_are_handled_at_once_when_claims_expired_while_the_server_was_away(
+    tmp_path: Path,
+) -> None:
+    watch = Watch(slow_s=8.0)
+    config = replace(_CONFIG, claim_timeout_s=1.5, poll_s=0.1)
+    with PostgresServer() as server, server.database() as url:
+        use(tmp_path, url)
+        async with opened(tmp_path) as one, opened(tmp_path, migrate=False) as two:
+            first, second = (build(store, tmp_path, watch.app, config) for store in (one, two))
+            async with running(first), running(second):
+                for key in "abcd":
+                    await publish(one, 2, key=key)
+                await until(lambda: watch.has(running=4))
+                server.kill()
+                await asyncio.sleep(3.0)
+                server.start()
+                await until(lambda: _settled(one), timeout_s=60.0)
+            effects = await rows(one, "effects")
+        assert watch.together == []
+        assert Counter(row["owner"] for row in effects) == Counter(dict.fromkeys("abcd", 2))
+
+
+class Watch:
+    """A group that keeps the order of keys, and what was seen of it; handlers take `slow_s`."""
+
+    def __init__(self, *, slow_s: float) -> None:
+        self.app = App("t")
+        self.running: Counter[str] = Counter()
+        #: Keys of which two were handled at once.
+        self.together: list[str] = []
+        self.order: dict[str, list[int]] = {}
+
+        @self.app.on("thing.done", key=True, retries=50)
+        async def keyed(event: Event, ctx: EventContext) -> None:
+            key = event.key or ""
+            self.running[key] += 1
+            if self.running[key] > 1:
+                self.together.append(key)
+            try:
+                await asyncio.sleep(slow_s if event.payload["n"] == 0 else 0.0)
+                add = {"event_id": event.id, "owner": key, "at": 1}
+                await ctx.run(lambda tx: tx.execute("add_effect", **add))
+                self.order.setdefault(key, []).append(event.payload["n"])
+            finally:
+                self.running[key] -= 1
+
+    async def has(self, *, running: int) -> bool:
+        """Whether so many handlers run."""
+        return self.running.total() == running
