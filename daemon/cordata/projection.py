@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from cordata.context import Context
+from cordata.core import bounds
 from cordata.core.eventstream import MAX_PAGE, MAX_PARTITIONS, check_category
+from cordata.core.naming import GROUP_CHARS
 from cordata.core.once import Once
 from cordata.errors import ConfigError, PermanentError
 from cordata.eventstore import Claim, StoredEvent
@@ -170,6 +172,8 @@ class Projecting:
             own_name = name or f"{self.name}.{handler.__name__}"
             if own_name in self.projections:
                 raise ConfigError(f"subscription {own_name!r} is declared twice", hint="pass name=")
+            if wrong := bounds.text("name", own_name, GROUP_CHARS):
+                raise ConfigError(f"@app.{where}: {wrong}")
             _check(where, category, from_, partitions, batch, retries, timeout_s, on_error)
             projection = self.projections[own_name] = Projection(
                 handler,
@@ -209,8 +213,11 @@ def _check(
         problems.append(f"partitions must be 1 to {MAX_PARTITIONS}")
     if batch is not None and not 1 <= batch <= MAX_PAGE:
         problems.append(f"batch must be 1 to {MAX_PAGE}")
-    if retries < 0 or timeout_s <= 0:
-        problems.append("retries must be 0 or more, timeout_s more than 0")
+    for wrong in (
+        bounds.whole("retries", retries, 0, bounds.MAX_RETRIES),
+        bounds.seconds("timeout_s", timeout_s),
+    ):
+        problems += [wrong] if wrong else []
     if on_error not in ("block", "dead"):
         problems.append("on_error must be 'block' or 'dead'")
     if problems:

@@ -141,7 +141,8 @@ def test_no_command_quotes_an_address(tmp_path: Path, section: str, key: str) ->
         for (url, call), result in zip(cases, results, strict=True)
         if not clean(result.said)
         or "looks like a bug" in result.said
-        or result.code != (0 if tuple(call[:2]) == SHOW else 78)
+        # A file that has a NUL cannot be read at all.
+        or result.code != (0 if tuple(call[:2]) == SHOW and "\0" not in url else 78)
         or (f"{key} = " not in result.said and f"[{section}] {key}" not in result.said)
     ]
     assert not wrong, "\n".join(map(str, wrong))
