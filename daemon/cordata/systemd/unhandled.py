@@ -5,15 +5,17 @@ Python's own hooks would print the message, which may quote personal data.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cordata import events
 from cordata.log import fields, logger
 from cordata.systemd.journal import without_values
+
+if TYPE_CHECKING:  # what has no loop, as `cordata server`, does without
+    import asyncio
 
 log = logger("cordata.unhandled")
 
@@ -54,6 +56,8 @@ def _unraisable(args: sys.UnraisableHookArgs) -> None:
 
 def _loop_failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """`loop.call_exception_handler` says what `context` may hold."""
+    import asyncio
+
     error: BaseException | None = context.get("exception")
     text = without_values(context.get("message") or "an event loop has caught an exception")
     what = context.get("task") or context.get("future")
