@@ -10,6 +10,8 @@ from typing import NoReturn
 from cordata.errors import ConfigError, CordataError
 
 EXIT_FAILED, EXIT_CONFIG, EXIT_INTERRUPTED = 1, 78, 130
+#: Packages whose code writes our output.
+_WRITERS = {"click", "rich"}
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -26,17 +28,46 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     debug = "--debug" in arguments
     try:
         code = _dispatch(arguments)
+        _flush()
     except CordataError as error:
         code = report(error, debug=debug)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (head, less) had enough; not to fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_output()
         code = EXIT_FAILED
+    except OSError as error:
+        code = _report_output(error) if _is_of_output(error) else _report_bug(error, debug=debug)
     except Exception as error:  # noqa: BLE001 - the CLI boundary
         code = _report_bug(error, debug=debug)
     sys.exit(code)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether it was raised by who writes to stdout: the error itself names no file."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
+    return error.filename is None and (where == __name__ or where.partition(".")[0] in _WRITERS)
+
+
+def _drop_output() -> None:
+    """What is left would fail once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _report_output(error: OSError) -> int:
+    _drop_output()
+    print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
+    print("hint: free some space there, or write elsewhere", file=sys.stderr)
+    return EXIT_FAILED
 
 
 def _usage(error: Exception) -> int | None:
