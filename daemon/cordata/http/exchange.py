@@ -15,8 +15,7 @@ from cordata.http import journal
 from cordata.http.asgi import AsgiApp, ClientGone, Message, Misuse, Scope
 from cordata.http.intake import Intake
 from cordata.http.refused import Refused
-from cordata.http.response import ResponseHead, Unsendable, error_body, error_response
-from cordata.log import frames
+from cordata.http.response import ResponseHead, error_body, error_response
 from cordata.log import request_id as current_request_id
 
 if TYPE_CHECKING:
@@ -195,19 +194,19 @@ class Exchange(Intake):
         so a 500 was held back: what was raised decides. A store that is unavailable is a 503.
         """
         if self.lost:
-            self.report(journal.CLIENT_GONE, f"{self.lost}, then {_name(error)}", None)
+            self.report(journal.CLIENT_GONE, f"{self.lost}, then {journal.told(error)}", None)
         elif self.complete:
             self._report_answer(error)
         elif self.started:
-            self._abort(500, f"{_name(error)} after the response had begun", error)
+            self._abort(500, f"{journal.told(error)} after the response had begun", error)
         elif isinstance(error, StoreUnavailable):
-            self.report(503, str(error), None)
+            self._report_away(str(error))
             self._answer(503, error.code, "not possible right now", error.retry_after_s)
         elif self._held is not None:
-            self.report(500, _name(error), error)
+            self.report(500, journal.told(error), error)
             self._release()
         else:
-            self.report(500, _name(error), error)
+            self.report(500, journal.told(error), error)
             self._answer(500, "internal_error", "the request could not be handled", None)
 
     def _release(self) -> None:
@@ -264,11 +263,21 @@ class Exchange(Intake):
         """The line of a request that the application answered."""
         status = self._head.status if self._head is not None else 500
         if error is not None:
-            self.report(status, f"{_name(error)} after the response", error)
+            self.report(status, f"{journal.told(error)} after the response", error)
+        elif status == 503:
+            self._report_away(str(self._state.get("reason", "")))
         elif status >= 400 or self.connection.server.config.access_log:
             self.report(status, str(self._state.get("reason", "")), None)
 
-    def report(self, status: int, reason: str, error: Exception | None) -> None:
+    def _report_away(self, reason: str) -> None:
+        """A 503: one of many, as long as the store is away."""
+        server = self.connection.server
+        first = server.outage.refused(reason, server.loop.time())
+        self.report(503, reason, None, quiet=not first)
+
+    def report(
+        self, status: int, reason: str, error: Exception | None, *, quiet: bool = False
+    ) -> None:
         """Write the one line of this request; further calls do nothing."""
         if self._reported:
             return
@@ -281,12 +290,6 @@ class Exchange(Intake):
             reason=reason,
             request_id=self.request_id,
             error=error,
+            quiet=quiet,
             duration_ms=(self.connection.server.loop.time() - self.begun) * 1000,
         )
-
-
-def _name(error: BaseException) -> str:
-    """Type and place; the text of an application's error may quote the request."""
-    if isinstance(error, Misuse | Unsendable):
-        return f"{type(error).__name__}: {error}"[:200]
-    return f"{type(error).__name__} at {frames(error.__traceback__).partition(' < ')[0]}"
