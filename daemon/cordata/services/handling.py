@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
-from collections.abc import Callable
 
 import msgspec
 
@@ -28,6 +26,7 @@ from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, StoreUnavailable
 from cordata.log import fields, frames, logger, request_id
 from cordata.registry import Subscription
+from cordata.services.calling import call
 from cordata.services.ending import end
 
 log = logger("cordata.engine")
@@ -44,8 +43,6 @@ class Handling:
         self, ctx: Context, config: EngineConfig, *, owner_id: str, hurried: bool = False
     ) -> None:
         """`hurried` (test mode): a failed message is due again at once."""
-        #: Whether a cancelled attempt is to end; else its handler has cancelled itself.
-        self.ending: Callable[[], bool] = lambda: True
         self._ctx = ctx
         self._config = config
         self._owner_id = owner_id
@@ -78,19 +75,10 @@ class Handling:
         try:
             event = _event(message)
             request_id.set(event.headers.get("request_id", ""))
-            async with asyncio.timeout(subscription.timeout_s):
-                await subscription.handler(event, ctx)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                if self.ending():
-                    raise
-                while task.uncancel():
-                    pass
-            return error  # of itself, or of something it awaited
-        except BaseException as error:  # noqa: BLE001 - the per-message boundary
+        except Exception as error:  # noqa: BLE001 - its row is damaged
             return error
-        return None
+        handler, timeout_s = subscription.handler, subscription.timeout_s
+        return await call(message.group, handler, event, ctx, timeout_s=timeout_s)
 
     def _told(
         self,

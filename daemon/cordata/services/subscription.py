@@ -79,10 +79,6 @@ class SubscriptionService:
         self._hurry = False
         #: A pass found room that was kept for the relay.
         self._crowded = False
-        #: The task of `run`, and whether what it does has failed.
-        self._task: asyncio.Task[object] | None = None
-        self._broken = False
-        self._handling.ending = self._is_ending
         self._failures = 0
         self._renewal_s = renewal_s(config.claim_timeout_s)
         self._renewed_deadline = 0.0
@@ -94,7 +90,6 @@ class SubscriptionService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Handle messages until `stop`, then until the hands are empty."""
-        self._task = asyncio.current_task()
         self._broker.bring(Taker(self._owner.id, self._groups.expect, self._receive, self._known))
         async with (
             waking(self._alarm, stop),
@@ -105,18 +100,11 @@ class SubscriptionService:
                 for _ in range(group.count):
                     self._open += 1
                     tasks.create_task(self._place(group))
-            try:
-                await self._pump(stop)
-                await self._broker.quiet(self._owner.id)
-                self._give_back()
-                await self._drain()
-            except BaseException:
-                self._broken = True  # the places are cancelled next
-                raise
+            await self._pump(stop)
+            await self._broker.quiet(self._owner.id)
+            self._give_back()
+            await self._drain()
         await self._broker.leave(self._owner.id)
-
-    def _is_ending(self) -> bool:
-        return self._broken or self._task is None or self._task.cancelling() > 0
 
     async def _pump(self, stop: asyncio.Event) -> None:
         pace = Pace(self._store)
@@ -237,7 +225,12 @@ class SubscriptionService:
         """Handle a run until one fails or the role stops; the rest goes back. Returns how many."""
         for count, message in enumerate(run, start=1):
             slot = self._owner.begin(mark_of(message.group, message.id))
-            outcome = await self._handling.attempt(group.subscription, message)
+            try:
+                outcome = await self._handling.attempt(group.subscription, message)
+            except asyncio.CancelledError:
+                if group.closed:  # in order; else this process dies, perhaps of this very message
+                    self._owner.end(slot)
+                raise
             self._owner.end(slot)
             self._count(outcome)
             self._finished.append(outcome)

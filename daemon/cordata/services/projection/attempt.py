@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from enum import Enum
 
@@ -13,6 +12,7 @@ from cordata.errors import AlreadySeen, PartitionLost
 from cordata.eventstore import Claim, StoredEvent
 from cordata.log import request_id
 from cordata.projection import Projection, ProjectionContext
+from cordata.services.calling import call
 from cordata.services.ending import end
 
 
@@ -53,17 +53,9 @@ async def attempt(
         _once=once,
     )
     token = request_id.set(event.headers.get("request_id", ""))
-    error: BaseException | None = None
+    handler, timeout_s = projection.handler, projection.timeout_s
     try:
-        async with asyncio.timeout(projection.timeout_s):
-            await projection.handler(event, ctx)
-    except asyncio.CancelledError as cancelled:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        error = cancelled  # of something the handler awaited
-    except BaseException as failure:  # noqa: BLE001 - the per-event boundary
-        error = failure
+        error = await call(projection.name, handler, event, ctx, timeout_s=timeout_s)
     finally:
         request_id.reset(token)
     await end(once)

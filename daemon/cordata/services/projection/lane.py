@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
@@ -161,8 +162,11 @@ class Lane:
         slot = self._around.owner.begin(attempt_mark(self.claim, position, event.attempt))
         try:
             told = await attempt(self._around.ctx, self.projection, self.claim, event)
-        finally:
-            self._around.owner.end(slot)
+        except asyncio.CancelledError:
+            if self.stopping:  # in order; else this process dies, perhaps of this very event
+                self._around.owner.end(slot)
+            raise
+        self._around.owner.end(slot)
         if told.ending is Ending.LOST:
             self.lose()
         elif told.ending is Ending.AWAY:
