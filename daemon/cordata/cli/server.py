@@ -60,7 +60,7 @@ def server(
 ) -> int:
     """Run primary and workers in the foreground, as systemd would.
 
-    INT, TERM or HUP stops them in order: workers, then the primary, within 30 s.
+    INT, TERM or HUP stops them in order: the workers within 35 s, then the primary likewise.
     """
     from cordata.supervisor import Supervisor
     from cordata.systemd import install_hooks, install_logging
