@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cordata.app import App
 from cordata.config import Config
 from cordata.context import Context
-from cordata.errors import ConfigError
+from cordata.errors import ConfigError, PermanentError
 from cordata.store import Chain, Queries, check_url, dialect_of, open_store
 from cordata.store.migrate import RUNTIME, SchemaError
 from cordata.store.migrate import load as load_migrations
@@ -115,6 +115,7 @@ def check_start(config: Config, app: App) -> None:
     checks: list[Callable[[], object]] = [
         lambda: check_url(config.store, config.paths.state),
         lambda: check_broker(config.broker, retention_s=config.engine.retention_s),
+        lambda: _check_sender(config),
         lambda: load_migrations(chains_of(app), dialect_of(config.store)),
         lambda: Queries.load(app.query_packages, dialect_of(config.store)),
     ]
@@ -137,3 +138,13 @@ def check_start(config: Config, app: App) -> None:
             problems.update(dict.fromkeys(str(error).split("\n")))
     if problems:
         raise ConfigError(*problems, hint="; ".join(hints) or None)
+
+
+def _check_sender(config: Config) -> None:
+    """Raises: ConfigError for a sender with which every mail would fail."""
+    from cordata.core.letter import check_address  # 16 ms
+
+    try:
+        check_address(config.mail.sender)
+    except PermanentError as error:
+        raise ConfigError(f"[mail] sender: {config.mail.sender!r}: {error}") from None

@@ -67,6 +67,11 @@ def address(text: str) -> str:
         raise PermanentError("not the domain of an e-mail address") from None
 
 
+def check_address(text: str) -> None:
+    """Raises: PermanentError when no mail can have it as sender or recipient."""
+    _display(text)
+
+
 def letter(
     *,
     message_id: str,

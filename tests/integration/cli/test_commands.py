@@ -209,3 +209,11 @@ def test_output_that_cannot_be_written_is_no_bug(
     assert done.returncode == 1
     assert done.stderr.startswith("error: cannot write the output: No space left on device\n")
     assert "bug" not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_config_check_refuses_a_sender_with_which_every_mail_would_fail(tmp_path: Path) -> None:
+    text = '[mail]\nsender = "cordata@shop..example"\n[alert]\nto = ["root"]\n'
+    result = cordata("config", "check", "--config", str(write_config(tmp_path, text)))
+    assert result.returncode == 78
+    assert "[mail] sender: 'cordata@shop..example': not an e-mail address" in result.stderr
+    assert "[alert]" not in result.stderr

@@ -16,6 +16,7 @@ from cordata.systemd.journal import (
     LineFormatter,
     TrailFormatter,
     _journal_fields,
+    journal_handler,
     stderr_is_journal,
 )
 
@@ -82,6 +83,12 @@ def test_journal_message_has_types_and_places_when_there_is_an_exception() -> No
     with root_level(logging.INFO):
         text = TrailFormatter().format(failed())
     assert text.startswith("x\nRuntimeError\n  /") and "eva" not in text
+
+
+def test_handler_of_the_journal_tells_no_messages_either() -> None:
+    pytest.importorskip("systemd.journal")
+    with root_level(logging.INFO):
+        assert "eva" not in journal_handler().format(failed())
 
 
 @pytest.mark.parametrize("formatter", [TrailFormatter(), LineFormatter()])
