@@ -79,7 +79,7 @@ class Exchange(Intake):
         except asyncio.CancelledError:
             self._abort(503, "cancelled", None)
             raise
-        except Exception as error:  # noqa: BLE001 - the boundary of one request
+        except BaseException as error:  # noqa: BLE001 - the boundary of one request
             self._fail(error)
         else:
             self._finish()
@@ -187,7 +187,7 @@ class Exchange(Intake):
         else:
             self._fail(Misuse("the application returned without a whole response"))
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         """The application raised.
 
         Frameworks answer 500 and then raise what they caught (Starlette's ServerErrorMiddleware),
@@ -224,7 +224,7 @@ class Exchange(Intake):
         self._held = None
         self._write_whole(self._head, body)
 
-    def _abort(self, status: int, reason: str, error: Exception | None) -> None:
+    def _abort(self, status: int, reason: str, error: BaseException | None) -> None:
         """No whole response is possible any more: the cut connection tells the client."""
         if not self.complete:
             self.report(status, reason, error)
@@ -259,7 +259,7 @@ class Exchange(Intake):
 
     # What is told of it
 
-    def _report_answer(self, error: Exception | None) -> None:
+    def _report_answer(self, error: BaseException | None) -> None:
         """The line of a request that the application answered."""
         status = self._head.status if self._head is not None else 500
         if error is not None:
@@ -276,7 +276,7 @@ class Exchange(Intake):
         self.report(503, reason, None, quiet=not first)
 
     def report(
-        self, status: int, reason: str, error: Exception | None, *, quiet: bool = False
+        self, status: int, reason: str, error: BaseException | None, *, quiet: bool = False
     ) -> None:
         """Write the one line of this request; further calls do nothing."""
         if self._reported:
