@@ -1,14 +1,14 @@
-"""One call of a handler, in a task of its own.
+"""Calls of the application's functions: whatever one does, only that call fails.
 
-Whatever is done to that task is the handler's affair: one that cancels itself, or leaves something
-behind that does so later, cannot take along the place in which it was called. And whether that
-place is cancelled is plain, too: nobody but who runs it can.
+`call` gives it a task of its own. `call_here` does without, which a handler that never waits is
+several times as fast with: there a Sentinel tells who has cancelled, the handler or who runs it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from cordata.log import fields, logger
 
@@ -27,56 +27,118 @@ async def call(
     with it.
     """
     async with asyncio.TaskGroup() as group:
-        limit = _Limit(name, group.create_task(_kept(handler, args)), timeout_s)
-        error = await limit.ended()
-    return error
+        task = group.create_task(_kept(handler, args))
+        limit = _Limit(name, task, timeout_s)
+        task.add_done_callback(lambda _: limit.over())
+    return limit.told(asyncio.CancelledError() if task.cancelled() else task.result())
+
+
+class Sentinel:
+    """A task beside others of a group: nothing cancels it but what cancels all of them."""
+
+    def __init__(self, group: asyncio.TaskGroup, cut_off: Callable[[], object]) -> None:
+        """`cut_off` is called when they had been cancelled, and time for their cleanup."""
+        self._cut_off = cut_off
+        self._dismissed = False
+        self._task = group.create_task(self._wait())
+
+    def ending(self) -> bool:
+        """Whether all are being cancelled."""
+        return self._task.cancelling() > 0 or self._task.done()
+
+    def dismiss(self) -> None:
+        """The others have ended in order."""
+        self._dismissed = True
+        self._task.cancel()
+
+    async def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_future()
+        finally:
+            if not self._dismissed:
+                loop.call_later(_CLEANUP_S, self._cut_off)
+
+
+async def call_here(
+    name: str,
+    handler: Callable[..., Awaitable[None]],
+    *args: object,
+    timeout_s: float,
+    ending: Callable[[], bool],
+) -> BaseException | None:
+    """As `call`, in the task of whoever calls.
+
+    `ending` tells whether it is he who is cancelled; else the handler has cancelled itself.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    error: BaseException | None = None
+    limit = _Limit(name, task, timeout_s)
+    try:
+        await handler(*args)
+    except BaseException as raised:  # noqa: BLE001 - the per-message boundary
+        error = raised
+    limit.over()
+    if limit.expired:
+        task.uncancel()
+    if error is not None and task.cancelling() and ending():
+        raise asyncio.CancelledError  # whatever the handler made of it
+    if (limit.expired or task.cancelling()) and not ending():
+        await _forget_cancellation(task, ending)
+    return limit.told(error)
+
+
+async def _forget_cancellation(task: asyncio.Task[object], ending: Callable[[], bool]) -> None:
+    """Also one that was not delivered yet, which Python before 3.13 keeps."""
+    while task.cancelling():
+        task.uncancel()
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        if ending():
+            raise
 
 
 class _Limit:
-    """Of a call: its time, and that of whoever calls."""
+    """The time of a call."""
 
-    def __init__(
-        self, name: str, task: asyncio.Task[BaseException | None], timeout_s: float
-    ) -> None:
+    def __init__(self, name: str, task: asyncio.Task[Any], timeout_s: float) -> None:
         self._name = name
         self._task = task
         self._timeout_s = timeout_s
-        self._expired = False
+        self.expired = False
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(timeout_s, self._expire)
-        task.add_done_callback(lambda _: self._timer.cancel())
 
-    async def ended(self) -> BaseException | None:
-        """Wait for the end of the handler; what it raised."""
-        try:
-            error = await asyncio.shield(self._task)
-        except asyncio.CancelledError as cancelled:
-            caller = asyncio.current_task()
-            if caller is None or caller.cancelling():
-                self._cut_off("it was cut off")
-                raise
-            error = cancelled  # before it had begun
-        if self._expired and isinstance(error, asyncio.CancelledError):
+    def over(self) -> None:
+        """The handler has ended."""
+        self._timer.cancel()
+
+    def told(self, error: BaseException | None) -> BaseException | None:
+        """What is told of what it raised: a timeout is no cancellation."""
+        if self.expired and isinstance(error, asyncio.CancelledError):
             return TimeoutError().with_traceback(error.__traceback__)
         return error
 
     def _expire(self) -> None:
-        self._expired = True
-        self._cut_off(f"its {self._timeout_s:g} s were over")
+        self.expired = True
+        self._task.cancel()
+        self._timer = self._loop.call_later(_CLEANUP_S, self._tell)
 
-    def _cut_off(self, why: str) -> None:
-        self._timer.cancel()
-        if self._task.cancel():
-            self._timer = self._loop.call_later(_CLEANUP_S, self._tell, why)
+    def _tell(self) -> None:
+        say_stubborn(self._name, f"its {self._timeout_s:g} s were over")
 
-    def _tell(self, why: str) -> None:
-        log.warning(
-            "%s: the handler goes on although %s; it swallows its cancellation, and nothing but"
-            " the end of this process will end it",
-            self._name,
-            why,
-            extra=fields(group=self._name),
-        )
+
+def say_stubborn(name: str, why: str) -> None:
+    """One line about a handler that does not end."""
+    log.warning(
+        "%s: the handler goes on although %s; it swallows its cancellation, and nothing but"
+        " the end of this process will end it",
+        name,
+        why,
+        extra=fields(group=name),
+    )
 
 
 async def _kept(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable
 
 import msgspec
 
@@ -26,7 +27,7 @@ from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, StoreUnavailable
 from cordata.log import fields, frames, logger, request_id
 from cordata.registry import Subscription
-from cordata.services.calling import call
+from cordata.services.calling import call_here
 from cordata.services.ending import end
 
 log = logger("cordata.engine")
@@ -43,6 +44,8 @@ class Handling:
         self, ctx: Context, config: EngineConfig, *, owner_id: str, hurried: bool = False
     ) -> None:
         """`hurried` (test mode): a failed message is due again at once."""
+        #: Whether a cancelled attempt is to end; else its handler has cancelled itself.
+        self.ending: Callable[[], bool] = lambda: True
         self._ctx = ctx
         self._config = config
         self._owner_id = owner_id
@@ -78,7 +81,9 @@ class Handling:
         except Exception as error:  # noqa: BLE001 - its row is damaged
             return error
         handler, timeout_s = subscription.handler, subscription.timeout_s
-        return await call(message.group, handler, event, ctx, timeout_s=timeout_s)
+        return await call_here(
+            message.group, handler, event, ctx, timeout_s=timeout_s, ending=self.ending
+        )
 
     def _told(
         self,

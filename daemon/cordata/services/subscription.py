@@ -28,6 +28,7 @@ from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
 from cordata.services.alongside import alongside
+from cordata.services.calling import Sentinel
 from cordata.services.groups import Groups
 from cordata.services.handling import Handling
 from cordata.services.pace import SPACING_S, Pace
@@ -96,6 +97,8 @@ class SubscriptionService:
             alongside(self._broker.listen(self._owner.id, self._groups.names, self._word)),
             asyncio.TaskGroup() as tasks,
         ):
+            sentinel = Sentinel(tasks, self._groups.say_stubborn)
+            self._handling.ending = sentinel.ending
             for group in self._groups:
                 for _ in range(group.count):
                     self._open += 1
@@ -104,6 +107,7 @@ class SubscriptionService:
             await self._broker.quiet(self._owner.id)
             self._give_back()
             await self._drain()
+            sentinel.dismiss()
         await self._broker.leave(self._owner.id)
 
     async def _pump(self, stop: asyncio.Event) -> None:
@@ -205,10 +209,14 @@ class SubscriptionService:
 
     async def _place(self, group: Places) -> None:
         try:
-            while (taken := await group.take()) is not None:
+            while (taken := await group.take_whatever(self._handling.ending)) is not None:
                 lane, run = taken
                 begun = clock.monotonic()
-                count = await self._handle(group, run)
+                try:
+                    count = await self._handle(group, run)
+                except BaseException:
+                    del lane.running[id(run)]  # nothing of it goes on
+                    raise
                 group.ended(lane, run, clock.monotonic() - begun, count)
                 # A run that was cut off may go on as soon as it is settled.
                 cut = run[0].order_key is not None and len(run) >= group.run_length()

@@ -16,8 +16,9 @@ def fail(future: asyncio.Future[Any], error: BaseException) -> None:
         return
     if isinstance(error, asyncio.CancelledError):
         future.cancel()
-    elif isinstance(error, StopIteration):  # no future takes one
-        told = RuntimeError("a unit raised StopIteration")
+    elif isinstance(error, StopIteration | GeneratorExit):
+        # No future takes the one, and the other one closes all coroutines that wait for it.
+        told = RuntimeError(f"a unit raised {type(error).__name__}")
         told.__cause__ = error
         future.set_exception(told)
     else:
