@@ -139,6 +139,7 @@ class Handling:
             attempts=attempt,
             delay_us=int(delay_s * 1e6),
             history=add_failure(message.history, failure),
+            marked=isinstance(error, CommittedTwice),
             order_key=message.order_key,
         )
 

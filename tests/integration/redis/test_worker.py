@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from tests.integration.engine.engine import build, running
-from tests.integration.engine.parts import publish, runtime_of, until
+from tests.integration.engine.parts import publish, rows, runtime_of, until
 from tests.integration.redis.parts import broker_of, on_redis
 from tests.integration.redis.stores import use
 from tests.servers.redis import RedisServer
@@ -124,6 +124,26 @@ async def test_live_events_go_first_when_the_stream_is_full_of_backfill(
         await until(lambda: _is(order.count("live") == 20), timeout_s=8.0)
         assert len(order) < 200
         await until(lambda: _is(len(order) == 320), timeout_s=8.0)
+
+
+async def test_second_commit_is_in_the_dead_letter_though_the_first_one_is_marked(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    use(tmp_path, redis.url)
+    app = App("t")
+
+    @app.on("thing.done", retries=0)
+    async def twice(event: Event, ctx: EventContext) -> None:
+        await ctx.run(lambda tx: tx.execute("add_effect", event_id=event.id, owner="", at=1))
+        await ctx.run(lambda tx: tx.execute("add_effect", event_id=event.id, owner="", at=2))
+
+    async def is_dead() -> bool:
+        return [row["state"] for row in await rows(parts.store, "messages")] == ["dead"]
+
+    async with on_redis(tmp_path) as parts, running(build(parts.store, tmp_path, app)):
+        await publish(parts.store, 1)
+        await until(is_dead)
+        assert len(await rows(parts.store, "effects")) == 1
 
 
 async def _is(value: bool) -> bool:
