@@ -62,3 +62,27 @@ async def test_partition_is_blocked_when_a_handler_cancels_itself(state: Path) -
         await deposit(store, "account-1", 1)
         await until(lambda: is_blocked(store))
         assert attempts == [1, 2]
+
+
+async def test_partition_goes_on_when_a_handler_leaves_its_cancellation_behind(state: Path) -> None:
+    """It strikes when the handler has ended long ago, and nothing is in hand."""
+    local, handled, struck = App("t"), list[int](), asyncio.Event()
+
+    @local.subscribe("account", partitions=1, retries=0)
+    async def wild(event: StoredEvent, ctx: ProjectionContext) -> None:
+        handled.append(event.version)
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_later(0.05, task.cancel)
+        task.add_done_callback(lambda _: struck.set())
+
+    async with opened(state) as store, running(store, state, local):
+        await deposit(store, "account-1", 1)
+        await asyncio.wait_for(struck.wait(), 10)
+        await deposit(store, "account-1", 1)
+        await until(lambda: _is(len(handled) == 2))
+        assert not await is_blocked(store)
+
+
+async def _is(value: bool) -> bool:
+    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -12,7 +13,7 @@ from cordata.errors import AlreadySeen, PartitionLost
 from cordata.eventstore import Claim, StoredEvent
 from cordata.log import request_id
 from cordata.projection import Projection, ProjectionContext
-from cordata.services.calling import call
+from cordata.services.calling import call_here
 from cordata.services.ending import end
 
 
@@ -40,9 +41,17 @@ class Attempted:
 
 
 async def attempt(
-    shared: Context, projection: Projection, claim: Claim, event: StoredEvent
+    shared: Context,
+    projection: Projection,
+    claim: Claim,
+    event: StoredEvent,
+    *,
+    ending: Callable[[], bool],
 ) -> Attempted:
-    """Call the handler once. Raises nothing but CancelledError, when this task is cancelled."""
+    """Call the handler once. `ending` tells whether it is who runs it that is cancelled.
+
+    Raises nothing but CancelledError, when that is so.
+    """
     once = Once()
     ctx = narrowed(
         shared,
@@ -55,7 +64,9 @@ async def attempt(
     token = request_id.set(event.headers.get("request_id", ""))
     handler, timeout_s = projection.handler, projection.timeout_s
     try:
-        error = await call(projection.name, handler, event, ctx, timeout_s=timeout_s)
+        error = await call_here(
+            projection.name, handler, event, ctx, timeout_s=timeout_s, ending=ending
+        )
     finally:
         request_id.reset(token)
     await end(once)

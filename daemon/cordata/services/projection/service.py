@@ -20,10 +20,11 @@ from cordata.projection import Projection
 from cordata.services.alarm import Alarm, waking
 from cordata.services.pace import Pace
 from cordata.services.projection.hands import Hands, places
-from cordata.services.projection.lane import Lane, Surroundings
+from cordata.services.projection.lane import Lane
 from cordata.services.projection.membership import Membership
 from cordata.services.projection.peers import Peers
 from cordata.services.projection.reading import Reading
+from cordata.services.projection.surroundings import Surroundings
 
 log = logger("cordata.engine")
 
