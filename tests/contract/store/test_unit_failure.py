@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 from tests.contract.store.conftest import Opener
@@ -116,6 +117,42 @@ async def test_caller_is_told_when_a_plain_function_raises_stop_iteration(
         )
         assert failed is RuntimeError
         assert await notes(store) == [f"{n:03d}" for n in range(count)]
+
+
+def cancelling(alone: bool) -> Wild:
+    """Cancels the task that it finds itself in, which is not its own."""
+
+    async def unit(tx: Tx) -> None:
+        await tx.execute("entry.add", account_id="a", amount=1, note="wild")
+        if alone:
+            await tx.fetch_one("account.get", id="a")
+        task = asyncio.current_task()
+        if task is not None:  # on a store with a thread of its own there is none
+            task.cancel()
+        await tx.fetch_one("account.get", id="a")
+
+    return unit
+
+
+@pytest.mark.parametrize("count", [0, 3])
+@pytest.mark.parametrize("alone", [False, True])
+async def test_store_goes_on_when_a_unit_cancels_the_task_it_is_in(
+    opened: Opener, alone: bool, count: int
+) -> None:
+    async with opened() as store, asyncio.timeout(20):
+        await add_account(store, "a")
+        for first in (0, count):
+            await asyncio.gather(
+                _kind(store, cancelling(alone)),
+                *(_kind(store, partial(_note_in, number=first + n)) for n in range(count)),
+            )
+        await _note(store, 99)
+        assert "099" in await notes(store)
+        assert store.waiting == 0
+
+
+async def _note_in(tx: Tx, *, number: int) -> None:
+    await tx.execute("entry.add", account_id="a", amount=1, note=f"{number:03d}")
 
 
 async def _kind(store: Store, unit: Wild) -> type[BaseException] | None:
