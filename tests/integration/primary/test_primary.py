@@ -407,7 +407,8 @@ async def _leads(primary: Primary) -> bool:
 
 
 async def _beats_of(store: Store, pid: int) -> bool:
-    return any(row["owner"] == str(pid) for row in await rows(store, "effects"))
+    found = await rows(store, "effects")
+    return any((row["owner"], row["event_id"]) == (str(pid), "beat") for row in found)
 
 
 async def _steps(store: Store, count: int) -> bool:
