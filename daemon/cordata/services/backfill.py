@@ -76,14 +76,14 @@ class BackfillService:
             await self._step_on(ctx, task, stop)
         except (LeaseLost, asyncio.CancelledError):
             raise
-        except Exception as caught:  # noqa: BLE001 - the boundary of one backfill
+        except Exception as caught:
             error = caught.error if isinstance(caught, _Failed) else caught
             log.error(
-                "backfill %s failed with %s at %s: %s; it goes on from its cursor later",
+                "backfill %s failed with %s at %s; it goes on from its cursor later",
                 task.name,
                 type(error).__name__,
                 frames(error.__traceback__),
-                error,
+                exc_info=error,
                 extra=fields(backfill=task.name),
             )
             return False

@@ -59,11 +59,11 @@ class PeriodicService:
                 raise error
             if error is not None:
                 log.error(
-                    "%s failed with %s at %s: %s",
+                    "%s failed with %s at %s",
                     task.name,
                     type(error).__name__,
                     frames(error.__traceback__),
-                    error,
+                    exc_info=error,
                     extra=fields(task=task.name),
                 )
         finally:

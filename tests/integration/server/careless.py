@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from cordata import App
-from cordata.context import Context, EventContext
+from cordata.context import BackfillContext, Context, EventContext
 from cordata.core.event import Event
 
 app = App("careless")
@@ -139,6 +139,19 @@ async def serve(scope: dict[str, Any], receive: Any, send: Any) -> None:
 
 
 app.mount("", serve)
+
+
+@app.every(seconds=0.2)
+async def count_guests(ctx: Context) -> None:
+    """A task of the primary."""
+    fail()
+
+
+@app.backfill("guests")
+async def look_back(ctx: BackfillContext, cursor: str | None) -> str | None:
+    """Likewise."""
+    fail()
+    return None
 
 
 @app.on("guest.came", retries=0)

@@ -66,6 +66,13 @@ def test_log_has_no_message_of_a_request_or_a_handler_that_raises(tmp_path: Path
         assert careless.GUEST not in running.log
 
 
+def test_log_has_no_message_of_what_the_primary_calls(tmp_path: Path) -> None:
+    with server(tmp_path, app=APP, workers=1) as running:
+        running.until_logged(r"count_guests failed with Broken at careless\.py:\d+")
+        running.until_logged(r"backfill guests failed with Broken at careless\.py:\d+")
+        assert careless.GUEST not in running.log
+
+
 def test_log_is_whole_when_a_developer_asks_for_it(tmp_path: Path) -> None:
     with server(tmp_path, "--debug", app=APP, workers=1) as running:
         assert ask(running, "/request/chain") == 500
