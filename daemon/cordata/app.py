@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from cordata.commanding import Commanding
 from cordata.config.sections import Config
+from cordata.core import bounds
+from cordata.core.naming import GROUP_CHARS
 from cordata.errors import ConfigError
 from cordata.projection import Projecting
 from cordata.registry import (
@@ -134,11 +136,12 @@ class App(Projecting, Commanding):
         def register(handler: Handler) -> Handler:
             name = group or f"{self.name}.{handler.__name__}"
             _check_async(handler, f"on({type!r})")
-            if retries < 0 or timeout_s <= 0 or (concurrency is not None and concurrency < 1):
-                raise ConfigError(
-                    f"on({type!r}): retries must be 0 or more, timeout_s more than 0, "
-                    "concurrency 1 or more"
-                )
+            _refuse(
+                f"on({type!r})",
+                *bounds.subscription(
+                    type, name, retries=retries, concurrency=concurrency, timeout_s=timeout_s
+                ),
+            )
             if any(s.group == name for s in self.subscriptions):
                 raise ConfigError(f"consumer group {name!r} is declared twice", hint="pass group=")
             self.subscriptions.append(
@@ -170,8 +173,12 @@ class App(Projecting, Commanding):
         returns is stored, so a restart resumes there. Finished once, it never runs again under
         this name. A step that fails, or takes longer than `timeout_s`, is tried again later.
         """
-        if batch < 1 or timeout_s <= 0:
-            raise ConfigError(f"backfill({name!r}): batch must be 1 or more, timeout_s more than 0")
+        _refuse(
+            f"backfill({name!r})",
+            bounds.text("the name", name, GROUP_CHARS),
+            bounds.whole("batch", batch, 1, bounds.MAX_ROWS),
+            bounds.seconds("timeout_s", timeout_s),
+        )
 
         def register(run: Backfill) -> Backfill:
             if name in self.backfills:
@@ -198,8 +205,7 @@ class App(Projecting, Commanding):
                 raise ConfigError(f"job {name!r} is declared twice")
             if not _NAME.match(name):
                 raise ConfigError(f"job({name!r}): lower-case letters, digits, - and _ only")
-            if claim_timeout_s <= 0:
-                raise ConfigError(f"job({name!r}): claim_timeout_s must be more than 0")
+            _refuse(f"job({name!r})", bounds.seconds("claim_timeout_s", claim_timeout_s))
             _check_async(run, f"job({name!r})")
             if due is not None:
                 _check_async(due, f"job({name!r}, due=)")
@@ -213,8 +219,11 @@ class App(Projecting, Commanding):
 
         A run that takes longer than `timeout_s` is cancelled, logged and due again as any other.
         """
-        if seconds <= 0 or timeout_s <= 0:
-            raise ConfigError(f"every({seconds=}, {timeout_s=}): both must be more than 0")
+        _refuse(
+            "every()",
+            bounds.seconds("seconds", seconds),
+            bounds.seconds("timeout_s", timeout_s),
+        )
 
         def register(run: Periodic) -> Periodic:
             _check_async(run, "every")
@@ -242,6 +251,12 @@ class App(Projecting, Commanding):
     def groups_of(self, type: str) -> list[str]:
         """The consumer groups that get events of a type."""
         return [s.group for s in self.subscriptions if s.type == type]
+
+
+def _refuse(where: str, *problems: str | None) -> None:
+    """Raises: ConfigError when there is a problem."""
+    if found := [problem for problem in problems if problem is not None]:
+        raise ConfigError(f"{where}: {'; '.join(found)}")
 
 
 def _check_async(function: Callable[..., Any], where: str) -> None:

@@ -103,16 +103,20 @@ class EventContext(Context):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """As `Context.transaction`, and the message's seen-mark commits with it: the effect
-        happens once. One per message. Raises: AlreadySeen when it happened before.
+        happens once. One per message, and within the handler: what a task that the handler leaves
+        behind has not committed by its end is rolled back. Raises: AlreadySeen when it happened
+        before.
         """
         with self._once.commit(self.group, "message"):
             async with self.store.transaction(seen=(self.group, self.event_id)) as tx:
                 yield tx
+                self._once.seal(self.group)
 
     async def run(self, unit: Unit[T]) -> T:
         """As `Context.run`, and the message's seen-mark commits with it: the effect happens once.
 
-        One per message. Cheaper than `transaction()`. Raises: AlreadySeen when it happened before.
+        One per message, begun before the handler ends. Cheaper than `transaction()`. Raises:
+        AlreadySeen when it happened before.
         """
 
         async def marked(tx: Tx) -> T:
@@ -122,6 +126,7 @@ class EventContext(Context):
             return await unit(tx)
 
         with self._once.commit(self.group, "message"):
+            self._once.seal(self.group)
             return await self.store.run(marked)
 
 

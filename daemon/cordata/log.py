@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextvars import ContextVar
 from types import TracebackType
 
@@ -10,6 +11,8 @@ from types import TracebackType
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 _FRAMES = 5
+#: What `trail` shows of a recursion, and of exceptions that hang on each other.
+_TRAIL_FRAMES, _TRAIL_ERRORS = 20, 16
 
 
 def logger(name: str) -> logging.Logger:
@@ -40,3 +43,56 @@ def frames(trace: TracebackType | None) -> str:
         places.append(f"{code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno}")
         trace = trace.tb_next
     return " < ".join(reversed(places[-_FRAMES:])) or "no frame"
+
+
+def trail(error: BaseException) -> str:
+    """An exception as it may be logged: types and places, never a message or a value.
+
+    One line per exception, then its places, the innermost first: `file:line in function`. What it
+    came from and what a group holds follow, as far as Python's own traceback would tell.
+    """
+    return "\n".join(_trail(error, "", set()))
+
+
+def _trail(error: BaseException, how: str, seen: set[int]) -> Iterator[str]:
+    seen.add(id(error))
+    yield f"{how}{_type_name(error)}"
+    yield from _places(error.__traceback__)
+    if isinstance(error, BaseExceptionGroup):
+        count = len(error.exceptions)
+        for number, member in enumerate(error.exceptions, 1):
+            if len(seen) >= _TRAIL_ERRORS:
+                yield f"{count - number + 1} more in the group"
+                break
+            yield from _linked(member, f"{number} of {count} in the group: ", seen)
+    if error.__cause__ is not None:
+        yield from _linked(error.__cause__, "caused by ", seen)
+    elif error.__context__ is not None and not error.__suppress_context__:
+        yield from _linked(error.__context__, "while handling ", seen)
+
+
+def _linked(error: BaseException, how: str, seen: set[int]) -> Iterator[str]:
+    if id(error) not in seen:
+        yield from _trail(error, how, seen) if len(seen) < _TRAIL_ERRORS else (f"{how}another",)
+
+
+def _places(trace: TracebackType | None) -> list[str]:
+    places: list[str] = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        places.append(f"  {code.co_filename}:{trace.tb_lineno} in {code.co_qualname}")
+        trace = trace.tb_next
+    places.reverse()
+    if len(places) > _TRAIL_FRAMES:
+        half = _TRAIL_FRAMES // 2
+        places[half:-half] = [f"  ... {len(places) - 2 * half} more ..."]
+    return places
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )

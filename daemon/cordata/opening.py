@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cordata.app import App
 from cordata.config import Config
 from cordata.context import Context
-from cordata.errors import ConfigError
+from cordata.errors import ConfigError, PermanentError
 from cordata.pool.client.door import Door
 from cordata.store import Chain, Queries, check_url, dialect_of, open_store
 from cordata.store.migrate import RUNTIME, SchemaError
@@ -91,6 +91,9 @@ async def open_context(
     `vault` and `password` if they were read already, by one who was allowed to. Raises:
     ConfigError, StoreUnavailable.
     """
+    from cordata.broker.opening import check_url as check_broker_url
+
+    check_broker_url(config.broker)
     if vault is None:
         vault, password = read_vault(config), store_password(config)
     store = await open_store(
@@ -147,6 +150,7 @@ def check_start(config: Config, app: App) -> None:
     checks: list[Callable[[], object]] = [
         lambda: check_url(config.store, config.paths.state),
         lambda: check_broker(config.broker, retention_s=config.engine.retention_s),
+        lambda: _check_sender(config),
         lambda: load_migrations(chains_of(app), dialect_of(config.store)),
         lambda: Queries.load(app.query_packages, dialect_of(config.store)),
     ]
@@ -169,3 +173,13 @@ def check_start(config: Config, app: App) -> None:
             problems.update(dict.fromkeys(str(error).split("\n")))
     if problems:
         raise ConfigError(*problems, hint="; ".join(hints) or None)
+
+
+def _check_sender(config: Config) -> None:
+    """Raises: ConfigError for a sender with which every mail would fail."""
+    from cordata.core.letter import check_address  # 16 ms
+
+    try:
+        check_address(config.mail.sender)
+    except PermanentError as error:
+        raise ConfigError(f"[mail] sender: {config.mail.sender!r}: {error}") from None

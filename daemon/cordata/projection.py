@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from cordata.context import Context
+from cordata.core import bounds
 from cordata.core.eventstream import MAX_PAGE, MAX_PARTITIONS, check_category
+from cordata.core.naming import GROUP_CHARS
 from cordata.core.once import Once
 from cordata.errors import ConfigError, PermanentError
 from cordata.eventstore import Claim, StoredEvent
@@ -37,12 +39,13 @@ class ProjectionContext(Context):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """As `Context.transaction`, and the subscription's position moves on in it: the effect
-        happens once. One per event. Raises: PartitionLost when another process handles the
-        partition by now, AlreadySeen when the effect happened before.
+        happens once. One per event, and within the handler. Raises: PartitionLost when another
+        process handles the partition by now, AlreadySeen when the effect happened before.
         """
         with self._once.commit(self.subscription, "event"):
             async with self.store.transaction() as tx:
                 yield tx
+                self._once.seal(self.subscription)
                 await advance(tx, self._claim, self.position)
 
     async def run(self, unit: Unit[T]) -> T:
@@ -58,6 +61,7 @@ class ProjectionContext(Context):
 
         moving.__wrapped__ = unit  # type: ignore[attr-defined]  # what kind of unit it is
         with self._once.commit(self.subscription, "event"):
+            self._once.seal(self.subscription)
             return await self.store.run(moving)
 
     @property
@@ -169,6 +173,8 @@ class Projecting:
             own_name = name or f"{self.name}.{handler.__name__}"
             if own_name in self.projections:
                 raise ConfigError(f"subscription {own_name!r} is declared twice", hint="pass name=")
+            if wrong := bounds.text("name", own_name, GROUP_CHARS):
+                raise ConfigError(f"@app.{where}: {wrong}")
             _check(where, category, from_, partitions, batch, retries, timeout_s, on_error)
             projection = self.projections[own_name] = Projection(
                 handler,
@@ -208,8 +214,11 @@ def _check(
         problems.append(f"partitions must be 1 to {MAX_PARTITIONS}")
     if batch is not None and not 1 <= batch <= MAX_PAGE:
         problems.append(f"batch must be 1 to {MAX_PAGE}")
-    if retries < 0 or timeout_s <= 0:
-        problems.append("retries must be 0 or more, timeout_s more than 0")
+    for wrong in (
+        bounds.whole("retries", retries, 0, bounds.MAX_RETRIES),
+        bounds.seconds("timeout_s", timeout_s),
+    ):
+        problems += [wrong] if wrong else []
     if on_error not in ("block", "dead"):
         problems.append("on_error must be 'block' or 'dead'")
     if problems:

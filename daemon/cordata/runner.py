@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from cordata import clock, events
 from cordata.beat import Beat as Beat
 from cordata.errors import ConfigError, CordataError
 from cordata.log import fields, logger
+from cordata.memory import settle_memory
 from cordata.systemd import Notifier, watchdog_usec
 
 log = logger("cordata.runner")
@@ -120,7 +120,7 @@ class Runner:
             self._ready = True
             log.info("%s is ready", self.role, extra=fields(events.WORKER_READY, role=self.role))
             self.notifier.ready(self.status_text())
-            _settle_memory(self._collect_after)
+            settle_memory(self._collect_after)
 
     async def _wait_ready(self, layer: Layer) -> None:
         """Until every service of the layer is up, or the role stops."""
@@ -143,10 +143,7 @@ class Runner:
         try:
             await service.run(layer.stop)
         except Exception as error:
-            # An error raised on purpose says it all; a trace is for the others.
-            trace = None if isinstance(error, CordataError) else error
-            hint = f" ({error.hint})" if isinstance(error, CordataError) and error.hint else ""
-            text = f"{error}{hint}"
+            text, trace = _told(error)
             log.error("service %s failed: %s", service.name, text, exc_info=trace, extra=extra)
             self._fail(EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED)
         else:
@@ -202,7 +199,7 @@ class Runner:
         try:
             await side
         except Exception as error:
-            log.error("%s failed: %s", name, error, exc_info=error)
+            log.error("%s failed: %s", name, type(error).__name__, exc_info=error)
             self._fail()
 
     async def _keep_alive(self) -> None:
@@ -274,6 +271,13 @@ class Runner:
                 loop.remove_signal_handler(number)
 
 
+def _told(error: Exception) -> tuple[str, Exception | None]:
+    """An error raised on purpose says it all; of others the text may quote anything."""
+    if not isinstance(error, CordataError):
+        return type(error).__name__, error
+    return (f"{error} ({error.hint})" if error.hint else str(error)), None
+
+
 def _fresh(service: Service, now: float) -> bool:
     beat: Beat | None = getattr(service, "beat", None)
     return beat is None or beat.fresh(now)
@@ -286,13 +290,3 @@ async def _first_of(*wanted: asyncio.Event) -> None:
         await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
         for waiter in waiters:
             waiter.cancel()
-
-
-def _settle_memory(collect_after: int) -> None:
-    """What was imported and opened so far stays for good: the garbage collector need not look at it
-    again. And it comes less often: a request makes hundreds of containers, nearly all of which are
-    gone without it, yet a collection for every 700 took 5 to 10 % of a worker's time.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(collect_after, 20, 50)

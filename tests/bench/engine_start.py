@@ -13,13 +13,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
+from tests.bench.engine_start_app import HANDLER_S, NOTES
 from tests.bench.engine_store import publish
 from tests.bench.servers import ROOT, environment
 from tests.integration.engine.parts import opened, rows
@@ -28,28 +28,11 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.reaper import watched
 
 from cordata import clock
-from cordata.app import App
 from cordata.broker import StoreBroker
-from cordata.context import EventContext
-from cordata.core.event import Event
 
-#: What one handler takes: so long a stop may wait for it.
-HANDLER_S = 0.05
 #: More than the workers handle while they are measured.
 MESSAGES = 12_000
 LOAD_S = 1.0
-_NOTES = "BENCH_NOTES"
-
-app = App("bench")
-
-
-@app.on("bench.start", concurrency=16)
-async def handle(event: Event, ctx: EventContext) -> None:
-    """Notes when the first one of its process began."""
-    note = Path(os.environ[_NOTES]) / str(os.getpid())
-    if not note.exists():
-        note.write_text(str(time.monotonic_ns()))
-    await asyncio.sleep(HANDLER_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +57,7 @@ def server(state: Path, workers: int) -> Iterator[subprocess.Popen[bytes]]:
     notes.mkdir()
     config = state / "cordata.toml"
     config.write_text(
-        '[app]\nimport = "tests.bench.engine_start:app"\n[worker]\nservices = ["engine"]\n'
+        '[app]\nimport = "tests.bench.engine_start_app:app"\n[worker]\nservices = ["engine"]\n'
         f'[paths]\nstate = "{state}"\nruntime = "{state}/run"\ncredentials = "{state}"\n'
         f'[store]\nurl = "{url_of(state)}"\n[log]\nlevel = "warning"\n'
     )
@@ -87,7 +70,7 @@ def server(state: Path, workers: int) -> Iterator[subprocess.Popen[bytes]]:
             subprocess.Popen(
                 argv,
                 cwd=ROOT,
-                env=environment(**{_NOTES: str(notes)}),
+                env=environment(**{NOTES: str(notes)}),
                 stdout=output,
                 stderr=output,
             )

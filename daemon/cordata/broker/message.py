@@ -45,7 +45,7 @@ class Outcome:
     verdict: Verdict
     #: DONE: for the seen-mark.
     event_id: str = ""
-    #: DONE: the seen-mark is in the store already, committed with the effect.
+    #: DONE: the seen-mark is in the store already, committed with the effect. DEAD: although it is.
     marked: bool = False
     #: Failed attempts, this one included.
     attempts: int = 0

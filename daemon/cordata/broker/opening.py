@@ -38,6 +38,14 @@ def is_store(config: BrokerConfig) -> bool:
     return False
 
 
+def check_url(config: BrokerConfig) -> None:
+    """See that `[broker] url` can be understood. Raises: ConfigError."""
+    if not is_store(config):
+        from cordata.broker.redis.address import parse_url
+
+        parse_url(config.url)
+
+
 def check(config: BrokerConfig, *, retention_s: float) -> None:
     """See that `[broker]` can be understood, and that its files are there. Raises: ConfigError."""
     if is_store(config):

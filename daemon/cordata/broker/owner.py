@@ -87,9 +87,14 @@ class Owner:
         self._free.append(slot)
 
     def close(self) -> None:
-        """Leave: what this process still holds is free for others from now on."""
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
+        """Leave: what this process still holds is free for others from now on.
+
+        One in which handlers still run does not leave, it dies: the file stays, without its lock,
+        and tells which attempts are used up.
+        """
+        if len(self._free) == self._slots:
+            with contextlib.suppress(FileNotFoundError):
+                self._path.unlink()
         os.close(self._fd)
 
 

@@ -152,7 +152,8 @@ class StoreBroker(Broker):
             return Claimed(messages=hand.messages, next_at=next_at), hand.short
 
         mark = self._mark()
-        # A claim that is taken back is made again, by anyone; what is settled is forgotten here.
+        # A claim that is taken back is made again, by anyone, so one of a key is not (see Hand);
+        # what is settled is forgotten here.
         kind: Bookkeeping = "lasting" if outcomes else "fleeting"
         claimed, short = await self._strays.claiming(self._store, unit, kind)
         now_us = self._store.now_us()

@@ -9,14 +9,16 @@ from typing import NoReturn
 
 from cordata.errors import ConfigError, CordataError
 
-EXIT_FAILED, EXIT_CONFIG = 1, 78
+EXIT_FAILED, EXIT_CONFIG, EXIT_INTERRUPTED = 1, 78, 130
+#: Packages whose code writes our output.
+_WRITERS = {"click", "rich"}
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The `cordata` command. Never returns.
 
     Exit codes: 0 done or stopped in order, 1 failed, 2 wrong usage, 78 the configuration cannot
-    be used (systemd does not restart after that one).
+    be used (systemd does not restart after that one), 130 ended by Ctrl-C.
     """
     import faulthandler
 
@@ -26,17 +28,46 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     debug = "--debug" in arguments
     try:
         code = _dispatch(arguments)
+        _flush()
     except CordataError as error:
         code = report(error, debug=debug)
     except KeyboardInterrupt:
-        code = 130
+        code = EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (head, less) had enough; not to fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_output()
         code = EXIT_FAILED
+    except OSError as error:
+        code = _report_output(error) if _is_of_output(error) else _report_bug(error, debug=debug)
     except Exception as error:  # noqa: BLE001 - the CLI boundary
         code = _report_bug(error, debug=debug)
     sys.exit(code)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether it was raised by who writes to stdout: the error itself names no file."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
+    return error.filename is None and (where == __name__ or where.partition(".")[0] in _WRITERS)
+
+
+def _drop_output() -> None:
+    """What is left would fail once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _report_output(error: OSError) -> int:
+    _drop_output()
+    print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
+    print("hint: free some space there, or write elsewhere", file=sys.stderr)
+    return EXIT_FAILED
 
 
 def _usage(error: Exception) -> int | None:
@@ -46,7 +77,9 @@ def _usage(error: Exception) -> int | None:
     if isinstance(error, click.ClickException):
         error.show()
         return error.exit_code
-    return 1 if isinstance(error, click.Abort) else None
+    if isinstance(error, click.Abort):  # Ctrl-C, or a question that was not answered with yes
+        return EXIT_INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else EXIT_FAILED
+    return None
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -73,7 +106,9 @@ def report(error: CordataError, *, debug: bool = False) -> int:
 
 
 def _report_bug(error: Exception, *, debug: bool) -> int:
-    """An error nobody raised on purpose: a role's goes to the log whole, a command's in short."""
+    """An error nobody raised on purpose: a role's goes to the log, with its places and without its
+    message, which may quote anything; a command's is for who has called it.
+    """
     usage = _usage(error)
     if usage is not None:
         return usage
@@ -83,7 +118,7 @@ def _report_bug(error: Exception, *, debug: bool) -> int:
 
         extra = fields(events.SERVICE_FAILED)
         logger("cordata").critical(
-            "%s: %s", type(error).__name__, error, exc_info=error, extra=extra
+            "this looks like a bug: %s", type(error).__name__, exc_info=error, extra=extra
         )
     elif debug:
         import traceback

@@ -52,9 +52,10 @@ def job(
     debug: bool,
 ) -> int:
     """Run the job NAME: each due (scope, period) once, whoever calls, however often."""
-    from cordata.systemd import install_logging, set_level
+    from cordata.systemd import install_hooks, install_logging, set_level
 
     install_logging("debug" if debug else "info", role=f"job {name}")
+    install_hooks()
 
     from cordata.loading import load
 

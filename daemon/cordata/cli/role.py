@@ -64,9 +64,10 @@ def run(
     debug: bool,
 ) -> int:
     """Set up logging, load the configuration, run the role. Returns its exit code."""
-    from cordata.systemd import install_logging, set_level
+    from cordata.systemd import install_hooks, install_logging, set_level
 
     install_logging("debug" if debug else "info", role=f"{name}@{instance}" if instance else name)
+    install_hooks()
 
     from cordata.loading import load
     from cordata.opening import make_state

@@ -62,13 +62,14 @@ def server(
 ) -> int:
     """Run primary, workers and pool in the foreground, as systemd would.
 
-    INT, TERM or HUP stops them in order: workers, then primary and pool, within 30 s. The pool
-    starts with its first call or with the first child of a worker.
+    INT, TERM or HUP stops them in order: the workers within 35 s, then primary and pool likewise.
+    The pool starts with its first call or with the first child of a worker.
     """
     from cordata.supervisor import Supervisor
-    from cordata.systemd import install_logging
+    from cordata.systemd import install_hooks, install_logging
 
     install_logging("debug" if debug else "info", role="server")
+    install_hooks()
     supervisor = Supervisor(
         app=app,
         workers=workers,

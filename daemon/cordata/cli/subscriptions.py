@@ -129,7 +129,8 @@ def status(
   cordata subscriptions reset shop.balances --to start --wait
   cordata subscriptions reset shop.mailer --to end --yes
 
-Exit codes: 0 done, 1 there is no such subscription; with --wait also when it got blocked.""",
+Exit codes: 0 done, 1 there is no such subscription; with --wait also when it got blocked, 130 when
+Ctrl-C ended the waiting.""",
 )
 @click.argument("name")
 @click.option(

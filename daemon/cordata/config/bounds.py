@@ -1,38 +1,90 @@
-"""Sanity bounds of the runtime's settings: all that is counted or timed is more than 0."""
+"""Bounds of the runtime's settings: what is outside cannot work, or only by mistake."""
 
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
-#: `section.key` that may be 0: waiting not at all makes sense there.
-_MAY_BE_ZERO = frozenset(
-    {
-        "http.drain_s",
-        "alert.cooldown_s",
-        "engine.retention_s",
-        "pool.queue_timeout_s",
-        "pool.retries",
-        "pool.max_calls",
-        "pool.max_age_s",
-        "pool.max_rss_bytes",
-        "pool.cancel_grace_s",
-        "pool.kill_grace_s",
-    }
-)
-_RANGES: dict[str, tuple[float, float]] = {
-    "mail.port": (1, 65_535),
-    "store.readers": (1, 64),
-    "store.max_batch": (1, 10_000),
-    # One for a transaction that stays open, one for what must not wait for it.
-    "store.pool_size": (2, 1_000),
-    # Claimed in one statement; more would only hold the write lock longer.
-    "engine.batch": (1, 10_000),
+#: What a microsecond count of 64 bits holds easily, and nobody waits for.
+_YEARS_S = 315_360_000
+_DAY_S = 86_400
+#: Of every number, from and to; 0 only where waiting not at all makes sense. Shorter pauses than
+#: these would keep a processor busy with nothing else.
+RANGES: dict[str, tuple[float, float]] = {
+    "worker.stop_timeout_s": (0.1, _DAY_S),
+    "http.max_connections": (1, 100_000),
     # The old http-parser refuses a head of more than 80 KiB.
     "http.max_request_line_bytes": (64, 16_000),
     "http.max_header_bytes": (256, 65_536),
+    "http.max_headers": (1, 10_000),
+    "http.max_body_bytes": (1, 2**40),
+    "http.first_byte_timeout_s": (0.1, _DAY_S),
+    "http.header_timeout_s": (0.1, _DAY_S),
+    "http.body_timeout_s": (0.1, _DAY_S),
+    "http.response_timeout_s": (0.1, _DAY_S),
+    "http.drain_s": (0, 3600),
+    "store.write_timeout_s": (0.05, 3600),
+    "store.transaction_timeout_s": (0.05, 3600),
+    "store.read_timeout_s": (0.05, _DAY_S),
+    "store.readers": (1, 64),
+    "store.max_batch": (1, 10_000),
+    "store.max_waiting": (1, 1_000_000),
+    "store.wal_limit_bytes": (32_768, 2**40),
+    # One for a transaction that stays open, one for what must not wait for it.
+    "store.pool_size": (2, 1_000),
+    "store.connect_timeout_s": (0.1, 3600),
+    "broker.timeout_s": (0.05, 3600),
+    "broker.window_s": (1, _YEARS_S),
+    # Claimed in one statement; more would only hold the write lock longer.
+    "engine.batch": (1, 10_000),
+    # Each is a task from the start on.
+    "engine.concurrency": (1, 1_000),
+    "engine.claim_timeout_s": (0.1, _DAY_S),
+    "engine.poll_s": (0.01, _DAY_S),
+    "engine.retry_min_s": (0.001, _DAY_S),
+    "engine.retry_max_s": (0.001, 30 * _DAY_S),
+    "engine.retention_s": (0, _YEARS_S),
+    "primary.standby_poll_s": (0.01, 3600),
+    "primary.stop_timeout_s": (0.1, _DAY_S),
+    "mail.port": (1, 65_535),
+    "mail.timeout_s": (0.1, 3600),
+    "mail.retry_min_s": (0.001, _DAY_S),
+    "mail.retry_max_s": (0.001, 30 * _DAY_S),
+    "mail.give_up_s": (1, _YEARS_S),
+    "mail.retention_s": (1, _YEARS_S),
+    "alert.cooldown_s": (0, 30 * _DAY_S),
+    "pool.call_timeout_s": (0.001, _DAY_S),
+    "pool.queue_timeout_s": (0, _DAY_S),
+    "pool.max_waiting": (1, 10_000_000),
+    "pool.max_waiting_bytes": (1024, 2**40),
+    "pool.retries": (0, 100),
     # The length of a frame has four bytes.
     "pool.max_frame_bytes": (1024, 1_073_741_824),
+    "pool.max_connections": (1, 1_000_000),
+    "pool.session_ttl_s": (0.001, _YEARS_S),
+    "pool.max_sessions": (1, 100_000_000),
+    "pool.max_session_bytes": (1, 1_073_741_824),
+    "pool.max_sessions_bytes": (1, 2**40),
+    "pool.max_globals_bytes": (1, 1_073_741_824),
+    "pool.poison_limit": (1, 1_000_000),
+    "pool.poison_pause_s": (0.1, _DAY_S),
+    "pool.cancel_grace_s": (0, 3600),
+    "pool.kill_grace_s": (0, 3600),
+    "pool.child_start_timeout_s": (0.001, 3600),
+    "pool.init_timeout_s": (0.1, _DAY_S),
+    "pool.health_s": (0.1, _DAY_S),
+    "pool.health_timeout_s": (0.05, 3600),
+    "pool.max_calls": (0, 2**53),
+    "pool.max_age_s": (0, _YEARS_S),
+    "pool.max_rss_bytes": (0, 2**50),
+    "pool.restart_min_s": (0.001, 3600),
+    "pool.restart_max_s": (0.001, _DAY_S),
+    "pool.stop_timeout_s": (0.1, _DAY_S),
 }
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+#: A name, an address, one in brackets. A port is a setting of its own.
+_HOST = re.compile(r"[\w.-]*|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]?")
 #: (section, lower key, upper key): the first must not be above the second.
 _ORDERED = (
     ("engine", "retry_min_s", "retry_max_s"),
@@ -55,15 +107,26 @@ def complaint(section: str, key: str, value: object) -> str | None:
             return "must name at least one service"
         if name == "http.trusted_proxies":
             return _proxy_complaint(value)
+    texts = value if isinstance(value, tuple) else (value,)
+    if any(_CONTROL.search(str(text)) for text in texts if isinstance(text, str | Path)):
+        return "has a line break or another control character"
+    if isinstance(value, str):
+        return _text_complaint(name, value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if not math.isfinite(value):
         return "must be a finite number"
-    if name in _RANGES:
-        low, high = _RANGES[name]
-        return None if low <= value <= high else f"must be from {low} to {high}, not {value}"
-    if value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
-        return f"must be {'0 or more' if name in _MAY_BE_ZERO else 'more than 0'}, not {value}"
+    low, high = RANGES[name]
+    return None if low <= value <= high else f"must be from {low} to {high}, not {value}"
+
+
+def _text_complaint(name: str, value: str) -> str | None:
+    if name == "mail.host" and not _HOST.fullmatch(value):
+        return "must be the name or address of a server alone; [mail] port is its port"
+    if name == "mail.sender" and not re.fullmatch(
+        r"[^<>]*<[^<>\s@]+@[^<>\s@]+>|[^<>\s@]+@[^<>\s@]+", value
+    ):
+        return "must be an address, user@host or Name <user@host>"
     return None
 
 

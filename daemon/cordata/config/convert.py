@@ -47,6 +47,8 @@ def describe(value: object) -> str:
         return "a table"
     if isinstance(value, list):
         return "a list"
+    if isinstance(value, str) and ("://" in value or "@" in value or "=" in value):
+        return "a text like an address"  # which may hold a password
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

@@ -179,7 +179,8 @@ class AlertConfig:
 class LogConfig:
     """[log]: how much is logged."""
 
-    #: debug, info, warning or error.
+    #: debug, info, warning or error. Only debug, for development, shows the messages of exceptions,
+    #: which may quote personal data.
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 

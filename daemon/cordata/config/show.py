@@ -14,7 +14,31 @@ from cordata.config.reader import Document, key_of
 from cordata.config.sections import Config
 
 _SECRET_KEY = re.compile(r"(^|_)(password|secret|token|key|passphrase)s?$", re.IGNORECASE)
-_URL_PASSWORD = re.compile(r"(://[^/@:]*:)[^/@]*(@)")
+#: An address with nothing secret in it: who, where, what. Its parameters are looked at apart.
+_HOST = r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+(?:%\w+)?\])?(?::\d{1,5})?"
+_PLAIN_URL = re.compile(
+    r"(?P<where>[a-z][a-z0-9+]*://(?:[\w.+-]*(?P<password>:[^/@?#,\s]*)?@)?"
+    rf"{_HOST}(?:,{_HOST})*(?:/[^@?#\s]*)?)(?:\?(?P<query>.*))?",
+    re.DOTALL,
+)
+#: Parameters of libpq and of Redis that people give, and that are no secrets.
+_PLAIN_PARAMETERS = frozenset(
+    (
+        *("host", "hostaddr", "port", "user", "dbname", "passfile", "service", "options"),
+        *("application_name", "connect_timeout", "target_session_attrs", "load_balance_hosts"),
+        *("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslnegotiation", "sslsni"),
+        *("channel_binding", "gssencmode", "require_auth", "tcp_user_timeout", "keepalives"),
+        *("keepalives_idle", "keepalives_interval", "keepalives_count"),
+        *("ssl_min_protocol_version", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"),
+    )
+)
+_SCHEMES = frozenset(
+    (
+        *("postgresql", "postgres", "redis", "rediss", "redis+sentinel", "rediss+sentinel"),
+        *("sqlite", "http", "https"),
+    )
+)
+_NO_URL = ("", "sqlite:", "store:")
 _MASK = "********"
 
 
@@ -54,10 +78,36 @@ def _section(
         if value is None:
             yield f"# {key} is not set"
         elif is_given or not only_given:
-            shown = _MASK if _SECRET_KEY.search(key) and value else value
+            shown = _shown(key, value)
             yield f"{key} = {literal(shown)}" + ("" if is_given else "  # default")
     for key, value in nested:
         yield from _section(f"{name}.{key}", value, given)
+
+
+def _shown(key: str, value: object) -> object:
+    if _SECRET_KEY.search(key) and value:
+        return _MASK
+    if key.endswith("url") and isinstance(value, str) and value not in _NO_URL:
+        return shown_url(value)
+    return value
+
+
+def shown_url(url: str) -> str:
+    """A url without its password; of one that is not plain only the scheme, as nobody can tell
+    where the password is in it.
+    """
+    if url.startswith("sqlite:///"):
+        return url
+    match = _PLAIN_URL.fullmatch(url)
+    query = match["query"] if match else None
+    names = {part.partition("=")[0] for part in query.split("&")} if query else set()
+    if match is None or not names <= _PLAIN_PARAMETERS:
+        scheme, colon, _ = url.partition("://")
+        return f"{scheme}{colon}{_MASK}" if colon and scheme in _SCHEMES else _MASK
+    where = match["where"]
+    if match["password"]:
+        where = where.replace(f"{match['password']}@", f":{_MASK}@", 1)
+    return where if query is None else f"{where}?{query}"
 
 
 def literal(value: object) -> str:
@@ -65,7 +115,10 @@ def literal(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | Path):
-        text = _URL_PASSWORD.sub(rf"\1{_MASK}\2", str(value))
+        text = str(value)
+        if "://" in text:
+            words = re.split(r"(\s+)", text)  # every other one is the space between
+            text = "".join(shown_url(word) if "://" in word else word for word in words)
         # A basic string of TOML is a string of JSON, but for DEL.
         return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple | list):

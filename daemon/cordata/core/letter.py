@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from email import policy
+from email.errors import MessageError
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime
@@ -66,6 +67,11 @@ def address(text: str) -> str:
         raise PermanentError("not the domain of an e-mail address") from None
 
 
+def check_address(text: str) -> None:
+    """Raises: PermanentError when no mail can have it as sender or recipient."""
+    _display(text)
+
+
 def letter(
     *,
     message_id: str,
@@ -99,4 +105,7 @@ def letter(
 def _display(text: str) -> Address:
     named = _NAMED.match(text)
     name = named["name"].strip(' "') if named else ""
-    return Address(display_name=name, addr_spec=address(text))
+    try:
+        return Address(display_name=name, addr_spec=address(text))
+    except (ValueError, MessageError):  # whose text quotes the address
+        raise PermanentError("not an e-mail address") from None

@@ -16,5 +16,9 @@ VERSION = {"version": "3.0", "spec_version": "2.3"}
 DISCONNECT = "http.disconnect"
 
 
+class Misuse(RuntimeError):
+    """The application broke ASGI; the text is ours and holds nothing of a request."""
+
+
 class ClientGone(ConnectionError):
     """Raised by `send` in the middle of a stream whose client has left."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cordata.errors import StoreUnavailable
 from cordata.http import journal
-from cordata.http.asgi import AsgiApp, ClientGone, Message, Scope
+from cordata.http.asgi import AsgiApp, ClientGone, Message, Misuse, Scope
 from cordata.http.intake import Intake
 from cordata.http.refused import Refused
 from cordata.http.response import ResponseHead, error_body, error_response
@@ -79,7 +79,7 @@ class Exchange(Intake):
         except asyncio.CancelledError:
             self._abort(503, "cancelled", None)
             raise
-        except Exception as error:  # noqa: BLE001 - the boundary of one request
+        except BaseException as error:  # noqa: BLE001 - the boundary of one request
             self._fail(error)
         else:
             self._finish()
@@ -89,15 +89,15 @@ class Exchange(Intake):
     # The response
 
     async def send(self, message: Message) -> None:
-        """ASGI `send`. Raises: ClientGone within a stream; RuntimeError, ValueError for misuse."""
+        """ASGI `send`. Raises: ClientGone within a stream; Misuse, ValueError otherwise."""
         kind = message["type"]
         if kind == "http.response.start":
             if self._head is not None and not self.lost:
-                raise RuntimeError("http.response.start was sent twice")
+                raise Misuse("http.response.start was sent twice")
             self._head = ResponseHead(message["status"], message.get("headers", ()))
             return
         if kind != "http.response.body":
-            raise RuntimeError(f"{kind!r} cannot be sent in an http scope")
+            raise Misuse(f"{kind!r} cannot be sent in an http scope")
         more = message.get("more_body", False)
         head = self._head
         if self.lost:
@@ -107,7 +107,7 @@ class Exchange(Intake):
             self.connection.server.exchange_settled(self)
             return
         if head is None or self.complete or self._held is not None:
-            raise RuntimeError("http.response.body was sent before the start or after the end")
+            raise Misuse("http.response.body was sent before the start or after the end")
         body = message.get("body", b"")
         if type(body) is not bytes:
             body = bytes(memoryview(body))  # TypeError for text
@@ -135,7 +135,7 @@ class Exchange(Intake):
     def _write_whole(self, head: ResponseHead, body: bytes) -> None:
         size = len(body)
         if head.length is not None and head.length != size and not self._is_bodyless(head):
-            raise RuntimeError(f"Content-Length is {head.length}, the body has {size} bytes")
+            raise Misuse(f"Content-Length is {head.length}, the body has {size} bytes")
         encoded = self._encode(head, size)
         if head.bodyless or not size:
             self.connection.write(encoded)
@@ -149,7 +149,7 @@ class Exchange(Intake):
     def _write_piece(self, head: ResponseHead, body: bytes, more: bool) -> None:
         sent_bytes = self._sent_bytes + len(body)
         if head.length is not None and sent_bytes > head.length and not self._is_bodyless(head):
-            raise RuntimeError(f"the body is longer than its Content-Length, {head.length}")
+            raise Misuse(f"the body is longer than its Content-Length, {head.length}")
         pieces = [] if self.started else [self._encode(head, None)]
         self._sent_bytes = sent_bytes
         if not head.bodyless:
@@ -161,7 +161,7 @@ class Exchange(Intake):
             self.connection.write(b"".join(pieces))
         if not more:
             if head.length is not None and sent_bytes < head.length and not head.bodyless:
-                raise RuntimeError(f"the body is shorter than its Content-Length, {head.length}")
+                raise Misuse(f"the body is shorter than its Content-Length, {head.length}")
             self._complete(head)
 
     def _is_bodyless(self, head: ResponseHead) -> bool:
@@ -185,28 +185,28 @@ class Exchange(Intake):
         elif self.peer_closed:
             self._abort(journal.CLIENT_GONE, "the client left", None)
         else:
-            self._fail(RuntimeError("the application returned without a whole response"))
+            self._fail(Misuse("the application returned without a whole response"))
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         """The application raised.
 
         Frameworks answer 500 and then raise what they caught (Starlette's ServerErrorMiddleware),
         so a 500 was held back: what was raised decides. A store that is unavailable is a 503.
         """
         if self.lost:
-            self.report(journal.CLIENT_GONE, f"{self.lost}, then {_name(error)}", None)
+            self.report(journal.CLIENT_GONE, f"{self.lost}, then {journal.told(error)}", None)
         elif self.complete:
             self._report_answer(error)
         elif self.started:
-            self._abort(500, f"{_name(error)} after the response had begun", error)
+            self._abort(500, f"{journal.told(error)} after the response had begun", error)
         elif isinstance(error, StoreUnavailable):
-            self.report(503, str(error), None)
+            self._report_away(str(error))
             self._answer(503, error.code, "not possible right now", error.retry_after_s)
         elif self._held is not None:
-            self.report(500, _name(error), error)
+            self.report(500, journal.told(error), error)
             self._release()
         else:
-            self.report(500, _name(error), error)
+            self.report(500, journal.told(error), error)
             self._answer(500, "internal_error", "the request could not be handled", None)
 
     def _release(self) -> None:
@@ -224,7 +224,7 @@ class Exchange(Intake):
         self._held = None
         self._write_whole(self._head, body)
 
-    def _abort(self, status: int, reason: str, error: Exception | None) -> None:
+    def _abort(self, status: int, reason: str, error: BaseException | None) -> None:
         """No whole response is possible any more: the cut connection tells the client."""
         if not self.complete:
             self.report(status, reason, error)
@@ -259,15 +259,25 @@ class Exchange(Intake):
 
     # What is told of it
 
-    def _report_answer(self, error: Exception | None) -> None:
+    def _report_answer(self, error: BaseException | None) -> None:
         """The line of a request that the application answered."""
         status = self._head.status if self._head is not None else 500
         if error is not None:
-            self.report(status, f"{_name(error)} after the response", error)
+            self.report(status, f"{journal.told(error)} after the response", error)
+        elif status == 503:
+            self._report_away(str(self._state.get("reason", "")))
         elif status >= 400 or self.connection.server.config.access_log:
             self.report(status, str(self._state.get("reason", "")), None)
 
-    def report(self, status: int, reason: str, error: Exception | None) -> None:
+    def _report_away(self, reason: str) -> None:
+        """A 503: one of many, as long as the store is away."""
+        server = self.connection.server
+        first = server.outage.refused(reason, server.loop.time())
+        self.report(503, reason, None, quiet=not first)
+
+    def report(
+        self, status: int, reason: str, error: BaseException | None, *, quiet: bool = False
+    ) -> None:
         """Write the one line of this request; further calls do nothing."""
         if self._reported:
             return
@@ -280,9 +290,6 @@ class Exchange(Intake):
             reason=reason,
             request_id=self.request_id,
             error=error,
+            quiet=quiet,
             duration_ms=(self.connection.server.loop.time() - self.begun) * 1000,
         )
-
-
-def _name(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:200]

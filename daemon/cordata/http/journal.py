@@ -6,7 +6,9 @@ import logging
 import re
 
 from cordata import events
-from cordata.log import fields, logger
+from cordata.http.asgi import Misuse
+from cordata.http.response import Unsendable
+from cordata.log import fields, frames, logger
 
 log = logger("cordata.http")
 
@@ -26,6 +28,13 @@ def loggable_path(target: bytes) -> str:
     return _SECRET.sub(r"\1...", path)[:_MAX_PATH]
 
 
+def told(error: BaseException) -> str:
+    """Type and place; the text of an application's error may quote the request."""
+    if isinstance(error, Misuse | Unsendable):
+        return f"{type(error).__name__}: {error}"[:200]
+    return f"{type(error).__name__} at {frames(error.__traceback__).partition(' < ')[0]}"
+
+
 def report(
     *,
     status: int,
@@ -36,9 +45,10 @@ def report(
     request_id: str,
     error: BaseException | None = None,
     duration_ms: float | None = None,
+    quiet: bool = False,
 ) -> None:
     """Write the line of one request: 4xx (and 501, 505) refused, other 5xx and `CLIENT_GONE`
-    failed, the rest served.
+    failed, the rest served. `quiet`: it is counted elsewhere, and a line at level debug only.
     """
     if status == CLIENT_GONE:
         level, event, verb = logging.INFO, events.REQUEST_FAILED, "failed"
@@ -50,6 +60,8 @@ def report(
         level, event, verb = logging.INFO, events.REQUEST_SERVED, "served"
         if error is not None:
             level, event, verb = logging.ERROR, events.REQUEST_FAILED, "failed after its response"
+    if quiet:
+        level = logging.DEBUG
     if not log.isEnabledFor(level):
         return
     path = loggable_path(target)

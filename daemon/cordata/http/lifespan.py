@@ -7,7 +7,7 @@ from typing import Any
 
 from cordata.errors import CordataError
 from cordata.http.asgi import VERSION, AsgiApp, Message
-from cordata.log import logger
+from cordata.log import frames, logger
 
 log = logger("cordata.http")
 
@@ -39,8 +39,11 @@ class Lifespan:
         try:
             await self._app(scope, self._wanted.get, self._send)
         except Exception as error:  # noqa: BLE001 - the application's boundary
-            if self._supported and not self._failure:
-                self._failure = f"{type(error).__name__}: {error}"
+            if self._supported:
+                # In place of its own words: those of Starlette are the whole traceback, and the
+                # message of an exception may quote what nobody should find in the log.
+                place = frames(error.__traceback__)
+                self._failure = f"{type(error).__name__} at {place}"
             log.debug("the application has no lifespan, or it failed: %r", error)
         finally:
             self._ended = True

@@ -48,16 +48,20 @@ def date_line(at_s: float) -> bytes:
     return f"date: {formatdate(at_s, usegmt=True)}\r\n".encode()
 
 
+class Unsendable(ValueError):
+    """A status or a field that must not be sent; the text names it, without its value."""
+
+
 class ResponseHead:
     """What the application said in `http.response.start`, and how its body will be framed."""
 
     __slots__ = ("_dated", "_lines", "_named", "bodyless", "chunked", "close", "length", "status")
 
     def __init__(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Raises: ValueError for a status or field that must not be sent (response splitting)."""
+        """Raises: Unsendable for a status or field that must not be sent (response splitting)."""
         line = _STATUS_LINES.get(status)
         if line is None:
-            raise ValueError(f"{status!r} is not the status of a final response")
+            raise Unsendable(f"{status!r} is not the status of a final response")
         self.status = status
         #: Content-Length: declared, or set by `encode` from a body that is known whole.
         self.length: int | None = None
@@ -80,7 +84,7 @@ class ResponseHead:
     def _take(self, name: bytes, value: bytes) -> None:
         if name == b"content-length":
             if not value.isdigit() or len(value) > 18 or self.length not in (None, int(value)):
-                raise ValueError("Content-Length is malformed or declared twice")
+                raise Unsendable("Content-Length is malformed or declared twice")
             self.length = int(value)
         elif name == b"connection":
             self.close = self.close or b"close" in value.lower()
@@ -136,7 +140,7 @@ class ResponseHead:
 def _field_line(name: bytes, value: bytes) -> bytes:
     line = b"%b: %b\r\n" % (name, value)
     if _FIELD.fullmatch(line) is None:
-        raise ValueError(f"the response header {name!r} cannot be sent: bad name or value")
+        raise Unsendable(f"the response header {name!r} cannot be sent: bad name or value")
     return line
 
 

@@ -18,6 +18,7 @@ from cordata.http.asgi import AsgiApp
 from cordata.http.connection import Connection
 from cordata.http.exchange import Exchange
 from cordata.http.lifespan import Lifespan, LifespanFailed
+from cordata.http.outage import Outage
 from cordata.http.peer import Peer, TrustedProxies, peer_of
 from cordata.http.response import date_line
 from cordata.http.spread import Spread
@@ -68,6 +69,7 @@ class HttpServer:
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by run
         self.draining = False
         self.date_line = date_line(clock.now().timestamp())
+        self.outage = Outage()
         self.served = 0
         self.refused = 0
         self._in_flight = 0
@@ -135,6 +137,7 @@ class HttpServer:
                 await self._drain()
             finally:  # before the group ends: nothing may ask it for another task
                 sweeper.cancel()
+                self.outage.end()
                 self._acceptor.close()
                 for connection in tuple(self.connections):
                     if connection.connected:
@@ -258,6 +261,7 @@ class HttpServer:
             if exchange.task is not None:
                 exchange.task.cancel()
         self._sample()
+        self.outage.look(now)
         if self._spread is not None and not self.draining:
             self._spread.beat()
 

@@ -13,6 +13,7 @@ from cordata.errors import LeaseLost
 from cordata.log import fields, frames, logger, request_id
 from cordata.registry import BackfillTask
 from cordata.services.alarm import pause
+from cordata.services.calling import call
 from cordata.services.pace import Pace
 from cordata.services.primary import Leadership
 from cordata.store import Row, Tx, new_id
@@ -73,15 +74,16 @@ class BackfillService:
         token = request_id.set(new_id(ctx.now_us()))
         try:
             await self._step_on(ctx, task, stop)
-        except LeaseLost:
+        except (LeaseLost, asyncio.CancelledError):
             raise
-        except Exception as error:  # noqa: BLE001 - the boundary of one backfill
+        except Exception as caught:
+            error = caught.error if isinstance(caught, _Failed) else caught
             log.error(
-                "backfill %s failed with %s at %s: %s; it goes on from its cursor later",
+                "backfill %s failed with %s at %s; it goes on from its cursor later",
                 task.name,
                 type(error).__name__,
                 frames(error.__traceback__),
-                error,
+                exc_info=error,
                 extra=fields(backfill=task.name),
             )
             return False
@@ -113,8 +115,17 @@ class BackfillService:
 
     async def run_once(self, ctx: Context, task: BackfillTask, cursor: str | None) -> str | None:
         """One step, then its cursor. Returns the cursor for the next one, None when done."""
-        async with asyncio.timeout(task.timeout_s):
+        following: str | None = None
+
+        async def step() -> None:
+            nonlocal following
             following = await task.run(narrowed(ctx, BackfillContext, batch=task.batch), cursor)
+
+        error = await call(f"backfill {task.name}", step, timeout_s=task.timeout_s)
+        if isinstance(error, LeaseLost):
+            raise error
+        if error is not None:
+            raise _Failed(error)
 
         async def unit(tx: Tx) -> None:
             await tx.execute(
@@ -127,6 +138,14 @@ class BackfillService:
 
         await ctx.store.run(unit)
         return following
+
+
+class _Failed(Exception):
+    """A step raised `error`, which may be one that would end the process if it were raised."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
 
 
 async def _stored(ctx: Context, name: str) -> Row | None:

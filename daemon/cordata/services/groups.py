@@ -10,6 +10,7 @@ from cordata.broker import Message, Want
 from cordata.broker.stray import Mark
 from cordata.config.sections import EngineConfig
 from cordata.registry import Subscription
+from cordata.services.calling import say_stubborn
 from cordata.services.places import Places
 
 
@@ -49,6 +50,12 @@ class Groups:
         """What to claim; empty while there is no room at all."""
         wanted = {name: group.want() for name, group in self._places.items()}
         return wanted if any(want.live or want.backfill for want in wanted.values()) else {}
+
+    def say_stubborn(self) -> None:
+        """Name the groups whose handlers go on though they were cut off."""
+        for name, group in self._places.items():
+            if group.live.running or group.backfill.running:
+                say_stubborn(name, "it was cut off")
 
     def still_wanted(self, wanted: Mapping[str, Want]) -> dict[str, Want]:
         """The same after a claim, of those groups."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import Callable
@@ -23,11 +22,13 @@ from cordata.core.delivery import (
     is_permanent,
 )
 from cordata.core.event import Event
-from cordata.core.once import CommittedTwice
+from cordata.core.once import CommittedTwice, Once
 from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, StoreUnavailable
 from cordata.log import fields, frames, logger, request_id
 from cordata.registry import Subscription
+from cordata.services.calling import call_here
+from cordata.services.ending import end
 
 log = logger("cordata.engine")
 
@@ -54,10 +55,14 @@ class Handling:
         """Handle one message. Raises nothing but CancelledError, when this task is cancelled."""
         if message.seen:
             return _done(message, marked=True)
-        ctx = narrowed(self._ctx, EventContext, group=message.group, event_id=message.event_id)
+        once = Once()
+        ctx = narrowed(
+            self._ctx, EventContext, group=message.group, event_id=message.event_id, _once=once
+        )
         token = request_id.set("")
         try:
             error = await self._call(subscription, message, ctx)
+            await end(once)
             return self._told(subscription, message, ctx, error)
         finally:
             request_id.reset(token)
@@ -73,19 +78,12 @@ class Handling:
         try:
             event = _event(message)
             request_id.set(event.headers.get("request_id", ""))
-            async with asyncio.timeout(subscription.timeout_s):
-                await subscription.handler(event, ctx)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                if self.ending():
-                    raise
-                while task.uncancel():
-                    pass
-            return error  # of itself, or of something it awaited
-        except BaseException as error:  # noqa: BLE001 - the per-message boundary
+        except Exception as error:  # noqa: BLE001 - its row is damaged
             return error
-        return None
+        handler, timeout_s = subscription.handler, subscription.timeout_s
+        return await call_here(
+            message.group, handler, event, ctx, timeout_s=timeout_s, ending=self.ending
+        )
 
     def _told(
         self,
@@ -141,6 +139,7 @@ class Handling:
             attempts=attempt,
             delay_us=int(delay_s * 1e6),
             history=add_failure(message.history, failure),
+            marked=isinstance(error, CommittedTwice),
             order_key=message.order_key,
         )
 

@@ -238,11 +238,11 @@ class _JobRunner:
 
     async def _fail(self, run: Run, error: Exception) -> None:
         log.error(
-            "%s failed with %s at %s: %s",
+            "%s failed with %s at %s",
             run,
             type(error).__name__,
             frames(error.__traceback__),
-            error,
+            exc_info=error,
             extra=fields(events.JOB_FAILED, job=run.job, scope=run.scope, period=run.period),
         )
         try:

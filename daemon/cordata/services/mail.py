@@ -160,8 +160,10 @@ class MailService:
         try:
             sender = address(self._config.sender)
             recipients, message = self._message(row)
-        except (PermanentError, ValueError) as error:
+        except PermanentError as error:
             return _failed(f"not sendable: {error}")
+        except ValueError as error:  # whose text may quote anything
+            return _failed(f"not sendable: {type(error).__name__}")
         try:
             refused = await converse(
                 client,

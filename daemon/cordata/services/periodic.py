@@ -10,6 +10,7 @@ from cordata.errors import LeaseLost
 from cordata.log import fields, frames, logger, request_id
 from cordata.registry import PeriodicTask
 from cordata.services.alarm import pause
+from cordata.services.calling import call
 from cordata.services.primary import Leadership
 from cordata.store import new_id
 
@@ -53,20 +54,18 @@ class PeriodicService:
         """One run of one task. Returns whether it succeeded. Raises: LeaseLost."""
         token = request_id.set(new_id(ctx.now_us()))
         try:
-            async with asyncio.timeout(task.timeout_s):
-                await task.run(ctx)
-        except LeaseLost:
-            raise
-        except Exception as error:  # noqa: BLE001 - the boundary of one task
-            log.error(
-                "%s failed with %s at %s: %s",
-                task.name,
-                type(error).__name__,
-                frames(error.__traceback__),
-                error,
-                extra=fields(task=task.name),
-            )
-            return False
+            error = await call(task.name, task.run, ctx, timeout_s=task.timeout_s)
+            if isinstance(error, LeaseLost):
+                raise error
+            if error is not None:
+                log.error(
+                    "%s failed with %s at %s",
+                    task.name,
+                    type(error).__name__,
+                    frames(error.__traceback__),
+                    exc_info=error,
+                    extra=fields(task=task.name),
+                )
         finally:
             request_id.reset(token)
-        return True
+        return error is None

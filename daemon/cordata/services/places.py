@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -108,6 +108,17 @@ class Places:
             self._idle.append(future)
             await future
         return None
+
+    async def take_whatever(self, ending: Callable[[], bool]) -> tuple[Lane, Run] | None:
+        """As `take`, also when something that a handler left behind cancels this place."""
+        while True:
+            try:
+                return await self.take()
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or ending():
+                    raise
+                task.uncancel()
 
     def messages(self) -> Iterator[Message]:
         """All in hand."""

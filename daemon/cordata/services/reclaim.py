@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 
-from cordata import events
+from cordata import clock, events
 from cordata.beat import Beat
 from cordata.broker import Broker, Held, Outcome, Owner, Owners, mark_of
 from cordata.broker.stray import Mark
@@ -28,6 +28,9 @@ OWNER_TOPIC = "owner"
 _BATCH = 500
 #: A process of this host that dies rings; what expires or belongs to others can wait this long.
 _POLLS = 2
+#: Nobody could renew while the store was away: then so long for all who live to do it. It is more
+#: than they wait before they try the store again.
+_GRACE_S = 15.0
 
 
 class ReclaimService:
@@ -44,7 +47,7 @@ class ReclaimService:
         subscriptions: Sequence[Subscription],
         config: EngineConfig,
     ) -> None:
-        self.beat = Beat(max_age_s=30.0 + config.poll_s)
+        self.beat = Beat(max_age_s=30.0 + _POLLS * config.poll_s)
         self._store = store
         self._broker = broker
         self._owner = owner
@@ -55,6 +58,10 @@ class ReclaimService:
         self._neighbours = Neighbours(
             owner, owners, self._alarm.ring, blind_s=(_POLLS + 1) * config.poll_s
         )
+        #: The last pass did not get through to the store.
+        self._cut_off = False
+        #: Until then a claim that has expired may be that of somebody who lives.
+        self._grace_deadline = 0.0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Take back until `stop`."""
@@ -67,6 +74,7 @@ class ReclaimService:
                         if self._neighbours.look():
                             await self.run_once()
                     except (StoreUnavailable, OSError) as error:  # no descriptor left, say
+                        self._cut_off = True
                         log.debug("nothing can be taken back: %s", error)
                     await self._alarm.sleep(_POLLS * self._config.poll_s)
         finally:
@@ -77,8 +85,10 @@ class ReclaimService:
         count = 0
         dead = self._owners.dead(self._owners.ids())
         holders = await self._broker.owners(dead)
-        for owner_id, expired in holders.items():
+        fair = self._had_time_to_renew()
+        for owner_id, late in holders.items():
             known_dead = not self._owners.is_alive(owner_id)
+            expired = late and fair
             if owner_id != self._owner.id and may_take_over(expired=expired, known_dead=known_dead):
                 count += await self._take_back(owner_id)
         await self._broker.take_entries_back(dead)
@@ -94,6 +104,14 @@ class ReclaimService:
             # Also for those whose next attempt is due later: somebody has to know when.
             self._store.notify(self._broker.stream_topic)
         return count
+
+    def _had_time_to_renew(self) -> bool:
+        """Whether everybody who lives could renew his claims, as far as we know."""
+        now = clock.monotonic()
+        if self._cut_off:
+            self._cut_off = False
+            self._grace_deadline = now + _GRACE_S
+        return now >= self._grace_deadline
 
     async def _take_back(self, owner_id: str) -> int:
         count, left = 0, frozenset[Mark]()

@@ -28,6 +28,7 @@ from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
 from cordata.services.alongside import alongside
+from cordata.services.calling import Sentinel
 from cordata.services.groups import Groups
 from cordata.services.handling import Handling
 from cordata.services.pace import SPACING_S, Pace
@@ -79,10 +80,6 @@ class SubscriptionService:
         self._hurry = False
         #: A pass found room that was kept for the relay.
         self._crowded = False
-        #: The task of `run`, and whether what it does has failed.
-        self._task: asyncio.Task[object] | None = None
-        self._broken = False
-        self._handling.ending = self._is_ending
         self._failures = 0
         self._renewal_s = renewal_s(config.claim_timeout_s)
         self._renewed_deadline = 0.0
@@ -94,29 +91,24 @@ class SubscriptionService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Handle messages until `stop`, then until the hands are empty."""
-        self._task = asyncio.current_task()
         self._broker.bring(Taker(self._owner.id, self._groups.expect, self._receive, self._known))
         async with (
             waking(self._alarm, stop),
             alongside(self._broker.listen(self._owner.id, self._groups.names, self._word)),
             asyncio.TaskGroup() as tasks,
         ):
+            sentinel = Sentinel(tasks, self._groups.say_stubborn)
+            self._handling.ending = sentinel.ending
             for group in self._groups:
                 for _ in range(group.count):
                     self._open += 1
                     tasks.create_task(self._place(group))
-            try:
-                await self._pump(stop)
-                await self._broker.quiet(self._owner.id)
-                self._give_back()
-                await self._drain()
-            except BaseException:
-                self._broken = True  # the places are cancelled next
-                raise
+            await self._pump(stop)
+            await self._broker.quiet(self._owner.id)
+            self._give_back()
+            await self._drain()
+            sentinel.dismiss()
         await self._broker.leave(self._owner.id)
-
-    def _is_ending(self) -> bool:
-        return self._broken or self._task is None or self._task.cancelling() > 0
 
     async def _pump(self, stop: asyncio.Event) -> None:
         pace = Pace(self._store)
@@ -217,10 +209,14 @@ class SubscriptionService:
 
     async def _place(self, group: Places) -> None:
         try:
-            while (taken := await group.take()) is not None:
+            while (taken := await group.take_whatever(self._handling.ending)) is not None:
                 lane, run = taken
                 begun = clock.monotonic()
-                count = await self._handle(group, run)
+                try:
+                    count = await self._handle(group, run)
+                except BaseException:
+                    del lane.running[id(run)]  # nothing of it goes on
+                    raise
                 group.ended(lane, run, clock.monotonic() - begun, count)
                 # A run that was cut off may go on as soon as it is settled.
                 cut = run[0].order_key is not None and len(run) >= group.run_length()
@@ -237,7 +233,12 @@ class SubscriptionService:
         """Handle a run until one fails or the role stops; the rest goes back. Returns how many."""
         for count, message in enumerate(run, start=1):
             slot = self._owner.begin(mark_of(message.group, message.id))
-            outcome = await self._handling.attempt(group.subscription, message)
+            try:
+                outcome = await self._handling.attempt(group.subscription, message)
+            except asyncio.CancelledError:
+                if group.closed:  # in order; else this process dies, perhaps of this very message
+                    self._owner.end(slot)
+                raise
             self._owner.end(slot)
             self._count(outcome)
             self._finished.append(outcome)

@@ -118,7 +118,8 @@ class Store(Protocol):
 
         `bookkeeping`: a unit of the engine's own; an index leads to every row that it touches, so
         the server may keep the plans of its statements. A "fleeting" one need not wait for the
-        disk: what a crash of the server takes back of it is done again by itself.
+        disk: what a crash of the server takes back of it is done again by itself. (It may still
+        find out that it has to: `stream.outlive_crash`.)
         """
         ...
 

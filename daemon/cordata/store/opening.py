@@ -19,12 +19,14 @@ _DIALECTS = {"sqlite:": "sqlite", "postgresql:": "postgres", "postgres:": "postg
 
 
 def dialect_of(config: StoreConfig) -> str:
-    """The folder of the SQL files for a store. Raises: ConfigError for a url of neither."""
+    """The folder of the SQL files for a store. Raises: ConfigError for a url of neither, quoting
+    nothing of it.
+    """
     for scheme, dialect in _DIALECTS.items():
         if config.url.startswith(scheme):
             return dialect
     raise ConfigError(
-        f"[store] url {config.url.partition(':')[0] + ':'!r} is no store",
+        "[store] url is no store",
         hint='"sqlite:", "sqlite:///path/to/file.db" or "postgresql://user@host/database"',
     )
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from cordata import clock, log
+from cordata.core.naming import check_event_names, check_key
 from cordata.core.outbox import LANES, LIVE
 from cordata.errors import CordataError, KeyReused, PermanentError
 
@@ -108,13 +109,13 @@ class Tx(ABC):
         waits for, and delays nothing live. Within a lane the highest `priority` (a 32-bit number)
         goes first, then the oldest. Returns the event id. Raises: Conflict when `event_id` exists
         already; TypeError when msgspec cannot write the payload; PermanentError when lane or
-        priority are none, type or key have a NUL character, or both `at` and `delay_s` are given;
+        priority are none, the type has none or more than 200 characters, the key has more than
+        1,024 bytes, one of them has a NUL character, or both `at` and `delay_s` are given;
         ValueError for a naive datetime.
         """
         if lane not in LANES or not -(2**31) <= priority < 2**31:
             raise PermanentError(f"publish({type!r}): {lane=}, {priority=}", hint=_PUBLISH_HINT)
-        if "\0" in type or (key is not None and "\0" in key):
-            raise PermanentError("publish(): a type or key with a NUL character cannot be stored")
+        check_event_names(type, key, event_id)
         event_id = event_id or new_id(self.now_us)
         heads = dict(headers or {})
         if request_id := log.request_id.get():
@@ -152,10 +153,13 @@ class Tx(ABC):
         themselves. `body_hash` is that of the request: the same key means the same request. A key
         is kept for `[engine] retention_s`.
 
-        Raises: KeyReused when the key came with another body; what `answer` raises (then nothing is
+        Raises: PermanentError when scope or key have more than 1,024 bytes or a NUL character;
+        KeyReused when the key came with another body; what `answer` raises (then nothing is
         remembered); Conflict when another unit stored the key at the same moment: run the unit once
         more, and it finds what that one stored.
         """
+        check_key(scope, "the scope of an idempotency key")
+        check_key(key, "an idempotency key")
         row = await self.fetch_one("idempotency.get", scope=scope, key=key)
         if row is not None:
             if row["body_hash"] != body_hash:
@@ -190,6 +194,8 @@ class Tx(ABC):
         """
         if isinstance(to, str) or not to:  # a string is a sequence of strings to a type checker
             raise PermanentError("a mail needs a list of addresses to go to")
+        if message_id is not None:
+            check_key(message_id, "a Message-ID")
         message_id = message_id or f"<{new_id(self.now_us)}@{socket.gethostname()}>"
         written = await self.execute(
             "mail.add",

@@ -19,8 +19,8 @@ START_TIMEOUT_S = 90.0
 #: From SIGABRT, time for a trace of every thread, to SIGKILL.
 ABORT_GRACE_S = 2.0
 RESTART_MIN_S, RESTART_MAX_S = 0.5, 30.0
-#: Who ran this long before it crashed starts again at the shortest pause.
-STEADY_S = 60.0
+#: Who was ready this long before it crashed starts again at the shortest pause.
+STEADY_S = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,7 +32,8 @@ class Child:
     is_worker: bool
     state: State = "waiting"
     pid: int = 0
-    started_at: float = 0.0
+    #: None while it is not up yet.
+    ready_at: float | None = None
     status: str = ""
     #: What is due then depends on the state: see `overdue`.
     deadline: float | None = None
@@ -47,7 +48,7 @@ class Child:
 
     def started(self, pid: int, now: float) -> None:
         """A process runs."""
-        self.pid, self.started_at, self.state = pid, now, "starting"
+        self.pid, self.ready_at, self.state = pid, None, "starting"
         self.deadline, self.aborted_for, self.status = now + START_TIMEOUT_S, "", ""
 
     def notified(self, message: dict[str, str], now: float, watchdog_s: float) -> bool:
@@ -55,7 +56,7 @@ class Child:
         became_ready = False
         self.status = message.get("STATUS", self.status)
         if message.get("READY") == "1" and self.state == "starting":
-            self.state = "ready"
+            self.state, self.ready_at = "ready", now
             became_ready = True
         if self.aborted_for:
             return became_ready
@@ -72,16 +73,16 @@ class Child:
         """The signal that is due now and why; None: nothing. Moves on to the next deadline."""
         if self.deadline is None or now < self.deadline or not self.alive:
             return None
-        if self.aborted_for:
+        if self.aborted_for or self.state == "stopping":
             self.deadline = None
-            return signal.SIGKILL, self.aborted_for
+            return signal.SIGKILL, self.aborted_for or "did not stop in time"
         self.aborted_for = "missed its watchdog" if self.state == "ready" else "did not get ready"
         self.deadline = now + ABORT_GRACE_S
         return signal.SIGABRT, self.aborted_for
 
-    def stop(self) -> None:
-        """TERM, and CONT so that a stopped process sees it."""
-        self.state, self.deadline = "stopping", None
+    def stop(self, deadline: float) -> None:
+        """TERM, and CONT so that a stopped process sees it; it is to be gone at `deadline`."""
+        self.state, self.deadline = "stopping", deadline
         self.send(signal.SIGTERM)
         self.send(signal.SIGCONT)
 
@@ -91,7 +92,7 @@ class Child:
 
     def ended(self, now: float, *, again: bool) -> None:
         """The process is gone; `again`: one more is due, later and later."""
-        if now - self.started_at >= STEADY_S:
+        if self.ready_at is not None and now - self.ready_at >= STEADY_S:
             self.restart_pause_s = RESTART_MIN_S
         self.pid, self.state, self.deadline = 0, "gone", None
         if again:

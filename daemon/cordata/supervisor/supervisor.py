@@ -11,7 +11,6 @@ zombie is reaped, whoever's child it was.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import selectors
 import signal
@@ -48,7 +47,7 @@ class Supervisor:
         test_mode: bool = False,
         debug: bool = False,
         restart: bool = False,
-        stop_timeout_s: float = 30.0,
+        stop_timeout_s: float = 35.0,
         watchdog_s: float = 10.0,
         pool: bool = True,
         on_ready: Callable[[Sequence[str]], None] | None = None,
@@ -59,9 +58,10 @@ class Supervisor:
         the sockets systemd passed, else 127.0.0.1:8080. `state` is a directory for everything
         this server keeps: the store, `run/` for wake-ups, and `credentials/` if it is there.
         `test_mode`: workers process what is there, then exit. `restart`: crashed children start
-        again, with growing pauses. `watchdog_s` 0 watches nobody. `pool`: commands of the
-        application run in processes of their own. `on_ready` is called once, with the URLs, when
-        all are ready.
+        again, with growing pauses. `stop_timeout_s`: as TimeoutStopSec= of the units, so longer
+        than what the configuration gives a role. `watchdog_s` 0 watches nobody. `pool`: commands
+        of the application run in processes of their own. `on_ready` is called once, with the URLs,
+        when all are ready.
         """
         self.exit_code = 0
         self._listen = list(listen)
@@ -78,7 +78,7 @@ class Supervisor:
         self._pool_socket: socket.socket | None = None
         self._notify = NotifySocket()
         self._manager = Notifier()
-        self._kill_deadline: float | None = None
+        self._stopping = False
         self._announced = False
 
     def run(self) -> int:
@@ -114,10 +114,10 @@ class Supervisor:
         return self.exit_code
 
     def stop(self) -> None:
-        """Workers first, then primary and pool, all within the common deadline. Once is enough."""
-        if self._kill_deadline is not None:
+        """Workers first, then primary and pool, each with time of its own. Once is enough."""
+        if self._stopping:
             return
-        self._kill_deadline = clock.monotonic() + self._stop_timeout_s
+        self._stopping = True
         self._manager.stopping("stopping")
         in_order = sorted(self._children, key=lambda child: not child.is_worker)
         log.info("stopping: %s", ", ".join(c.name for c in in_order if c.alive))
@@ -125,7 +125,7 @@ class Supervisor:
             if child.state == "waiting":
                 child.state = "gone"
             elif child.is_worker and child.alive:
-                child.stop()
+                child.stop(clock.monotonic() + self._stop_timeout_s)
 
     def _open_sockets(self) -> None:
         inherited = [] if self._listen else listen_fds()
@@ -180,10 +180,7 @@ class Supervisor:
 
     def _timeout_s(self) -> float | None:
         deadlines = [child.deadline for child in self._children if child.deadline is not None]
-        if self._kill_deadline is not None:
-            deadlines.append(self._kill_deadline)
-        first = min(deadlines, default=math.inf)
-        return None if first == math.inf else max(0.0, first - clock.monotonic())
+        return max(0.0, min(deadlines) - clock.monotonic()) if deadlines else None
 
     def _take_signals(self, wakeups: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -220,7 +217,7 @@ class Supervisor:
         clean, text = outcome(status)
         if child.aborted_for:
             text = f"{text} ({child.aborted_for})"
-        stopping = self._kill_deadline is not None
+        stopping = self._stopping
         unusable = os.waitstatus_to_exitcode(status) == EXIT_CONFIG
         again = not clean and not stopping and self._restart and not unusable
         pid = child.pid
@@ -249,12 +246,6 @@ class Supervisor:
                 child.send(number)
             elif child.state == "waiting" and child.deadline is not None and now >= child.deadline:
                 self._start(child)
-        if self._kill_deadline is not None and now >= self._kill_deadline:
-            self._kill_deadline = math.inf
-            for child in self._children:
-                if child.alive:
-                    log.error("%s did not stop in %g s: KILL", child.name, self._stop_timeout_s)
-                    child.send(signal.SIGKILL)
 
     def _advance(self) -> None:
         """What follows from the children's states: the ready line, the stop, its second half."""
@@ -268,7 +259,7 @@ class Supervisor:
             self.stop()
             for child in self._children:
                 if child.state in ("starting", "ready"):
-                    child.stop()
+                    child.stop(clock.monotonic() + self._stop_timeout_s)
 
 
 def _next_start(child: Child) -> str:

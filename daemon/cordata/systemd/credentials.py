@@ -32,12 +32,21 @@ class Credentials:
         return None
 
     def text(self, name: str) -> str | None:
-        """The secret as UTF-8 text. Raises: ConfigError, also when it is not UTF-8."""
+        """The secret as one line of UTF-8 text. Raises: ConfigError, also when it is none."""
         data = self.read(name)
+        if data is None:
+            return None
         try:
-            return None if data is None else data.decode()
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{self.directory / name}: not UTF-8 text") from error
+            text = data.decode()
+        except UnicodeDecodeError:
+            raise ConfigError(f"{self.directory / name}: not UTF-8 text") from None
+        if any(c in text for c in "\n\r\0"):
+            # No server would say so: it would call the password a wrong one.
+            raise ConfigError(
+                f"{self.directory / name}: more than one line, or a NUL character",
+                hint="it has to hold the secret alone",
+            )
+        return text
 
     def names(self) -> list[str]:
         """Names of the secrets that are there."""

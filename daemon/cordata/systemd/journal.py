@@ -1,15 +1,20 @@
-"""Where log records go: structured into the journal, or as readable lines to stderr."""
+"""Where log records go: structured into the journal, or as readable lines to stderr.
+
+An exception is told by its types and places alone: its message may quote personal data or a secret,
+and the log is kept by others and for longer. At level debug, which is for development, it is whole.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 import time
 from collections.abc import Mapping
-from typing import TextIO
+from typing import Any, TextIO
 
-from cordata.log import request_id
+from cordata.log import frames, request_id, trail
 
 _COLOURS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[1;31m"}
 _RESET = "\x1b[0m"
@@ -25,7 +30,7 @@ def install_logging(level: str = "info", *, role: str = "") -> None:
     if stderr_is_journal():
         handler = journal_handler()
     else:
-        handler = logging.StreamHandler(sys.stderr)
+        handler = LineHandler(sys.stderr)
         handler.setFormatter(LineFormatter(role=role, colour=is_terminal(sys.stderr)))
     root = logging.getLogger()
     for old in root.handlers[:]:
@@ -75,7 +80,12 @@ def journal_handler() -> logging.Handler:
             except Exception:  # noqa: BLE001 - a log call must never fail its caller
                 self.handleError(record)
 
-    return Handler(SYSLOG_IDENTIFIER="cordata")
+        def handleError(self, record: logging.LogRecord) -> None:
+            _say_unloggable(record)
+
+    handler = Handler(SYSLOG_IDENTIFIER="cordata")
+    handler.setFormatter(TrailFormatter())
+    return handler
 
 
 def _journal_fields(record: logging.LogRecord, message: str) -> list[bytes]:
@@ -108,7 +118,61 @@ def _priority(level: int) -> int:
     return 6 if level >= logging.INFO else 7
 
 
-class LineFormatter(logging.Formatter):
+class LineHandler(logging.StreamHandler[TextIO]):
+    """To stderr."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """The stock one prints the arguments of the call."""
+        _say_unloggable(record)
+
+
+def _say_unloggable(record: logging.LogRecord) -> None:
+    error = sys.exception()
+    if error is not None and not isinstance(error, OSError) and sys.stderr is not None:
+        name = type(error).__name__
+        place = f"{record.pathname}:{record.lineno}"
+        text = f"a log call at {place} failed with {name} at {frames(error.__traceback__)}\n"
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+
+
+class TrailFormatter(logging.Formatter):
+    """The message, and what `log.trail` tells of an exception on further lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Message and exception."""
+        text = message_of(record)
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+    def formatException(self, ei: Any) -> str:
+        """Types and places; at level debug all that Python knows."""
+        error: BaseException | None = ei[1]
+        if error is None:
+            return "no exception"
+        return super().formatException(ei) if shows_messages() else trail(error)
+
+
+def shows_messages() -> bool:
+    """Whether the log is a developer's."""
+    return logging.getLogger().level <= logging.DEBUG
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """The text of a record. asyncio tells values beside it, as in `exception=ValueError('...')` of
+    a task and the arguments of a callback, whichever loop of whatever thread it is: they are cut.
+    """
+    text = record.getMessage()
+    if record.name != "asyncio" or shows_messages():
+        return text
+    return without_values(text)
+
+
+def without_values(text: str) -> str:
+    """What asyncio and uvloop say of a failure, without the repr of anything."""
+    return text.partition("\n")[0].partition(" callback ")[0].partition("<")[0].rstrip()
+
+
+class LineFormatter(TrailFormatter):
     """`2026-01-31T08:00:00.123Z INFO worker@0 http: message (REQUEST_ID)`, one line per record.
 
     Line breaks in the message are escaped, so that nothing from outside forges a line; a
@@ -125,7 +189,7 @@ class LineFormatter(logging.Formatter):
         seconds, fraction = divmod(record.created, 1)
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
         area = record.name.removeprefix("cordata.")
-        message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in record.getMessage())
+        message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message_of(record))
         line = (
             f"{at}.{int(fraction * 1000):03d}Z {record.levelname:<7} {self._role}{area}: {message}"
         )

@@ -15,7 +15,8 @@ from cordata.core.partition import cohorts
 from cordata.eventstore import EventLog, Partitions, Standing, StoredEvent
 from cordata.projection import Projection, ProjectionContext
 from cordata.services.projection.deaths import Deaths
-from cordata.services.projection.lane import Lane, Surroundings
+from cordata.services.projection.lane import Lane
+from cordata.services.projection.surroundings import Surroundings
 from cordata.store import Row, Tx
 from cordata.testing.record import Failure
 from cordata.testing.watch import Watch

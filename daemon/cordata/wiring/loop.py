@@ -6,12 +6,15 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 
+from cordata.systemd import watch_loop
+
 
 def run_on_uvloop(role: Callable[[], Awaitable[int]]) -> int:
     """Run until the role ends. Returns its exit code."""
     import uvloop
 
     async def main() -> int:
+        watch_loop(asyncio.get_running_loop())
         return await role()
 
     debug = bool(os.environ.get("PYTHONASYNCIODEBUG"))

@@ -17,7 +17,7 @@ from cordata.broker.stray import Mark
 from cordata.core.delivery import Verdict
 from cordata.core.outbox import BACKFILL
 from cordata.errors import PermanentError, StoreUnavailable
-from cordata.store import Bookkeeping, Fence, Store, Unit
+from cordata.store import Store, Unit
 
 T = TypeVar("T")
 
@@ -53,14 +53,8 @@ class DeafStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def run(
-        self,
-        unit: Unit[T],
-        *,
-        fence: Fence | None = None,
-        bookkeeping: Bookkeeping | None = None,
-    ) -> T:
-        result = await self._store.run(unit, fence=fence, bookkeeping=bookkeeping)
+    async def run(self, unit: Unit[T], **options: Any) -> T:
+        result = await self._store.run(unit, **options)
         if self.deaf:
             raise StoreUnavailable("whether it was committed is not known")
         return result

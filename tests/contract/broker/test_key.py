@@ -103,6 +103,18 @@ async def test_key_has_one_message_in_hand_and_others_do_not_wait(broker: Open) 
         assert numbers(await claim(parts, owner="other")) == [2]
 
 
+async def test_key_is_the_longest_that_can_be_when_it_does_not_compress(broker: Open) -> None:
+    letters = random.Random(1)
+    key = "".join(chr(letters.randrange(0x10000, 0x20000)) for _ in range(256))
+    async with broker() as parts:
+        await parts.broker.register(GROUPS, keyed=GROUPS)
+        await publish(parts, (1, key), (2, key))
+        first = await claim(parts)
+        assert [message.key for message in first] == [key]
+        await settle(parts, first, Verdict.DONE)
+        assert numbers(await claim(parts)) == [2]
+
+
 async def test_order_is_that_of_events_when_the_group_did_not_ask_for_keys(broker: Open) -> None:
     async with broker() as parts:
         await parts.broker.register(GROUPS)

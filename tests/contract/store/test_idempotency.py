@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from functools import partial
 
 import pytest
 from tests.contract.store.conftest import Opener
 
-from cordata.errors import Conflict, KeyReused
+from cordata.errors import Conflict, KeyReused, PermanentError
 from cordata.store import Store, Tx
 
 
@@ -71,3 +73,30 @@ async def test_effect_happens_once_when_two_processes_get_the_same_request(
         assert all(first == second for first, second in pairs)
         assert len({first for first, _ in pairs}) <= 20
         assert await ask(one, "last") == "number 21"
+
+
+@pytest.mark.parametrize(
+    ("scope", "key", "said"),
+    [("s", "k" * 1025, "key has 1,025 bytes"), ("s" * 1025, "k", "scope"), ("s", "\0", "NUL")],
+)
+async def test_key_is_refused_when_no_index_could_hold_it(
+    opened: Opener, scope: str, key: str, said: str
+) -> None:
+    async with opened() as store:
+        with pytest.raises(PermanentError, match=said):
+            await ask(store, key, scope=scope)
+
+
+async def test_key_is_taken_when_it_is_as_long_as_can_be(opened: Opener) -> None:
+    letters = random.Random(1)
+    longest = "".join(chr(letters.randrange(0x10000, 0x20000)) for _ in range(256))
+    async with opened() as store:
+        unit = partial(remember, scope=longest, key=longest[::-1])
+        assert await store.run(unit) == await store.run(unit) == "once"
+
+
+async def remember(tx: Tx, *, scope: str, key: str) -> str:
+    async def answer() -> str:
+        return "once"
+
+    return await tx.remembered(scope, key, answer, body_hash="b")

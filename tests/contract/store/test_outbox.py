@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -160,3 +161,50 @@ async def test_mail_is_refused_when_it_is_to_no_list_of_addresses(
         with pytest.raises(PermanentError, match="list of addresses"):
             await store.run(lambda tx: tx.send_mail(to=to, subject="s", text="t"))
         assert await mails(store) == []
+
+
+@pytest.mark.parametrize(
+    ("type_", "key", "event_id", "said"),
+    [
+        ("", None, None, "type has 0 characters"),
+        ("t" * 201, None, None, "type has 201 characters"),
+        ("t", "k" * 1025, None, "key has 1,025 bytes"),
+        ("t", "ü" * 513, None, "key has 1,026 bytes"),
+        ("t", "\ud800" * 400, None, "key has 1,200 bytes"),
+        ("t", None, "i" * 201, "event_id has 201"),
+        ("t", None, "", "event_id has 0"),
+    ],
+)
+async def test_event_is_refused_when_a_name_is_too_long_or_empty(
+    opened: Opener, type_: str, key: str | None, event_id: str | None, said: str
+) -> None:
+    """PostgreSQL could not index it, whether it can be compressed or not."""
+    async with opened() as store:
+        with pytest.raises(PermanentError, match=said) as caught:
+            await store.run(lambda tx: tx.publish(type_, {}, key=key, event_id=event_id))
+        assert "kkk" not in str(caught.value)
+        assert await events(store) == []
+
+
+def incompressible(length: int) -> str:
+    """Characters of four bytes each, as unlike each other as can be."""
+    letters = random.Random(length)
+    return "".join(chr(letters.randrange(0x10000, 0x20000)) for _ in range(length))
+
+
+async def test_event_is_taken_with_the_longest_names_when_they_do_not_compress(
+    opened: Opener,
+) -> None:
+    async with opened() as store:
+        type_, key, event_id = incompressible(200), incompressible(256), incompressible(199)
+        await store.run(lambda tx: tx.publish(type_, {}, key=key, event_id=event_id))
+        (row,) = await events(store)
+        assert (row["type"], row["key"], row["event_id"]) == (type_, key, event_id)
+
+
+async def test_mail_is_refused_when_its_message_id_is_too_long(opened: Opener) -> None:
+    async with opened() as store:
+        with pytest.raises(PermanentError, match="Message-ID has 1,025 bytes"):
+            await store.run(
+                lambda tx: tx.send_mail(to=["a@b"], subject="", text="", message_id="x" * 1025)
+            )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from tests.integration.cli.command import cordata, write_config
+from tests.integration.cli.command import ROOT, cordata, write_config
 
 
 def test_help_lists_every_command_and_the_exit_codes() -> None:
@@ -153,7 +156,7 @@ def test_config_check_looks_at_what_a_start_would(tmp_path: Path) -> None:
     (tmp_path / "credentials/master-key").write_text("too short\n")
     result = cordata("config", "check", "--config", str(path))
     assert result.returncode == 78
-    assert "[store] url 'mysql:' is no store" in result.stderr
+    assert "[store] url is no store" in result.stderr
     assert "master-key must be 64 hex digits" in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -188,3 +191,30 @@ def test_config_check_says_what_to_write_as_the_broker(
 @pytest.mark.parametrize("instance", ["x", "../1", "-1", "1a", ""])
 def test_worker_takes_only_a_number(instance: str) -> None:
     assert cordata("worker", "--", instance).returncode == 2
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [("config", "show"), ("config", "check"), ("dlq", "--help")])
+def test_output_that_cannot_be_written_is_no_bug(
+    tmp_path: Path, arguments: tuple[str, ...], unbuffered: str
+) -> None:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}",
+        "PYTHONUNBUFFERED": unbuffered,
+        "CORDATA_CONFIG": str(write_config(tmp_path)),
+    }
+    argv = [sys.executable, "-m", "cordata", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(argv, env=environment, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: cannot write the output: No space left on device\n")
+    assert "bug" not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_config_check_refuses_a_sender_with_which_every_mail_would_fail(tmp_path: Path) -> None:
+    text = '[mail]\nsender = "cordata@shop..example"\n[alert]\nto = ["root"]\n'
+    result = cordata("config", "check", "--config", str(write_config(tmp_path, text)))
+    assert result.returncode == 78
+    assert "[mail] sender: 'cordata@shop..example': not an e-mail address" in result.stderr
+    assert "[alert]" not in result.stderr

@@ -277,7 +277,7 @@ def assert_waiting_is_told(config: Path) -> None:
         waiting.send_signal(signal.SIGINT)
         waiting.stderr.read()
     killer.cancel()
-    assert waiting.returncode == 1
+    assert waiting.returncode == 130
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,6 @@ def test_a_worker_imports_nothing_heavy_before_it_needs_it() -> None:
 
 
 def test_the_supervisor_imports_neither_asyncio_nor_the_store() -> None:
-    found = modules_after("import cordata.cli.server, cordata.supervisor")
+    found = modules_after("import cordata.cli.server, cordata.supervisor, cordata.systemd")
     assert found.isdisjoint({"asyncio", "uvloop", "sqlite3", "msgspec", "starlette"})
     assert found.isdisjoint(HEAVY)

@@ -80,16 +80,16 @@ def build(
 async def running(engine: Engine) -> AsyncIterator[None]:
     """Run the engine while inside; its ordered stop at the end."""
     stop = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        for service in (engine.relay, engine.subscriptions, engine.reclaim):
-            group.create_task(service.run(stop))
-        await engine.relay.ready.wait()
-        try:
+    try:
+        async with asyncio.TaskGroup() as group:
+            for service in (engine.relay, engine.subscriptions, engine.reclaim):
+                group.create_task(service.run(stop))
+            await engine.relay.ready.wait()
             yield
-        finally:
             stop.set()
-    engine.broker.close()
-    engine.owner.close()
+    finally:
+        engine.broker.close()
+        engine.owner.close()
 
 
 app = App("t")

@@ -6,9 +6,13 @@ import asyncio
 import subprocess
 from pathlib import Path
 
+from tests.integration.engine.engine import app, build
+from tests.integration.engine.parts import opened
 from tests.servers.reaper import watched
 
+from cordata import clock
 from cordata.broker import Owner, Owners
+from cordata.config.sections import EngineConfig
 from cordata.services.neighbours import Neighbours
 
 
@@ -32,3 +36,11 @@ async def test_death_rings_once_when_nobody_has_reaped_the_process(tmp_path: Pat
     child.wait()
     dead.close()
     mine.close()
+
+
+async def test_worker_that_watches_counts_as_alive_when_it_rarely_looks(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        engine = build(store, tmp_path, app, EngineConfig(poll_s=120.0))
+        engine.reclaim.beat.touch()
+        assert engine.reclaim.beat.fresh(clock.monotonic() + 2 * 120.0 + 10.0)
+        engine.owner.close()

@@ -50,7 +50,7 @@ async def handled_or_dead(store: Store, count: int, workers: list[Child]) -> boo
 
 
 async def test_order_holds_when_handlers_fail_and_workers_die(state: Path) -> None:
-    """Ten keys of twenty; of each a few fail, and four kill the worker that handles them."""
+    """Ten keys of twenty; of each a few fail, and in four one kills the worker that handles it."""
     payloads: dict[str, Payloads] = {
         f"k{k}": [
             {
@@ -77,7 +77,7 @@ async def test_order_holds_when_handlers_fail_and_workers_die(state: Path) -> No
                 await until(lambda: handled_or_dead(store, 200, [next_one]), timeout_s=40)
                 dead += next_one.process.returncode == -signal.SIGKILL
         assert await in_order(store, names) == {key: list(range(20)) for key in payloads}
-        assert dead >= 2
+        assert dead >= 1  # what dies with another one's worker does not die again
         assert not (state / "two-at-once").exists()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from tests.integration.engine.engine import build, running
@@ -13,6 +14,7 @@ from tests.integration.engine.stores import use
 from tests.servers.postgres import PostgresServer
 
 from cordata.app import App
+from cordata.broker import Message, StoreBroker, Want
 from cordata.config.sections import EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
@@ -20,6 +22,8 @@ from cordata.errors import StoreUnavailable
 from cordata.store import Store
 
 _CONFIG = EngineConfig(retry_min_s=0.05, retry_max_s=0.2, claim_timeout_s=3.0)
+#: What need not wait for the disk does not come there by chance, either.
+_RARELY = {"wal_writer_delay": "10s", "wal_writer_flush_after": "1GB"}
 
 
 def make_app() -> App:
@@ -70,3 +74,119 @@ async def _settled(store: Store) -> bool:
         (left,) = await rows(store, "messages_left")
         return bool(left["count"] == 0)
     return False
+
+
+async def _relay(broker: StoreBroker) -> None:
+    while (await broker.relay(100)).published:
+        pass
+
+
+async def _claim(broker: StoreBroker, group: str, owner: str) -> list[Message]:
+    return list((await broker.exchange(owner, [], {group: Want(live=10, run=10)})).messages)
+
+
+async def test_key_is_nobody_elses_when_the_server_dies_right_after_the_claim(
+    tmp_path: Path,
+) -> None:
+    """Claims without a key, made after it, are taken back by the very crash."""
+    with PostgresServer(settings=_RARELY) as server, server.database() as url:
+        use(tmp_path, url)
+        async with opened(tmp_path) as one, opened(tmp_path, migrate=False) as two:
+            mine, others = (StoreBroker(store, claim_timeout_s=60.0) for store in (one, two))
+            await mine.register({"keyed": "in.order", "free": "any"}, keyed=["keyed"])
+            await publish(one, 4, type_="in.order", key="k")
+            await publish(one, 4, type_="any", key="k")
+            await _relay(mine)
+            assert len(await _claim(mine, "keyed", "me")) == 4
+            lost: list[Message] = []
+            for _ in range(3):  # by chance the server may write at once, but not each time
+                await publish(one, 4, type_="any", key="k")
+                await _relay(mine)
+                assert await _claim(mine, "free", "me")
+                server.kill()
+                server.start()
+                await until(lambda: _answers(two), timeout_s=30.0)
+                await _relay(others)
+                assert await _claim(others, "keyed", "other") == []
+                if lost := await _claim(others, "free", "other"):
+                    break
+            assert lost
+
+
+async def _answers(store: Store) -> bool:
+    with contextlib.suppress(StoreUnavailable):
+        await store.run(lambda tx: tx.execute("add_effect", event_id="e", owner="probe", at=1))
+        return True
+    return False
+
+
+async def test_no_two_of_a_key_are_handled_at_once_when_the_server_dies_under_handlers(
+    tmp_path: Path,
+) -> None:
+    watch = Watch(slow_s=1.0)
+    with PostgresServer(settings=_RARELY) as server, server.database() as url:
+        use(tmp_path, url)
+        async with opened(tmp_path) as one, opened(tmp_path, migrate=False) as two:
+            first, second = (build(store, tmp_path, watch.app, _CONFIG) for store in (one, two))
+            async with running(first), running(second):
+                for key in "abcd":
+                    await publish(one, 2, key=key)
+                await until(lambda: watch.has(running=4))
+                server.kill()
+                server.start()
+                await until(lambda: _settled(one), timeout_s=60.0)
+            effects = await rows(one, "effects")
+        assert watch.together == []
+        assert Counter(row["owner"] for row in effects) == Counter(dict.fromkeys("abcd", 2))
+        assert all(one == sorted(one) for one in watch.order.values())
+
+
+async def test_no_two_of_a_key_are_handled_at_once_when_claims_expired_while_the_server_was_away(
+    tmp_path: Path,
+) -> None:
+    watch = Watch(slow_s=8.0)
+    config = replace(_CONFIG, claim_timeout_s=1.5, poll_s=0.1)
+    with PostgresServer() as server, server.database() as url:
+        use(tmp_path, url)
+        async with opened(tmp_path) as one, opened(tmp_path, migrate=False) as two:
+            first, second = (build(store, tmp_path, watch.app, config) for store in (one, two))
+            async with running(first), running(second):
+                for key in "abcd":
+                    await publish(one, 2, key=key)
+                await until(lambda: watch.has(running=4))
+                server.kill()
+                await asyncio.sleep(3.0)
+                server.start()
+                await until(lambda: _settled(one), timeout_s=60.0)
+            effects = await rows(one, "effects")
+        assert watch.together == []
+        assert Counter(row["owner"] for row in effects) == Counter(dict.fromkeys("abcd", 2))
+
+
+class Watch:
+    """A group that keeps the order of keys, and what was seen of it; handlers take `slow_s`."""
+
+    def __init__(self, *, slow_s: float) -> None:
+        self.app = App("t")
+        self.running: Counter[str] = Counter()
+        #: Keys of which two were handled at once.
+        self.together: list[str] = []
+        self.order: dict[str, list[int]] = {}
+
+        @self.app.on("thing.done", key=True, retries=50)
+        async def keyed(event: Event, ctx: EventContext) -> None:
+            key = event.key or ""
+            self.running[key] += 1
+            if self.running[key] > 1:
+                self.together.append(key)
+            try:
+                await asyncio.sleep(slow_s if event.payload["n"] == 0 else 0.0)
+                add = {"event_id": event.id, "owner": key, "at": 1}
+                await ctx.run(lambda tx: tx.execute("add_effect", **add))
+                self.order.setdefault(key, []).append(event.payload["n"])
+            finally:
+                self.running[key] -= 1
+
+    async def has(self, *, running: int) -> bool:
+        """Whether so many handlers run."""
+        return self.running.total() == running

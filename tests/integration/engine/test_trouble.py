@@ -24,7 +24,7 @@ from cordata.core.event import Event
 from cordata.errors import StoreFull
 from cordata.services import subscription
 from cordata.services.reclaim import ReclaimService
-from cordata.store import Bookkeeping, Fence, Store, Tx, Unit
+from cordata.store import Store, Tx, Unit
 
 T = TypeVar("T")
 
@@ -40,17 +40,11 @@ class FullStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def run(
-        self,
-        unit: Unit[T],
-        *,
-        fence: Fence | None = None,
-        bookkeeping: Bookkeeping | None = None,
-    ) -> T:
+    async def run(self, unit: Unit[T], **options: Any) -> T:
         if self.full:
             self.refused += 1
             raise StoreFull()
-        return await self._store.run(unit, fence=fence, bookkeeping=bookkeeping)
+        return await self._store.run(unit, **options)
 
 
 async def test_engine_goes_on_where_it_was_when_the_disk_has_room_again(

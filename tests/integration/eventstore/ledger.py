@@ -105,6 +105,9 @@ async def ledger(event: StoredEvent, ctx: ProjectionContext) -> None:
     if event.payload.get("kill_once") and event.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     if event.payload.get("stop"):
+        # With a transaction open it would have the file to itself.
+        while ctx.store.waiting:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.001)
         print("stopping", flush=True)
         os.kill(os.getpid(), signal.SIGSTOP)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -103,15 +105,7 @@ async def test_marks_of_the_dead_are_dropped_when_their_partitions_had_time_to_b
 
 
 async def test_death_counts_once_when_an_operator_resumes_the_event(tmp_path: Path) -> None:
-    app, handled = App("t"), list[int]()
-
-    @app.subscribe("account", partitions=1, retries=0)
-    async def note(event: StoredEvent, ctx: ProjectionContext) -> None:
-        handled.append(event.attempt)
-
-    async with opened(tmp_path) as store:
-        await deposit(store, "account-0", 1)
-        await killed_by_first_event(store, tmp_path, note)
+    async with killed_by_first_event(tmp_path) as (store, app, note, handled):
         async with running(store, tmp_path, app):
             await until(lambda: state_is(store, note.name, "blocked"))
             assert handled == []
@@ -121,31 +115,38 @@ async def test_death_counts_once_when_an_operator_resumes_the_event(tmp_path: Pa
 
 
 async def test_death_before_a_reset_does_not_count_after_it(tmp_path: Path) -> None:
-    app, handled = App("t"), list[int]()
-
-    @app.subscribe("account", partitions=1, retries=0)
-    async def note(event: StoredEvent, ctx: ProjectionContext) -> None:
-        handled.append(event.attempt)
-
-    async with opened(tmp_path) as store:
-        await deposit(store, "account-0", 1)
-        await killed_by_first_event(store, tmp_path, note)
+    async with killed_by_first_event(tmp_path) as (store, app, note, handled):
         await Subscriptions(store).reset(note.name, "start")
         async with running(store, tmp_path, app):
             await until(lambda: state_is(store, note.name, "current"))
     assert handled == [1]
 
 
-async def killed_by_first_event(store: Store, state: Path, projection: Projection) -> None:
-    """As a process leaves things that died in its handler."""
-    owner = Owner.register(runtime_of(state) / "projection", name="dead")
-    partitions, name = Partitions(store), projection.name
-    await partitions.add(name, projection.category, 1, 0)
-    await partitions.join(owner.id, [name], lease_us=60_000_000)
-    (standing,) = await partitions.claim(owner.id, {name: [0]}, out_of={name: 1})
-    (event,) = (await EventLog(store).read("account", after=0)).events
-    owner.begin(attempt_mark(standing.claim, event.position, 1))
-    die(owner)
+@asynccontextmanager
+async def killed_by_first_event(
+    state: Path,
+) -> AsyncIterator[tuple[Store, App, Projection, list[int]]]:
+    """A projection without retries, as a process leaves it that died in its handler.
+
+    With the attempts that the handler has seen since.
+    """
+    app, handled = App("t"), list[int]()
+
+    @app.subscribe("account", partitions=1, retries=0)
+    async def note(event: StoredEvent, ctx: ProjectionContext) -> None:
+        handled.append(event.attempt)
+
+    async with opened(state) as store:
+        await deposit(store, "account-0", 1)
+        owner = Owner.register(runtime_of(state) / "projection", name="dead")
+        partitions = Partitions(store)
+        await partitions.add(note.name, note.category, 1, 0)
+        await partitions.join(owner.id, [note.name], lease_us=60_000_000)
+        (standing,) = await partitions.claim(owner.id, {note.name: [0]}, out_of={note.name: 1})
+        (event,) = (await EventLog(store).read("account", after=0)).events
+        owner.begin(attempt_mark(standing.claim, event.position, 1))
+        die(owner)
+        yield store, app, note, handled
 
 
 async def state_is(store: Store, name: str, state: str) -> bool:

@@ -25,7 +25,7 @@ from tests.integration.eventstore.ledger import (
 
 from cordata.app import App
 from cordata.errors import PartitionLost, PermanentError, StoreUnavailable
-from cordata.eventstore import EventStore, NewEvent, Partitions, StoredEvent
+from cordata.eventstore import PROJECTION_TOPIC, EventStore, NewEvent, Partitions, StoredEvent
 from cordata.eventstore.inspection import Subscriptions
 from cordata.projection import ProjectionContext
 from cordata.store import Store, Tx
@@ -388,6 +388,25 @@ async def test_workers_share_the_partitions_and_hand_them_over(state: Path) -> N
         assert len(seen) == 201 and in_order(seen)
         assert all(row["owner"] is None for row in await rows(one, "ledger.partitions"))
         assert await rows(one, "ledger.workers") == []
+
+
+async def test_partitions_are_taken_soon_after_news_when_they_were_missing_for_long(
+    state: Path,
+) -> None:
+    """However rarely a worker looked by then: the first look after news may come too early."""
+
+    async def take_away(tx: Tx, pause_s: float) -> None:
+        until_us = tx.now_us + int(pause_s * 1e6)
+        await tx.execute("projection.pause", name="t.ledger", until=until_us)
+        await tx.execute("projection.take_away", projection="t.ledger")
+        tx.notify(PROJECTION_TOPIC)
+
+    async with opened(state) as store, running(store, state, app, replace(QUICK, poll_s=300.0)):
+        await until(lambda: shared(store, [8]))
+        await store.run(lambda tx: take_away(tx, 60.0))
+        await asyncio.sleep(3.5)  # the looks are 3.2 s apart by now
+        await store.run(lambda tx: take_away(tx, 0.3))
+        await until(lambda: shared(store, [8]), timeout_s=2.0)
 
 
 async def test_write_of_the_old_owner_is_refused_when_a_partition_has_moved(state: Path) -> None:

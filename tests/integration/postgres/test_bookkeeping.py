@@ -13,9 +13,13 @@ _SQL = "tests.integration.postgres.sql"
 _SETTINGS = ("synchronous_commit", "plan_cache_mode", "enable_seqscan")
 
 
-async def settings_of(store: PostgresStore, *, bookkeeping: Bookkeeping | None) -> list[str]:
+async def settings_of(
+    store: PostgresStore, *, bookkeeping: Bookkeeping | None, outlive_crash: bool = False
+) -> list[str]:
     async def unit(tx: Tx) -> list[str]:
         found = []
+        if outlive_crash:
+            await tx.write("stream.outlive_crash")
         for name in _SETTINGS:
             row = await tx.fetch_one("setting", name=name)
             assert row is not None
@@ -26,7 +30,7 @@ async def settings_of(store: PostgresStore, *, bookkeeping: Bookkeeping | None) 
     return await store.run(unit, bookkeeping=bookkeeping)
 
 
-async def check(url: str, session_url: str = "") -> None:
+async def check(url: str, session_url: str = "", *, commit: str = "on") -> None:
     config = StoreConfig(
         url=url, session_url=session_url, prepared_statements=not session_url, pool_size=2
     )
@@ -35,12 +39,19 @@ async def check(url: str, session_url: str = "") -> None:
         await store.migrate([Chain("serial", _SQL)])
         for _ in range(3):  # no setting stays behind
             assert await settings_of(store, bookkeeping="fleeting") == ["off", "auto", "off"]
-            assert await settings_of(store, bookkeeping="lasting") == ["on", "auto", "off"]
-            assert (await settings_of(store, bookkeeping=None))[0] == "on"
+            assert await settings_of(store, bookkeeping="lasting") == [commit, "auto", "off"]
+            assert (await settings_of(store, bookkeeping=None))[0] == commit
+            for kind in ("fleeting", "lasting", None):  # a unit that finds that it has to last
+                found = await settings_of(store, bookkeeping=kind, outlive_crash=True)
+                assert found[0] == commit
 
 
 async def test_only_bookkeeping_need_not_wait_for_the_disk(database: str) -> None:
     await check(database)
+
+
+async def test_unit_waits_as_long_as_the_server_was_told_to(database: str) -> None:
+    await check(f"{database}?options=-c%20synchronous_commit%3Dlocal", commit="local")
 
 
 async def test_the_same_is_true_behind_a_proxy_that_shares_sessions_out() -> None:

@@ -167,6 +167,38 @@ async def test_failing_periodic_task_neither_stops_nor_delays_the_others(tmp_pat
         await until(lambda: _is(runs["bad"] > 3 and runs["good"] > 3))
 
 
+@pytest.mark.parametrize("how", ["exit", "interrupt", "cancel"])
+async def test_primary_lives_whatever_a_periodic_task_or_a_backfill_does(
+    tmp_path: Path, how: str
+) -> None:
+    app, runs = App("p"), Counter[str]()
+
+    async def misbehave() -> None:
+        if how == "exit":
+            raise SystemExit(3)
+        if how == "interrupt":
+            raise KeyboardInterrupt
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    @app.every(seconds=0.01)
+    async def bad(ctx: Context) -> None:
+        runs["bad"] += 1
+        await misbehave()
+
+    @app.backfill("wild")
+    async def step(ctx: Context, cursor: str | None) -> str | None:
+        runs["step"] += 1
+        if runs["step"] == 1:
+            await misbehave()
+        return None
+
+    async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
+        await until(lambda: _is(runs["bad"] > 3 and runs["step"] == 2))
+
+
 async def test_hanging_periodic_task_is_cancelled_and_runs_again_when_its_time_is_up(
     tmp_path: Path,
 ) -> None:
@@ -375,7 +407,8 @@ async def _leads(primary: Primary) -> bool:
 
 
 async def _beats_of(store: Store, pid: int) -> bool:
-    return any(row["owner"] == str(pid) for row in await rows(store, "effects"))
+    found = await rows(store, "effects")
+    return any((row["owner"], row["event_id"]) == (str(pid), "beat") for row in found)
 
 
 async def _steps(store: Store, count: int) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import closing, suppress
 from pathlib import Path
 
 from tests.integration.engine.engine import build, running
-from tests.integration.engine.parts import publish, runtime_of
+from tests.integration.engine.parts import publish, rows, runtime_of, until
 from tests.integration.redis.parts import broker_of, on_redis
 from tests.integration.redis.stores import use
 from tests.servers.redis import RedisServer
@@ -77,3 +78,73 @@ async def test_backfill_in_the_store_goes_on_when_another_group_has_no_place_fre
         in_time = done.is_set()
         go_on.set()
     assert in_time
+
+
+async def test_backfill_in_a_stream_is_handled_to_its_end_when_nothing_live_comes(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    """What waits for live events passes it by while there is no room for more of it."""
+    use(tmp_path, redis.url)
+    app, handled = App("t"), Counter[str]()
+
+    @app.on("thing.done", concurrency=4)
+    async def take(event: Event, ctx: EventContext) -> None:
+        await asyncio.sleep(0.002)
+        handled[event.id] += 1
+
+    async def count_is(count: int) -> bool:
+        return len(handled) == count
+
+    async with on_redis(tmp_path) as parts, running(build(parts.store, tmp_path, app)):
+        await publish(parts.store, 300, lane="backfill")
+        await until(lambda: count_is(300), timeout_s=8.0)
+        for number in (301, 302):  # waited for again, beside what is live
+            await publish(parts.store, 1, lane="backfill")
+            await until(lambda n=number: count_is(n), timeout_s=4.0)  # type: ignore[misc]
+        await publish(parts.store, 1)
+        await until(lambda: count_is(303), timeout_s=4.0)
+    assert set(handled.values()) == {1}
+
+
+async def test_live_events_go_first_when_the_stream_is_full_of_backfill(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    use(tmp_path, redis.url)
+    app, order = App("t"), list[str]()
+
+    @app.on("thing.done", concurrency=4)
+    async def take(event: Event, ctx: EventContext) -> None:
+        await asyncio.sleep(0.01)
+        order.append("live" if "live" in event.headers else "backfill")
+
+    async with on_redis(tmp_path) as parts, running(build(parts.store, tmp_path, app)):
+        await publish(parts.store, 300, lane="backfill")
+        await until(lambda: _is(len(order) > 20))
+        await publish(parts.store, 20, headers={"live": "1"})
+        await until(lambda: _is(order.count("live") == 20), timeout_s=8.0)
+        assert len(order) < 200
+        await until(lambda: _is(len(order) == 320), timeout_s=8.0)
+
+
+async def test_second_commit_is_in_the_dead_letter_though_the_first_one_is_marked(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    use(tmp_path, redis.url)
+    app = App("t")
+
+    @app.on("thing.done", retries=0)
+    async def twice(event: Event, ctx: EventContext) -> None:
+        await ctx.run(lambda tx: tx.execute("add_effect", event_id=event.id, owner="", at=1))
+        await ctx.run(lambda tx: tx.execute("add_effect", event_id=event.id, owner="", at=2))
+
+    async def is_dead() -> bool:
+        return [row["state"] for row in await rows(parts.store, "messages")] == ["dead"]
+
+    async with on_redis(tmp_path) as parts, running(build(parts.store, tmp_path, app)):
+        await publish(parts.store, 1)
+        await until(is_dead)
+        assert len(await rows(parts.store, "effects")) == 1
+
+
+async def _is(value: bool) -> bool:
+    return value

@@ -18,11 +18,11 @@ from tests.servers.process import find_program
 _WRITE_VERSION_AT = 18
 
 
-def status_of(address: str) -> tuple[int, bytes]:
+def status_of(address: str, path: str = "/facts") -> tuple[int, bytes]:
     """Of one request; one that gets no answer fails."""
     connection = http.client.HTTPConnection(address, timeout=20)
     try:
-        connection.request("GET", "/facts")
+        connection.request("GET", path)
         response = connection.getresponse()
         return response.status, response.read()
     finally:
@@ -78,3 +78,23 @@ def test_server_answers_and_names_the_setting_behind_an_old_pgbouncer(tmp_path: 
             running.until_logged(r"already exists \(42P05\).*prepared_statements = false")
             # By luck a worker finds each of its statements where it was prepared.
             assert status_of(address)[0] in (200, 503)
+
+
+def test_log_has_one_line_for_all_requests_refused_while_the_database_is_away(
+    tmp_path: Path,
+) -> None:
+    with PostgresServer() as postgres, postgres.database() as url:
+        config = tmp_path / "cordata.toml"
+        config.write_text(f'[store]\nurl = "{url}"\nwrite_timeout_s = 0.5\n')
+        with server(tmp_path, "--config", str(config), workers=1) as running:
+            address = running.ready().removeprefix("http://")
+            assert status_of(address, "/publish")[0] == 200
+            postgres.stop()
+            statuses = [status_of(address, "/publish")[0] for _ in range(50)]
+            assert statuses == [503] * 50
+            assert status_of(address)[0] == 200  # what needs no store is served
+            postgres.start()
+            running.until(lambda: status_of(address, "/publish")[0] == 200, "a request served")
+            (healed,) = running.until_logged("no more 503")
+            assert int(healed.split("there were ")[1].split()[0]) >= 50
+            assert len(running.until_logged(r"/publish from .* failed: 503")) == 1

@@ -145,9 +145,9 @@ def test_supervisor_runs_from_a_program_of_ones_own(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
 
 
-def test_supervisor_kills_what_does_not_stop_in_time(tmp_path: Path) -> None:
+def test_primary_has_time_of_its_own_when_a_worker_does_not_stop(tmp_path: Path) -> None:
     script = f"""
-import os, signal, socket, threading
+import logging, os, signal, socket, threading
 from cordata import Supervisor
 
 def ready(urls):
@@ -157,9 +157,12 @@ def ready(urls):
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
 
 s = Supervisor(app="tests.integration.server.tiny:app", workers=1, listen=["127.0.0.1:0"],
-               state={str(tmp_path)!r}, stop_timeout_s=0.5, watchdog_s=0, on_ready=ready)
+               state={str(tmp_path)!r}, stop_timeout_s=2.0, watchdog_s=0, on_ready=ready)
+logging.basicConfig(level="INFO")
 assert s.run() == s.exit_code == 1
 print("done")
 """
     result = python("-c", script)
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+    assert "worker@0 did not stop in time: SIGKILL" in result.stderr
+    assert "primary exited with 0" in result.stderr

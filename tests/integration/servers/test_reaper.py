@@ -37,9 +37,12 @@ for words in (("sleep 600 & sleep 600 & wait", 2, False), ("sleep 600 & sleep 60
 print(*(getattr(one, "pid", one) for one in started), flush=True)
 time.sleep(600)
 """
-#: The second `sleep` has no parent any more when its starter dies: only the session has it.
+#: The second `sleep` has no parent any more when its starter dies: only the session has it. The
+#: starter tells of both, once it has heard of them and has had them watched.
 _ORPHAN = """
-start("sh -c 'sleep 600 & echo $!' | { read orphan; echo $$ $orphan; sleep 600; }", 1, True)
+script = "sh -c 'sleep 600 & echo $!' | { read orphan; echo $$ $orphan; sleep 600; }"
+shell = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE)
+print(watched(shell).stdout.readline().decode(), end="", flush=True)
 time.sleep(600)
 """
 _BENCH = """

@@ -46,7 +46,7 @@ def test_pools_are_shown_and_read_again_the_same(tmp_path: Path) -> None:
     [
         (REPORT + "max_sessions = 3", "[pool.report] max_sessions: is for all pools; it belongs"),
         (REPORT + "max_wating = 3", "[pool.report] max_wating: unknown key; the nearest known is"),
-        (REPORT + "max_waiting = 0", "[pool.report] max_waiting: must be more than 0, not 0"),
+        (REPORT + "max_waiting = 0", "[pool.report] max_waiting: must be from 1 to 10000000, not 0"),
         ("[pool.x]\nworkers = ['1']", "[pool.x] commands: must name at least one command"),
         ("[pool.x]\ncommands = ['a']", "[pool.x] workers: must name at least one worker"),
         ("[pool.default]\nworkers=['1']\ncommands=['a']", "[pool.default]: a pool's name is"),
@@ -64,7 +64,7 @@ def test_pools_are_shown_and_read_again_the_same(tmp_path: Path) -> None:
         ("[pool]\nmax_session_bytes = 16777216", "[pool] max_session_bytes: must be less than"),
         ("[pool]\nhealth_timeout_s = 31", "[pool] health_timeout_s: must not be more than"),
         ("[pool]\nrestart_min_s = 11", "[pool] restart_min_s: must not be more than"),
-        ("[pool]\nretries = -1", "[pool] retries: must be 0 or more, not -1"),
+        ("[pool]\nretries = -1", "[pool] retries: must be from 0 to 100, not -1"),
         ("[pool]\naffinity = 'strict'", "[pool] affinity: must be one of 'hint', 'strict_queue'"),
     ],
 )

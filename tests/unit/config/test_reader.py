@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
 import pytest
 
 from cordata.config import Config, build, find_file, open_document
+from cordata.config.bounds import RANGES
 from cordata.config.reader import Document
 from cordata.errors import ConfigError
 
@@ -86,7 +87,7 @@ def test_build_names_all_problems_when_several_are_wrong(tmp_path: Path) -> None
     assert found == [
         "[worker] services: item 1 must be one of 'http', 'engine', 'pool', not 'htp'",
         "[http] max_conections: unknown key; the nearest known is max_connections",
-        "[http] drain_s: must be 0 or more, not -1.0",
+        "[http] drain_s: must be from 0 to 3600, not -1.0",
         "[http] access_log: must be true or false, not 'yes'",
         "[store] url: must be a string, not 3",
         "[store] readers: must be from 1 to 64, not 99",
@@ -99,16 +100,27 @@ def test_build_names_all_problems_when_several_are_wrong(tmp_path: Path) -> None
     ("text", "problem"),
     [
         ("[engine]\nretry_min_s = 9\nretry_max_s = 3", "[engine] retry_min_s: must not be more"),
-        ("[engine]\npoll_s = 0", "[engine] poll_s: must be more than 0, not 0.0"),
+        ("[engine]\npoll_s = 0", "[engine] poll_s: must be from 0.01 to 86400, not 0.0"),
         ("[engine]\npoll_s = nan", "[engine] poll_s: must be a finite number"),
         ("[engine]\npoll_s = inf", "[engine] poll_s: must be a finite number"),
+        ("[engine]\npoll_s = 1e-9", "[engine] poll_s: must be from 0.01 to 86400, not 1e-09"),
+        ("[engine]\nconcurrency = 1000000000", "[engine] concurrency: must be from 1 to 1000"),
+        ("[engine]\nretention_s = 1e300", "[engine] retention_s: must be from 0 to 315360000"),
+        ('[mail]\nhost = "a\\u0000b"', "[mail] host: has a line break or another control"),
+        ('[mail]\nhost = "a b"', "[mail] host: must be the name or address"),
+        ('[mail]\nhost = "a:587"', "[mail] host: must be the name or address"),
+        ('[mail]\nsender = "a@b\\r\\nBcc: c@d"', "[mail] sender: has a line break"),
+        ('[mail]\nsender = "a"', "[mail] sender: must be an address"),
+        ('[alert]\nto = ["a@b\\nBcc: c@d"]', "[alert] to: has a line break"),
+        ('[paths]\nstate = "/a\\u0000"', "[paths] state: has a line break or another control"),
+        ('[broker]\nprefix = "a\\nb"', "[broker] prefix: has a line break"),
         ("[worker]\nservices = []", "[worker] services: must name at least one service"),
         ('[worker]\nservices = ["http", "http"]', "[worker] services: names 'http' twice"),
         ("[worker]\nservices = 'http'", "[worker] services: must be a list, not 'http'"),
         ("worker = 3", "[worker]: must be a section, not 3"),
         ("[worker.x]\nstop_timeout_s = 3", "[worker] x: unknown key; the nearest known is"),
         ("[worker.2]\nstop_timeout = 3", "[worker.2] stop_timeout: unknown key; the nearest"),
-        ("[worker.2]\nstop_timeout_s = 0", "[worker.2] stop_timeout_s: must be more than 0"),
+        ("[worker.2]\nstop_timeout_s = 0", "[worker.2] stop_timeout_s: must be from 0.1 to 86400"),
         ("[paths]\nstate = ''", "[paths] state: must be a path, not ''"),
         ("[log]\nlevel = 'loud'", "[log] level: must be one of 'debug', 'info', 'warning',"),
         ("[http.limits]\nx = 1", "[http] limits: unknown key; the nearest known is"),
@@ -217,3 +229,41 @@ def test_find_file_prefers_the_option_when_both_are_given(tmp_path: Path) -> Non
 def test_find_file_fails_when_a_named_file_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         find_file(tmp_path / "none.toml", {})
+
+
+def numbers() -> list[tuple[str, float]]:
+    """`section.key` and default of every number of the runtime."""
+    return [
+        (f"{section.name}.{key.name}", value)
+        for section in fields(Config)
+        if is_dataclass(values := getattr(Config(), section.name))
+        for key in fields(values)
+        if isinstance(value := getattr(values, key.name), int | float)
+        and not isinstance(value, bool)
+    ]
+
+
+def test_every_number_has_bounds_and_a_default_within() -> None:
+    assert sorted(name for name, _ in numbers()) == sorted(RANGES)
+    for name, value in numbers():
+        low, high = RANGES[name]
+        assert low <= value <= high, name
+
+
+@pytest.mark.parametrize("name", sorted(RANGES))
+def test_number_is_refused_when_it_is_out_of_bounds(tmp_path: Path, name: str) -> None:
+    section, _, key = name.partition(".")
+    low, high = RANGES[name]
+    whole = isinstance(dict(numbers())[name], int)
+    for value in (low - 1 if whole else low - 1e-4, high + 1, -1, *(() if whole else (1e300,))):
+        (found,) = problems(tmp_path, f"[{section}]\n{key} = {value}")
+        assert found.startswith(f"[{section}] {key}: must be from {low} to {high}, not "), found
+
+
+@pytest.mark.parametrize(
+    "host", ["", "localhost", "smtp-1.example.com", "::1", "[::1]", "10.0.0.1"]
+)
+def test_mail_host_is_a_name_or_an_address(tmp_path: Path, host: str) -> None:
+    path = tmp_path / "cordata.toml"
+    path.write_text(f'[mail]\nhost = "{host}"\nsender = "Shop Ü <no-reply@shop.example>"\n')
+    assert build(open_document(path), None).mail.host == host

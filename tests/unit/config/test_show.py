@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from cordata.config import Config, build, open_document
 from cordata.config.reader import Document
 from cordata.config.sections import MailConfig
-from cordata.config.show import lines
+from cordata.config.show import lines, literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,28 @@ def test_lines_mask_when_a_value_is_secret(tmp_path: Path) -> None:
     assert 'api_token = "********"' in text
     assert 'url = "sqlite://me:********@host/x"' in text
     assert "master-key = ********" in text
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u@h,h2:5433/db?sslmode=require&connect_timeout=3", None),
+        ("postgresql:///db?host=/run/postgresql", None),
+        ("postgresql://u@[::1]:5432/db", None),
+        ("rediss+sentinel://u@a:1,b:2/main/0?ssl_ca_certs=/etc/ca", None),
+        ("https://shop.example/a/b", None),
+        ("sqlite:///var/lib/my shop/x.db", None),
+        ("see https://shop.example/a, or ask", None),
+        ("postgresql://u:hush@h/db", "postgresql://u:********@h/db"),
+        ("redis://:hush@h:1/0", "redis://:********@h:1/0"),
+        ("postgresql://u:hu/sh@h/db", "postgresql://********"),
+        ("postgresql://u@h/db?hush=1", "postgresql://********"),
+        ("hush:sh://u@h/db", "********"),
+        ("see https://u:hush@h/ there", "see https://u:********@h/ there"),
+    ],
+)
+def test_address_is_shown_without_what_may_be_a_password(url: str, shown: str | None) -> None:
+    assert json.loads(literal(url)) == (shown or url)
 
 
 def test_lines_are_toml_when_a_value_holds_control_characters(tmp_path: Path) -> None:

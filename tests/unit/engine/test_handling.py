@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import cast
 
 import pytest
+from tests.unit.engine.messages import message
 
 from cordata.broker import Message
 from cordata.config.sections import EngineConfig
@@ -19,19 +20,7 @@ from cordata.services.handling import Handling
 from cordata.store import Chain, Store
 from cordata.vault import Vault
 
-MESSAGE = Message(
-    id=1,
-    group="shop.note",
-    event_id="e1",
-    type="order.paid",
-    key=None,
-    payload='{"order": 7}',
-    headers="{}",
-    created_at=0,
-    attempts=0,
-    history=None,
-    seen=False,
-)
+MESSAGE = message(1, group="shop.note")._replace(type="order.paid", payload='{"order": 7}')
 
 
 class Idle:
@@ -73,7 +62,7 @@ async def test_handler_gets_the_whole_context_of_its_process() -> None:
 
 
 @pytest.mark.parametrize(
-    "message",
+    "damaged",
     [
         MESSAGE._replace(headers="{"),
         MESSAGE._replace(headers="[]"),
@@ -81,14 +70,14 @@ async def test_handler_gets_the_whole_context_of_its_process() -> None:
     ],
 )
 async def test_message_is_dead_and_nobody_else_hurt_when_its_row_is_damaged(
-    message: Message,
+    damaged: Message,
 ) -> None:
     async def note(event: Event, ctx: EventContext) -> None:
         raise AssertionError
 
     ctx = Context(store=cast(Store, Idle()), vault=Vault(None))
     handling = Handling(ctx, EngineConfig(), owner_id="worker-0")
-    assert (await handling.attempt(subscription_of(note), message)).verdict is Verdict.DEAD
+    assert (await handling.attempt(subscription_of(note), damaged)).verdict is Verdict.DEAD
     assert request_id.get() == ""
 
 

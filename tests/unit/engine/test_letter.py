@@ -118,3 +118,14 @@ def test_recipients_are_sorted_by_reply_code() -> None:
     assert list(result.remaining) == ["b", "d"]
     assert (result.accepted_count, result.refused_count) == (1, 1)
     assert list(result.codes) == [450, 451, 550]
+
+
+@pytest.mark.parametrize(
+    "to", ["eva@ex..de", "eva@.de", "eva@x.de.", "e..va@x.de", ".eva@x.de", "Eva <eva.@x.de>"]
+)
+def test_letter_is_refused_without_quoting_an_address_that_only_looks_like_one(to: str) -> None:
+    """The standard library's own errors are of several kinds, and one is no ValueError."""
+    with pytest.raises(PermanentError) as caught:
+        build(to=[to])
+    assert str(caught.value) == "not an e-mail address"
+    assert caught.value.__suppress_context__

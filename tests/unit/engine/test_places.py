@@ -6,12 +6,12 @@ import asyncio
 from typing import cast
 
 import pytest
+from tests.unit.engine.messages import message
 
-from cordata.broker import Message
 from cordata.broker.message import NOTHING, Due, Want, claimable
 from cordata.config.sections import EngineConfig
 from cordata.core.lane import all_places, backfill_places, run_length
-from cordata.core.outbox import BACKFILL, LIVE
+from cordata.core.outbox import BACKFILL
 from cordata.registry import Handler, Subscription
 from cordata.services.places import Lane, Places
 
@@ -27,24 +27,6 @@ def places(concurrency: int, *, key: bool = False) -> Places:
         key=key,
     )
     return Places(subscription, EngineConfig())
-
-
-def message(id: int, *, lane: str = LIVE, order_key: str | None = None) -> Message:
-    return Message(
-        id=id,
-        group="g",
-        event_id=str(id),
-        type="t",
-        key=order_key,
-        payload="{}",
-        headers="{}",
-        created_at=0,
-        attempts=0,
-        history=None,
-        seen=False,
-        lane=lane,
-        order_key=order_key,
-    )
 
 
 async def taken(group: Places, count: int) -> list[tuple[Lane, list[int]]]:

@@ -45,7 +45,10 @@ def test_subscription_has_its_name_and_defaults() -> None:
         ({"partitions": 257}, "partitions must be 1 to 256"),
         ({"batch": 501}, "batch must be 1 to 500"),
         ({"retries": -1}, "retries must be 0 or more"),
-        ({"timeout_s": 0}, "timeout_s more than 0"),
+        ({"timeout_s": 0}, "timeout_s must be more than 0"),
+        ({"retries": 10**9}, "retries must be 0 or more"),
+        ({"timeout_s": 1e-9}, "timeout_s must be more than 0"),
+        ({"name": "n" * 201}, "name must be a text of 1 to 200"),
         ({"on_error": "ignore"}, "on_error must be"),
     ],
 )

@@ -30,7 +30,7 @@ def body(data: bytes = b"", *, more: bool = False) -> dict[str, Any]:
     return {"type": "http.response.body", "body": data, "more_body": more}
 
 
-def sending(*messages: dict[str, Any], error: Exception | None = None) -> AsgiApp:
+def sending(*messages: dict[str, Any], error: BaseException | None = None) -> AsgiApp:
     """An application that sends messages, then raises."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -416,6 +416,20 @@ async def test_failed_request_has_exactly_one_line(
         async with wired(app, CONFIG) as wire:
             await wire.feed(GET)
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), BaseExceptionGroup("", [SystemExit(3)])],
+    ids=lambda error: type(error).__name__,
+)
+async def test_request_alone_fails_when_its_application_raises_anything(
+    error: BaseException,
+) -> None:
+    async with wired(sending(error=error), CONFIG) as wire:
+        await wire.feed(GET)
+        await wire.feed(GET)
+        assert [answer.status for answer in answers_of(wire, "GET", "GET")] == [500, 500]
 
 
 @pytest.mark.parametrize("failing", [True, False])

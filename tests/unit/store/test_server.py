@@ -42,7 +42,7 @@ def test_transactions_go_through_the_proxy_and_sessions_past_it() -> None:
     [
         ("postgresql://u:secret@h/d", "holds a password"),
         ("postgresql://h/d?password=secret", "holds a password"),
-        ("postgresql://h/d?colour=secret", "colour"),
+        ("postgresql://h/d?colour=secret", "parameter"),
         ("postgresql://h:secret/d", "port"),
     ],
 )

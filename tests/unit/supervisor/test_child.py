@@ -69,7 +69,28 @@ def test_restarts_come_later_and_later_until_one_ran_steadily() -> None:
     assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30]
     made.started(1, now)
     made.ended(now + 60.0, again=True)
-    assert made.deadline == now + 60.0 + 0.5
+    assert made.deadline == now + 60.0 + 30.0, "it never was ready"
+
+
+def test_pause_starts_anew_when_the_child_had_been_ready_for_a_while() -> None:
+    made = child()
+    for ready_s, pause_s in ((0.1, 0.5), (0.1, 1.0), (1.9, 2.0), (2.0, 0.5), (0.1, 1.0)):
+        made.started(1, 200.0)
+        made.notified({"READY": "1"}, 201.0, 10.0)
+        made.ended(201.0 + ready_s, again=True)
+        assert made.deadline == 201.0 + ready_s + pause_s
+
+
+def test_child_is_killed_when_it_does_not_stop_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, sent = child(), list[signal.Signals]()
+    monkeypatch.setattr(Child, "send", lambda self, number: sent.append(number))
+    made.notified({"READY": "1"}, 101.0, 10.0)
+    made.stop(135.0)
+    assert sent == [signal.SIGTERM, signal.SIGCONT]
+    made.notified({"WATCHDOG": "1"}, 130.0, 10.0)
+    assert made.overdue(134.9) is None
+    assert made.overdue(135.0) == (signal.SIGKILL, "did not stop in time")
+    assert made.overdue(200.0) is None
 
 
 @pytest.mark.parametrize(

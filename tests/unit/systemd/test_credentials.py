@@ -51,6 +51,20 @@ def test_text_refuses_when_the_secret_is_not_utf8(tmp_path: Path) -> None:
         Credentials(tmp_path).text("a")
 
 
+@pytest.mark.parametrize("data", [b"hush\nhush\n", b"hu\0sh", b"hush\r\n\n", b"\nhush"])
+def test_text_refuses_when_the_secret_is_more_than_a_line(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "smtp-password").write_bytes(data)
+    with pytest.raises(ConfigError, match="more than one line") as caught:
+        Credentials(tmp_path).text("smtp-password")
+    assert "hu" not in str(caught.value).removeprefix(str(tmp_path))
+
+
+@pytest.mark.parametrize("data", [b"hush", b"hush\n", b"hush\r\n"])
+def test_text_takes_a_line_with_or_without_its_end(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "smtp-password").write_bytes(data)
+    assert Credentials(tmp_path).text("smtp-password") == "hush"
+
+
 def test_create_never_replaces_when_the_secret_exists(tmp_path: Path) -> None:
     directory = tmp_path / "credentials"
     assert create(directory, "master-key", b"one")

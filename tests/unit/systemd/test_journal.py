@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import re
 import sys
+from collections.abc import Iterator
+
+import pytest
 
 from cordata.log import fields, request_id
-from cordata.systemd.journal import LineFormatter, _journal_fields, stderr_is_journal
+from cordata.systemd.journal import (
+    LineFormatter,
+    TrailFormatter,
+    _journal_fields,
+    journal_handler,
+    stderr_is_journal,
+)
 
 
 def record(message: str, *args: object, **extra: object) -> logging.LogRecord:
@@ -35,16 +46,71 @@ def test_line_is_coloured_only_when_asked() -> None:
     assert "\x1b" not in LineFormatter().format(record("x"))
 
 
-def test_line_carries_the_traceback_indented_when_there_is_one() -> None:
+def failed() -> logging.LogRecord:
     made = record("x")
     try:
-        raise RuntimeError("broken")
+        try:
+            raise KeyError("eva")
+        except KeyError as error:
+            raise RuntimeError("broken for eva") from error
     except RuntimeError:
         made.exc_info = sys.exc_info()
-    first, *rest = LineFormatter().format(made).split("\n")
+    return made
+
+
+@contextlib.contextmanager
+def root_level(level: int) -> Iterator[None]:
+    root = logging.getLogger()
+    before = root.level
+    root.setLevel(level)
+    try:
+        yield
+    finally:
+        root.setLevel(before)
+
+
+def test_line_carries_types_and_places_indented_when_there_is_an_exception() -> None:
+    with root_level(logging.INFO):
+        first, *rest = LineFormatter().format(failed()).split("\n")
     assert first.endswith("http: x")
-    assert all(line.startswith("    ") for line in rest)
-    assert "RuntimeError: broken" in rest[-1]
+    assert rest[0] == "    RuntimeError"
+    assert re.fullmatch(r"      /.*/test_journal\.py:\d+ in failed", rest[1])
+    assert rest[2] == "    caused by KeyError"
+    assert "eva" not in "".join(rest)
+
+
+def test_journal_message_has_types_and_places_when_there_is_an_exception() -> None:
+    with root_level(logging.INFO):
+        text = TrailFormatter().format(failed())
+    assert text.startswith("x\nRuntimeError\n  /") and "eva" not in text
+
+
+def test_handler_of_the_journal_tells_no_messages_either() -> None:
+    pytest.importorskip("systemd.journal")
+    with root_level(logging.INFO):
+        assert "eva" not in journal_handler().format(failed())
+
+
+@pytest.mark.parametrize("formatter", [TrailFormatter(), LineFormatter()])
+def test_exception_is_whole_at_level_debug(formatter: logging.Formatter) -> None:
+    with root_level(logging.DEBUG):
+        assert "RuntimeError: broken for eva" in formatter.format(failed())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Task exception was never retrieved\nfuture: <Task exception=V('eva')>", True),
+        ("Exception in callback functools.partial(<function f>, 'eva')", True),
+        ("an error occurred during closing of asynchronous generator <g eva>", True),
+    ],
+)
+def test_line_of_asyncio_has_no_values(text: str, told: bool) -> None:
+    made = record(text)
+    made.name = "asyncio"
+    with root_level(logging.INFO):
+        line = LineFormatter().format(made)
+    assert "eva" not in line and line.split("asyncio: ")[1][:5] == text[:5]
 
 
 def test_journal_fields_hold_upper_case_extras_and_no_arguments() -> None:

@@ -8,6 +8,7 @@ rediss+sentinel://...                                           TLS to them and 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,9 @@ _TLS_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 HINT = (
     "redis://host:port/db, rediss://host:port/db, or redis+sentinel://host:port,host:port/NAME/db"
 )
+
+_HOST = re.compile(r"[\w.:%\[\]-]+")
+_DATABASE = re.compile(r"[0-9]{1,9}")
 
 Host = tuple[str, int]
 
@@ -75,7 +79,10 @@ def is_redis(url: str) -> bool:
 
 def parse_url(url: str) -> RedisAddress:
     """The address in a `[broker] url`. Raises: ConfigError that quotes nothing of it."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets without an end, strange letters: and it tells the url
+        raise ConfigError("[broker] url: cannot be read", hint=HINT) from None
     if parts.scheme not in _SCHEMES:
         raise ConfigError("[broker] url: not the address of a Redis", hint=HINT)
     user, at, hosts = parts.netloc.rpartition("@")
@@ -108,29 +115,30 @@ def _hosts(text: str, default_port: int, *, several: bool) -> tuple[Host, ...]:
         raise ConfigError("[broker] url: needs a host", hint=HINT)
     try:
         return tuple(_host(name, default_port) for name in names)
-    except ValueError as error:
-        raise ConfigError("[broker] url: a host is not HOST or HOST:PORT", hint=HINT) from error
+    except ValueError:
+        raise ConfigError("[broker] url: a host is not HOST or HOST:PORT", hint=HINT) from None
 
 
 def _host(text: str, default_port: int) -> Host:
     parts = urlsplit(f"//{text}")
-    if not parts.hostname:
-        raise ValueError(text)
+    if not parts.hostname or not _HOST.fullmatch(text) or parts.port == 0:
+        raise ValueError
     return parts.hostname, parts.port or default_port
 
 
 def _database(path: list[str]) -> int:
     if not path:
         return 0
-    if len(path) > 1 or not path[0].isdigit():
+    if len(path) > 1 or not _DATABASE.fullmatch(path[0]):
         raise ConfigError("[broker] url: the database is a number", hint=HINT)
     return int(path[0])
 
 
 def _files(query: str) -> dict[str, Path]:
     found = dict(parse_qsl(query, keep_blank_values=True))
-    unknown = sorted(found.keys() - set(_TLS_FILES))
-    if unknown:
+    if not found.keys() <= set(_TLS_FILES):
         known = ", ".join(_TLS_FILES)
-        raise ConfigError(f"[broker] url: unknown parameter {unknown[0]}", hint=f"known: {known}")
+        raise ConfigError("[broker] url: has an unknown parameter", hint=f"known: {known}")
+    if any("\0" in value for value in found.values()):
+        raise ConfigError("[broker] url: has a NUL character")
     return {name: Path(value) for name, value in found.items()}

@@ -14,7 +14,11 @@ log = logger("cordata.redis")
 
 #: XAUTOCLAIM, XTRIM MINID and XPENDING IDLE came with it; valkey tells a version of Redis, too.
 _OLDEST = (6, 2)
-_LOGIN_HINT = "is the credential redis-password there and right, and the user in [broker] url?"
+_LOGIN_HINT = (
+    "is the credential redis-password there and right, and the user in [broker] url?"
+    " a unit reads it when it starts: restart it then"
+)
+_SENTINEL_HINT = _LOGIN_HINT.replace("redis-password", "sentinel-password")
 
 
 class Reach:
@@ -30,8 +34,9 @@ class Reach:
         if not self.reason:
             self._since = clock.monotonic()
             log.error(
-                "Redis is away: %s",
+                "Redis is away: %s%s",
                 error,
+                f" ({error.hint})" if error.hint else "",
                 extra=fields(events.BROKER_FAILED, hint=error.hint or ""),
             )
         self.reason = str(error)
@@ -82,14 +87,16 @@ class Dialer:
             raise
         return connection
 
-    async def _log_in(self, connection: Connection, user: str, password: str | None) -> None:
+    async def _log_in(
+        self, connection: Connection, user: str, password: str | None, hint: str = _LOGIN_HINT
+    ) -> None:
         if password is None:
             return
         words: Command = ("AUTH", user, password) if user else ("AUTH", password)
         try:
             await connection.run(words, timeout_s=self.timeout_s)
         except Refused as error:
-            raise BrokerUnavailable(str(error), hint=_LOGIN_HINT) from error
+            raise BrokerUnavailable(str(error), hint=hint) from error
 
     async def _introduce(self, connection: Connection) -> None:
         select: list[Command] = []
@@ -114,27 +121,29 @@ class Dialer:
 
     async def _find(self) -> Host:
         """Ask the Sentinels, the one that knew last time first."""
-        reasons = []
+        reasons, hint = [], None
         for host in self.address.hosts:
             try:
                 found = await self._ask(host)
             except BrokerUnavailable as error:
                 reasons.append(str(error))
+                hint = hint or error.hint
                 continue
             if found is not None:
                 return found
             reasons.append(f"{host[0]}:{host[1]} knows no {self.address.service}")
-        raise BrokerUnavailable(f"no Sentinel names the master: {'; '.join(reasons)}")
+        raise BrokerUnavailable(f"no Sentinel names the master: {'; '.join(reasons)}", hint=hint)
 
     async def _ask(self, host: Host) -> Host | None:
         timeout_s = self.timeout_s / len(self.address.hosts)
         sentinel = await Connection.open(*host, tls=self._tls, timeout_s=timeout_s)
         try:
-            await self._log_in(sentinel, "", self._sentinel_password)
+            await self._log_in(sentinel, "", self._sentinel_password, _SENTINEL_HINT)
             words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.address.service)
             (reply,) = await sentinel.run(words, timeout_s=timeout_s)
         except Refused as error:
-            raise BrokerUnavailable(f"{host[0]}:{host[1]}: {error}") from error
+            hint = _SENTINEL_HINT if error.kind == "NOAUTH" else None
+            raise BrokerUnavailable(f"{host[0]}:{host[1]}: {error}", hint=hint) from error
         finally:
             sentinel.abort("done")
         return (reply[0].decode(), int(reply[1])) if reply else None

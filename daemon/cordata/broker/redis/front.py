@@ -36,6 +36,7 @@ from cordata.broker.redis.reading import Consumer
 from cordata.broker.redis.registry import Knowledge, load
 from cordata.broker.redis.sentry import Sentry
 from cordata.broker.redis.settling import Settling
+from cordata.core.outbox import BACKFILL, LIVE
 from cordata.errors import BrokerUnavailable, StoreUnavailable, TransientError
 from cordata.log import logger
 from cordata.store import Store
@@ -108,14 +109,17 @@ class Front:
         """Sentries that wait for fewer streams than there are now."""
         outdated = consumer.arm_anew(self.known)
         connection = self._link.connection
-        if outdated and connection is not None:
+        if connection is not None:
             try:
-                await connection.call(
-                    *(("CLIENT", "UNBLOCK", client_id) for client_id in outdated),
-                    timeout_s=self._timeout_s,
-                )
+                await self._unblock(connection, outdated)
             except BrokerUnavailable as error:
                 self._reach.failed(error)
+
+    async def _unblock(self, connection: Connection, client_ids: Sequence[int]) -> None:
+        """Let sentries begin anew, for what they wait for now. Raises: BrokerUnavailable."""
+        if client_ids:
+            commands = [("CLIENT", "UNBLOCK", client_id) for client_id in client_ids]
+            await connection.call(*commands, timeout_s=self._timeout_s)
 
     def could_read(self, name: str, groups: Collection[str]) -> list[str]:
         """Those of the groups that an exchange may bring something for."""
@@ -128,7 +132,7 @@ class Front:
             for group in groups
             if consumer.arrived.get(group)
             or group in doubtful
-            or (up and self._may_have(group) and (owes or not consumer.waits(group)))
+            or (up and self._may_have(group) and (owes or not consumer.watches(group, self.known)))
         ]
 
     def _may_have(self, group: str) -> bool:
@@ -175,20 +179,24 @@ class Front:
     async def _read(
         self, consumer: Consumer, connection: Connection, wanted: Mapping[str, Want]
     ) -> None:
-        there = {group: len(arrived) for group, arrived in consumer.arrived.items()}
-        reads = {
-            group: Want(max(want.live - there.get(group, 0), 0), want.backfill)
-            for group, want in wanted.items()
-            if not consumer.waits(group) and not self._making.pauses(group)
-        }
+        open_ = {group: w for group, w in wanted.items() if not self._making.pauses(group)}
+        reads = consumer.reads_of(open_, self.known)
+        there = {group: consumer.there(group) for group in reads}
         await consumer.exchange(connection, reads, self.known, self._timeout_s)
         if consumer.misses:
             self.known = await self._making.restore(connection, consumer.misses)
             consumer.misses.clear()
+        outdated: list[int] = []
         for group, want in reads.items():
-            got = len(consumer.arrived.get(group, ())) - there.get(group, 0)
-            if got < want.live and not self._making.pauses(group):
-                consumer.arm(group, Want(want.live - got, want.backfill), self.known)
+            got = consumer.there(group) - there[group]
+            backfill = max(want.backfill - got[BACKFILL], 0)
+            if self._making.pauses(group):
+                continue
+            if got[LIVE] < want.live:
+                consumer.arm(group, Want(want.live - got[LIVE], backfill), self.known)
+            elif backfill and consumer.passes_by(group, self.known):
+                outdated += consumer.widen(group, backfill, self.known)
+        await self._unblock(connection, outdated)
 
     async def _prepare(self, consumer: Consumer, connection: Connection) -> None:
         """On a new connection: the groups exist, and answers that were lost are made up for."""

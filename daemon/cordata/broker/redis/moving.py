@@ -18,7 +18,8 @@ async def keep(store: Store, outcomes: Sequence[tuple[Outcome, Taken]]) -> None:
     """Write messages that were not handled: they go on from there, and may be acknowledged.
 
     Nothing is written of those that the store has already, or that were handled after all: whoever
-    took this message over may have been faster. Raises: StoreUnavailable.
+    took this message over may have been faster. But what is `marked` has its mark of the very
+    attempt that failed. Raises: StoreUnavailable.
     """
 
     async def unit(tx: Tx) -> None:
@@ -31,7 +32,7 @@ async def keep(store: Store, outcomes: Sequence[tuple[Outcome, Taken]]) -> None:
 
 
 def _row(outcome: Outcome, taken: Taken, now_us: int) -> list[object]:
-    """[outbox id, event id, group, state, attempts, next_at, history, dead_at]"""
+    """[outbox id, event id, group, state, attempts, next_at, history, dead_at, marked]"""
     dead = outcome.verdict is Verdict.DEAD
     return [
         taken.outbox_id,
@@ -42,6 +43,7 @@ def _row(outcome: Outcome, taken: Taken, now_us: int) -> list[object]:
         now_us + outcome.delay_us,
         outcome.history or "",
         now_us if dead else 0,
+        int(outcome.marked),
     ]
 
 

@@ -4,12 +4,14 @@
                                                           └──too little──> hand it out, and arm
     sentry:   blocks until something is there ──> arrived ──ring──> exchange
 
-While a sentry waits nothing else reads its group, so a worker never takes more than it wants, and
-Redis gives a new entry to the worker that has waited longest.
+While a sentry waits nothing else reads the same streams, so a worker never takes more than it
+wants, and Redis gives a new entry to the worker that has waited longest. One that has no room for
+backfill passes it by; there is room again later, and then it is read beside the sentry.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,7 @@ from cordata.broker.redis.connection import Command, Connection, Refused
 from cordata.broker.redis.hands import Hands, Taken, stray, taken_of
 from cordata.broker.redis.naming import LEVELS, Keys, Stream, position_of
 from cordata.broker.redis.registry import Knowledge
-from cordata.core.outbox import BACKFILL
+from cordata.core.outbox import BACKFILL, LIVE
 from cordata.log import logger
 
 if TYPE_CHECKING:
@@ -230,10 +232,47 @@ class Consumer:
         streams = known.streams_of(group)
         return [self._keys.of(s) for s in streams if want.backfill or s.level != BACKFILL]
 
-    def waits(self, group: str) -> bool:
-        """Whether the group's sentry waits, so that nothing else may read."""
+    def widen(self, group: str, count: int, known: Knowledge) -> list[int]:
+        """The group's sentry, which passes its backfill by, is to wait for `count` of that, too.
+
+        Returns the connections that have to begin anew for it.
+        """
+        if not self._waits(group):
+            return []
+        sentry = self.sentries[group]
+        want = sentry.want._replace(backfill=count)
+        sentry.arm(self._keys_for(group, want, known), want)
+        return [sentry.client_id]
+
+    def reads_of(self, wanted: Mapping[str, Want], known: Knowledge) -> dict[str, Want]:
+        """What to read of what is wanted: a sentry that waits reads for itself."""
+        reads: dict[str, Want] = {}
+        for group, want in wanted.items():
+            if not self._waits(group):
+                there = self.there(group)
+                live, backfill = want.live - there[LIVE], want.backfill - there[BACKFILL]
+                reads[group] = Want(max(live, 0), max(backfill, 0))
+            elif want.backfill and self.passes_by(group, known):
+                reads[group] = Want(live=0, backfill=want.backfill)
+        return reads
+
+    def watches(self, group: str, known: Knowledge) -> bool:
+        """Whether the group's sentry waits, for all that there may be."""
+        return self._waits(group) and not self.passes_by(group, known)
+
+    def passes_by(self, group: str, known: Knowledge) -> bool:
+        """Whether the sentry waits, but not for the backfill: there was no room for that."""
+        if not self._waits(group) or self.sentries[group].want.backfill:
+            return False
+        return any(stream.level == BACKFILL for stream in known.streams_of(group))
+
+    def _waits(self, group: str) -> bool:
         sentry = self.sentries.get(group)
         return sentry is not None and sentry.armed
+
+    def there(self, group: str) -> Counter[str]:
+        """Lane -> what has arrived of it."""
+        return Counter(taken.message.lane for taken in self.arrived.get(group, ()))
 
 
 def _taken(group: str, stream: Stream, key: str, entry_id: bytes, fields: Any) -> Taken | None:

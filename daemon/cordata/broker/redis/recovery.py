@@ -157,7 +157,7 @@ class Recovery:
     async def _keep(self, lost: Sequence[Row]) -> int:
         async def unit(tx: Tx) -> int:
             rows = [
-                [row["id"], row["event_id"], row["group"], "ready", 0, tx.now_us, "", 0]
+                [row["id"], row["event_id"], row["group"], "ready", 0, tx.now_us, "", 0, 0]
                 for row in lost
             ]
             return await tx.execute("redis.keep", messages=json.dumps(sorted(rows)))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from cordata.context import Context, narrowed
 from cordata.core.delivery import is_away
+from cordata.core.once import Once
 from cordata.errors import AlreadySeen, PartitionLost
 from cordata.eventstore import Claim, StoredEvent
 from cordata.log import request_id
 from cordata.projection import Projection, ProjectionContext
+from cordata.services.calling import call_here
+from cordata.services.ending import end
 
 
 class Ending(Enum):
@@ -38,30 +41,35 @@ class Attempted:
 
 
 async def attempt(
-    shared: Context, projection: Projection, claim: Claim, event: StoredEvent
+    shared: Context,
+    projection: Projection,
+    claim: Claim,
+    event: StoredEvent,
+    *,
+    ending: Callable[[], bool],
 ) -> Attempted:
-    """Call the handler once. Raises nothing but CancelledError, when this task is cancelled."""
+    """Call the handler once. `ending` tells whether it is who runs it that is cancelled.
+
+    Raises nothing but CancelledError, when that is so.
+    """
+    once = Once()
     ctx = narrowed(
         shared,
         ProjectionContext,
         subscription=projection.name,
         position=event.position,
         _claim=claim,
+        _once=once,
     )
     token = request_id.set(event.headers.get("request_id", ""))
-    error: BaseException | None = None
+    handler, timeout_s = projection.handler, projection.timeout_s
     try:
-        async with asyncio.timeout(projection.timeout_s):
-            await projection.handler(event, ctx)
-    except asyncio.CancelledError as cancelled:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        error = cancelled  # of something the handler awaited
-    except BaseException as failure:  # noqa: BLE001 - the per-event boundary
-        error = failure
+        error = await call_here(
+            projection.name, handler, event, ctx, timeout_s=timeout_s, ending=ending
+        )
     finally:
         request_id.reset(token)
+    await end(once)
     return _told(ctx, error)
 
 

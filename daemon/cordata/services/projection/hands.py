@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cordata.eventstore import Claim, Standing
 from cordata.projection import Projection
-from cordata.services.projection.lane import Lane, Surroundings
+from cordata.services.projection.lane import Lane
 from cordata.services.projection.membership import Shares
+from cordata.services.projection.surroundings import Surroundings
 from cordata.store import Row
 
 #: How many pages' share of events one lane may hold before it is left out of the next read.

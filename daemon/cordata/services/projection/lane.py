@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from cordata import events
-from cordata.broker import Owner
-from cordata.config.sections import EngineConfig
-from cordata.context import Context
 from cordata.core.delivery import (
     DIED,
     Failure,
@@ -22,13 +18,14 @@ from cordata.core.delivery import (
 )
 from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
-from cordata.eventstore import Partitions, Standing, StoredEvent
+from cordata.eventstore import Standing, StoredEvent
 from cordata.eventstore.record import stored
 from cordata.log import fields, frames, logger
 from cordata.projection import Projection
 from cordata.services.alarm import Alarm
 from cordata.services.projection.attempt import Ending, attempt
-from cordata.services.projection.deaths import Deaths, attempt_mark
+from cordata.services.projection.deaths import attempt_mark
+from cordata.services.projection.surroundings import Surroundings
 from cordata.store import Row
 
 log = logger("cordata.engine")
@@ -39,26 +36,6 @@ _IDLE_S = 3600.0
 _LEASE_S = 0.05
 #: A store that is away gets pauses as after so many failures.
 _AWAY_AS_ATTEMPT = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What all lanes of a process share."""
-
-    ctx: Context
-    partitions: Partitions
-    owner: Owner
-    config: EngineConfig
-    #: Handlers that ran in processes which have died.
-    deaths: Deaths
-    #: Whether this process may regard its partitions as its own.
-    leased: Callable[[], bool]
-    #: A failed event is due again at once.
-    hurried: bool
-    #: Called after each event, and when a lane has ended.
-    ended: Callable[[Lane], None]
-    #: Called when an event is given up, or its partition blocked.
-    gave_up: Callable[[], None]
 
 
 class Lane:
@@ -79,6 +56,8 @@ class Lane:
         self.written_at = 0
         self._around = around
         self._alarm = Alarm()
+        #: Of `run`: nothing of a handler's is in it.
+        self._task: asyncio.Task[object] | None = None
         #: An event is in hand.
         self.busy = False
         self.take(standing)
@@ -130,7 +109,17 @@ class Lane:
         self.stop()
 
     async def run(self) -> None:
-        """Handle until stopped."""
+        """Handle until stopped, in a task below: when a handler cancels that, it gets another."""
+        self._task = asyncio.current_task()
+        while not self.stopping:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._work())
+
+    def _ending(self) -> bool:
+        """Whether the lane is cancelled, and not only a handler by itself."""
+        return self._task is None or self._task.cancelling() > 0
+
+    async def _work(self) -> None:
         while not self.stopping:
             wait_s = self._wait_s()
             if wait_s > 0.0:
@@ -160,9 +149,14 @@ class Lane:
             return
         slot = self._around.owner.begin(attempt_mark(self.claim, position, event.attempt))
         try:
-            told = await attempt(self._around.ctx, self.projection, self.claim, event)
-        finally:
-            self._around.owner.end(slot)
+            told = await attempt(
+                self._around.ctx, self.projection, self.claim, event, ending=self._ending
+            )
+        except asyncio.CancelledError:
+            if self.stopping or not self._ending():  # else it dies, perhaps of this very event
+                self._around.owner.end(slot)
+            raise
+        self._around.owner.end(slot)
         if told.ending is Ending.LOST:
             self.lose()
         elif told.ending is Ending.AWAY:

@@ -20,10 +20,11 @@ from cordata.projection import Projection
 from cordata.services.alarm import Alarm, waking
 from cordata.services.pace import Pace
 from cordata.services.projection.hands import Hands, places
-from cordata.services.projection.lane import Lane, Surroundings
+from cordata.services.projection.lane import Lane
 from cordata.services.projection.membership import Membership
 from cordata.services.projection.peers import Peers
 from cordata.services.projection.reading import Reading
+from cordata.services.projection.surroundings import Surroundings
 
 log = logger("cordata.engine")
 
@@ -33,7 +34,7 @@ _FIRST_S, _LONGEST_S = 0.25, 5.0
 FLUSH_S = 0.5
 #: Positions that moved without an event are worth a write only now and then.
 _QUIET_S = 60.0
-#: The first pause before the next look while this process has less than its share.
+#: After news the first pause before the next look while this process has less than its share.
 _SHORT_S = 0.05
 #: At the stop a store that takes no writes gets this long to take the positions.
 _LEAVE_S = 3.0
@@ -238,7 +239,9 @@ class ProjectionService:
             self._quiet_deadline = now + _QUIET_S
 
     def _look_soon(self) -> None:
+        """There is news of who has what. All look at once then, and may be in each other's way."""
         self._look_deadline = 0.0
+        self._short_s = _SHORT_S
         self._alarm.ring()
 
     def _event_ended(self, lane: Lane) -> None:

@@ -17,6 +17,13 @@ _DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 10_000,
     "fallback_application_name": "cordata",
 }
+#: What libpq's words mean (it writes English, whatever the locale, in the wheels and in C).
+_REASONS = {
+    "percent-encoded": "a % without two hex digits behind it",
+    "query parameter": "it has a parameter that libpq does not know",
+    "key/value separator": "a parameter is not NAME=VALUE",
+    "]": "an address in brackets has no end",
+}
 _SHAPE = 'like "postgresql://user@host/database"; several hosts with commas between them'
 
 
@@ -54,24 +61,42 @@ def check(config: StoreConfig) -> None:
         raise ConfigError(*problems, hint=_SHAPE)
 
 
+def _reason(text: str) -> str:
+    """What libpq says of a url, in words that quote nothing of it: it may hold a password."""
+    return next((told for said, told in _REASONS.items() if said in text), "it cannot be read")
+
+
+def _complaint(given: dict[str, Any]) -> str | None:
+    """What is wrong with a url that libpq can read."""
+    if "password" in given:
+        return (
+            "holds a password, which `config show` would print: it belongs into the credential"
+            " store-password"
+        )
+    ports = str(given.get("port", "")).split(",")
+    if not all(not port or (port.isdecimal() and 0 < int(port[:9]) < 65_536) for port in ports):
+        return "has a port that is no number from 1 to 65535"
+    hosts = f"{given.get('host', '')}{given.get('hostaddr', '')}"
+    # A password with a / in it ends the host, as libpq reads it, and leaves its @ to the database.
+    if "@" in str(given.get("dbname", "")) or any(c.isspace() for c in hosts):
+        return "has an @ behind the host's end, or a space in a host"
+    return None
+
+
 def _params(url: str, key: str, password: str | None, config: StoreConfig) -> dict[str, Any]:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
+    if "\0" in url:  # libpq would read to there
+        raise ConfigError(f"[store] {key} has a NUL character")
     if not url.startswith(SCHEMES):
         raise ConfigError(f"[store] {key} is no address of a PostgreSQL server", hint=_SHAPE)
     try:
         given: dict[str, Any] = conninfo_to_dict(url)
-    except psycopg.Error as error:
-        told = " ".join(str(error).replace(url, "the url").split())
-        raise ConfigError(f"[store] {key}: {told}", hint=_SHAPE) from None
-    if "password" in given:
-        raise ConfigError(
-            f"[store] {key} holds a password, which `config show` would print: it belongs into the"
-            " credential store-password"
-        )
-    if not all(port.isdecimal() or not port for port in str(given.get("port", "")).split(",")):
-        raise ConfigError(f"[store] {key}: the port is no number", hint=_SHAPE)
+    except (psycopg.Error, ValueError) as error:
+        raise ConfigError(f"[store] {key}: {_reason(str(error))}", hint=_SHAPE) from None
+    if (wrong := _complaint(given)) is not None:
+        raise ConfigError(f"[store] {key} {wrong}", hint=_SHAPE)
     params = {**_DEFAULTS, **given}
     # libpq takes whole seconds, and 1 as 2.
     params.setdefault("connect_timeout", max(2, round(config.connect_timeout_s)))

@@ -88,7 +88,7 @@ class Committer:
         try:
             return await self._run(entries, batch, transaction, deadline)
         except BaseException as error:
-            # The end of the store, KeyboardInterrupt or the like out of a unit.
+            # The end of the store, or something of ours; what a unit raises is its own.
             connection.close()
             for entry in entries:
                 entry.fail(_interrupted(error, committing=transaction.ending))

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from cordata.errors import StoreUnavailable
+from cordata.store.telling import fail
 
 T = TypeVar("T")
 
@@ -28,7 +29,14 @@ class Crew:
         future: asyncio.Future[T] = self._loop.create_future()
         task = self._group.create_task(_run(work, future))
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._running.discard(task)
+            if not future.done():  # cancelled before it began
+                work.close()
+                _close(future)
+
+        task.add_done_callback(ended)
         return future
 
     async def close(self) -> None:
@@ -42,15 +50,17 @@ async def _run(work: Coroutine[Any, Any, T], future: asyncio.Future[T]) -> None:
     try:
         value = await work
     except asyncio.CancelledError:
-        if not future.done():  # nobody but `close` cancels
-            future.set_exception(StoreUnavailable("the store is closed"))
-            future.exception()  # whoever started it may not be there any more
-        raise
-    except BaseException as error:  # it is the future's; the group must not fall with it
         if not future.done():
-            future.set_exception(error)
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
+            _close(future)
+        raise
+    except BaseException as error:  # noqa: BLE001 - the group must not fall with it
+        fail(future, error)
     else:
         if not future.done():
             future.set_result(value)
+
+
+def _close(future: asyncio.Future[T]) -> None:
+    """Nobody but `Crew.close` cancels."""
+    future.set_exception(StoreUnavailable("the store is closed"))
+    future.exception()  # whoever started it may not be there any more

@@ -11,6 +11,7 @@ from cordata.store.fence import Fence
 from cordata.store.postgres.transaction import Transaction
 from cordata.store.postgres.unit import Ask, Course, UnitTx
 from cordata.store.queries import Queries
+from cordata.store.telling import fail
 from cordata.store.tx import Bookkeeping, Unit
 
 
@@ -91,12 +92,7 @@ class Entry:
 
     def fail(self, error: BaseException) -> None:
         """Give the caller an error."""
-        if self.future.done():
-            return
-        if isinstance(error, asyncio.CancelledError):
-            self.future.cancel()
-        else:
-            self.future.set_exception(error)
+        fail(self.future, error)
 
 
 def again(error: CordataError) -> CordataError:

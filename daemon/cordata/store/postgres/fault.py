@@ -36,7 +36,8 @@ _HINTS = {
     "53300": "raise max_connections, lower [store] pool_size, or put PgBouncer in front",
     "42P05": _PROXY_HINT,
     "26000": _PROXY_HINT,
-    "28P01": "see the credential store-password, or ~/.pgpass of the service's user",
+    "28P01": "is the credential store-password (or ~/.pgpass of the service's user) there and right"
+    " for the user in [store] url? a unit reads it when it starts: restart it then",
     "28000": "see pg_hba.conf of the database server",
     "3D000": "create the database, as the owner that [store] url names",
 }

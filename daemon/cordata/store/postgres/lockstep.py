@@ -81,7 +81,7 @@ class Lockstep:
         for entry in entries:
             try:
                 entry.begin(self._queries, now_us)
-            except Exception as error:  # noqa: BLE001 - a unit's failure is its caller's
+            except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
                 entry.fail(error)
                 self.answered += 1
             else:
@@ -119,8 +119,6 @@ class Lockstep:
         """Take a unit to its next statement, or its end. Raises: Broken."""
         try:
             entry.step(answer)
-        except (KeyboardInterrupt, SystemExit):
-            raise
         except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
             if entry.rank >= 0:
                 raise Broken([entry]) from None

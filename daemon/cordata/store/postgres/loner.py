@@ -85,7 +85,12 @@ class Loners:
     async def _run_whole(self, entry: Entry) -> Any:
         try:
             return await self._alone.run_now(entry.unit, entry.fence, entry)
-        except asyncio.CancelledError:  # the store has to be closed
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():  # the unit raised it
+                entry.fail(error)
+                return None
+            # The store has to be closed.
             if entry.transaction is not None and entry.transaction.ending:
                 raise closed_in_commit() from None
             raise

@@ -60,8 +60,6 @@ class Single:
             if self._entry.course is None:
                 self._entry.begin(self._parts.queries, self._now_us)
             self._entry.step(answer)
-        except (KeyboardInterrupt, SystemExit):
-            raise
         except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
             return error
         return None

@@ -55,10 +55,12 @@ _KEPT = (
     " set_config('plan_cache_mode', 'auto', true), set_config('enable_seqscan', 'off', true),"
     " set_config('jit', 'off', true)"
 )
-_BOOKKEEPING: dict[Kind, str] = {
-    "lasting": _KEPT,
-    "fleeting": f"{_KEPT}, set_config('synchronous_commit', 'off', true)",
-}
+#: Keeps what there was before, for a unit that finds it needs that (stream.outlive_crash).
+_FLEETING = (
+    "set_config('synchronous_commit', CASE WHEN set_config('cordata.synchronous_commit',"
+    " current_setting('synchronous_commit'), true) <> '' THEN 'off' END, true)"
+)
+_BOOKKEEPING: dict[Kind, str] = {"lasting": _KEPT, "fleeting": f"{_KEPT}, {_FLEETING}"}
 _LIMIT = "SELECT set_config('statement_timeout', $1, true)"
 #: What a number of a transaction is worth something with. A failover begins a new timeline. A
 #: crash gives numbers away again that never reached the disk; it also resets the statistics,

@@ -33,14 +33,14 @@ _SETTINGS = (
 
 
 def database_path(url: str, state_dir: Path) -> Path:
-    """The file of a `[store] url`. Raises: ConfigError."""
+    """The file of a `[store] url`. Raises: ConfigError that quotes nothing of it."""
+    if "\0" in url:
+        raise ConfigError("[store] url has a NUL character")
     if url == "sqlite:":
         return state_dir / "cordata.db"
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         return Path(url.removeprefix("sqlite://"))
-    raise ConfigError(
-        f"[store] url {url!r} is no store", hint='"sqlite:" or "sqlite:///path/to/file.db"'
-    )
+    raise ConfigError("[store] url is no file", hint='"sqlite:" or "sqlite:///path/to/file.db"')
 
 
 class Database:

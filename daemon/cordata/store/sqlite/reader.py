@@ -21,6 +21,7 @@ from cordata.store.sqlite.connection import Database
 from cordata.store.sqlite.crew import READING, Crew, Hand, Job
 from cordata.store.sqlite.fault import is_busy, is_storage
 from cordata.store.sqlite.tx import ReadTx, drive
+from cordata.store.telling import fail
 from cordata.store.tx import Unit
 
 T = TypeVar("T")
@@ -153,11 +154,9 @@ class Reader:
 
         def finished(job: Job[T]) -> None:
             self._check_in(hand, snapshots)
-            if future.done():
-                return
             if job.error is not None:
-                future.set_exception(job.error)
-            else:
+                fail(future, job.error)
+            elif not future.done():
                 future.set_result(job.result())
 
         hand.submit(lambda: run(snapshots.read, unit, self._timeout_s), finished)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -100,7 +101,8 @@ def drive(awaitable: Awaitable[T], tx: SqliteTx) -> T:
             raise tx.failed from None
         result: T = end.value
         return result
-    coroutine.close()
+    with contextlib.suppress(BaseException):  # what it raises on its way out changes nothing
+        coroutine.close()
     raise UnitMisuse(
         f"unit {getattr(coroutine, '__qualname__', coroutine)!r} awaited {waits_for!r}",
         hint="a unit awaits nothing but its tx; use transaction() around other awaits",

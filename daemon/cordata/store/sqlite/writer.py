@@ -25,6 +25,7 @@ from cordata.store.sqlite.crew import Hand, Job
 from cordata.store.sqlite.entry import Broken, Entry, again, probe, run_unit
 from cordata.store.sqlite.fault import is_busy
 from cordata.store.sqlite.lock import LockUnusable, Turn
+from cordata.store.telling import fail
 from cordata.store.tx import Unit
 
 #: The loop waits this long for a commit before it goes on with other things.
@@ -177,7 +178,7 @@ class Writer:
         except sqlite3.Error as error:
             self._break(self._connection.told(error, "SAVEPOINT"))
         except BaseException:
-            # KeyboardInterrupt or the like out of a unit: nothing of this batch happened.
+            # Not out of a unit. Nothing of this batch happened.
             self._fail(PermanentError("the unit's batch was interrupted"), storage=False)
             raise
         else:
@@ -204,8 +205,6 @@ class Writer:
         entry.error = None
         try:
             entry.value = entry.context.run(run_unit, entry, tx)
-        except (KeyboardInterrupt, SystemExit):
-            raise
         except BaseException as error:  # a unit's failure is its caller's
             if isinstance(tx.failed, StoreUnavailable):
                 raise Broken(tx.failed) from error
@@ -238,14 +237,10 @@ class Writer:
         topics, self._topics = self._topics, set()
         self.units += len(batch)
         for entry in batch:
-            if entry.future.done():
-                continue
-            if entry.error is None:
+            if entry.error is not None:
+                fail(entry.future, entry.error)
+            elif not entry.future.done():
                 entry.future.set_result(entry.value)
-            elif isinstance(entry.error, asyncio.CancelledError):
-                entry.future.cancel()
-            else:
-                entry.future.set_exception(entry.error)
         self._committed(topics)
         self._ask()
 

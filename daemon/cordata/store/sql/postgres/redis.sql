@@ -85,14 +85,15 @@ ON CONFLICT DO NOTHING;
 
 -- name: redis.keep
 -- Messages that go on in the store, but for those that are handled: `messages` is a JSON list of
--- [outbox id, event id, group, state, attempts, next_at, history, dead_at], with '' and 0 for none.
+-- [outbox id, event id, group, state, attempts, next_at, history, dead_at, marked], with '' and 0 for
+-- none. What is marked stays though it is handled.
 INSERT INTO message (outbox_id, "group", state, lane, priority, attempts, next_at, history, dead_at)
 SELECT o.id, m ->> 2, m ->> 3, o.lane, o.priority, (m ->> 4)::integer, (m ->> 5)::bigint,
        nullif(m ->> 6, ''), nullif((m ->> 7)::bigint, 0)
 FROM json_array_elements(:messages::json) AS m
 CROSS JOIN LATERAL (SELECT id, lane, priority FROM outbox
                     WHERE id = (m ->> 0)::bigint LIMIT 1) AS o
-WHERE NOT coalesce((SELECT s.event_id = m ->> 1 AND s."group" = m ->> 2 FROM seen AS s
+WHERE m ->> 8 = '1' OR NOT coalesce((SELECT s.event_id = m ->> 1 AND s."group" = m ->> 2 FROM seen AS s
                     WHERE (s.event_id, s."group") >= (m ->> 1, m ->> 2)
                     ORDER BY s.event_id, s."group" LIMIT 1), false)
 ON CONFLICT DO NOTHING;

@@ -214,6 +214,12 @@ UPDATE message SET state = 'claimed', owner = :owner, claimed_until = :claimed_u
 WHERE outbox_id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
     AND "group" = :group AND state NOT IN ('claimed', 'dead');
 
+-- name: stream.outlive_crash
+-- This transaction waits for the disk after all, if it was not going to.
+SELECT set_config('synchronous_commit', previous, true) AS synchronous_commit
+FROM (SELECT current_setting('cordata.synchronous_commit', true) AS previous) AS setting
+WHERE previous <> '';
+
 -- name: stream.mark_seen
 -- In the order of the ids: two that mark the same wait for each other, but not in a circle.
 INSERT INTO seen (event_id, "group", created_at)

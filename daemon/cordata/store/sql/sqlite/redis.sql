@@ -85,13 +85,14 @@ ON CONFLICT DO NOTHING;
 
 -- name: redis.keep
 -- Messages that go on in the store, but for those that are handled: `messages` is a JSON list of
--- [outbox id, event id, group, state, attempts, next_at, history, dead_at], with '' and 0 for none.
+-- [outbox id, event id, group, state, attempts, next_at, history, dead_at, marked], with '' and 0 for
+-- none. What is marked stays though it is handled.
 INSERT INTO message (outbox_id, "group", state, lane, priority, attempts, next_at, history, dead_at)
 SELECT o.id, json_extract(m.value, '$[2]'), json_extract(m.value, '$[3]'), o.lane, o.priority,
        json_extract(m.value, '$[4]'), json_extract(m.value, '$[5]'),
        nullif(json_extract(m.value, '$[6]'), ''), nullif(json_extract(m.value, '$[7]'), 0)
 FROM json_each(:messages) AS m CROSS JOIN outbox AS o ON o.id = json_extract(m.value, '$[0]')
-WHERE NOT EXISTS (
+WHERE json_extract(m.value, '$[8]') = 1 OR NOT EXISTS (
     SELECT 1 FROM seen AS s WHERE s.event_id = json_extract(m.value, '$[1]')
         AND s."group" = json_extract(m.value, '$[2]'))
 ON CONFLICT DO NOTHING;

@@ -1,0 +1,45 @@
+"""What can be the type, the key or the id of an event: the same on every store.
+
+PostgreSQL cannot index a text of more than some 2,700 bytes that do not compress, SQLite takes any:
+an event that one of them takes must not fail on the other. Both limits together fit one index.
+"""
+
+from __future__ import annotations
+
+from cordata.errors import PermanentError
+
+TYPE_CHARS, KEY_BYTES, ID_CHARS, GROUP_CHARS = 200, 1024, 200, 200
+
+
+def check_event_names(type: str, key: str | None, event_id: str | None) -> None:
+    """Raises: PermanentError, which does not quote the key."""
+    check_type(type)
+    if key is not None:
+        check_key(key, "publish(): the key")
+    if event_id is not None and not 1 <= len(event_id) <= ID_CHARS:
+        raise PermanentError(
+            f"publish(): the event_id has {len(event_id):,} characters; 1 to {ID_CHARS} are taken"
+        )
+
+
+def check_type(type: str) -> None:
+    """Raises: PermanentError."""
+    if not 1 <= len(type) <= TYPE_CHARS:
+        raise PermanentError(
+            f"publish(): the type has {len(type):,} characters; 1 to {TYPE_CHARS} are taken",
+            hint="what differs from event to event belongs into the payload",
+        )
+    if "\0" in type:
+        raise PermanentError("publish(): a type or key with a NUL character cannot be stored")
+
+
+def check_key(key: str, what: str) -> None:
+    """Raises: PermanentError."""
+    size = len(key) if key.isascii() else len(key.encode("utf-8", "surrogatepass"))
+    if size > KEY_BYTES:
+        raise PermanentError(
+            f"{what} has {size:,} bytes; {KEY_BYTES:,} are allowed",
+            hint="a hash of it does as well, sha256(...).hexdigest()",
+        )
+    if "\0" in key:
+        raise PermanentError(f"{what} has a NUL character, which cannot be stored")

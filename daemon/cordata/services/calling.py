@@ -1,0 +1,152 @@
+"""Calls of the application's functions: whatever one does, only that call fails.
+
+`call` gives it a task of its own. `call_here` does without, which a handler that never waits is
+several times as fast with: there a Sentinel tells who has cancelled, the handler or who runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from cordata.log import fields, logger
+
+log = logger("cordata.engine")
+
+#: A handler that was cancelled has so long for its cleanup; then it is told that it goes on.
+_CLEANUP_S = 1.0
+
+
+async def call(
+    name: str, handler: Callable[..., Awaitable[None]], *args: object, timeout_s: float
+) -> BaseException | None:
+    """Call a handler, and cancel it when it takes too long; what it raised, whatever that is.
+
+    `name` is for the log. Raises: CancelledError, when whoever calls is cancelled, and the handler
+    with it.
+    """
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(_kept(handler, args))
+        limit = _Limit(name, task, timeout_s)
+        task.add_done_callback(lambda _: limit.over())
+    return limit.told(asyncio.CancelledError() if task.cancelled() else task.result())
+
+
+class Sentinel:
+    """A task beside others of a group: nothing cancels it but what cancels all of them."""
+
+    def __init__(self, group: asyncio.TaskGroup, cut_off: Callable[[], object]) -> None:
+        """`cut_off` is called when they had been cancelled, and time for their cleanup."""
+        self._cut_off = cut_off
+        self._dismissed = False
+        self._task = group.create_task(self._wait())
+
+    def ending(self) -> bool:
+        """Whether all are being cancelled."""
+        return self._task.cancelling() > 0 or self._task.done()
+
+    def dismiss(self) -> None:
+        """The others have ended in order."""
+        self._dismissed = True
+        self._task.cancel()
+
+    async def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_future()
+        finally:
+            if not self._dismissed:
+                loop.call_later(_CLEANUP_S, self._cut_off)
+
+
+async def call_here(
+    name: str,
+    handler: Callable[..., Awaitable[None]],
+    *args: object,
+    timeout_s: float,
+    ending: Callable[[], bool],
+) -> BaseException | None:
+    """As `call`, in the task of whoever calls.
+
+    `ending` tells whether it is he who is cancelled; else the handler has cancelled itself.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    error: BaseException | None = None
+    limit = _Limit(name, task, timeout_s)
+    try:
+        await handler(*args)
+    except BaseException as raised:  # noqa: BLE001 - the per-message boundary
+        error = raised
+    limit.over()
+    if limit.expired:
+        task.uncancel()
+    if error is not None and task.cancelling() and ending():
+        raise asyncio.CancelledError  # whatever the handler made of it
+    if (limit.expired or task.cancelling()) and not ending():
+        await _forget_cancellation(task, ending)
+    return limit.told(error)
+
+
+async def _forget_cancellation(task: asyncio.Task[object], ending: Callable[[], bool]) -> None:
+    """Also one that was not delivered yet, which Python before 3.13 keeps."""
+    while task.cancelling():
+        task.uncancel()
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        if ending():
+            raise
+
+
+class _Limit:
+    """The time of a call."""
+
+    def __init__(self, name: str, task: asyncio.Task[Any], timeout_s: float) -> None:
+        self._name = name
+        self._task = task
+        self._timeout_s = timeout_s
+        self.expired = False
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(timeout_s, self._expire)
+
+    def over(self) -> None:
+        """The handler has ended."""
+        self._timer.cancel()
+
+    def told(self, error: BaseException | None) -> BaseException | None:
+        """What is told of what it raised: a timeout is no cancellation."""
+        if self.expired and isinstance(error, asyncio.CancelledError):
+            return TimeoutError().with_traceback(error.__traceback__)
+        return error
+
+    def _expire(self) -> None:
+        self.expired = True
+        self._task.cancel()
+        self._timer = self._loop.call_later(_CLEANUP_S, self._tell)
+
+    def _tell(self) -> None:
+        say_stubborn(self._name, f"its {self._timeout_s:g} s were over")
+
+
+def say_stubborn(name: str, why: str) -> None:
+    """One line about a handler that does not end."""
+    log.warning(
+        "%s: the handler goes on although %s; it swallows its cancellation, and nothing but"
+        " the end of this process will end it",
+        name,
+        why,
+        extra=fields(group=name),
+    )
+
+
+async def _kept(
+    handler: Callable[..., Awaitable[None]], args: tuple[object, ...]
+) -> BaseException | None:
+    """What a handler raised: a task that ended with SystemExit would end the process."""
+    try:
+        await handler(*args)
+    except BaseException as error:  # noqa: BLE001 - the per-message boundary
+        return error
+    return None

@@ -1,0 +1,73 @@
+"""Exceptions that nobody caught are logged as all others are: by type and place, without a message.
+
+Python's own hooks would print the message, which may quote personal data.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from cordata import events
+from cordata.log import fields, logger
+from cordata.systemd.journal import without_values
+
+if TYPE_CHECKING:  # what has no loop, as `cordata server`, does without
+    import asyncio
+
+log = logger("cordata.unhandled")
+
+
+def install_hooks() -> None:
+    """For this process: of its threads, of objects that Python ends, of what ends the process."""
+    sys.excepthook = _process_failed
+    threading.excepthook = _thread_failed
+    sys.unraisablehook = _unraisable
+
+
+def watch_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """For the tasks, futures and callbacks of a loop whose failure nobody asks for."""
+    loop.set_exception_handler(_loop_failed)
+
+
+def _process_failed(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
+    extra = fields(events.SERVICE_FAILED)
+    log.critical("the process ends by %s", kind.__name__, exc_info=error, extra=extra)
+
+
+def _thread_failed(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is not None and not issubclass(args.exc_type, SystemExit):
+        name = args.thread.name if args.thread is not None else "that is gone"
+        log.error("thread %s failed with %s", name, args.exc_type.__name__, exc_info=args.exc_value)
+
+
+def _unraisable(args: sys.UnraisableHookArgs) -> None:
+    if args.exc_value is not None:
+        kind = args.exc_type.__name__
+        log.error("%s in %s was ignored", kind, _name_of(args.object), exc_info=args.exc_value)
+
+
+def _loop_failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """`loop.call_exception_handler` says what `context` may hold."""
+    import asyncio
+
+    error: BaseException | None = context.get("exception")
+    text = without_values(context.get("message") or "an event loop has caught an exception")
+    what = context.get("task") or context.get("future")
+    if isinstance(what, asyncio.Task):
+        text += f": {_name_of(what.get_coro())}"
+    if error is not None:
+        text += f" ({type(error).__name__})"
+    log.error("%s", text, exc_info=error)
+
+
+def _name_of(thing: object) -> str:
+    """The name of a function or coroutine, else of its type: its repr may hold values."""
+    return str(getattr(thing, "__qualname__", type(thing).__qualname__))

@@ -1,0 +1,59 @@
+"""The tasks of a PostgreSQL store: whoever waits for one is told how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cordata.errors import StoreUnavailable
+from cordata.store.postgres.crew import Crew
+
+
+async def test_waiting_ends_when_the_crew_is_closed_before_the_work_began() -> None:
+    begun = False
+
+    async def work() -> None:
+        nonlocal begun
+        begun = True
+
+    crew = Crew()
+    await crew.open()
+    future = crew.start(work())
+    await crew.close()
+    async with asyncio.timeout(1):
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await future
+    assert not begun
+
+
+async def test_waiting_ends_when_the_crew_is_closed_amid_the_work() -> None:
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    crew = Crew()
+    await crew.open()
+    future = crew.start(work())
+    await begun.wait()
+    await crew.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await future
+
+
+async def test_work_goes_on_when_nobody_waits_for_it_any_more() -> None:
+    go, done = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        await go.wait()
+        done.set()
+
+    crew = Crew()
+    await crew.open()
+    crew.start(work()).cancel()
+    go.set()
+    async with asyncio.timeout(1):
+        await done.wait()
+    await crew.close()
