@@ -46,7 +46,10 @@ def test_pools_are_shown_and_read_again_the_same(tmp_path: Path) -> None:
     [
         (REPORT + "max_sessions = 3", "[pool.report] max_sessions: is for all pools; it belongs"),
         (REPORT + "max_wating = 3", "[pool.report] max_wating: unknown key; the nearest known is"),
-        (REPORT + "max_waiting = 0", "[pool.report] max_waiting: must be from 1 to 10000000, not 0"),
+        (
+            REPORT + "max_waiting = 0",
+            "[pool.report] max_waiting: must be from 1 to 10000000, not 0",
+        ),
         ("[pool.x]\nworkers = ['1']", "[pool.x] commands: must name at least one command"),
         ("[pool.x]\ncommands = ['a']", "[pool.x] workers: must name at least one worker"),
         ("[pool.default]\nworkers=['1']\ncommands=['a']", "[pool.default]: a pool's name is"),
