@@ -55,12 +55,16 @@ error {id, code, m, data {}} is the last frame of its id. Codes, with their data
   unknown_command no_session session_exists quota preferred_busy frame_too_large restarted closed
   not_run (it never reached a child: send it again) version protocol forbidden
 
-Manager to child, which runs one call at a time and answers each `run` once:
+Manager to child, which runs one call at a time, in the order they came, and answers each `run`
+once, before it begins the next:
   run {id: the caller's, n: the manager's serial, c, p, d: seconds left, g: grace before the kill,
     w, r, s: {id, v, full: data (absent: it has version v), cnt, wk} (nil), f: ids of sessions to
-    forget ([]), gl: {v, set, del, full: forget the former (false)} (nil: it has them)}
-  credit, cancel {id}: soft          goaway
+    forget ([]), gl: {v, set, del, full: forget the former (false)} (nil: it has them), o: number
+    among the runs sent to this child (0)}
+  credit {id, n}   goaway            cancel {id, n: serial (0)}: soft; skip, when it has not begun
+  skip {n: serial}                   do not begin it: it is given back, unless it has begun
 Child to manager: ready {} when warm, then
+  back {o}: that run is not begun, and never will be; for the child it has changed what s, f, gl say
   result|chunk|end|error {.., x: microseconds it ran (0), u: {v: version it started from, set, del,
     cnt: {counter: by}, gset, gdel} (absent: it changed nothing; only on success, and never in a
     chunk)}
@@ -69,7 +73,9 @@ Worker to manager: drain {on}, child {ev: started exited unhealthy warm due reti
   (""), code (nil), sig (nil), lines ([]), n: serial of the last call that it began (0), run: still
   in hand (false)}. The why of `started` is "spare" for one that is to replace another; that of
   `exited` is "" unless the worker itself ended it.
-Manager to worker: kill {pid, start, n, why}, retire {pid, start}, recycle {}, goaway.
+  taken_back {pid, start, o, begun}: of the runs up to number o, those above begun will not begin
+Manager to worker: kill {pid, start, n, why}, retire {pid, start}, recycle {}, goaway, take_back
+  {pid, start, o}: the child is to begin no run up to number o any more (core/pool/page.py).
 Worker and child speak the same frames, without handshake, on a socket pair: ping {id} -> pong, stop
   {} (after the call in hand), adopt {} (a spare takes over); the child: up {}, due {why}, failed
   {m, trace}. At its end of file the child exits at once.

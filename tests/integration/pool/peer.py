@@ -57,6 +57,13 @@ class Peer:
         decoder: Decoder[M] = Decoder(kind)
         return decoder.decode(frame)
 
+    def any(self, timeout_s: float = 5.0) -> Message:
+        """The next message, of whatever type."""
+        frame = self._frame(timeout_s)
+        assert frame is not None, "the connection ended"
+        said = msgspec.msgpack.decode(frame[4:], type=dict[str, msgspec.Raw])["t"]
+        return msgspec.msgpack.decode(frame[4:], type=_BY_NAME[msgspec.msgpack.decode(said)])
+
     def closed(self, timeout_s: float = 5.0) -> bool:
         """Whether the other side ends the connection, with no message before."""
         return self._frame(timeout_s) is None

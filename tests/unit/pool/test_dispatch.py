@@ -38,6 +38,12 @@ class Told:
     def cancel(self, child: Child, call: Call) -> None:
         self.orders.append(("cancel", call.id))
 
+    def skip(self, child: Child, call: Call) -> None:
+        self.orders.append(("skip", call.id))
+
+    def take_back(self, child: Child) -> None:
+        self.orders.append(("take_back", child.worker, child.order))
+
     def kill(self, child: Child, call: Call, why: str) -> None:
         self.orders.append(("kill", call.id, why))
 

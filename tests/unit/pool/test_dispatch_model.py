@@ -5,7 +5,8 @@ The recorder stands for the manager's links, and checks each order as it is give
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter, deque
+from typing import Any, NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -19,11 +20,12 @@ from hypothesis.stateful import (
 from msgspec import Raw
 
 from cordata.core.pool.call import Call, Stage
-from cordata.core.pool.copies import send
+from cordata.core.pool.copies import Sent, send
 from cordata.core.pool.dispatch import Dispatcher
 from cordata.core.pool.limits import Failure, PoolLimits, Rules
 from cordata.core.pool.message import CallFrame, Delta
 from cordata.core.pool.order import ChildEvent
+from cordata.core.pool.placing import DEPTH
 from cordata.core.pool.registry import Child, State
 from cordata.core.pool.session import SessionTable
 from cordata.core.pool.shelf import SessionLimits
@@ -43,6 +45,37 @@ POOLS = {
 COMMANDS = ("echo", "echo", "crash", "rare_one")
 SESSIONS = ("", "", "soft", "queue", "fail", "none")
 index = st.integers(0, 1000)
+#: How long runs took: children send nothing, or the commands are quick, or slow.
+run_us = st.sampled_from((0, 20, 20, 900, 90_000))
+
+
+class Made(NamedTuple):
+    """What lies in a child's socket: a call, and what its frame says of the session."""
+
+    call: Call
+    order: int
+    sent: Sent | None
+    data: dict[str, Raw]
+
+
+class Process:
+    """A child as it is: it begins what lies there in order, and answers that before the next."""
+
+    def __init__(self) -> None:
+        self.inbox: deque[Made] = deque()
+        self.in_hand: Made | None = None
+        #: What it has said, and the manager has not read.
+        self.said: deque[tuple[str, int, Any]] = deque()
+        self.begun, self.serial, self.mark = 0, 0, 0
+        self.skip: set[int] = set()
+        self.kept: dict[str, dict[str, Raw]] = {}
+
+    def forget(self) -> None:
+        """A connection ended."""
+        self.inbox.clear()
+        self.said.clear()
+        self.kept.clear()
+        self.in_hand, self.begun, self.mark = None, 0, 0
 
 
 class Recorder:
@@ -53,32 +86,59 @@ class Recorder:
         self.begun: dict[int, int] = {}
         self.unsendable = False
         self.now = 0.0
-        #: What each child keeps of each session, as it was told.
-        self.kept: dict[tuple[Child, str], dict[str, Raw]] = {}
-        self.sessions: SessionTable | None = None
+        self.processes: dict[Child, Process] = {}
+        #: What workers found when they took calls back, and the manager has not read.
+        self.found: list[tuple[Child, int, int]] = []
+        self.pool: Dispatcher | None = None
+        self.ahead = 0
+
+    def process(self, child: Child) -> Process:
+        return self.processes.setdefault(child, Process())
 
     def run(self, child: Child, call: Call) -> Failure | None:
+        assert self.pool is not None
         assert child.conn is not None and not child.lost, "handed to a dead child"
-        assert child.call is None, "handed to a busy child"
         assert call.serial not in self.answered, "started after it was over"
         assert self.now < call.deadline + 0.011, "started after its deadline"
+        waiting = self.pool.waiting[call.pool]
+        first = waiting._main.peek_key()
+        session = self.pool.sessions.peek(call.session, self.now) if call.session else None
+        if session is None or session.affinity == "hint":
+            assert call.pool != "default" or first is None or call.key <= first, "out of turn"
+        if child.call is not None:
+            self.ahead += 1
+            assert child.state is State.BUSY and not child.retire, "sent ahead to one who leaves"
+            assert len(child.ahead) < DEPTH and not call.credits
+            assert call.session not in self.pool.in_use, "ahead, while its session is in use"
         if self.unsendable:
             return Failure("frame_too_large", "too large")
         began = self.begun.get(call.serial, 0)
         assert began == 0 or call.idempotent, "run twice without being declared so"
-        assert began <= POOLS[call.pool].retries, "run too often"
-        if call.session:
-            assert self.sessions is not None
-            session = self.sessions.peek(call.session, self.now)
-            assert session is not None
-            sent = send(child, session)
-            for id in sent.forget:
-                self.kept.pop((child, id), None)
-            if sent.copy.full is not None:
-                self.kept[child, session.id] = dict(sent.copy.full)
-            assert self.kept[child, session.id] == session.data, "the child has an old copy"
-        self.begun[call.serial] = began + 1
+        sent, data = None, {}
+        if session is not None:
+            sent, data = send(child, session), dict(session.data)
+        self.process(child).inbox.append(Made(call, call.order, sent, data))
         return None
+
+    def begin(self, process: Process) -> None:
+        """The child looks at what lies there next: it begins that, or gives it back."""
+        made = process.inbox.popleft()
+        call, sent = made.call, made.sent
+        if sent is not None:
+            for id in sent.forget:
+                process.kept.pop(id, None)
+            if sent.copy.full is not None:
+                process.kept[call.session] = dict(sent.copy.full)
+        if made.order <= process.mark or call.serial in process.skip:
+            process.said.append(("back", made.order, None))
+            return
+        assert call.serial not in self.answered, "begun after it was over"
+        began = self.begun[call.serial] = self.begun.get(call.serial, 0) + 1
+        assert began == 1 or call.idempotent, "begun twice without being declared so"
+        assert began <= POOLS[call.pool].retries + 1, "run too often"
+        if sent is not None:
+            assert process.kept[call.session] == made.data, "the child has an old copy"
+        process.in_hand, process.begun, process.serial = made, made.order, call.serial
 
     def fail(self, call: Call, failure: Failure) -> None:
         self.over(call, failure.code)
@@ -90,6 +150,19 @@ class Recorder:
 
     def cancel(self, child: Child, call: Call) -> None:
         assert child.call is call
+        self.process(child).skip.add(call.serial)
+
+    def skip(self, child: Child, call: Call) -> None:
+        assert call in child.ahead
+        self.process(child).skip.add(call.serial)
+
+    def take_back(self, child: Child) -> None:
+        process = self.process(child)
+        process.mark = child.order
+        self.found.append((child, process.begun, child.order))
+        if process.in_hand is None and process.inbox and process.inbox[0].order % 2:
+            # It was about to begin the next one, and saw the mark when the worker saw that.
+            self.found[-1] = (child, process.inbox[0].order, child.order)
 
     def kill(self, child: Child, call: Call, why: str) -> None:
         assert child.call is call and call.stage is Stage.DETACHED
@@ -112,10 +185,10 @@ class AnyOrder(RuleBasedStateMachine):
         self.sessions = SessionTable(
             SessionLimits(), new_id=lambda: "x", to_wall_us=lambda at: round(at * 1e6)
         )
-        self.effects.sessions = self.sessions
         self.pool = Dispatcher(
             POOLS, Rules(poison_limit=2, poison_pause_s=5), self.sessions, self.effects
         )
+        self.effects.pool = self.pool
         self.calls: list[Call] = []
         self.conns: dict[str, object] = {}
         self.living: dict[int, Child] = {}
@@ -167,8 +240,10 @@ class AnyOrder(RuleBasedStateMachine):
                 worker, self.pid, 7, object(), self.now, warm=warm
             )
 
-    @initialize()
-    def all_is_well(self) -> None:
+    @initialize(us=run_us)
+    def all_is_well(self, us: int) -> None:
+        for command in COMMANDS:
+            self.pool.pace.ran(command, us)
         for worker in WORKERS:
             self.back_to_work(worker)
 
@@ -187,38 +262,71 @@ class AnyOrder(RuleBasedStateMachine):
         self.pool.child_ready(self.pick(which), self.now)
 
     @precondition(lambda self: self.living)
-    @rule(which=index, ok=st.booleans(), value=st.integers(0, 9))
-    def child_answers(self, which: int, ok: bool, value: int) -> None:
-        child = self.pick(which)
-        call = child.call
-        if call is None:
+    @rule(which=index, ok=st.booleans(), value=st.integers(0, 9), us=run_us)
+    def child_answers(self, which: int, ok: bool, value: int, us: int) -> None:
+        """It ends what it has in hand; the manager has not read it yet."""
+        process = self.effects.process(self.pick(which))
+        while process.in_hand is None and process.inbox:
+            self.effects.begin(process)
+        made, process.in_hand = process.in_hand, None
+        if made is None:
             return
-        delta = None
-        if call.session and value < 5:
-            delta = Delta(v=child.copies[call.session][0], set={"k": Raw(bytes([value]))})
+        delta, id = None, made.call.session
+        if made.sent is not None and value < 5:
+            delta = Delta(v=made.sent.copy.v, set={"k": Raw(bytes([value]))})
             if ok:
-                self.effects.kept[child, call.session] = {
-                    **self.effects.kept[child, call.session],
-                    "k": Raw(bytes([value])),
-                }
-        waited = call.stage is Stage.RUNNING
-        answered = self.pool.answered(child, self.now, ok=ok, delta=delta)
-        assert (answered is call) == waited
-        if answered:
-            self.effects.over(call, "answer")
+                process.kept[id] = {**process.kept[id], "k": Raw(bytes([value]))}
+        process.said.append(("ok" if ok else "failed", us, delta))
 
     @precondition(lambda self: self.living)
-    @rule(
-        which=index, began=st.booleans(), eof_first=st.booleans(), why=st.sampled_from(("", "hang"))
-    )
-    def child_dies(self, which: int, began: bool, eof_first: bool, why: str) -> None:
+    @rule(which=index)
+    def child_begins(self, which: int) -> None:
+        process = self.effects.process(self.pick(which))
+        if process.in_hand is None and process.inbox:
+            self.effects.begin(process)
+
+    @precondition(lambda self: self.living)
+    @rule(which=index, count=st.sampled_from((1, 9)))
+    def manager_hears(self, which: int, count: int) -> None:
+        self.hear(self.pick(which), count)
+
+    def hear(self, child: Child, count: int = 99) -> None:
+        """Answers and calls that were given back, as the manager reads them."""
+        process = self.effects.process(child)
+        while process.said and count:
+            what, number, delta = process.said.popleft()
+            count -= 1
+            if what == "back":
+                self.pool.given_back(child, number, self.now)
+                continue
+            call = child.call
+            assert call is not None
+            waited = call.stage is Stage.RUNNING
+            answered = self.pool.answered(
+                child, self.now, ok=what == "ok", delta=delta, run_us=number
+            )
+            assert (answered is call) == waited
+            if answered:
+                self.effects.over(call, "answer")
+
+    def hear_out(self, child: Child) -> None:
+        child.lost = True
+        self.hear(child)
+
+    @rule(count=st.integers(1, 3))
+    def worker_takes_back(self, count: int) -> None:
+        for _ in range(min(count, len(self.effects.found))):
+            child, begun, upto = self.effects.found.pop(0)
+            if child.pid in self.living:
+                self.pool.taken_back(child, begun, upto, self.now)
+
+    @precondition(lambda self: self.living)
+    @rule(which=index, eof_first=st.booleans(), why=st.sampled_from(("", "hang")))
+    def child_dies(self, which: int, eof_first: bool, why: str) -> None:
         child = self.pick(which)
         del self.living[child.pid]
-        conn, call = child.conn, child.call
-        if call is not None and not began:
-            # The page proves that this run did not begin.
-            self.effects.begun[call.serial] -= 1
-        serial = call.serial if call is not None and began else 0
+        conn, serial = child.conn, self.effects.process(child).serial
+        self.hear_out(child)
         event = ChildEvent("exited", child.pid, 7, why=why, sig=9, n=serial)
         if eof_first:
             self.pool.child_lost(child, conn, self.now)
@@ -232,17 +340,24 @@ class AnyOrder(RuleBasedStateMachine):
     def child_dies_and_nobody_tells(self, which: int) -> None:
         child = self.pick(which)
         del self.living[child.pid]
+        self.hear_out(child)
         self.pool.child_lost(child, child.conn, self.now)
 
     @precondition(lambda self: self.living)
-    @rule(which=index)
-    def child_comes_back(self, which: int) -> None:
+    @rule(which=index, cut=st.booleans(), steps=st.integers(0, 3))
+    def child_comes_back(self, which: int, cut: bool, steps: int) -> None:
         child = self.pick(which)
         if child.state not in (State.READY, State.BUSY):
             return
-        for key in [key for key in self.effects.kept if key[0] is child]:
-            del self.effects.kept[key]
-        self.pool.child_lost(child, child.conn, self.now)
+        if not cut:
+            self.hear_out(child)
+        self.pool.child_lost(child, child.conn, self.now, cut=cut)
+        process = self.effects.process(child)
+        for _ in range(steps if cut else 0):  # it reads what is there before it sees the end
+            if process.in_hand is None and process.inbox:
+                self.effects.begin(process)
+            process.in_hand = None
+        process.forget()
         if self.conns.get(child.worker) is not None:
             again = self.pool.child_joined(
                 child.worker, child.pid, 7, object(), self.now, warm=True
@@ -271,6 +386,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.pool.worker_lost(worker, conn, self.now)
         for child in own:
             del self.living[child.pid]
+            self.hear_out(child)
             self.pool.child_lost(child, child.conn, self.now)
         if children_first:
             self.pool.worker_lost(worker, conn, self.now)
@@ -319,14 +435,39 @@ class AnyOrder(RuleBasedStateMachine):
         self.pool.offer(call, self.now)
         self.effects.unsendable = False
 
-    @rule(session=st.sampled_from(SESSIONS), idempotent=st.booleans(), value=st.integers(0, 9))
-    def calls_come_and_go(self, session: str, idempotent: bool, value: int) -> None:
+    @rule(
+        session=st.sampled_from(SESSIONS),
+        idempotent=st.booleans(),
+        value=st.integers(0, 9),
+        us=run_us,
+    )
+    def calls_come_and_go(self, session: str, idempotent: bool, value: int, us: int) -> None:
         """The daily life between the accidents."""
         for command in ("echo", "rare_one", "echo"):
             self.call_arrives(command, session, idempotent, 0, None, value % 3, 2)
         for which in range(value):
             if self.living:
-                self.child_answers(which, which % 3 > 0, value)
+                self.child_answers(which, which % 3 > 0, value, us)
+                if which % 2:
+                    self.manager_hears(which, 9)
+
+    @rule(which=index, idempotent=st.booleans(), told=st.booleans(), then=st.integers(0, 3))
+    def a_call_takes_long(self, which: int, idempotent: bool, told: bool, then: int) -> None:
+        """What lies behind it is had back, and the child meets the frames, or is cut off."""
+        self.call_arrives("echo", "", idempotent, 0, None, which % 3, 3)
+        self.call_arrives("echo", "", idempotent, 0, None, which % 3, 3)
+        if not self.living:
+            return
+        self.child_begins(which)
+        if told:
+            self.time_passes(0.02)
+            self.worker_takes_back(3)
+        if then == 3:
+            self.child_comes_back(which, True, 2)
+        for _ in range(then % 3):
+            self.child_answers(which, True, 9, 20)
+            self.child_begins(which)
+            self.manager_hears(which, 9)
 
     def open_calls(self) -> list[Call]:
         return [call for call in self.calls if call.stage is not Stage.OVER]
@@ -361,8 +502,15 @@ class AnyOrder(RuleBasedStateMachine):
         calls = self.open_calls()
         assert waiting == len([call for call in calls if call.stage is Stage.WAITING])
         assert len(self.pool.wheel) == len(calls) == len([c for c in calls if c.due >= 0])
-        in_hand = {c.call for c in self.pool.registry.by_pid.values() if c.call is not None}
-        assert in_hand == {call for call in calls if call.stage is not Stage.WAITING}
+        children = self.pool.registry.by_pid.values()
+        held = [call for child in children for call in child.held()]
+        assert len(held) == len(set(held))
+        assert set(held) == {call for call in calls if call.stage is not Stage.WAITING}
+        lent = sum(queue.ahead for queue in self.pool.waiting.values())
+        assert lent == sum(len(child.ahead) for child in children)
+        assert all(c.call or not c.ahead for c in children)
+        used = Counter(call.session for call in held if call.session)
+        assert used == self.pool.in_use
         for call in calls:
             assert call.stage is Stage.WAITING or call.child is not None
             if call.stage is not Stage.DETACHED:
@@ -397,12 +545,14 @@ class AnyOrder(RuleBasedStateMachine):
             self.worker_dies(worker, True)
         self.pool.client_gone([c for c in self.open_calls() if c.client], self.now)
         pool = self.pool
-        assert (len(pool.wheel), pool.wheel.next_at()) == (0, None)
+        assert (len(pool.wheel), pool.wheel.next_at(), pool.in_use) == (0, None, {})
         assert not pool.registry.by_worker
         assert not pool.registry.by_pid
         assert not any(pool.registry.idle.values())
         for waiting in pool.waiting.values():
             assert (len(waiting), waiting.bytes, waiting._lanes) == (0, 0, {})
+            assert (waiting.ahead, waiting.ahead_bytes) == (0, 0)
+        assert not any(pool.registry.roomy.values())
 
 
 AnyOrder.TestCase.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,3 +39,39 @@ def test_read_never_says_begun_when_the_writer_died_before_it_said_so(stores: in
     assert hand.busy == (stores == 4)
     if hand.busy:
         assert hand == page.read(after)
+
+
+def test_begin_refuses_what_was_taken_back_and_nothing_else() -> None:
+    shared = memoryview(bytearray(page.SIZE))
+    assert page.begin(shared, 77, 1.0, 2.0, 1)
+    page.mark(shared, 3)
+    assert page.read(shared).order == 1  # what the worker tells: two and three will not begin
+    page.end(shared)
+    before = page.read(shared)
+    assert not page.begin(shared, 78, 1.0, 2.0, 2)
+    assert not page.begin(shared, 79, 1.0, 2.0, 3)
+    assert page.read(shared) == before
+    assert page.begin(shared, 80, 1.0, 2.0, 4)
+    page.end(shared)
+    page.renew(shared)
+    assert page.begin(shared, 81, 1.0, 2.0, 1)
+
+
+def test_begin_is_taken_back_when_the_mark_comes_between_its_two_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shared = memoryview(bytearray(page.SIZE))
+    marked = page.marked
+    looks: list[int] = []
+
+    def look(shared_: memoryview) -> int:
+        found = marked(shared_)
+        looks.append(found)
+        page.mark(shared_, 1)
+        return found
+
+    monkeypatch.setattr(page, "marked", look)
+    assert not page.begin(shared, 77, 1.0, 2.0, 1)
+    # The worker may have seen it begun, so the child has to say that it did not run.
+    assert looks == [0, 1]
+    assert (page.read(shared).order, page.read(shared).busy) == (1, False)

@@ -3,12 +3,17 @@
 ```
  arrived -> refused
     |
-    +-> WAITING --handed to a child--> RUNNING --answer--> OVER
-          |   ^                          |  |
-          |   '-- child died, run again -'  +-- deadline, cancel, client gone --> DETACHED
-          '-- timeout, cancel, client gone --> OVER            OVER <-- answer or death --'
+    +-> WAITING ----handed to a child----> RUNNING --answer--> OVER
+         |  ^ |                             ^ | |
+         |  | '--sent--> AHEAD --its turn---' | '-- deadline, cancel, client gone --> DETACHED
+         |  |              | |                |                                          |
+         |  '--taken back--' '-- cancel, client gone --> DETACHED     OVER <--answer or death
+         |  '-- child died, run again --------'
+         '-- timeout, cancel, client gone --> OVER
 ```
-DETACHED: the caller was answered, or is gone; the child is still busy with it.
+AHEAD: it lies at a child that has another call in hand. It still waits in every sense: it counts as
+waiting, keeps its place in line, and can be taken back. It is RUNNING when those before it ended.
+DETACHED: the caller was answered, or is gone; the child still has it.
 """
 
 from __future__ import annotations
@@ -28,9 +33,10 @@ class Stage(Enum):
     """Where a call is."""
 
     WAITING = 1
-    RUNNING = 2
-    DETACHED = 3
-    OVER = 4
+    AHEAD = 2
+    RUNNING = 3
+    DETACHED = 4
+    OVER = 5
 
 
 class Call:
@@ -41,6 +47,7 @@ class Call:
         "child",
         "client",
         "command",
+        "cost_us",
         "credits",
         "deadline",
         "due",
@@ -48,6 +55,7 @@ class Call:
         "id",
         "idempotent",
         "key",
+        "order",
         "payload",
         "pool",
         "priority",
@@ -107,6 +115,10 @@ class Call:
         self.pool = pool
         self.stage = Stage.WAITING
         self.child: Child | None = None
+        #: Its number among all that were sent to this child.
+        self.order = 0
+        #: How long it is expected to run, as it was sent.
+        self.cost_us = 0.0
         #: Its tick in the wheel of deadlines; -1: none.
         self.due = -1
         #: Whether a queue holds it; one that was dropped there is skipped.

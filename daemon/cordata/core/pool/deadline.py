@@ -40,6 +40,14 @@ class Wheel(Generic[T]):
         self._count += 1
         return tick
 
+    def move(self, item: T, tick: int, at: float) -> int:
+        """Note the item at another time, `tick` is where it is, -1: nowhere; as `add` then."""
+        if tick >= 0:
+            if tick == math.ceil(at / self.tick_s):
+                return tick
+            self.remove(tick, item)
+        return self.add(item, at)
+
     def remove(self, tick: int, item: T) -> None:
         """Forget the item. Raises: KeyError when it is not there."""
         bucket = self._buckets[tick]

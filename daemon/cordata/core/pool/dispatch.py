@@ -3,7 +3,9 @@
 Rules that hold after every step: a call is answered once; at most one child has it in hand, unless
 it was declared idempotent and its former child is dead; a child is free only after its answer or
 its death; a call that is over never starts; a child that becomes free takes the oldest call that
-it may run; what a failed or abandoned call changed in its session is lost.
+waits and that it may run; calls leave the queue in its order, also those that are sent ahead to a
+busy child (placing.py), which can be had back until they begin (ahead.py); what a failed or
+abandoned call changed in its session is lost.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cordata.core.pool.call import Call, Stage
-from cordata.core.pool.copies import drop, keeps
+from cordata.core.pool.copies import drop, forget_all, keeps
 from cordata.core.pool.limits import pool_of_command
 from cordata.core.pool.message import CallFrame, Delta
 from cordata.core.pool.order import ChildEvent
@@ -67,9 +69,15 @@ class Dispatcher(Outcome):
             self.place(call, now)
 
     def answered(
-        self, child: Child, now: float, *, ok: bool, delta: Delta | None = None
+        self,
+        child: Child,
+        now: float,
+        *,
+        ok: bool,
+        delta: Delta | None = None,
+        run_us: int = 0,
     ) -> Call | None:
-        """The child ended its call. It has the next one when this returns.
+        """The child ended its call, after `run_us`. It has the next one when this returns.
 
         Gives the call, whose answer is to be passed on; None: nobody waits for it any more.
         """
@@ -80,6 +88,8 @@ class Dispatcher(Outcome):
         child.calls += 1
         wanted = call.stage is Stage.RUNNING
         self.poison.succeeded(call.command)
+        self.off(child, call)
+        self.pace.ran(call.command, run_us)
         quota = self._settle(child, call, delta, now, keep=ok and wanted)
         if quota:
             wanted = False
@@ -88,7 +98,8 @@ class Dispatcher(Outcome):
             self.end(call)
         if wanted:
             self.outcomes["ok" if ok else "failed"] += 1
-        self._released(child, now)
+        if not self.next_in_hand(child, now):
+            self.released(child, now)
         return call if wanted else None
 
     def stop(self, now: float) -> list[Call]:
@@ -148,16 +159,15 @@ class Dispatcher(Outcome):
             former = self.registry.displace(worker, spare=spare)
             child = self._started(worker, pid, start, spare=spare, now=now)
             if former is not None and former.call is None:
-                self._released(former, now)
+                self.released(former, now)
         elif child.call is not None:
             # It dials with empty hands only: that answer went with the former connection.
             self.bury(child, None, now)
         if child.spare and not spare:
             self._take_over(child, now)  # as its worker had it do while no manager was there
         child.conn, child.lost, child.killed = conn, False, False
-        child.copies.clear()
-        child.stale.clear()
-        child.copies_bytes, child.globals_version = 0, -1
+        forget_all(child)
+        child.order, child.due, child.cut = 0, False, False
         slot = self.registry.by_worker[worker]
         if slot.conn is None and not slot.commands:
             self.registry.learn(slot, commands)
@@ -179,13 +189,14 @@ class Dispatcher(Outcome):
         if child.spare:
             self._take_over(child, now)
         if child.retire:
-            self._released(child, now)
+            self.released(child, now)
         self.hand_on(child, now)
 
-    def child_lost(self, child: Child, conn: object, now: float) -> None:
-        """A child's connection ended."""
+    def child_lost(self, child: Child, conn: object, now: float, *, cut: bool = False) -> None:
+        """A child's connection ended; `cut`: by us, else all that it answered was told before."""
         if child.conn is not conn:
             return
+        child.cut = cut
         if child.state is State.TERMINATING and child.call is None:
             self._gone(child, None, now)
             return
@@ -207,11 +218,13 @@ class Dispatcher(Outcome):
         elif event.ev == "unhealthy" and child.state in (State.READY, State.BUSY):
             child.killed = True
             self.registry.move(child, State.UNHEALTHY, now)
+        elif event.ev == "due":
+            child.due = True
         elif event.ev == "retired":
             child.retire = True
             self.registry.index(child)
-            if child.call is None:
-                self._terminate(child, now)
+            if child.call is None and child.state is not State.TERMINATING:
+                self.registry.move(child, State.TERMINATING, now)
 
     def _settle(
         self, child: Child, call: Call, delta: Delta | None, now: float, *, keep: bool
@@ -237,17 +250,6 @@ class Dispatcher(Outcome):
             keeps(child, session, delta.v, before)
         return ""
 
-    def _released(self, child: Child, now: float) -> None:
-        """Its hands are empty: it leaves, or takes the next call."""
-        if child.retire:
-            if child.state is not State.TERMINATING and not child.lost:
-                self._terminate(child, now)
-                self.effects.retire(child)
-        elif child.state is State.BUSY or child.state is State.UNHEALTHY:
-            child.killed = False
-            self.registry.move(child, State.READY, now)
-            self.hand_on(child, now)
-
     def _take_over(self, spare: Child, now: float) -> None:
         """New calls go to the spare from now on; who was there leaves with empty hands."""
         former = self.registry.take_over(spare)
@@ -256,7 +258,7 @@ class Dispatcher(Outcome):
         if former.lost:
             self.registry.remove(former, now)
         else:
-            self._released(former, now)
+            self.released(former, now)
 
     def _reopened(self, slot: Slot, now: float) -> None:
         """Whether the slot takes calls has changed."""
@@ -273,10 +275,6 @@ class Dispatcher(Outcome):
             if former.state not in (State.RESTARTING, State.TERMINATING):
                 self.registry.move(former, State.RESTARTING, now)
         return self.registry.join(worker, pid, start, spare=spare, now=now)
-
-    def _terminate(self, child: Child, now: float) -> None:
-        if child.state is not State.TERMINATING:
-            self.registry.move(child, State.TERMINATING, now)
 
     def _gone(self, child: Child, report: ChildEvent | None, now: float) -> None:
         """The process is dead, or nobody will ever tell."""

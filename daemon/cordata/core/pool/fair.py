@@ -35,6 +35,10 @@ class Fair:
         """The key of who is next."""
         return next(iter(self._ring.values())).peek_key() if self._ring else None
 
+    def peek(self) -> Call | None:
+        """Who is next; it stays."""
+        return next(iter(self._ring.values())).peek() if self._ring else None
+
     def pop(self) -> Call | None:
         """Who is next, out of the queue; its client's next turn comes after all others."""
         if not self._ring:

@@ -81,6 +81,8 @@ class Cancel(Message, tag="cancel"):
 
     id: Number
     hard: bool = False
+    #: To a child: the manager's serial of the call; two callers may have the same id.
+    n: Number = 0
 
 
 class SessionOp(Message, tag="session"):

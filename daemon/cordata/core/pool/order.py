@@ -61,6 +61,39 @@ class Run(Message, tag="run"):
     s: SessionCopy | None = None
     f: list[str] = field(default_factory=list)
     gl: GlobalsCopy | None = None
+    #: Its number among all runs sent to this child, from 1.
+    o: Number = 0
+    #: Never sent: when the child read it.
+    read_at: float = 0.0
+
+
+class Skip(Message, tag="skip"):
+    """The child is to give call `n` back, unless it has begun it."""
+
+    n: Number
+
+
+class Back(Message, tag="back"):
+    """The child does not run the run of this number."""
+
+    o: Number
+
+
+class TakeBack(Message, tag="take_back"):
+    """The child is to begin no run up to number `o` any more."""
+
+    pid: Number
+    start: Number
+    o: Number
+
+
+class TakenBack(Message, tag="taken_back"):
+    """Of the runs up to number `o` the child has begun those up to `begun`, and begins no more."""
+
+    pid: Number
+    start: Number
+    o: Number
+    begun: Number
 
 
 class Ready(Message, tag="ready"):
@@ -132,9 +165,9 @@ class Failed(Message, tag="failed"):
     trace: str = ""
 
 
-FromChild: TypeAlias = Hello | Ready | Result | Chunk | End | ErrorFrame
-FromWorker: TypeAlias = Hello | ChildEvent | Drain
-ToChild: TypeAlias = Welcome | ErrorFrame | Run | Credit | Cancel | Goaway
-ToWorker: TypeAlias = Welcome | ErrorFrame | Kill | Retire | Recycle | Goaway
+FromChild: TypeAlias = Hello | Ready | Result | Chunk | End | ErrorFrame | Back
+FromWorker: TypeAlias = Hello | ChildEvent | Drain | TakenBack
+ToChild: TypeAlias = Welcome | ErrorFrame | Run | Credit | Cancel | Skip | Goaway
+ToWorker: TypeAlias = Welcome | ErrorFrame | Kill | Retire | Recycle | TakeBack | Goaway
 WorkerToChild: TypeAlias = Ping | Stop | Adopt
 ChildToWorker: TypeAlias = Pong | Up | Due | Failed

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from cordata.core.pool.ahead import SOON_S, Ahead
 from cordata.core.pool.call import Call, Stage
 from cordata.core.pool.copies import drop
 from cordata.core.pool.order import ChildEvent
-from cordata.core.pool.placing import Placing
 from cordata.core.pool.registry import Child, State
 
 #: A child that does not die though its worker was told is asked for again after this long.
 _AGAIN_S = 5.0
 
 
-class Outcome(Placing):
+class Outcome(Ahead):
     """Ends of calls. A child is free only after its answer or its death, whoever was answered."""
 
     def expire(self, now: float) -> None:
         """Everything whose time has come."""
+        if self._look_at and now >= self._look_at:
+            self.look(now)
         for call in self.wheel.due(now):
             call.due = -1
             child = call.child
@@ -30,6 +32,8 @@ class Outcome(Placing):
                     self.refuse(call, "queue_timeout", "no child was free in time")
             elif child is None:
                 continue
+            elif call.stage is Stage.AHEAD:
+                self._late_ahead(child, call, now)
             elif child.lost:
                 self.bury(child, None, now)
             elif call.stage is Stage.RUNNING:
@@ -41,16 +45,18 @@ class Outcome(Placing):
 
     def next_at(self) -> float | None:
         """When `expire` has to be called next; None: nothing has a deadline."""
-        return self.wheel.next_at()
+        at, look_at = self.wheel.next_at(), self._look_at
+        return min(at, look_at) if at is not None and look_at else at or look_at or None
 
     def cancel(self, call: Call, now: float, *, hard: bool) -> None:
         """The caller gives up; it is answered at once. `hard`: the child has a grace to end it."""
         if call.stage is Stage.WAITING:
             self.waiting[call.pool].drop(call, now)
             self.refuse(call, "cancelled", "cancelled while it waited")
-        elif call.stage is Stage.RUNNING:
+        elif call.stage is Stage.AHEAD or call.stage is Stage.RUNNING:
+            when = "waited" if call.stage is Stage.AHEAD else "ran"
             self._abandon(call, now, hard=hard)
-            self._answer(call, "cancelled", "cancelled while it ran")
+            self._answer(call, "cancelled", f"cancelled while it {when}")
 
     def client_gone(self, calls: Iterable[Call], now: float) -> None:
         """Nobody is there to be answered: what waits is never run, what runs is told."""
@@ -58,23 +64,49 @@ class Outcome(Placing):
             if call.stage is Stage.WAITING:
                 self.waiting[call.pool].drop(call, now)
                 self.end(call)
-            elif call.stage is Stage.RUNNING:
+            elif call.stage is Stage.AHEAD or call.stage is Stage.RUNNING:
                 self._abandon(call, now, hard=False)
             call.client = None
 
     def bury(self, child: Child, report: ChildEvent | None, now: float) -> None:
-        """The child is dead: end its call. None: its worker did not say how, or died with it."""
-        call, child.call = child.call, None
+        """The child is dead: end its calls. None: its worker did not say how, or died with it."""
+        call = child.call
         if call is None:
             return
-        began = report is None or report.n == call.serial
+        if not child.cut and (child.lost or report is not None):
+            self.recall(child, now)
+        # Now only those are left of which nobody knows whether they began.
+        calls = child.held()
+        child.call = None
+        for each in calls[1:]:
+            self.waiting[child.pool].lend(each, -1)
+        child.ahead.clear()
+        begun = len(calls)
+        if report is not None:
+            serials = [each.serial for each in calls]
+            begun = serials.index(report.n) + 1 if report.n in serials else 0
+        for number, each in enumerate(calls, 1):
+            self.off(child, each)
+            if each.stage is Stage.AHEAD:
+                each.stage = Stage.RUNNING
+            # Only a death by itself accuses the command, and only the one that was in hand.
+            if number == begun and report is not None and not (child.killed or report.why):
+                self.crashes[each.command] += 1
+                if self.poison.died(each.command, now):
+                    self.effects.note("poisoned", each)
+            self._bury(child, each, report, now, began=number <= begun)
+
+    def _bury(
+        self,
+        child: Child,
+        call: Call,
+        report: ChildEvent | None,
+        now: float,
+        *,
+        began: bool,
+    ) -> None:
         if call.session:
             drop(child, call.session)
-        # Only a death by itself accuses the command.
-        if report is not None and began and not (child.killed or report.why):
-            self.crashes[call.command] += 1
-            if self.poison.died(call.command, now):
-                self.effects.note("poisoned", call)
         if call.stage is not Stage.RUNNING:
             self.end(call)
         elif not began:
@@ -130,7 +162,10 @@ class Outcome(Placing):
         child = call.child
         assert child is not None
         if not child.lost:
-            self.effects.cancel(child, call)
+            if child.call is call:
+                self.effects.cancel(child, call)
+            else:
+                self.effects.skip(child, call)
             latest = call.deadline + self.rules.kill_grace_s
             self._detach(call, min(now + self.rules.cancel_grace_s, latest) if hard else latest)
         else:
@@ -148,7 +183,22 @@ class Outcome(Placing):
         call.stage, call.child, call.due = stage, child, due
         call.client = None
 
+    def _late_ahead(self, child: Child, call: Call, now: float) -> None:
+        """Its time has passed. The child gives it back, or has just begun it."""
+        if not child.lost:
+            self.effects.skip(child, call)
+        if now < call.deadline:
+            self._wait_until(call, call.deadline)
+        elif now < call.deadline + SOON_S:
+            self._wait_until(call, call.deadline + SOON_S)
+        else:
+            self._detach(call, call.deadline + self.rules.kill_grace_s)
+            self._answer(call, "deadline", "the deadline passed at a child", ran=True)
+
     def _kill(self, child: Child, call: Call, now: float) -> None:
+        if child.call is not call:
+            self._wait_until(call, now + _AGAIN_S)
+            return
         past = now - call.deadline
         why = "deadline" if past >= 0 else "cancelled"
         if not child.killed:
@@ -162,6 +212,8 @@ class Outcome(Placing):
         child.conn = None
         child.lost = True
         self.registry.index(child)
+        if not child.cut:
+            self.recall(child, now)
         call = child.call
         if self.registry.by_worker[child.worker].conn is None:
             self.bury(child, None, now)

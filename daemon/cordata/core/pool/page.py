@@ -1,14 +1,20 @@
 """The state page that a child and its worker share: which call the child has in hand, and how long.
 
-One writer, the child; it may be killed between any two stores, so `begin` writes what it says of
-the call first and then, in one aligned store of 8 bytes, that the call has begun.
+The child writes all but `mark`; it may be killed between any two stores, so `begin` writes what it
+says of the call first and then, in one aligned store of 8 bytes, that the call has begun.
 
 ```
   0  seq       u64  calls begun        16  serial    u64  the manager's number of the last one
   8  done      u64  calls ended        24  started   f64  monotonic seconds
-                                       32  deadline  f64  monotonic seconds; 0: none
+ 40  order     u64  number of the last 32  deadline  f64  monotonic seconds; 0: none
+                    run begun          48  mark      u64  the worker's: no run up to it may begin
 ```
 Busy: seq != done. The order of bytes is the machine's own: both sides are on it.
+
+Taking back: the worker writes the mark, waits for longer than a store takes to be seen by another
+core (SETTLE_S), then reads `order`. The child writes `order` and reads the mark after it. So of the
+two at least one sees what the other wrote: a run that the worker finds not begun will not begin.
+When both see it, the worker finds it begun and the child does not run it, and tells the manager.
 """
 
 from __future__ import annotations
@@ -18,10 +24,12 @@ from typing import NamedTuple
 
 #: One page of memory; a `memoryview` of the mapped file is what the functions take.
 SIZE = 4096
-_ALL = Struct("@QQQdd")
+#: From the mark to the look at what was begun.
+SETTLE_S = 0.001
+_ALL = Struct("@QQQddQ")
 _COUNT = Struct("@Q")
-_CALL = Struct("@Qdd")
-_SEQ, _DONE, _SERIAL = 0, 8, 16
+_CALL = Struct("@QddQ")
+_SEQ, _DONE, _SERIAL, _ORDER, _MARK = 0, 8, 16, 40, 48
 
 
 class Hand(NamedTuple):
@@ -33,13 +41,39 @@ class Hand(NamedTuple):
     started: float
     deadline: float
     busy: bool
+    #: Its number among the runs that were sent to the child.
+    order: int = 0
 
 
-def begin(page: bytearray | memoryview, serial: int, started: float, deadline: float) -> None:
-    """The child starts a call: from now on it counts as run."""
-    _CALL.pack_into(page, _SERIAL, serial, started, deadline)
+def begin(
+    page: bytearray | memoryview, serial: int, started: float, deadline: float, order: int = 0
+) -> bool:
+    """The child starts a call: from now on it counts as run. False: it was taken back."""
+    if 0 < order <= marked(page):
+        return False
+    _CALL.pack_into(page, _SERIAL, serial, started, deadline, order)
     (seq,) = _COUNT.unpack_from(page, _SEQ)
     _COUNT.pack_into(page, _SEQ, seq + 1)
+    if 0 < order <= marked(page):
+        end(page)
+        return False
+    return True
+
+
+def mark(page: bytearray | memoryview, order: int) -> None:
+    """The worker: no run up to this number may begin any more."""
+    _COUNT.pack_into(page, _MARK, order)
+
+
+def renew(page: bytearray | memoryview) -> None:
+    """The child has a new connection, with empty hands: its runs are counted from 1 again."""
+    _COUNT.pack_into(page, _ORDER, 0)
+    _COUNT.pack_into(page, _MARK, 0)
+
+
+def marked(page: bytearray | memoryview) -> int:
+    """How far runs were taken back."""
+    return _COUNT.unpack_from(page, _MARK)[0]  # type: ignore[no-any-return]
 
 
 def end(page: bytearray | memoryview) -> None:
@@ -56,5 +90,5 @@ def read(page: bytearray | memoryview) -> Hand:
         if after == before:
             break
         before = after
-    seq, done, serial, started, deadline = before
-    return Hand(serial, done, started, deadline, seq != done)
+    seq, done, serial, started, deadline, order = before
+    return Hand(serial, done, started, deadline, seq != done, order)

@@ -1,45 +1,39 @@
-"""Which child gets which call: at a call's arrival, and whenever a child becomes free."""
+"""Which child gets which call: at a call's arrival, and whenever a child becomes free.
+
+When all children are busy, the next calls in line are sent ahead, so that a child which ends a call
+need not wait for the manager's turn: at most DEPTH to a child, and no more than BUDGET_US of work
+as commands ran lately. Not sent ahead: streams, large ones, a command that is slow or was never
+seen, a call whose session another one is using, or is to be bound to a worker by this call. What
+cannot go holds up what stands behind it: the order of the queue is the order of sending.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from cordata.core.pool.call import Call, Stage
 from cordata.core.pool.deadline import Wheel
+from cordata.core.pool.effects import Effects
 from cordata.core.pool.limits import DEFAULT, Failure, PoolLimits, Rules, pool_of_worker
 from cordata.core.pool.message import NIL
+from cordata.core.pool.pace import Pace
 from cordata.core.pool.poison import Poison
 from cordata.core.pool.registry import Child, Registry, State
 from cordata.core.pool.session import SessionTable
+from cordata.core.pool.shelf import Session
 from cordata.core.pool.waiting import Waiting
 
-
-class Effects(Protocol):
-    """What the dispatcher wants done: by links in the manager, by a recorder in tests."""
-
-    def run(self, child: Child, call: Call) -> Failure | None:
-        """Hand the call to the child; a Failure: it cannot be sent, and the child stays free."""
-
-    def fail(self, call: Call, failure: Failure) -> None:
-        """Answer the caller."""
-
-    def cancel(self, child: Child, call: Call) -> None:
-        """Tell the child that nobody wants the result."""
-
-    def kill(self, child: Child, call: Call, why: str) -> None:
-        """Have the worker kill the child, if it still has this call in hand."""
-
-    def retire(self, child: Child) -> None:
-        """Have the worker let the child go; its hands are empty."""
-
-    def moved(self, child: Child, before: State, to: State) -> None:
-        """A step of a child's state."""
-
-    def note(self, event: str, call: Call, **fields: object) -> None:
-        """Something for the journal: "saturated", "poisoned", "killed", "crashed", "retried"."""
+#: So many calls at most lie at a child behind the one in hand, ...
+DEPTH = 4
+#: ... and all of them together, with that one, are to be done within it. A child that has one call
+#: in hand for so long gets no more.
+BUDGET_US = 4000.0
+#: Larger ones are not sent ahead: a child in a long call reads nothing.
+AHEAD_BYTES = 16_384
+#: A child that has one call in hand for so long has the others taken back.
+PATIENCE_S = 0.01
 
 
 class Placing:
@@ -61,8 +55,16 @@ class Placing:
         self.registry = Registry(self._pool_of, self._moved)
         self.wheel: Wheel[Call] = Wheel()
         self.poison = Poison(rules.poison_limit, rules.poison_pause_s)
+        self.pace = Pace()
+        #: Calls of each session that are at a child.
+        self.in_use: dict[str, int] = {}
+        #: When to look for children that are slow, with calls behind; 0.0: nothing lies ahead.
+        self._look_at = 0.0
         self.stopped = False
         self.retries = 0
+        #: Calls that were sent ahead, and those of them that were taken back.
+        self.sent_ahead = 0
+        self.had_back = 0
         #: Answers by outcome: "ok", "failed" by the command, or the code of our own.
         self.outcomes: Counter[str] = Counter()
         #: Deaths in a call, by command.
@@ -83,38 +85,99 @@ class Placing:
 
     def place(self, call: Call, now: float, *, back: bool = False) -> None:
         """Run it at once where a child is free, else let it wait; or refuse it."""
-        pinned, strict, fail = "", False, False
+        pinned, session = "", None
         if call.session:
             session = self.sessions.touch(call.session, now)
             if session is None:
                 self.refuse(call, "no_session", f"there is no session {call.session!r}")
                 return
             if session.worker and self._pool_of(session.worker) == call.pool:
-                pinned, strict = session.worker, session.affinity != "hint"
-                fail = session.affinity == "strict_fail"
+                pinned = session.worker
+        strict = pinned and session is not None and session.affinity != "hint"
         child = self.registry.free(call.pool, pinned) if pinned else None
         if child is None and not strict:
             child = self.registry.free(call.pool)
         if child is not None:
-            self._start(child, call, now)
-        elif fail:
+            self._start(child, call, now, session)
+        elif strict and session is not None and session.affinity == "strict_fail":
             self.refuse(call, "preferred_busy", f"worker {pinned} is not free")
         elif self.waiting[call.pool].add(call, worker=pinned if strict else "", back=back):
             self._wait_until(call, call.queue_deadline)
+            self._advance(call.pool, pinned if strict else "", now)
         else:
             self.effects.note("saturated", call, waiting=len(self.waiting[call.pool]))
             self.refuse(call, "saturated", "too many calls wait", retry_after_s=1.0)
 
     def hand_on(self, child: Child, now: float) -> None:
         """A child may be free: give it the oldest call that it may run, until one does run."""
-        slot = self.registry.by_worker[child.worker]
-        waiting = self.waiting[slot.pool]
-        idle = self.registry.idle[slot.pool]
+        waiting = self.waiting[child.pool]
+        idle = self.registry.idle[child.pool]
         while waiting.count and child in idle:
             call = waiting.take(child.worker, now)
             if call is None:
                 return
             self._start_if_it_may(child, call, now)
+        self.fill(child, now)
+
+    def fill(self, child: Child, now: float) -> None:
+        """Send a busy child what it may have ahead: its share of those who wait, one at least."""
+        waiting = self.waiting[child.pool]
+        if waiting.count:
+            share = 1 + waiting.count // max(1, len(self.registry.roomy.get(child.pool, ())))
+            while (
+                len(child.ahead) < share
+                and self._has_room(child, now)
+                and self._send_ahead(child, now)
+            ):
+                pass
+
+    def _advance(self, pool: str, worker: str, now: float) -> None:
+        """A call began to wait: it, or who is before it, may go ahead. `worker`: there only."""
+        if worker:
+            slot = self.registry.by_worker.get(worker)
+            if slot is not None and slot.child is not None and self._has_room(slot.child, now):
+                self._send_ahead(slot.child, now)
+            return
+        roomy = self.registry.roomy.get(pool)
+        while roomy:
+            child = next(iter(roomy))
+            del roomy[child]
+            if self._has_room(child, now):
+                roomy[child] = None  # at the end: they take turns
+                self._send_ahead(child, now)
+                return
+
+    def _has_room(self, child: Child, now: float) -> bool:
+        """Whether it works off short calls, and will be there to do so."""
+        call = child.call
+        if call is None or call.credits or len(child.ahead) >= DEPTH:
+            return False
+        slot = self.registry.by_worker[child.worker]
+        return (
+            call.stage is Stage.RUNNING
+            and child.load_us < BUDGET_US
+            and child.state is State.BUSY
+            and slot.child is child
+            and not (child.lost or child.retire or child.due or slot.draining or self.stopped)
+            and (now - child.took_at) * 1e6 < BUDGET_US
+        )
+
+    def _send_ahead(self, child: Child, now: float) -> bool:
+        """The next in line, if it may go; False: it waits here, and all behind it."""
+        call = self.waiting[child.pool].head(child.worker)
+        if call is None or call.credits or call.size_bytes > AHEAD_BYTES:
+            return False
+        if child.load_us + self.pace.expected_us(call.command) > BUDGET_US:
+            return False
+        if call.session:
+            session = self.sessions.peek(call.session, now)
+            if session is None or call.session in self.in_use:
+                return False
+            if session.affinity != "hint" and session.worker != child.worker:
+                return False
+        self.waiting[child.pool].take(child.worker, now)
+        self._start_if_it_may(child, call, now)
+        return True
 
     def refuse(self, call: Call, code: str, text: str, **data: object) -> None:
         """The end of a call that did not run, or runs no more."""
@@ -133,6 +196,7 @@ class Placing:
         """Run a call that waited, unless what it needs has gone meanwhile."""
         if self.refused_as_poisoned(call, now):
             return
+        session = None
         if call.session:
             session = self.sessions.touch(call.session, now)
             if session is None:
@@ -145,7 +209,7 @@ class Placing:
                     call.stage = Stage.WAITING
                     self.place(call, now, back=True)
                     return
-        self._start(child, call, now)
+        self._start(child, call, now, session)
 
     def refused_as_poisoned(self, call: Call, now: float) -> bool:
         """Whether the command is refused for a while; then the call is over."""
@@ -156,25 +220,49 @@ class Placing:
         self.refuse(call, "poisoned", text, retry_after_s=until - now)
         return True
 
-    def _start(self, child: Child, call: Call, now: float) -> None:
-        """Hand it over; one that cannot be sent is refused, and the child is free as before."""
+    def _start(self, child: Child, call: Call, now: float, session: Session | None) -> None:
+        """Hand it over, or send it ahead; one that cannot be sent is refused."""
+        child.order += 1
+        call.order = child.order
         failure = self.effects.run(child, call)
         if failure is not None:
             self.refuse(call, failure.code, failure.text, **failure.data)
             return
-        call.stage = Stage.RUNNING
         call.child = child
+        call.cost_us = self.pace.expected_us(call.command)
+        child.load_us += call.cost_us
+        if session is not None:
+            self.in_use[session.id] = self.in_use.get(session.id, 0) + 1
+            if session.worker != child.worker:
+                self._pin(session, child, now)
+        if child.call is not None:
+            call.stage = Stage.AHEAD
+            child.ahead.append(call)
+            self.waiting[child.pool].lend(call)
+            self.sent_ahead += 1
+            self._look_at = self._look_at or now + PATIENCE_S
+            return
+        call.stage = Stage.RUNNING
         child.call = call
+        child.took_at = now
         self._wait_until(call, call.deadline)
         self.registry.move(child, State.BUSY, now)
-        if call.session:
-            self._pin(call, child, now)
+        if call.cost_us < BUDGET_US:
+            self.registry.roomy.setdefault(child.pool, {})[child] = None
 
-    def _pin(self, call: Call, child: Child, now: float) -> None:
+    def off(self, child: Child, call: Call) -> None:
+        """The child does not have the call any more."""
+        held = child.call is not None or child.ahead
+        child.load_us = child.load_us - call.cost_us if held else 0.0
+        if call.session:
+            left = self.in_use[call.session] - 1
+            if left:
+                self.in_use[call.session] = left
+            else:
+                del self.in_use[call.session]
+
+    def _pin(self, session: Session, child: Child, now: float) -> None:
         """The first worker becomes the session's own; another one only when that is away."""
-        session = self.sessions.peek(call.session, now)
-        if session is None or session.worker == child.worker:
-            return
         if session.worker:
             slot = self.registry.by_worker.get(session.worker)
             if session.affinity != "hint" or (slot is not None and slot.conn is not None):
@@ -183,8 +271,7 @@ class Placing:
 
     def _wait_until(self, call: Call, at: float) -> None:
         """Look at the call again at this time; it has one entry only."""
-        self._unwatch(call)
-        call.due = self.wheel.add(call, at)
+        call.due = self.wheel.move(call, call.due, at)
 
     def _unwatch(self, call: Call) -> None:
         if call.due >= 0:

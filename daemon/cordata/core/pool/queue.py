@@ -51,6 +51,11 @@ class Fifo:
         found = self._head()
         return found[0] if found else None
 
+    def peek(self) -> Call | None:
+        """Who is next; it stays."""
+        found = self._head()
+        return found[1] if found else None
+
     def pop(self) -> Call | None:
         """Who is next, out of the queue; None: nobody waits."""
         found = self._head()

@@ -11,13 +11,14 @@
                '--> STARTING                             RESTARTING at once
      any --TERM, retired, its worker is gone--> TERMINATING --> (gone)
 ```
-A dead child stays its worker's, as RESTARTING, until the next one starts: that is one life of the
-slot. A child that comes back to a restarted manager goes through the same states in one go.
+A dead child stays its worker's, as RESTARTING, until the next one starts: one life of the slot. A
+child that comes back to a restarted manager goes through the same states in one go. One that has
+calls ahead stays BUSY from one to the next.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
@@ -57,26 +58,16 @@ class Child:
     """One process that runs calls, one at a time."""
 
     __slots__ = (
-        "call",
-        "calls",
-        "conn",
-        "copies",
-        "copies_bytes",
-        "globals_version",
-        "killed",
-        "lost",
-        "pid",
-        "retire",
-        "since",
-        "spare",
-        "stale",
-        "start",
-        "state",
-        "worker",
+        *("ahead", "call", "calls", "conn", "copies", "copies_bytes", "cut", "due"),
+        *("globals_version", "killed", "load_us", "lost", "order", "pid", "pool", "retire"),
+        *("since", "spare", "stale", "start", "state", "took_at", "worker"),
     )
 
-    def __init__(self, worker: str, pid: int, start: int, *, spare: bool, now: float) -> None:
+    def __init__(
+        self, worker: str, pid: int, start: int, *, spare: bool, now: float, pool: str = "default"
+    ) -> None:
         self.worker = worker
+        self.pool = pool
         self.pid = pid
         self.start = start
         #: It warms up beside the one that it will replace.
@@ -85,12 +76,24 @@ class Child:
         self.since = now
         #: What it has in hand; also one whose caller was answered already.
         self.call: Call | None = None
+        #: When it took that in hand, as far as one can know here.
+        self.took_at = now
+        #: What lies at it behind that, in order; none when nothing is in hand.
+        self.ahead: deque[Call] = deque()
+        #: How long all of these are expected to run.
+        self.load_us = 0.0
+        #: The number of the last call that was sent.
+        self.order = 0
+        #: It is to be replaced, so nothing is sent ahead any more.
+        self.due = False
         #: Calls that it ended.
         self.calls = 0
         #: Its connection; None: it has none yet, or no more.
         self.conn: Any = None
         #: Its connection ended; its worker has not yet said how it died.
         self.lost = False
+        #: Not by itself: it may still begin what had been sent.
+        self.cut = False
         #: We asked for its end, so its death accuses no command.
         self.killed = False
         #: It was replaced and goes when its hands are empty.
@@ -107,20 +110,17 @@ class Child:
         """Pid and start time."""
         return (self.pid, self.start)
 
+    def held(self) -> list[Call]:
+        """What it has in hand and what lies ahead, in order."""
+        return [] if self.call is None else [self.call, *self.ahead]
+
 
 class Slot:
     """One worker: its connection, its child, the child's replacement."""
 
     __slots__ = (
-        "child",
-        "children",
-        "commands",
-        "conn",
-        "draining",
-        "inv",
-        "pool",
-        "spare",
-        "worker",
+        *("child", "children", "commands", "conn", "draining"),
+        *("inv", "pool", "spare", "worker"),
     )
 
     def __init__(self, worker: str, pool: str) -> None:
@@ -150,6 +150,8 @@ class Registry:
         self.by_pid: dict[Fingerprint, Child] = {}
         #: By pool, who is free; the one that became free last is taken first, its caches are warm.
         self.idle: dict[str, dict[Child, None]] = {}
+        #: By pool, busy ones to which calls may perhaps be sent ahead, in turns.
+        self.roomy: dict[str, dict[Child, None]] = {}
         #: How often each step was taken.
         self.counts: Counter[tuple[State, State]] = Counter()
         #: By pool and command, the workers that know it.
@@ -182,7 +184,7 @@ class Registry:
     def join(self, worker: str, pid: int, start: int, *, spare: bool, now: float) -> Child:
         """The row of a process that just started, or that is heard of for the first time."""
         slot = self.slot(worker)
-        child = Child(worker, pid, start, spare=spare, now=now)
+        child = Child(worker, pid, start, spare=spare, now=now, pool=slot.pool)
         former = slot.spare if spare else slot.child
         if former is not None and former.state is State.RESTARTING:
             # The slot goes on with another process: restarting -> starting is its step.
@@ -277,6 +279,7 @@ class Registry:
         del self.by_pid[child.fingerprint]
         del slot.children[child.fingerprint]
         self.idle.get(slot.pool, {}).pop(child, None)
+        self.roomy.get(slot.pool, {}).pop(child, None)
         if slot.child is child:
             slot.child = None
         if slot.spare is child:

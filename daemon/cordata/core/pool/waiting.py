@@ -11,7 +11,17 @@ from cordata.core.pool.queue import Fifo
 class Waiting:
     """The queue of a pool, bounded. Nothing in it is scanned, whatever its length."""
 
-    __slots__ = ("_lanes", "_limits", "_main", "_pinned", "bytes", "count", "longest_ever_s")
+    __slots__ = (
+        "_lanes",
+        "_limits",
+        "_main",
+        "_pinned",
+        "ahead",
+        "ahead_bytes",
+        "bytes",
+        "count",
+        "longest_ever_s",
+    )
 
     def __init__(self, limits: PoolLimits) -> None:
         self._limits = limits
@@ -21,6 +31,9 @@ class Waiting:
         self._pinned: dict[Call, str] = {}
         self.count = 0
         self.bytes = 0
+        #: Calls that lie at a busy child: they wait as well, and count in the bounds.
+        self.ahead = 0
+        self.ahead_bytes = 0
         #: The longest that any call waited which has left.
         self.longest_ever_s = 0.0
 
@@ -37,8 +50,10 @@ class Waiting:
         `back`: it was admitted before, and gets the place it had.
         """
         bytes_after = self.bytes + call.size_bytes
+        limits = self._limits
         full = (
-            self.count >= self._limits.max_waiting or bytes_after > self._limits.max_waiting_bytes
+            self.count + self.ahead >= limits.max_waiting
+            or bytes_after + self.ahead_bytes > limits.max_waiting_bytes
         )
         if full and not back:
             return False
@@ -50,6 +65,19 @@ class Waiting:
         self.count += 1
         self.bytes = bytes_after
         return True
+
+    def head(self, worker: str) -> Call | None:
+        """Whom `take` would give."""
+        lane, call = self._lanes.get(worker), self._main.peek()
+        if lane is None:
+            return call
+        own = lane.peek()
+        return own if own is not None and (call is None or own.key < call.key) else call
+
+    def lend(self, call: Call, by: int = 1) -> None:
+        """A call lies at a busy child from now on; `by` -1: no more."""
+        self.ahead += by
+        self.ahead_bytes += by * call.size_bytes
 
     def take(self, worker: str, now: float) -> Call | None:
         """The next call for a free child of this worker, out of the queue."""

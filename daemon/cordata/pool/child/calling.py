@@ -59,6 +59,12 @@ class Calling:
             self._asynchronous = Asynchronous(self._flow)
         return self._asynchronous
 
+    def note(self, run: Run) -> None:
+        """A run that is not begun: what it says of sessions and globals is news all the same."""
+        with contextlib.suppress(ProtocolError):
+            self._shelf.session_of(run)
+        self._shelf.globals_of(run.gl)
+
     def close(self) -> None:
         """For who outlives it: a child just ends."""
         if self._asynchronous is not None:
@@ -70,7 +76,7 @@ class Calling:
         Raises: nothing but what is meant to end the process, as SystemExit.
         """
         deadline = began + run.d
-        self._flow.begin(run.id, credits=run.credits, deadline=deadline)
+        self._flow.begin(run.id, run.n, credits=run.credits, deadline=deadline)
         try:
             session = self._shelf.session_of(run)
         except ProtocolError as error:

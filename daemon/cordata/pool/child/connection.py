@@ -10,8 +10,8 @@ from time import monotonic
 
 from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool.codec import encode, to_child
-from cordata.core.pool.message import ErrorFrame, Hello, Message, Welcome
-from cordata.core.pool.order import Ready, ToChild
+from cordata.core.pool.message import Cancel, ErrorFrame, Hello, Message, Welcome
+from cordata.core.pool.order import Ready, Run, Skip, ToChild
 from cordata.core.pool.spec import ChildSpec
 from cordata.errors import ProtocolError
 from cordata.pool.fingerprint import start_of
@@ -33,6 +33,9 @@ class Connection:
         self._splitter = Splitter()
         self.socket: socket.socket | None = None
         self.messages: deque[ToChild] = deque()
+        #: Serials of calls that are to be given back, if they have not begun.
+        self.skipped: set[int] = set()
+        self._read_at = 0.0
         #: Which run of the manager; "": none has said welcome.
         self.epoch = ""
         #: Largest frame that both sides take.
@@ -70,6 +73,7 @@ class Connection:
             self._wait()
         self.epoch = ""
         self.messages.clear()
+        self.skipped.clear()
 
     def send(self, frame: bytes) -> None:
         """Whole, or the connection is lost."""
@@ -91,6 +95,7 @@ class Connection:
             return
         try:
             count = self.socket.recv_into(_buffer, 0, 0 if wait else socket.MSG_DONTWAIT)
+            self._read_at = monotonic()
             if count == 0:
                 self.lose()
                 return
@@ -111,7 +116,15 @@ class Connection:
         self._pause_s = min(2 * self._pause_s, _LONGEST_S)
 
     def _take(self, message: ToChild) -> None:
-        if isinstance(message, Welcome):
+        if isinstance(message, Run):
+            message.read_at = self._read_at
+            self.messages.append(message)
+        elif isinstance(message, Skip):
+            self.skipped.add(message.n)
+        elif isinstance(message, Cancel):
+            self.skipped.add(message.n)  # if it has not begun; else its command is told
+            self.messages.append(message)
+        elif isinstance(message, Welcome):
             self.epoch = message.epoch
             self.max_bytes = min(message.max, self._spec.max_frame_bytes)
             self._pause_s = _FIRST_S

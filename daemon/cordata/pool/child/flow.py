@@ -16,16 +16,17 @@ class Flow:
     def __init__(self, connection: Connection, channel: int) -> None:
         self.connection = connection
         self._channel = channel
-        self._id = -1
+        self._id = self._serial = -1
         self._deadline = 0.0
         #: So many chunks may be sent.
         self.credits = 0
         #: Nobody waits for what is left of the call.
         self.over = False
 
-    def begin(self, id: int, *, credits: int, deadline: float) -> None:
+    def begin(self, id: int, serial: int, *, credits: int, deadline: float) -> None:
         """A call begins."""
-        self._id, self.credits, self._deadline = id, credits, deadline
+        self._id, self._serial = id, serial
+        self.credits, self._deadline = credits, deadline
         self.over = False
 
     @property
@@ -72,6 +73,8 @@ class Flow:
             if isinstance(message, Credit):
                 self.credits += message.n if message.id == self._id else 0
             elif isinstance(message, Cancel):
-                self.over = self.over or message.id == self._id
+                # Another call of this id may have ended here: an id is its caller's own.
+                same = message.n == self._serial if message.n else message.id == self._id
+                self.over = self.over or same
             else:
                 messages.append(message)

@@ -1,4 +1,4 @@
-"""The child's loop: one call at a time from the manager, and its worker's word between the calls.
+"""The child's loop: one call at a time from the manager, and both their words between the calls.
 
 ```
   dial --> hello --> (imports, inits) --> ready --> run --> answer --> run ...
@@ -18,7 +18,7 @@ from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool import page
 from cordata.core.pool.codec import encode, worker_to_child
 from cordata.core.pool.message import ErrorFrame, Message, Ping, Pong
-from cordata.core.pool.order import Adopt, Due, Run, Stop
+from cordata.core.pool.order import Adopt, Back, Due, Run, Stop, ToChild
 from cordata.core.pool.spec import ChildSpec
 from cordata.errors import ProtocolError
 from cordata.pool.child.calling import Calling
@@ -79,18 +79,19 @@ class Loop:
 
     def run(self) -> None:
         """Until the worker says stop."""
-        channel = self._channel.socket.fileno()
+        channel, messages = self._channel.socket.fileno(), self._connection.messages
         while True:
             timeout_ms = self._dial()
-            ready = self._poll.poll(timeout_ms)
-            for fd, _ in ready:  # the worker first: a stop goes before a call
-                if fd == channel:
+            ready = self._poll.poll(0 if messages else timeout_ms)
+            for fd, _ in ready:
+                if fd == channel:  # the worker first: a stop goes before a call
                     self._hear()
+                elif not self._stopping:
+                    self._connection.read()  # also a word on the calls that lie here
             if self._stopping:
                 return
-            if any(fd != channel for fd, _ in ready):
-                self._connection.read()
-            self._work()
+            if messages:
+                self._work(messages.popleft())
 
     def _dial(self) -> float | None:
         """See that there is a connection, or when to try again; and that it is polled."""
@@ -99,6 +100,7 @@ class Loop:
             wait_s = connection.dial_at - monotonic()
             if wait_s <= 0:
                 wait_s = None if connection.dial() else connection.dial_at - monotonic()
+                page.renew(self._page)
         fd = -1 if connection.socket is None else connection.socket.fileno()
         # One that was lost is no descriptor any more; its number may be the next one's.
         if fd != self._polled or fd == -1:
@@ -118,23 +120,31 @@ class Loop:
             else:
                 self._connection.adopted = True
 
-    def _work(self) -> None:
-        """The calls that came; a manager sends one, and the next after its answer."""
-        messages = self._connection.messages
-        while messages:
-            message = messages.popleft()
-            if isinstance(message, Run):
-                self._serve(message)
-            # A credit or cancel that comes now is for a call that was answered meanwhile.
+    def _work(self, message: ToChild) -> None:
+        if isinstance(message, Run):
+            self._serve(message)
+        # A credit or cancel that comes now is for a call that was answered meanwhile.
+        if not self._connection.messages:
+            self._connection.skipped.clear()  # of calls that had been answered
 
     def _serve(self, run: Run) -> None:
         began = monotonic()
-        if run.d <= 0:
+        run.d -= began - run.read_at
+        skipped = self._connection.skipped
+        if run.n in skipped or (run.o and run.d <= 0):
+            skipped.discard(run.n)
+            self._give_back(run)
+        elif run.d <= 0:
             text = "the deadline had passed when the child took the call"
             error = ErrorFrame(id=run.id, code="deadline", m=text, data={"ran": False})
+            self._calling.note(run)
             self._connection.send(encode(error))
-            return
-        page.begin(self._page, run.n, began, began + run.d)
+        elif page.begin(self._page, run.n, began, began + run.d, run.o):
+            self._run(run, began)
+        else:
+            self._give_back(run)
+
+    def _run(self, run: Run, began: float) -> None:
         self._output.begin(run.n, run.request_id)
         frame = self._calling.answer(run, began)
         self._output.end()
@@ -143,3 +153,7 @@ class Loop:
         self._calls += 1
         if self._calls == self._max_calls:
             self._channel.send(Due(why=f"max_calls: {self._calls} calls"))
+
+    def _give_back(self, run: Run) -> None:
+        self._calling.note(run)
+        self._connection.send(encode(Back(o=run.o)))

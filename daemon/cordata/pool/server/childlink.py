@@ -7,7 +7,7 @@ from cordata.core.pool.call import Call, Stage
 from cordata.core.pool.codec import encode, from_child
 from cordata.core.pool.limits import Failure
 from cordata.core.pool.message import Chunk, Delta, End, ErrorFrame, Hello, Result
-from cordata.core.pool.order import Ready
+from cordata.core.pool.order import Back, Ready
 from cordata.core.pool.registry import Child
 from cordata.errors import ProtocolError, SessionQuotaExceeded
 from cordata.pool.server.link import Link
@@ -43,6 +43,7 @@ class ChildPeer:
             spare=hello.spare,
             warm=hello.warm,
         )
+        self._link.keep()
         if older is not None:
             older.abort()
 
@@ -55,11 +56,11 @@ class ChildPeer:
             call = self._in_hand(message.id)
             self._hub.counting.run_ms.add(message.x / 1000)
             if message.u is None:
-                self._answer(child, frame, None, ok=True)
+                self._answer(child, frame, None, ok=True, run_us=message.x)
             else:
                 delta, message.u = message.u, None
                 frame = encode(message)
-                self._changed(child, call, frame, delta)
+                self._changed(child, call, frame, delta, message.x)
         elif isinstance(message, Chunk):
             self._chunk(self._in_hand(message.id), frame)
         elif isinstance(message, ErrorFrame):
@@ -67,7 +68,9 @@ class ChildPeer:
                 raise ProtocolError(f"the child complains: {message.m}")
             self._in_hand(message.id)
             self._hub.counting.run_ms.add(message.x / 1000)
-            self._answer(child, frame, None, ok=False)
+            self._answer(child, frame, None, ok=False, run_us=message.x)
+        elif isinstance(message, Back):
+            self._hub.dispatcher.given_back(child, message.o, self._hub.now)
         elif isinstance(message, Ready):
             self._hub.dispatcher.child_ready(child, self._hub.now)
         else:
@@ -80,7 +83,7 @@ class ChildPeer:
             raise ProtocolError(f"an answer to {id}, which is not in hand")
         return call
 
-    def _changed(self, child: Child, call: Call, frame: bytes, delta: Delta) -> None:
+    def _changed(self, child: Child, call: Call, frame: bytes, delta: Delta, run_us: int) -> None:
         """Globals first: a call whose changes cannot be kept has not been answered well."""
         of_globals = bool(delta.gset or delta.gdel)
         if of_globals and call.stage is not Stage.RUNNING:
@@ -93,12 +96,15 @@ class ChildPeer:
                 child.globals_version = UNSURE
                 self._answer(child, error_frame, None, ok=False)
                 return
-        self._answer(child, frame, delta, ok=True)
+        self._answer(child, frame, delta, ok=True, run_us=run_us)
 
-    def _answer(self, child: Child, frame: bytes, delta: Delta | None, *, ok: bool) -> None:
+    def _answer(
+        self, child: Child, frame: bytes, delta: Delta | None, *, ok: bool, run_us: int = 0
+    ) -> None:
         """The child has its next call before the client has its answer."""
         self.hold(False)
-        call = self._hub.dispatcher.answered(child, self._hub.now, ok=ok, delta=delta)
+        hub = self._hub
+        call = hub.dispatcher.answered(child, hub.now, ok=ok, delta=delta, run_us=run_us)
         if call is not None and call.client is not None:
             self._hub.counting.results += ok
             call.client.answer(call, frame)  # type: ignore[attr-defined]
@@ -133,8 +139,21 @@ class ChildPeer:
 
     def lost(self) -> None:
         """It died, or dials again."""
-        if self.child is not None:
-            self._hub.dispatcher.child_lost(self.child, self._link, self._hub.now)
+        child = self.child
+        if child is not None and child.conn is self._link:
+            self.hear_out()
+            self._hub.dispatcher.child_lost(child, self._link, self._hub.now, cut=self._link.cut)
+        self._link.forget()
+
+    def hear_out(self) -> None:
+        """It is gone: first the answers that it had sent, since what it answered is not run again.
+
+        It gets nothing more meanwhile.
+        """
+        assert self.child is not None
+        if not self._link.cut:
+            self.child.lost = True
+            self._link.read_rest()
 
     def blocked(self, yes: bool) -> None:
         """A child reads between calls only: nothing follows from it."""

@@ -7,7 +7,7 @@ from cordata.core.pool.codec import encode
 from cordata.core.pool.copies import Sent, drop, send
 from cordata.core.pool.limits import Failure
 from cordata.core.pool.message import Cancel
-from cordata.core.pool.order import GlobalsCopy, Kill, Retire, Run
+from cordata.core.pool.order import GlobalsCopy, Kill, Retire, Run, Skip, TakeBack
 from cordata.core.pool.registry import Child, State
 from cordata.errors import FrameTooLarge
 from cordata.pool.server.childlink import UNSURE
@@ -34,6 +34,7 @@ class LinkEffects:
             g=hub.dispatcher.rules.kill_grace_s,
             credits=call.credits,
             request_id=call.request_id,
+            o=call.order,
         )
         sent: Sent | None = None
         if call.session:
@@ -65,7 +66,18 @@ class LinkEffects:
         """Tell the child; what it still streams goes nowhere, so nothing holds it up."""
         if child.conn is not None:
             child.conn.peer.hold(False)
-            child.conn.say(Cancel(call.id))
+            child.conn.say(Cancel(call.id, n=call.serial))
+
+    def skip(self, child: Child, call: Call) -> None:
+        """Tell the child, which looks between two calls."""
+        if child.conn is not None:
+            child.conn.say(Skip(call.serial))
+
+    def take_back(self, child: Child) -> None:
+        """Ask its worker, since the child itself is in a call."""
+        slot = self.hub.dispatcher.registry.by_worker.get(child.worker)
+        if slot is not None and slot.conn is not None:
+            slot.conn.say(TakeBack(child.pid, child.start, child.order))
 
     def kill(self, child: Child, call: Call, why: str) -> None:
         """Ask its worker, which looks whether it still has this call in hand."""

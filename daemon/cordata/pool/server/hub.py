@@ -22,7 +22,7 @@ from cordata.core.pool.shelf import SessionLimits
 from cordata.pool.server.counting import Counting
 
 if TYPE_CHECKING:
-    from cordata.core.pool.placing import Effects
+    from cordata.core.pool.effects import Effects
     from cordata.pool.server.journal import Journal
     from cordata.pool.server.link import Link
 
@@ -114,7 +114,7 @@ class Hub:
     def running(self) -> bool:
         """Whether a child has a call in hand that somebody waits for."""
         children = self.dispatcher.registry.by_pid.values()
-        return any(child.call is not None and child.call.client is not None for child in children)
+        return any(call.client is not None for child in children for call in child.held())
 
     def _expire(self) -> None:
         self._timer = None

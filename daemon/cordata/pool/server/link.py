@@ -7,6 +7,8 @@ from either; one that goes on like this is closed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 import struct
 from typing import Protocol, cast
@@ -54,6 +56,10 @@ class Link(asyncio.BufferedProtocol):
         #: The largest frame that the other side takes.
         self.max_bytes = MAX_FRAME
         self.closing = False
+        #: It was ended by us, and not by the other side.
+        self.cut = False
+        #: Another descriptor of the socket, to read the rest after the transport gave it up.
+        self._rest = -1
         self._splitter = Splitter(hub.limits.max_frame_bytes)
         self._out: list[bytes] = []
         self._out_bytes = 0
@@ -82,13 +88,17 @@ class Link(asyncio.BufferedProtocol):
         """Bytes came."""
         hub = self.hub
         hub.now = clock.monotonic()
-        counting = hub.counting
-        counting.bytes_in += nbytes
+        self._take(_BUFFER[:nbytes])
+        hub.arm()
+
+    def _take(self, data: memoryview | bytes, *, rest: bool = False) -> None:
+        counting = self.hub.counting
+        counting.bytes_in += len(data)
         try:
-            frames = self._splitter.feed(_BUFFER[:nbytes])
+            frames = self._splitter.feed(data)
             counting.frames_in += len(frames)
             for frame in frames:
-                if self.closing:
+                if self.closing and not rest:
                     return
                 if type(frame) is bytes:
                     self.peer.take(frame)
@@ -97,11 +107,11 @@ class Link(asyncio.BufferedProtocol):
         except ProtocolError as error:
             counting.protocol_errors += 1
             self.refuse("protocol", str(error))
-        hub.arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The end, from whichever side."""
         hub = self.hub
+        self.cut = self.cut or self.closing
         self.closing = True
         self._out.clear()
         hub.leave(self)
@@ -112,6 +122,23 @@ class Link(asyncio.BufferedProtocol):
         hub.arm()
         if hub.stopping and not hub.running():
             hub.idle.set()
+
+    def keep(self) -> None:
+        """What comes is to be read to the end, however the connection ends: see `read_rest`."""
+        if self._transport is not None:
+            self._rest = os.dup(self._transport.get_extra_info("socket").fileno())
+
+    def read_rest(self) -> None:
+        """The other side is gone: take what it said before. A write that failed hides it, else."""
+        with contextlib.suppress(OSError):  # it is the end, or there is nothing for now
+            while self._rest >= 0 and (data := os.read(self._rest, len(_BUFFER))):
+                self._take(data, rest=True)
+
+    def forget(self) -> None:
+        """There is nothing to read any more."""
+        if self._rest >= 0:
+            os.close(self._rest)
+            self._rest = -1
 
     def pause_writing(self) -> None:
         """The other side does not read."""

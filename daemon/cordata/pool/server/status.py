@@ -19,6 +19,8 @@ def status_of(hub: Hub) -> dict[str, Any]:
         "chunks": counting.chunks,
         "outcomes": dict(dispatcher.outcomes),
         "retries": dispatcher.retries,
+        "sent_ahead": dispatcher.sent_ahead,
+        "had_back": dispatcher.had_back,
         "saturated": counting.saturated,
         "crashes": dict(dispatcher.crashes),
         "poisoned": {
@@ -58,7 +60,7 @@ def status_line(hub: Hub) -> str:
     """`4 children, 1 busy; 3 waiting; 812 calls/s; 15 sessions`: what is 0 is left out."""
     children = list(hub.dispatcher.registry.by_pid.values())
     busy = sum(child.call is not None for child in children)
-    waiting = sum(waiting.count for waiting in hub.dispatcher.waiting.values())
+    waiting = sum(waiting.count + waiting.ahead for waiting in hub.dispatcher.waiting.values())
     rate = round(hub.counting.calls_per_s)
     sessions = len(hub.sessions)
     parts = [
@@ -87,8 +89,9 @@ def _pool(hub: Hub, name: str) -> dict[str, Any]:
         "ready": states.count(State.READY),
         "busy": states.count(State.BUSY),
         "other": sum(state not in (State.READY, State.BUSY) for state in states),
-        "waiting": waiting.count,
-        "waiting_bytes": waiting.bytes,
+        "waiting": waiting.count + waiting.ahead,
+        "waiting_bytes": waiting.bytes + waiting.ahead_bytes,
+        "ahead": waiting.ahead,
         "wait_now_ms": round(waiting.longest_s(hub.now) * 1000, 1),
         "wait_max_ms": round(waiting.longest_ever_s * 1000, 1),
         "max_waiting": dispatcher.pools[name].max_waiting,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cordata.core.frame import TooLarge
 from cordata.core.pool.codec import from_worker
 from cordata.core.pool.message import Hello
-from cordata.core.pool.order import ChildEvent, Drain
+from cordata.core.pool.order import ChildEvent, Drain, TakenBack
 from cordata.errors import ProtocolError
 from cordata.pool.server.link import Link
 
@@ -36,11 +36,22 @@ class WorkerPeer:
         if isinstance(message, ChildEvent):
             if message.ev == "exited":
                 hub.counting.restarts[message.why or "crash"] += 1
+                self._hear_out(message)
             hub.dispatcher.child_event(name, message, hub.now)
         elif isinstance(message, Drain):
             hub.dispatcher.drain(name, message.on, hub.now)
+        elif isinstance(message, TakenBack):
+            child = hub.dispatcher.registry.by_pid.get((message.pid, message.start))
+            if child is not None:
+                hub.dispatcher.taken_back(child, message.begun, message.o, hub.now)
         else:
             raise ProtocolError("a second hello")
+
+    def _hear_out(self, message: ChildEvent) -> None:
+        """The child is dead; what it answered before may not have been read."""
+        child = self._hub.dispatcher.registry.by_pid.get((message.pid, message.start))
+        if child is not None and child.conn is not None:
+            child.conn.peer.hear_out()
 
     def too_large(self, frame: TooLarge) -> None:
         """No worker has that much to say."""

@@ -32,6 +32,7 @@ from cordata.core.pool.order import (
     Kill,
     Recycle,
     Retire,
+    TakeBack,
     ToWorker,
     Up,
 )
@@ -114,9 +115,8 @@ class Keeper:
 
     def run_once(self, now: float) -> None:
         """One look at everything."""
-        for child in self._all():
-            if not child.killed:
-                self._look(child, now)
+        for child in (child for child in self._all() if not child.killed):
+            self._look(child, now)
         if self._stopping or now < self._start_at:
             return
         if self._child is None:
@@ -191,11 +191,9 @@ class Keeper:
 
     def _pause(self, now: float) -> None:
         self._failures += 1
+        first_s, longest_s = self._config.restart_min_s, self._config.restart_max_s
         self._start_at = now + next_delay_s(
-            self._failures,
-            random.random(),
-            first_s=self._config.restart_min_s,
-            longest_s=self._config.restart_max_s,
+            self._failures, random.random(), first_s=first_s, longest_s=longest_s
         )
 
     def _heard(self, child: ChildProcess, message: ChildToWorker) -> None:
@@ -245,13 +243,16 @@ class Keeper:
         if isinstance(message, Recycle):
             if self._child is not None and not self._due:
                 self._set_due(self._child, "asked for")
-        elif isinstance(message, (Kill, Retire)):
+        elif isinstance(message, (Kill, Retire, TakeBack)):
             fingerprint = (message.pid, message.start)
             for child in self._all():
                 if (child.pid, child.start) != fingerprint:
                     continue
                 if isinstance(message, Retire):
                     self._replace(child)
+                elif isinstance(message, TakeBack):
+                    child.take_back(message, self._link.send)
+                    return
                 elif child.hand().busy and child.hand().serial == message.n:
                     child.kill(message.why or "asked for")
         self._wake.set()

@@ -14,7 +14,7 @@ from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool import page
 from cordata.core.pool.codec import child_to_worker, encode
 from cordata.core.pool.message import Message
-from cordata.core.pool.order import Adopt, ChildToWorker, Stop
+from cordata.core.pool.order import Adopt, ChildToWorker, Stop, TakeBack, TakenBack
 from cordata.core.pool.page import Hand
 from cordata.core.pool.spec import ChildSpec
 from cordata.errors import ProtocolError
@@ -61,6 +61,7 @@ class ChildProcess:
         self.leaving = False
         #: It may take a moment to die.
         self.killed = False
+        self._gone = False
         self._why = ""
         self._epoch, self._on_message, self._on_exit = epoch, on_message, on_exit
         self._page = memoryview(self._spawned.page)
@@ -74,6 +75,16 @@ class ChildProcess:
     def hand(self) -> Hand:
         """What it has in its hands."""
         return page.read(self._page)
+
+    def take_back(self, asked: TakeBack, send: Callable[[TakenBack], None]) -> None:
+        """No run up to number `o` may begin any more; tell which was the last begun."""
+
+        def tell() -> None:
+            if not self._gone:  # else its end tells
+                send(TakenBack(asked.pid, asked.start, asked.o, self.hand().order))
+
+        page.mark(self._page, asked.o)
+        self._loop.call_later(page.SETTLE_S, tell)
 
     def rss_bytes(self) -> int:
         """Its own resident memory."""
@@ -174,5 +185,6 @@ class ChildProcess:
             self._loop.remove_reader(file)
 
     def _close(self) -> None:
+        self._gone = True
         self._page.release()
         self._spawned.close()

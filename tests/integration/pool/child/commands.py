@@ -146,6 +146,15 @@ async def wait_async(payload: Any, session: Any) -> str:
     return "done"
 
 
+def note(payload: Any, session: Any) -> int:
+    """Leave word in a file that this number ran; then take so long."""
+    file, number, seconds = payload
+    with open(file, "a") as out:
+        out.write(f"{number}\n")
+    time.sleep(seconds)
+    return int(number)
+
+
 def hang(payload: Any, session: Any) -> None:
     """Longer than anybody waits, and deaf."""
     print("hanging", flush=True)

@@ -19,6 +19,7 @@ for name in (
     "start_another",
     "remember",
     "numbers",
+    "note",
 ):
     app.command(name, at=f"{COMMANDS}:{name}")
 app.child_init(at=f"{COMMANDS}:take_time")

@@ -1,0 +1,115 @@
+"""Calls that lie at a child behind the one in hand: their turn, and how they are taken back.
+
+A child begins its calls in the order they were sent, and answers each before it begins the next. So
+when its connection has ended, and all that it said was read, none but the first can have begun: the
+others go back to their place in line, at no cost.
+
+A child that has one call in hand for long is looked at (PATIENCE_S): its worker marks, on the page
+that both share, how far the child may go, and says how far it had come. What it had not begun
+stands in line again, at the place it had, and goes to whoever is free; the child meets the frames
+later, and gives each of them back unrun. Of two words on one call the second finds nothing. So a
+call sent ahead begins after all that were sent to that child before, and may begin later than a
+younger one elsewhere, but only by BUDGET_US of short calls, or by PATIENCE_S and a moment behind a
+long one.
+"""
+
+from __future__ import annotations
+
+from cordata.core.pool.call import Call, Stage
+from cordata.core.pool.placing import PATIENCE_S, Placing
+from cordata.core.pool.registry import Child, State
+
+#: A call ahead whose time has passed is answered after this, if its child has not given it back.
+SOON_S = 0.05
+
+
+class Ahead(Placing):
+    """See the module."""
+
+    def next_in_hand(self, child: Child, now: float) -> bool:
+        """The child, which ended a call, begins what lies ahead; False: nothing does."""
+        if not child.ahead:
+            return False
+        call = child.ahead.popleft()
+        self.waiting[child.pool].lend(call, -1)
+        child.call, child.took_at, child.killed = call, now, False
+        if child.state is State.UNHEALTHY:
+            self.registry.move(child, State.READY, now)
+            self.registry.move(child, State.BUSY, now)
+        if call.stage is Stage.AHEAD:
+            call.stage = Stage.RUNNING
+            late = now >= call.deadline  # then it was told to give it back
+            self._wait_until(call, now + SOON_S if late else call.deadline)
+        else:
+            self.effects.cancel(child, call)
+        self.registry.roomy.setdefault(child.pool, {})[child] = None
+        self.fill(child, now)
+        return True
+
+    def given_back(self, child: Child, order: int, now: float) -> None:
+        """The child will not run the call that was sent to it as number `order`."""
+        self._take(child, [call for call in child.held() if call.order == order], now)
+
+    def taken_back(self, child: Child, begun: int, upto: int, now: float) -> None:
+        """Its worker: of the calls up to number `upto`, those behind `begun` will not begin."""
+        self._take(child, [call for call in child.held() if begun < call.order <= upto], now)
+
+    def recall(self, child: Child, now: float) -> None:
+        """The child has ended, and answered all but the one in hand."""
+        self._take(child, list(child.ahead), now)
+
+    def look_at(self) -> float | None:
+        """When to `look`."""
+        return self._look_at or None
+
+    def look(self, now: float) -> None:
+        """Have back what lies behind long calls."""
+        self._look_at = 0.0
+        for child in self.registry.by_pid.values():
+            if child.ahead:
+                self._look_at = now + PATIENCE_S
+                if now - child.took_at >= PATIENCE_S:
+                    self.effects.take_back(child)
+
+    def _take(self, child: Child, calls: list[Call], now: float) -> None:
+        if not calls:
+            return
+        in_hand = child.call
+        for call in calls:
+            if call is in_hand:
+                child.call = None
+            else:
+                child.ahead.remove(call)
+                self.waiting[child.pool].lend(call, -1)
+            self.off(child, call)
+            self.had_back += 1
+        for call in calls:
+            self._stand_again(call, now)
+        if in_hand is not None and child.call is None and not self.next_in_hand(child, now):
+            self.released(child, now)
+
+    def _stand_again(self, call: Call, now: float) -> None:
+        """In line, as if it had never left, unless it has ended meanwhile."""
+        call.child = None
+        if call.stage is Stage.DETACHED:
+            self.end(call)
+        elif now >= call.deadline:
+            self.refuse(call, "deadline", "the deadline passed in the queue", ran=False)
+        elif now >= call.queue_deadline:
+            self.refuse(call, "queue_timeout", "no child was free in time")
+        elif self.stopped:
+            self.refuse(call, "not_run", "the pool stops")
+        elif not self.refused_as_poisoned(call, now):
+            call.stage = Stage.WAITING
+            self.place(call, now, back=True)
+
+    def released(self, child: Child, now: float) -> None:
+        """Its hands are empty: it leaves, or takes the next call."""
+        if child.retire:
+            if child.state is not State.TERMINATING and not child.lost:
+                self.registry.move(child, State.TERMINATING, now)
+                self.effects.retire(child)
+        elif child.state is State.BUSY or child.state is State.UNHEALTHY:
+            child.killed = False
+            self.registry.move(child, State.READY, now)
+            self.hand_on(child, now)
