@@ -19,9 +19,12 @@ from tests.integration.pool.peer import Peer
 from tests.servers.reaper import watched
 
 from cordata.pool import SyncClient
+from cordata.pool.fingerprint import start_of
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 20.0
+#: When this process began; workers and children that it plays say that they began a little later.
+START = start_of()
 #: Takes the descriptor where systemd would put it, then becomes the manager.
 _ACTIVATE = (
     "import os, sys;"
@@ -53,14 +56,14 @@ class Manager:
         paths = f'[paths]\nstate = "{self.state}"\nruntime = "{self.runtime}"\n'
         self.config.write_text(paths + settings)
 
-    def start(self) -> None:
+    def start(self, **environment: str) -> None:
         argv = [sys.executable, "-c", _ACTIVATE, str(self.socket.fileno())]
         argv += ["-m", "cordata", "pool", "--config", str(self.config)]
         self.process = watched(
             subprocess.Popen(
                 argv,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}"},
+                env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}", **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -128,7 +131,7 @@ class Manager:
 
     def worker(self, name: str = "0", *, cmds: tuple[str, ...] = ("echo",)) -> Peer:
         peer = self.dial()
-        peer.hello("worker", name, pid=os.getpid(), start=1, inv="abc", cmds=list(cmds))
+        peer.hello("worker", name, pid=os.getpid(), start=START, inv="abc", cmds=list(cmds))
         return peer
 
     def child(
@@ -137,7 +140,7 @@ class Manager:
         """A warm child; the tests play several in this process, told apart by `start`."""
         peer = self.dial()
         fields.setdefault("warm", True)
-        peer.hello("child", name, pid=os.getpid(), start=start, cmds=list(cmds), **fields)
+        peer.hello("child", name, pid=os.getpid(), start=START + start, cmds=list(cmds), **fields)
         return peer
 
 

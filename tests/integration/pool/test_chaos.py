@@ -1,0 +1,15 @@
+"""Calls of many clients while children, workers and the manager are killed -9 at random."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.integration.pool.chaos.chaos import chaos
+
+#: Another one: CHAOS_SEED=7 python -m pytest tests/integration/pool/test_chaos.py
+SEED = int(os.environ.get("CHAOS_SEED", "1"))
+
+
+def test_calls_end_well_or_in_a_typed_error_when_processes_are_killed(tmp_path: Path) -> None:
+    print(chaos(tmp_path, seed=SEED, calls=2000, workers=3, seconds=25.0))
