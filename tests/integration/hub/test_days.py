@@ -58,15 +58,17 @@ async def poll(hub: Harness) -> list[str]:
     return [unique_id for _, unique_id, _ in reservations(answer)]
 
 
-async def report(hub: Harness, *ids: str, refused: Mapping[str, str] | None = None) -> None:
-    """What it does with what it got."""
-    request = notif_report_rq(tuple((14, one) for one in ids), refused or {})
+async def report(
+    hub: Harness, *ids: tuple[int, str], refused: Mapping[str, str] | None = None
+) -> None:
+    """What it says of what it got: (UniqueID's type, id) of each that it took."""
+    request = notif_report_rq(ids, refused or {})
     answer = await ask(hub, "OTA_NotifReport:GuestRequests", request)
     assert b"<Success/>" in answer, answer
 
 
 async def trail(hub: Harness, reservation_id: str) -> list[tuple[int, str]]:
-    """(version, event) on the trail of a reservation; handlers of different types are in no order."""
+    """(version, event) on the trail of a reservation, sorted: types are handled in no order."""
     rows = await hub.ctx.store.read(lambda tx: raw(tx, "SELECT * FROM reservation_event"))
     own = [row for row in rows if row["reservation_id"] == reservation_id]
     return sorted((row["version"], row["event"]) for row in own)
@@ -94,12 +96,12 @@ async def test_each_event_of_a_reservation_is_published_and_on_its_trail_once(
     async with demo_hub(tmp_path) as hub:
         one, other = await book(hub, 1), await book(hub, 2)
         assert sorted(await poll(hub)) == sorted([one, other])
-        await report(hub, one, refused={other: "no room"})
+        await report(hub, (14, one), refused={other: "no room"})
         assert await hub.drain() == 6
         assert await book(hub, 1, adults=4) == one
         assert await book(hub, 2, status="cancelled") == other
         await poll(hub)
-        await report(hub, one, other)
+        await report(hub, (14, one), (15, other))  # 15: a cancellation
         assert await hub.drain() == 6
         assert await trail(hub, one) == [
             *((1, "acknowledged"), (1, "delivered"), (1, "received")),
