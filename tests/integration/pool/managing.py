@@ -18,6 +18,7 @@ from typing import Any
 from tests.integration.pool.peer import Peer
 from tests.servers.reaper import watched
 
+from cordata.core.pool.order import ChildEvent
 from cordata.pool import SyncClient
 from cordata.pool.fingerprint import start_of
 
@@ -33,6 +34,11 @@ _ACTIVATE = (
     "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1', LISTEN_FDNAMES='pool');"
     "os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
 )
+
+
+def exited(start: int, **fields: Any) -> ChildEvent:
+    """The end of a child that is played in this process, as its worker tells it."""
+    return ChildEvent("exited", os.getpid(), START + start, run=True, **fields)
 
 
 class Manager:

@@ -107,6 +107,9 @@ class Dispatcher(Outcome):
         slot = self.registry.slot(worker)
         slot.conn, slot.inv, slot.draining = conn, inv, False
         self.registry.learn(slot, commands)
+        for child in list(slot.children.values()):
+            if not (child.conn or child.call or child is slot.child):
+                self._gone(child, None, now)  # who lives is named again, next
         self._reopened(slot, now)
         return slot
 
@@ -186,11 +189,12 @@ class Dispatcher(Outcome):
         """A child's connection ended."""
         if child.conn is not conn:
             return
-        if child.state is State.TERMINATING and child.call is None:
+        slot = self.registry.by_worker[child.worker]
+        if child.call is None and (child.state is State.TERMINATING or child is not slot.child):
             self._gone(child, None, now)
             return
         self.lose(child, now)
-        if self.registry.by_worker[child.worker].conn is None:
+        if slot.conn is None:
             self._gone(child, None, now)
 
     def child_event(self, worker: str, event: ChildEvent, now: float) -> None:
@@ -210,8 +214,8 @@ class Dispatcher(Outcome):
         elif event.ev == "retired":
             child.retire = True
             self.registry.index(child)
-            if child.call is None:
-                self._terminate(child, now)
+            if child.call is None and child.state is not State.TERMINATING:
+                self.registry.move(child, State.TERMINATING, now)
 
     def _settle(
         self, child: Child, call: Call, delta: Delta | None, now: float, *, keep: bool
@@ -241,7 +245,7 @@ class Dispatcher(Outcome):
         """Its hands are empty: it leaves, or takes the next call."""
         if child.retire:
             if child.state is not State.TERMINATING and not child.lost:
-                self._terminate(child, now)
+                self.registry.move(child, State.TERMINATING, now)
                 self.effects.retire(child)
         elif child.state is State.BUSY or child.state is State.UNHEALTHY:
             child.killed = False
@@ -273,10 +277,6 @@ class Dispatcher(Outcome):
             if former.state not in (State.RESTARTING, State.TERMINATING):
                 self.registry.move(former, State.RESTARTING, now)
         return self.registry.join(worker, pid, start, spare=spare, now=now)
-
-    def _terminate(self, child: Child, now: float) -> None:
-        if child.state is not State.TERMINATING:
-            self.registry.move(child, State.TERMINATING, now)
 
     def _gone(self, child: Child, report: ChildEvent | None, now: float) -> None:
         """The process is dead, or nobody will ever tell."""

@@ -32,6 +32,8 @@ class Outcome(Placing):
                 continue
             elif child.lost:
                 self.bury(child, None, now)
+                if child.retire:  # no other process will take its row over
+                    self.registry.remove(child, now)
             elif call.stage is Stage.RUNNING:
                 self.effects.cancel(child, call)
                 self._detach(call, now + self.rules.kill_grace_s)

@@ -11,6 +11,7 @@ from cordata.core.pool.codec import UnfitMessage, from_client
 from cordata.core.pool.message import Hello, Welcome
 from cordata.errors import ProtocolError
 from cordata.log import fields, logger
+from cordata.pool.fingerprint import gone
 from cordata.pool.server.childlink import ChildPeer
 from cordata.pool.server.clientlink import ClientPeer
 from cordata.pool.server.link import Link, Peer
@@ -92,4 +93,7 @@ class Greeting:
             return "forbidden", f"user {link.uid} may be a client only", {}
         if hello.role in ("worker", "child") and not (hello.name and hello.pid):
             return "protocol", f"a {hello.role} needs a name and a pid", {}
+        if hello.role in ("worker", "child") and link.pid and gone(hello.pid, hello.start):
+            # It lay in the backlog while there was no manager: nobody would ever report its end.
+            return "protocol", f"process {hello.pid} of {hello.start} is no more", {}
         return None
