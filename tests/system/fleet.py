@@ -68,7 +68,7 @@ CLAIM_S = 10.0
 #: More than a primary sends before it is found dead.
 MAILS = 500
 #: The migration of the later version.
-MIGRATION = "usr/share/cordata/alpinehub/sql/postgres/migrations/0002_added.sql"
+MIGRATION = "usr/share/cordata/alpinehub/sql/postgres/migrations/0003_added.sql"
 
 
 @dataclass(slots=True)
