@@ -67,9 +67,10 @@ class Dispatcher(Outcome):
             self.place(call, now)
 
     def answered(
-        self, child: Child, now: float, *, ok: bool, delta: Delta | None = None
+        self, child: Child, now: float, *, ok: bool, delta: Delta | None = None, quota: str = ""
     ) -> Call | None:
-        """The child ended its call. It has the next one when this returns.
+        """The child ended its call. It has the next one when this returns. `quota`: why what it
+        changed cannot be kept.
 
         Gives the call, whose answer is to be passed on; None: nobody waits for it any more.
         """
@@ -80,7 +81,7 @@ class Dispatcher(Outcome):
         child.calls += 1
         wanted = call.stage is Stage.RUNNING
         self.poison.succeeded(call.command)
-        quota = self._settle(child, call, delta, now, keep=ok and wanted)
+        quota = self._settle(child, call, delta, now, keep=ok and wanted and not quota) or quota
         if quota:
             wanted = False
             self.refuse(call, "quota", quota)

@@ -81,26 +81,29 @@ class ChildPeer:
         return call
 
     def _changed(self, child: Child, call: Call, frame: bytes, delta: Delta) -> None:
-        """Globals first: a call whose changes cannot be kept has not been answered well."""
-        of_globals = bool(delta.gset or delta.gdel)
-        if of_globals and call.stage is not Stage.RUNNING:
-            child.globals_version = UNSURE
-        elif of_globals:
+        """Session and globals, both or none: what cannot be kept has not been answered well."""
+        hub, quota = self._hub, ""
+        if delta.gset or delta.gdel:
             try:
-                self._hub.globals.change(delta.gset, delta.gdel)
+                if call.stage is not Stage.RUNNING:
+                    child.globals_version = UNSURE
+                else:
+                    hub.sessions.check(call.session, delta, hub.now)
+                    hub.globals.change(delta.gset, delta.gdel)
             except SessionQuotaExceeded as error:
-                error_frame = encode(ErrorFrame(id=call.id, code=error.code, m=str(error)))
                 child.globals_version = UNSURE
-                self._answer(child, error_frame, None, ok=False)
-                return
-        self._answer(child, frame, delta, ok=True)
+                quota = str(error)
+        self._answer(child, frame, delta, ok=True, quota=quota)
 
-    def _answer(self, child: Child, frame: bytes, delta: Delta | None, *, ok: bool) -> None:
+    def _answer(
+        self, child: Child, frame: bytes, delta: Delta | None, *, ok: bool, quota: str = ""
+    ) -> None:
         """The child has its next call before the client has its answer."""
         self.hold(False)
-        call = self._hub.dispatcher.answered(child, self._hub.now, ok=ok, delta=delta)
+        hub = self._hub
+        call = hub.dispatcher.answered(child, hub.now, ok=ok, delta=delta, quota=quota)
         if call is not None and call.client is not None:
-            self._hub.counting.results += ok
+            hub.counting.results += ok
             call.client.answer(call, frame)  # type: ignore[attr-defined]
 
     def _chunk(self, call: Call, frame: bytes) -> None:
