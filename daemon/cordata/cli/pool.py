@@ -42,9 +42,10 @@ def pool(ctx: click.Context, config: str | None, app: str | None, debug: bool) -
 
 def run_role(config: str | None, *, debug: bool) -> int:
     """Set up logging, read the configuration, run the manager. Returns its exit code."""
-    from cordata.systemd import install_logging, set_level
+    from cordata.systemd import install_hooks, install_logging, set_level
 
     install_logging("debug" if debug else "info", role="pool")
+    install_hooks()
 
     from cordata.config import build, find_file, open_document
     from cordata.opening import make_state

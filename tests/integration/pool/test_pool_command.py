@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from tests.integration.cli.command import cordata
+from tests.integration.cli.command import cordata, python, write_config
 from tests.integration.pool.managing import Manager, managed
 
 from cordata.core.pool.message import CallFrame, Chunk, End, ErrorFrame, Reply, Result, SessionOp
@@ -152,3 +152,23 @@ def test_rate_is_that_of_the_last_second(tmp_path: Path) -> None:
         client.send(CallFrame(1, "echo"))
         manager.until(lambda found: found["calls_per_s"] > 0, "the rate shows")
         manager.until(lambda found: found["calls_per_s"] == 0, "it falls again")
+
+
+_FAILING = """
+import sys
+from cordata.cli.pool import run_role
+from cordata.wiring import pool
+
+def fail(config, path):
+    raise LookupError("eva@example.com")
+
+pool.run_pool = fail
+run_role(sys.argv[1], debug=False)
+"""
+
+
+def test_failing_manager_tells_type_and_place_and_no_message(tmp_path: Path) -> None:
+    done = python("-c", _FAILING, str(write_config(tmp_path)))
+    assert done.returncode == 1
+    assert "the process ends by LookupError" in done.stderr and "in fail" in done.stderr
+    assert "eva" not in done.stderr
