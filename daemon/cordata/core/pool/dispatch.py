@@ -60,7 +60,7 @@ class Dispatcher(Outcome):
         if self.stopped:
             self.refuse(call, "not_run", "the pool stops")
         elif now >= call.deadline:
-            self.refuse(call, "deadline", "it came after its deadline", ran=False)
+            self.refuse(call, "deadline", "it came after its deadline", ran=call.attempts > 0)
         elif self.registry.unknown(call.pool, call.command):
             self.refuse(call, "unknown_command", f"no worker knows {call.command!r}")
         elif not self.refused_as_poisoned(call, now):

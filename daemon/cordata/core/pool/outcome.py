@@ -25,7 +25,8 @@ class Outcome(Placing):
             if call.stage is Stage.WAITING:
                 self.waiting[call.pool].drop(call, now)
                 if now >= call.deadline:
-                    self.refuse(call, "deadline", "the deadline passed in the queue", ran=False)
+                    text = "the deadline passed in the queue"
+                    self.refuse(call, "deadline", text, ran=call.attempts > 0)
                 else:
                     self.refuse(call, "queue_timeout", "no child was free in time")
             elif child is None:
@@ -94,7 +95,7 @@ class Outcome(Placing):
         """Stand in line again, at the place it had; `crash`: what ended the run before, if any."""
         poisoned = self.poison.refused_until(call.command, now) is not None
         if now >= call.deadline:
-            ran = crash is not None
+            ran = crash is not None or call.attempts > 0
             self.refuse(call, "deadline", "the deadline passed as its child died", ran=ran)
         elif self.stopped:
             self.refuse(call, "not_run", "the pool stops")
