@@ -65,10 +65,11 @@ Child to manager: ready {} when warm, then
     cnt: {counter: by}, gset, gdel} (absent: it changed nothing; only on success, and never in a
     chunk)}
   A child that loses the manager ends its call, drops the answer, and dials again with empty hands.
-Worker to manager: drain {on}, child {ev: started exited unhealthy warm due retired, pid, start, why
-  (""), code (nil), sig (nil), lines ([]), n: serial of the last call that it began (0), run: still
-  in hand (false)}. The why of `started` is "spare" for one that is to replace another; that of
-  `exited` is "" unless the worker itself ended it.
+Worker to manager: drain {on}, child {ev: started exited unhealthy warm due retired measured, pid,
+  start, why (""), code (nil), sig (nil), lines ([]), n: serial of the last call that it began (0),
+  run: still in hand (false), rss: its resident bytes (0: not measured)}. The why of `started` is
+  "spare" for one that is to replace another; that of `exited` is "" unless the worker itself ended
+  it.
 Manager to worker: kill {pid, start, n, why}, retire {pid, start}, recycle {}, goaway.
 Worker and child speak the same frames, without handshake, on a socket pair: ping {id} -> pong, stop
   {} (after the call in hand), adopt {} (a spare takes over); the child: up {}, due {why}, failed

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def start_of(pid: int | str = "self") -> int:
@@ -30,3 +33,8 @@ def gone(pid: int, start: int) -> bool:
     except OSError:
         return False
     return start_of(pid) > start
+
+
+def age_s(start: int) -> float:
+    """How long ago a process that began at `start` did so."""
+    return max(time.clock_gettime(time.CLOCK_BOOTTIME) - start / _TICKS_PER_S, 0.0)

@@ -143,6 +143,7 @@ def test_every_count_of_the_status_moves_under_load(tmp_path: Path) -> None:
         "globals.bytes",
         "journal.rewrites",
         "connections.blocked",
+        "stops",  # by real workers: test_together
     }
     assert names - seen - elsewhere == set()
 

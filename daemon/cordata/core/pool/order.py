@@ -70,7 +70,7 @@ class Ready(Message, tag="ready"):
 class ChildEvent(Message, tag="child"):
     """A worker tells what became of its child."""
 
-    ev: Literal["started", "exited", "unhealthy", "warm", "due", "retired"]
+    ev: Literal["started", "exited", "unhealthy", "warm", "due", "retired", "measured"]
     pid: Number
     start: Number
     why: str = ""
@@ -79,6 +79,7 @@ class ChildEvent(Message, tag="child"):
     lines: list[str] = field(default_factory=list)
     n: Number = 0
     run: bool = False
+    rss: Number = 0
 
 
 class Drain(Message, tag="drain"):

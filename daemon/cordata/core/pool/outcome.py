@@ -157,6 +157,8 @@ class Outcome(Placing):
         if not child.killed:
             child.killed = True
             self.effects.note("killed", call, reason=why)
+            if child.state is State.BUSY:
+                self.registry.move(child, State.UNHEALTHY, now)
         self.effects.kill(child, call, why)
         self._wait_until(call, now + _AGAIN_S)
 

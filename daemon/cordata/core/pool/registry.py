@@ -67,6 +67,7 @@ class Child:
         "lost",
         "pid",
         "retire",
+        "rss_bytes",
         "since",
         "spare",
         "stale",
@@ -87,6 +88,8 @@ class Child:
         self.call: Call | None = None
         #: Calls that it ended.
         self.calls = 0
+        #: Resident memory when its worker measured it last; 0: it has not.
+        self.rss_bytes = 0
         #: Its connection; None: it has none yet, or no more.
         self.conn: Any = None
         #: Its connection ended; its worker has not yet said how it died.

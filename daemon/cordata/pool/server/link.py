@@ -140,6 +140,7 @@ class Link(asyncio.BufferedProtocol):
 
     def refuse(self, code: str, text: str, **data: object) -> None:
         """An error that speaks of the connection, then its end."""
+        self.hub.counting.refused[code] += 1
         self.say(ErrorFrame(code=code, m=text, data=data))
         self.close()
 

@@ -34,9 +34,11 @@ class WorkerPeer:
         message = from_worker.decode(frame)
         hub, name = self._hub, self._hello.name
         if isinstance(message, ChildEvent):
-            if message.ev == "exited":
-                hub.counting.restarts[message.why or "crash"] += 1
+            hub.counting.told(message.ev, message.why)
             hub.dispatcher.child_event(name, message, hub.now)
+            child = hub.dispatcher.registry.by_pid.get((message.pid, message.start))
+            if child is not None and message.rss:
+                child.rss_bytes = message.rss
         elif isinstance(message, Drain):
             hub.dispatcher.drain(name, message.on, hub.now)
         else:
