@@ -48,14 +48,16 @@ def run_role(config: str | None, *, debug: bool) -> int:
     install_hooks()
 
     from cordata.config import build, find_file, open_document
-    from cordata.opening import make_state
     from cordata.wiring.pool import run_pool
 
     path = find_file(config)
     checked = build(open_document(path), None)
     if not debug:
         set_level(checked.log.level)
-    make_state(checked)
+    if not checked.paths.state.exists():
+        from cordata.opening import make_state  # brings the store along, which is of no use here
+
+        make_state(checked)
     return run_pool(checked, path)
 
 

@@ -173,3 +173,12 @@ def test_failing_manager_tells_type_and_place_and_no_message(tmp_path: Path) -> 
     assert done.returncode == 1
     assert "the process ends by LookupError" in done.stderr and "in fail" in done.stderr
     assert "eva" not in done.stderr
+
+
+def test_manager_imports_neither_application_nor_store(tmp_path: Path) -> None:
+    config = str(write_config(tmp_path))
+    done = python("-X", "importtime", "-m", "cordata", "pool", "--config", config)
+    assert done.returncode == 78 and "no listening socket named pool" in done.stderr
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+    assert "cordata.pool.server.hub" in imported
+    assert not {"cordata.app", "cordata.store", "cordata.context", "cordata.http"} & imported
