@@ -12,4 +12,5 @@ SEED = int(os.environ.get("CHAOS_SEED", "1"))
 
 
 def test_calls_end_well_or_in_a_typed_error_when_processes_are_killed(tmp_path: Path) -> None:
-    print(chaos(tmp_path, seed=SEED, calls=2000, workers=3, seconds=25.0))
+    told = chaos(tmp_path, seed=SEED, calls=2000, calls_per_kill=50, workers=3, seconds=25.0)
+    print(told)

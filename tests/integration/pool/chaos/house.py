@@ -26,6 +26,9 @@ from tests.integration.pool.managing import ROOT, Manager
 from tests.servers.process import children, is_alive
 from tests.servers.reaper import watched
 
+from cordata.errors import PoolError
+from cordata.pool import SyncClient
+
 MARK = "CHAOS_MARK"
 APP = "tests.integration.pool.chaos.chaotic:app"
 #: Until everything is up, or gone; the machine may be busy.
@@ -74,18 +77,18 @@ class Worker:
 class House:
     """One manager and some workers, each started again when it ends."""
 
-    def __init__(self, directory: Path, *, workers: int) -> None:
+    def __init__(self, directory: Path, *, workers: int, app: str, settings: str) -> None:
         self.mark = uuid.uuid4().hex
         self.evidence = directory / "evidence"
         self.evidence.touch()
         self._environment = {MARK: self.mark, EVIDENCE: str(self.evidence)}
-        self.manager = Manager(directory, f"[pool]\n{SETTINGS}")
+        self.manager = Manager(directory, f"[pool]\n{settings}")
         config = directory / "worker.toml"
         (directory / "store").mkdir()
         config.write_text(
-            f'[app]\nimport = "{APP}"\n[worker]\nservices = ["pool"]\n'
+            f'[app]\nimport = "{app}"\n[worker]\nservices = ["pool"]\n'
             f'[paths]\nstate = "{directory / "store"}"\nruntime = "{self.manager.runtime}"\n'
-            f"[pool]\n{SETTINGS}"
+            f"[pool]\n{settings}"
         )
         migrated = cordata("migrate", "--config", str(config))
         assert migrated.returncode == 0, migrated.stderr
@@ -141,9 +144,19 @@ class House:
     def kill(self, kind: str, rng: random.Random) -> None:
         """One process of that kind, if there is one."""
         worker = rng.choice(self.workers)
-        if kind == "child":
-            self.kills[kind] += self._kill_child(worker.process.pid, rng)
+        if kind == "recycle":
+            with (
+                suppress(PoolError),
+                SyncClient(self.manager.path, timeout=0.5, operator=True) as c,
+            ):
+                c.recycle(worker.name)
+                self.kills[kind] += 1
             return
+        if "child" in kind:
+            dead = self._kill_child(worker.process.pid, rng)
+            if kind == "child":
+                self.kills[kind] += dead
+                return
         part = self.manager if kind.startswith("manager") else worker
         number = signal.SIGTERM if kind.endswith("in order") else signal.SIGKILL
         part.process.send_signal(number)  # Popen sends none once it has waited for the process
@@ -212,9 +225,11 @@ def _pids() -> list[int]:
 
 
 @contextmanager
-def house(directory: Path, *, workers: int) -> Iterator[House]:
+def house(
+    directory: Path, *, workers: int, app: str = APP, settings: str = SETTINGS
+) -> Iterator[House]:
     """A running pool; at the end nothing of it is left."""
-    found = House(directory, workers=workers)
+    found = House(directory, workers=workers, app=app, settings=settings)
     try:
         found.start()
         yield found

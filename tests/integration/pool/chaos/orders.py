@@ -23,6 +23,7 @@ ALLOWED: dict[str, tuple[type[Exception], ...]] = {
     "once": _DEATHS,
     "often": (),
     "short": (*_DEATHS, DeadlineExceeded, PoolUnavailable),
+    "short, often": (DeadlineExceeded, PoolUnavailable),
     "hang": (*_DEATHS, DeadlineExceeded, PoolUnavailable),
     "fail": (*_DEATHS, CommandFailed),
     "cancel": (*_DEATHS, CallCancelled),
@@ -32,7 +33,7 @@ ALLOWED: dict[str, tuple[type[Exception], ...]] = {
     "note": (PoolRestarted,),
 }
 _SHARES = {
-    **{"once": 40, "often": 34, "pages": 6, "short": 4, "fail": 4, "cancel": 4},
+    **{"once": 39, "often": 33, "pages": 6, "short": 3, "short, often": 3, "fail": 4, "cancel": 4},
     **{"leave": 2, "count": 3, "note": 2, "hang": 1},
 }
 
@@ -61,7 +62,7 @@ class Order:
 
     @property
     def idempotent(self) -> bool:
-        return self.kind == "often"
+        return self.kind.endswith("often")
 
     @property
     def ok(self) -> bool:
@@ -87,7 +88,8 @@ def planned(rng: random.Random, count: int, *, prefix: str) -> list[Order]:
 
 
 def _planned(rng: random.Random, kind: str, id: str) -> Order:
-    timeout_s = {"short": rng.uniform(0.02, 0.4), "hang": 0.3}.get(kind, LONG_S)
+    short_s = rng.uniform(0.02, 0.4)
+    timeout_s = {"short": short_s, "short, often": short_s, "hang": 0.3}.get(kind, LONG_S)
     size = 200_000 if rng.random() < 0.01 else rng.randrange(200)
     return Order(
         kind=kind,
