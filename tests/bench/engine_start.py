@@ -1,5 +1,7 @@
 """From `cordata server` to the first handler of each worker; from SIGTERM under load to its exit.
 
+With the pool and its children, as the hub has them.
+
 python -m tests.bench.engine_start [--store sqlite|postgres] [--workers 4] [--rounds 3]
 """
 
@@ -57,7 +59,8 @@ def server(state: Path, workers: int) -> Iterator[subprocess.Popen[bytes]]:
     notes.mkdir()
     config = state / "cordata.toml"
     config.write_text(
-        '[app]\nimport = "tests.bench.engine_start_app:app"\n[worker]\nservices = ["engine"]\n'
+        '[app]\nimport = "tests.bench.engine_start_app:app"\n'
+        '[worker]\nservices = ["engine", "pool"]\n'
         f'[paths]\nstate = "{state}"\nruntime = "{state}/run"\ncredentials = "{state}"\n'
         f'[store]\nurl = "{url_of(state)}"\n[log]\nlevel = "warning"\n'
     )

@@ -15,6 +15,8 @@ HANDLER_S = 0.05
 NOTES = "BENCH_NOTES"
 
 app = App("bench")
+# A child and the pool start, too, as the hub's do; what they import is as little as the hub's.
+app.command("render_report", at="alpinehub.report.writing:render")
 
 
 @app.on("bench.start", concurrency=16)
