@@ -70,7 +70,8 @@ Worker to manager: drain {on}, child {ev: started exited unhealthy warm due reti
   run: still in hand (false), rss: its resident bytes (0: not measured)}. The why of `started` is
   "spare" for one that is to replace another; that of `exited` is "" unless the worker itself ended
   it.
-Manager to worker: kill {pid, start, n, why}, retire {pid, start}, recycle {}, goaway.
+Manager to worker: kill {pid, start, n, why}, retire {pid, start}, recycle {}, goaway, alarm {ev:
+  MESSAGE_ID, m: text}: one worker is told what the manager, without network, cannot mail.
 Worker and child speak the same frames, without handshake, on a socket pair: ping {id} -> pong, stop
   {} (after the call in hand), adopt {} (a spare takes over); the child: up {}, due {why}, failed
   {m, trace}. At its end of file the child exits at once.

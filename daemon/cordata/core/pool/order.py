@@ -108,6 +108,13 @@ class Recycle(Message, tag="recycle"):
     """Replace the child as soon as another is warm."""
 
 
+class Alarm(Message, tag="alarm"):
+    """The manager has logged this, and can mail nobody: `ev` is its MESSAGE_ID."""
+
+    ev: Name
+    m: str = ""
+
+
 class Stop(Message, tag="stop"):
     """End after the call in hand."""
 
@@ -136,6 +143,6 @@ class Failed(Message, tag="failed"):
 FromChild: TypeAlias = Hello | Ready | Result | Chunk | End | ErrorFrame
 FromWorker: TypeAlias = Hello | ChildEvent | Drain
 ToChild: TypeAlias = Welcome | ErrorFrame | Run | Credit | Cancel | Goaway
-ToWorker: TypeAlias = Welcome | ErrorFrame | Kill | Retire | Recycle | Goaway
+ToWorker: TypeAlias = Welcome | ErrorFrame | Kill | Retire | Recycle | Alarm | Goaway
 WorkerToChild: TypeAlias = Ping | Stop | Adopt
 ChildToWorker: TypeAlias = Pong | Up | Due | Failed

@@ -17,6 +17,7 @@ from cordata import clock
 from cordata.core.pool.dispatch import Dispatcher
 from cordata.core.pool.globals import Globals
 from cordata.core.pool.limits import PoolLimits, Rules
+from cordata.core.pool.order import Alarm
 from cordata.core.pool.session import SessionTable
 from cordata.core.pool.shelf import SessionLimits
 from cordata.pool.server.counting import Counting
@@ -67,6 +68,8 @@ class Hub:
         self.idle = asyncio.Event()
         #: While stopping: the last connection has ended.
         self.deserted = asyncio.Event()
+        #: What a worker is to mail, by MESSAGE_ID, when the next one comes.
+        self.alarms: dict[str, str] = {}
         self._dirty: list[Link] = []
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -105,6 +108,16 @@ class Hub:
             self.journal.append(self.globals.changes)
             self.globals.changes.clear()
         self.journal.flush()
+
+    def alarm(self, message_id: str, text: str) -> None:
+        """Have a worker mail this: the manager has neither network nor credentials."""
+        slots = self.dispatcher.registry.by_worker.values()
+        found = [slot for slot in slots if slot.conn is not None]
+        if found:
+            found.sort(key=lambda slot: slot.draining)
+            found[0].conn.say(Alarm(message_id, text))
+        else:
+            self.alarms[message_id] = text
 
     def close(self) -> None:
         """No timer any more."""

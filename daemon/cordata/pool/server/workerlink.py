@@ -28,6 +28,8 @@ class WorkerPeer:
         hub.dispatcher.worker_joined(hello.name, self._link, hello.inv, hello.cmds, hub.now)
         if older is not None:
             older.abort()
+        while hub.alarms:
+            hub.alarm(*hub.alarms.popitem())
 
     def take(self, frame: bytes) -> None:
         """One message. Raises: ProtocolError for what a worker does not say."""
