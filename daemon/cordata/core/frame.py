@@ -32,7 +32,7 @@ Client to manager; each id is the client's own, and free again after its last an
     queue (the pool's), i: idempotent (false), y: priority 0..9, higher goes first (0), w: credits
     0..1024, 0: one result, else a stream (0), r: request id (""), a: attempts before this one (0)}
     -> result {id, p} | chunk {id, p} per credit, then end {id} | error
-  credit {id, n: 1..1024}            so many more chunks may come
+  credit {id, n: 1..1024}            so many more chunks may come; 65,536 at most, not used yet
   cancel {id, hard (false)}          -> error cancelled, unless an answer is under way; hard: its
     child is killed when it has not ended after a grace
   session {id, op: create get update delete touch count, s (""), ttl (nil), set ({}), del ([]), aff:
@@ -75,6 +75,8 @@ Manager to worker: kill {pid, start, n, why}, retire {pid, start}, recycle {}, g
 Worker and child speak the same frames, without handshake, on a socket pair: ping {id} -> pong, stop
   {} (after the call in hand), adopt {} (a spare takes over); the child: up {}, due {why}, failed
   {m, trace}. At its end of file the child exits at once.
+A client that does not read is not read from. It is closed when 4 * max bytes wait for it for 30 s,
+or 16 * max at any time.
 A lost connection: the client sends calls with `i` again, with a one higher and d what is left, and
 those never sent; any other may have run, and fails as `restarted`.
 """

@@ -48,6 +48,7 @@ class Call:
         "id",
         "idempotent",
         "key",
+        "parts",
         "payload",
         "pool",
         "priority",
@@ -100,6 +101,8 @@ class Call:
         self.idempotent = idempotent
         self.priority = priority
         self.credits = credits
+        #: Parts of its stream that were passed on.
+        self.parts = 0
         self.request_id = request_id
         #: Runs that ended with a dead child.
         self.attempts = attempts

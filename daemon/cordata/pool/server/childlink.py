@@ -140,4 +140,4 @@ class ChildPeer:
             self._hub.dispatcher.child_lost(self.child, self._link, self._hub.now)
 
     def blocked(self, yes: bool) -> None:
-        """A child reads between calls only: nothing follows from it."""
+        """It reads between its calls, and what it says now ends one: it is read from."""

@@ -38,6 +38,18 @@ class ServerLimits:
     max_globals_bytes: int = 16_777_216
     max_frame_bytes: int = 16_777_216
     max_connections: int = 4096
+    #: A peer that reads nothing for so long is closed, if too much waits for it.
+    blocked_s: float = 30.0
+
+    @property
+    def blocked_bytes(self) -> int:
+        """Too much for one that does not read for `blocked_s`."""
+        return 4 * self.max_frame_bytes
+
+    @property
+    def unread_bytes(self) -> int:
+        """Too much for one peer at any time, and for all of them for a second."""
+        return 16 * self.max_frame_bytes
 
 
 class Hub:
@@ -61,6 +73,8 @@ class Hub:
         self.strangers: dict[Link, float] = {}
         #: Connections whose other side does not read, since when.
         self.blocked: dict[Link, float] = {}
+        #: Connections that end when their last words are read, since when.
+        self.ending: dict[Link, float] = {}
         self.stopping = False
         #: The manager itself ends the connections: that is nobody's death.
         self.over = False
@@ -80,6 +94,7 @@ class Hub:
         self.links.discard(link)
         self.strangers.pop(link, None)
         self.blocked.pop(link, None)
+        self.ending.pop(link, None)
         if self.stopping and not self.links:
             self.deserted.set()
 

@@ -1,7 +1,8 @@
 """One connection: bytes to frames and back; what the frames mean is its peer's business.
 
-No answer leaves before the turn of the loop ends (hub.py). A peer that does not read is not read
-from either; one that goes on like this is closed.
+No answer leaves before the turn of the loop ends (hub.py). A client that does not read is not read
+from either; one that goes on like this is closed. Children and workers are read from always: what
+they have to say ends the calls that keep them from reading.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from cordata.core.frame import MAX_FRAME, Splitter, TooLarge
 from cordata.core.pool.codec import encode
 from cordata.core.pool.message import ErrorFrame, Message
 from cordata.errors import ProtocolError
+from cordata.log import fields, logger
 from cordata.pool.server.hub import Hub
+
+log = logger("cordata.pool")
 
 #: All connections read into this one: what is not whole is copied before the next one reads.
 _BUFFER = memoryview(bytearray(256 * 1024))
@@ -116,13 +120,11 @@ class Link(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The other side does not read."""
         self.hub.blocked[self] = clock.monotonic()
-        self.pause()
         self.peer.blocked(True)
 
     def resume_writing(self) -> None:
         """It reads again."""
         self.hub.blocked.pop(self, None)
-        self.resume()
         self.peer.blocked(False)
 
     def send(self, frame: bytes) -> None:
@@ -158,13 +160,23 @@ class Link(asyncio.BufferedProtocol):
             transport.write(b"".join(out))
         else:
             transport.writelines(out)
+        if self in self.hub.blocked and self.unread_bytes() > self.hub.limits.unread_bytes:
+            self.give_up()
 
     def close(self) -> None:
         """End the connection when everything is written; nothing is read any more."""
         if not self.closing and self._transport is not None:
             self.flush()
             self.closing = True
+            self.hub.ending[self] = clock.monotonic()
             self._transport.close()
+
+    def give_up(self) -> None:
+        """It reads nothing, and what waits for it is too much."""
+        text = "process %d reads nothing, and %d bytes wait for it: its connection is closed"
+        log.warning(text, self.pid, self.unread_bytes(), extra=fields(peer_pid=self.pid))
+        self.hub.counting.refused["unread"] += 1
+        self.abort()
 
     def abort(self) -> None:
         """End it now."""

@@ -39,8 +39,6 @@ _SECOND_S = 1.0
 _SLICE_EVERY_S = 0.005
 #: A disk that was full is tried again.
 _HEAL_EVERY_S = 5.0
-#: A peer that reads nothing for so long, with so many of its largest frames waiting, is closed.
-_BLOCKED_S, _BLOCKED_FRAMES = 30.0, 4
 #: Of the time to stop, so much is left for the end itself.
 _LAST_S = 1.0
 #: In the books of the file a session is this much larger than its data.
@@ -191,11 +189,17 @@ class PoolServer:
             if hub.now - since < HELLO_S:
                 break
             link.refuse("protocol", f"no hello within {HELLO_S:g} s")
-        most = max(_BLOCKED_FRAMES * hub.limits.max_frame_bytes, 1)
-        for link, since in list(hub.blocked.items()):
-            if hub.now - since >= _BLOCKED_S and link.unread_bytes() > most:
-                log.warning("process %d reads nothing: its connection is closed", link.pid)
-                link.abort()
+        for link, since in list(hub.ending.items()):
+            if hub.now - since < HELLO_S:
+                break
+            link.abort()
+        unread = sorted((link.unread_bytes(), id(link), link) for link in hub.blocked)
+        total = sum(size for size, _, _ in unread)
+        for size, _, link in reversed(unread):
+            late = hub.now - hub.blocked[link] >= hub.limits.blocked_s
+            if total > hub.limits.unread_bytes or (late and size > hub.limits.blocked_bytes):
+                total -= size
+                link.give_up()
 
     async def _stop(self, tick: Callable[[], None]) -> None:
         hub = self.hub

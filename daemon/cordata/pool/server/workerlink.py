@@ -55,4 +55,4 @@ class WorkerPeer:
         self._hub.dispatcher.worker_lost(self._hello.name, self._link, self._hub.now)
 
     def blocked(self, yes: bool) -> None:
-        """Orders wait for it; it is closed if it goes on like this."""
+        """Orders wait for it; what becomes of its children it still says."""
