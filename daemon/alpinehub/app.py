@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from alpinehub import counts, demo, trail
 from alpinehub.alpinebits.endpoint import alpinebits
+from alpinehub.alpinebits.reading import READ_LARGE
 from alpinehub.health import health, ready
 from alpinehub.report.job import due_reports, send_report
 from alpinehub.report.rendering import RENDER
@@ -24,6 +25,7 @@ app = App("alpinehub")
 app.migrations("alpinehub.sql")
 app.queries("alpinehub.sql")
 app.command(RENDER, at="alpinehub.report.writing:render")
+app.command(READ_LARGE, at="alpinehub.alpinebits.message:read_large")
 
 app.mount(
     "/api",

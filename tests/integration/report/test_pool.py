@@ -38,14 +38,11 @@ TO = '[alpinehub]\nreport_to = ["agency@example.com"]\n'
 async def hub_with(folder: Path, door: Door | None = None) -> AsyncIterator[Hub]:
     """A hub with one request, whose report somebody wants."""
     folder.mkdir(exist_ok=True)
-    async with open_hub(folder) as hub:
+    async with open_hub(folder, door) as hub:
         settings = {"alpinehub": HubSettings(report_to=("agency@example.com",))}
-        hub.ctx = replace(hub.ctx, settings=settings, door=door or Door())
+        hub.ctx = replace(hub.ctx, settings=settings)
         hub.add(1, "a1")
-        try:
-            yield hub
-        finally:
-            await hub.ctx.door.close()
+        yield hub
 
 
 async def report(hub: Hub, folder: Path) -> JobResult:
@@ -152,8 +149,9 @@ async def test_report_goes_out_with_a_warning_when_the_pool_refuses(
     assert "eva" not in caplog.text
 
 
-def test_module_of_the_command_imports_neither_store_nor_templates() -> None:
-    text = "import sys, alpinehub.report.writing; print(*sys.modules)"
-    imported = python("-c", text).stdout.split()
-    assert "alpinehub.report.figures" in imported
-    assert not {"jinja2", "sqlite3", "asyncio", "cordata.store", "cordata.app"} & set(imported)
+def test_modules_of_the_commands_import_neither_store_nor_templates_nor_xml() -> None:
+    modules = "alpinehub.report.writing, alpinehub.alpinebits.message"
+    imported = set(python("-c", f"import sys, {modules}; print(*sys.modules)").stdout.split())
+    assert {"alpinehub.report.figures", "alpinehub.alpinebits.structure"} <= imported
+    heavy = {"jinja2", "lxml", "sqlite3", "asyncio", "cordata.store", "cordata.app", "starlette"}
+    assert not heavy & imported
