@@ -42,6 +42,12 @@ class Progress:
             self.ended += 1
             self.changed.notify_all()
 
+    def finish(self) -> None:
+        """Nobody needs to wait any longer."""
+        self.over.set()
+        with self.changed:
+            self.changed.notify_all()
+
     def watch(self) -> None:
         """How much later than asked for a thread of this process wakes."""
         while not self.over.is_set():
@@ -65,7 +71,7 @@ def call_all(path: Path, callers: list[Caller], progress: Progress) -> None:
         runner.run(_call_async(path, asynchronous, progress))
     for thread in threads:
         thread.join()
-    progress.over.set()
+    progress.finish()
     watch.join()
 
 
