@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.unit.pool.test_dispatch import House
 
 from cordata.core.pool.call import Stage
+from cordata.core.pool.registry import State
 
 
 def replaced(house: House) -> None:
@@ -40,3 +41,13 @@ def test_worker_that_comes_back_before_its_former_end_is_seen_brings_no_old_rows
     house.pool.worker_joined("0", object(), "", ["echo"], 2.0)
     house.pool.worker_lost("0", house.conns["0"], 2.0)
     assert [pid for pid, _ in house.pool.registry.by_pid] == [10]
+
+
+def test_child_that_leaves_and_dials_again_begins_anew() -> None:
+    house = House(1)
+    former = house.children[0]
+    house.pool.child_joined("0", 50, 1, object(), 1.0, spare=True, warm=True)
+    assert former.state is State.TERMINATING
+    again = house.pool.child_joined("0", 10, 1, object(), 2.0, warm=True)  # its end of file is late
+    assert again is not former
+    assert house.pool.registry.by_pid[10, 1] is again

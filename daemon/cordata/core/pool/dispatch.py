@@ -148,6 +148,9 @@ class Dispatcher(Outcome):
     ) -> Child:
         """A child said hello; `warm`: it comes back and is ready. Of two the later one stays."""
         child = self.registry.by_pid.get((pid, start))
+        if child is not None and child.state is State.TERMINATING:
+            self._gone(child, None, now)  # as its former connection would have said
+            child = None
         if child is None:
             former = self.registry.displace(worker, spare=spare)
             child = self._started(worker, pid, start, spare=spare, now=now)
@@ -158,11 +161,8 @@ class Dispatcher(Outcome):
             self.bury(child, None, now)
         if child.spare and not spare:
             self._take_over(child, now)  # as its worker had it do while no manager was there
-        child.conn, child.lost, child.killed = conn, False, False
-        child.copies.clear()
-        child.stale.clear()
-        child.copies_bytes, child.globals_version = 0, -1
-        slot = self.registry.by_worker[worker]
+        child.connected(conn)
+        slot = self.registry.by_worker[child.worker]
         if slot.conn is None and not slot.commands:
             self.registry.learn(slot, commands)
         if child.state is not State.STARTING and child.state is not State.INITIALIZING:

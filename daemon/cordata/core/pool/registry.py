@@ -105,6 +105,13 @@ class Child:
         self.stale: list[str] = []
         self.globals_version = -1
 
+    def connected(self, conn: Any) -> None:
+        """It said hello, and keeps nothing of what it was told before."""
+        self.conn, self.lost, self.killed = conn, False, False
+        self.copies.clear()
+        self.stale.clear()
+        self.copies_bytes, self.globals_version = 0, -1
+
     @property
     def fingerprint(self) -> Fingerprint:
         """Pid and start time."""
