@@ -198,8 +198,12 @@ def test_dead_letters_of_this_run_are_exit_1_and_those_of_others_are_not(tmp_pat
     assert len(told(config, "dlq", "list")["items"]) == 1
 
 
-def test_other_worker_takes_over_from_one_that_its_handler_kills(tmp_path: Path) -> None:
-    config = prepared(tmp_path)
+@pytest.mark.parametrize("broker", ["store", "redis"])
+def test_other_worker_takes_over_from_one_that_its_handler_kills(
+    tmp_path: Path, servers: Servers, broker: str
+) -> None:
+    on_redis = broker == "redis"
+    config = prepared(tmp_path, f'[broker]\nurl = "{servers.redis().url}"\n' if on_redis else "")
     publish(config, "deadly", {})
     code, log = run(config, workers=2)
     assert code == 1  # a worker crashed
@@ -210,8 +214,12 @@ def test_other_worker_takes_over_from_one_that_its_handler_kills(tmp_path: Path)
     assert [group["state"] for group in groups] == ["handled"]
 
 
-def test_message_that_kills_each_worker_is_a_dead_letter(tmp_path: Path) -> None:
-    config = prepared(tmp_path)
+@pytest.mark.parametrize("broker", ["store", "redis"])
+def test_message_that_kills_each_worker_is_a_dead_letter(
+    tmp_path: Path, servers: Servers, broker: str
+) -> None:
+    on_redis = broker == "redis"
+    config = prepared(tmp_path, f'[broker]\nurl = "{servers.redis().url}"\n' if on_redis else "")
     publish(config, "deadly", {"always": True})
     code, log = run(config, workers=3)
     assert code == 1, log
