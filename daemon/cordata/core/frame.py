@@ -76,7 +76,8 @@ Worker and child speak the same frames, without handshake, on a socket pair: pin
   {} (after the call in hand), adopt {} (a spare takes over); the child: up {}, due {why}, failed
   {m, trace}. At its end of file the child exits at once.
 A client that does not read is not read from. It is closed when 4 * max bytes wait for it for 30 s,
-or 16 * max at any time.
+or 16 * max at any time. Half frames of all clients may have 16 * max bytes, too: who began first is
+closed.
 A lost connection: the client sends calls with `i` again, with a one higher and d what is left, and
 those never sent; any other may have run, and fails as `restarted`.
 """

@@ -62,6 +62,10 @@ class Inside:
         """What may be too much to be taken at once: the manager reads in this loop."""
         await asyncio.to_thread(peer.send, message)
 
+    async def raw(self, peer: Peer, data: bytes) -> None:
+        """See send."""
+        await asyncio.to_thread(peer.raw, data)
+
 
 @asynccontextmanager
 async def inside(directory: Path, **limits: Any) -> AsyncIterator[Inside]:

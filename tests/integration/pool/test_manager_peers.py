@@ -97,6 +97,7 @@ def test_connection_ends_when_bytes_are_no_frames(tmp_path: Path) -> None:
 def test_connection_above_the_limit_is_told_so(tmp_path: Path) -> None:
     with managed(tmp_path, "[pool]\nmax_connections = 2\n") as manager:
         with manager.client(), manager.client(), manager.dial() as third:
+            third.send(Hello(role="client"))
             assert third.expect(ErrorFrame).code == "saturated"
             assert third.closed()
 

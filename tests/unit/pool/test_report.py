@@ -12,7 +12,7 @@ from cordata import events
 from cordata.core.pool.call import Call
 from cordata.core.pool.order import ChildEvent
 from cordata.core.pool.registry import TRANSITIONS, Child, Registry, State
-from cordata.pool.server.counting import Counting, Histogram
+from cordata.pool.server.counting import Complaints, Counting, Histogram
 from cordata.pool.server.hub import Hub
 from cordata.pool.server.report import Report
 
@@ -152,3 +152,12 @@ def test_histogram_names_its_buckets_by_their_upper_bound() -> None:
     for milliseconds in (0.0, 1.0, 1.1, 60_000.0, 60_001.0):
         found.add(milliseconds)
     assert found.as_map() == {"1": 2, "2": 1, "60000": 1, "more": 1}
+
+
+def test_complaints_are_once_a_minute_of_each_process_and_not_of_very_many() -> None:
+    complaints = Complaints()
+    assert [complaints.take(7, now) for now in (0.0, 1.0, 59.0)] == [0, None, None]
+    assert complaints.take(7, 60.0) == 2
+    assert [complaints.take(pid, 61.0) for pid in range(100, 119)] == [0] * 19
+    assert [complaints.take(pid, 62.0) for pid in range(200, 1200)] == [None] * 1000
+    assert complaints.take(300, 121.0) == 1000

@@ -27,6 +27,32 @@ class Histogram:
         return {name: n for name, n in zip(names, self.buckets, strict=True) if n}
 
 
+class Complaints:
+    """Whether to say that a process misbehaves: once a minute of each, and not of very many."""
+
+    __slots__ = ("_said", "_unsaid")
+
+    EVERY_S, PROCESSES = 60.0, 20
+
+    def __init__(self) -> None:
+        self._said: dict[int, float] = {}
+        self._unsaid = 0
+
+    def take(self, pid: int, now: float) -> int | None:
+        """None: say nothing; else how often nothing was said since the last time."""
+        while self._said:
+            oldest, at = next(iter(self._said.items()))
+            if now - at < self.EVERY_S:
+                break
+            del self._said[oldest]
+        if pid in self._said or len(self._said) >= self.PROCESSES:
+            self._unsaid += 1
+            return None
+        self._said[pid] = now
+        unsaid, self._unsaid = self._unsaid, 0
+        return unsaid
+
+
 class Counting:
     """What the manager counts beside the dispatcher's own numbers."""
 

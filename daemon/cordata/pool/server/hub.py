@@ -20,7 +20,7 @@ from cordata.core.pool.limits import PoolLimits, Rules
 from cordata.core.pool.order import Alarm
 from cordata.core.pool.session import SessionTable
 from cordata.core.pool.shelf import SessionLimits
-from cordata.pool.server.counting import Counting
+from cordata.pool.server.counting import Complaints, Counting
 
 if TYPE_CHECKING:
     from cordata.core.pool.placing import Effects
@@ -73,6 +73,10 @@ class Hub:
         self.strangers: dict[Link, float] = {}
         #: Connections whose other side does not read, since when.
         self.blocked: dict[Link, float] = {}
+        #: Connections that have sent a part of a frame, and its size; the oldest first.
+        self.partial: dict[Link, int] = {}
+        self.partial_bytes = 0
+        self.complaints = Complaints()
         #: Connections that end when their last words are read, since when.
         self.ending: dict[Link, float] = {}
         self.stopping = False
@@ -94,9 +98,25 @@ class Hub:
         self.links.discard(link)
         self.strangers.pop(link, None)
         self.blocked.pop(link, None)
+        self.partial_bytes -= self.partial.pop(link, 0)
         self.ending.pop(link, None)
         if self.stopping and not self.links:
             self.deserted.set()
+
+    def hold(self, link: Link, size_bytes: int, *, fresh: bool) -> Link | None:
+        """So much of a frame has come; `fresh`: another one ended before it.
+
+        Gives who has to go, if all of them are too much: who has begun first.
+        """
+        former = self.partial.pop(link, 0) if fresh or not size_bytes else self.partial.get(link, 0)
+        self.partial_bytes += size_bytes - former
+        if size_bytes:
+            self.partial[link] = size_bytes
+        if self.partial_bytes <= self.limits.unread_bytes:
+            return None
+        oldest = next(iter(self.partial))
+        self.partial_bytes -= self.partial.pop(oldest)
+        return oldest
 
     def mark(self, link: Link) -> None:
         """The connection has something to write: at the end of this turn."""

@@ -8,6 +8,7 @@ they have to say ends the calls that keep them from reading.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from typing import Protocol, cast
@@ -26,6 +27,8 @@ log = logger("cordata.pool")
 _BUFFER = memoryview(bytearray(256 * 1024))
 #: Above it what waits to be sent is copied by the kernel alone.
 _JOIN_BYTES = 64 * 1024
+#: Connections of our own user above the limit; a client is refused at its hello.
+_OWN = 1024
 #: So much may wait for a peer that does not read before it is not read from any more.
 HIGH_BYTES = 1 << 20
 _CREDENTIALS = struct.Struct("3i")
@@ -59,6 +62,9 @@ class Link(asyncio.BufferedProtocol):
         self.max_bytes = MAX_FRAME
         self.closing = False
         self._splitter = Splitter(hub.limits.max_frame_bytes)
+        #: A worker or a child: it pays for nobody's half frames.
+        self.trusted = False
+        self._held = 0
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._pauses = 0
@@ -72,7 +78,10 @@ class Link(asyncio.BufferedProtocol):
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         self.pid, self.uid, _ = _CREDENTIALS.unpack(credentials)
         hub = self.hub
-        if len(hub.links) >= hub.limits.max_connections:
+        most = hub.limits.max_connections
+        if self.uid in (0, os.geteuid()):
+            most += _OWN  # clients do not keep workers, children and operators out
+        if len(hub.links) >= most:
             self.refuse("saturated", "as many connections as may be", retry_after_s=1.0)
             return
         hub.links.add(self)
@@ -88,6 +97,7 @@ class Link(asyncio.BufferedProtocol):
         hub.now = clock.monotonic()
         counting = hub.counting
         counting.bytes_in += nbytes
+        frames: list[bytes | TooLarge] = []
         try:
             frames = self._splitter.feed(_BUFFER[:nbytes])
             counting.frames_in += len(frames)
@@ -101,6 +111,13 @@ class Link(asyncio.BufferedProtocol):
         except ProtocolError as error:
             counting.protocol_errors += 1
             self.refuse("protocol", str(error))
+        held = 0 if self.closing or self.trusted else self._splitter.pending_bytes
+        if held != self._held:
+            self._held = held
+            oldest = hub.hold(self, held, fresh=bool(frames))
+            if oldest is not None:
+                oldest.refuse("saturated", "too many large frames at a time", retry_after_s=1.0)
+                oldest.abort()
         hub.arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
