@@ -62,8 +62,9 @@ class Manager:
         paths = f'[paths]\nstate = "{self.state}"\nruntime = "{self.runtime}"\n'
         self.config.write_text(paths + settings)
 
-    def start(self, **environment: str) -> None:
-        argv = [sys.executable, "-c", _ACTIVATE, str(self.socket.fileno())]
+    def start(self, before: str = "", **environment: str) -> None:
+        """`before` is Python that the process runs before it becomes the manager."""
+        argv = [sys.executable, "-c", before + _ACTIVATE, str(self.socket.fileno())]
         argv += ["-m", "cordata", "pool", "--config", str(self.config)]
         self.process = watched(
             subprocess.Popen(

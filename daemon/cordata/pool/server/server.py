@@ -133,9 +133,12 @@ class PoolServer:
         extra = fields(
             events.POOL_RESTARTED, sessions=len(hub.sessions), dropped_bytes=found.dropped_bytes
         )
-        if found.damaged:
-            text = "the file of sessions is damaged from its start; it was put aside (.damaged)"
-            log.error(text, extra=extra)
+        if found.version is not None:
+            text = "the file of sessions is of version %d, which this program does not know; it was"
+            log.error(text + " put aside as %s", found.version, found.aside, extra=extra)
+        elif found.aside:
+            text = "the file of sessions is damaged from its start; it was put aside as %s"
+            log.error(text, found.aside, extra=extra)
         elif found.dropped_bytes:
             text = "sessions read: %d; the last %d bytes were torn, and are cut off"
             log.warning(text, len(hub.sessions), found.dropped_bytes, extra=extra)
