@@ -12,7 +12,7 @@ from cordata.log import fields, logger
 
 log = logger("cordata.redis")
 
-#: XAUTOCLAIM, XTRIM MINID and XPENDING IDLE came with it; valkey tells a version of Redis, too.
+#: XTRIM MINID and XPENDING IDLE came with it; valkey tells a version of Redis, too.
 _OLDEST = (6, 2)
 _LOGIN_HINT = (
     "is the credential redis-password there and right, and the user in [broker] url?"
