@@ -6,6 +6,8 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 from tests.integration.pool.chaos.callers import Caller, Progress, call_all
 from tests.integration.pool.chaos.house import SETTINGS, House, house
 from tests.integration.pool.chaos.orders import ALLOWED, Order, planned
+from tests.integration.pool.chaos.served import Served
 
 from cordata.core.pool.message import Affinity
 from cordata.errors import (
@@ -26,10 +29,6 @@ from cordata.pool import SyncClient
 CLIENTS = 50
 #: On top of a call's deadline and of how late this process itself ran.
 SLACK_S = 1.25
-KINDS = {
-    **{"child": 55, "worker": 12, "worker and child": 8, "manager": 12},
-    **{"manager in order": 5, "worker in order": 5, "recycle": 3},
-}
 #: A kill is followed by another one at once so often: starts are a good time to die, too.
 _AGAIN = 0.35
 
@@ -38,7 +37,7 @@ _AGAIN = 0.35
 class Killer:
     """Kills one process each time some calls have ended, so a slow machine has no more of it."""
 
-    house: House
+    house: House | Served
     progress: Progress
     rng: random.Random
     #: That end between two kills, on average.
@@ -48,14 +47,15 @@ class Killer:
 
     def run(self) -> None:
         end = time.monotonic() + self.seconds
-        first = list(KINDS)  # each kind at least once
+        kinds = self.house.kinds
+        first = list(kinds)  # each kind at least once
         self.rng.shuffle(first)
         while not self.progress.over.is_set() and time.monotonic() < end:
             if self.rng.random() < _AGAIN:
                 time.sleep(self.rng.choice((0.0, 0.02, 0.1, 0.5)) * self.rng.random())
             else:
                 self._wait(self.rng.randrange(1, 2 * self.calls), end)
-            kind = first.pop() if first else self.rng.choices([*KINDS], [*KINDS.values()])[0]
+            kind = first.pop() if first else self.rng.choices([*kinds], [*kinds.values()])[0]
             self.house.kill(kind, self.rng)
 
     def _wait(self, calls: int, end: float) -> None:
@@ -69,17 +69,25 @@ class Killer:
 
 
 def chaos(
-    directory: Path, *, seed: int, calls: int, calls_per_kill: int, workers: int, seconds: float
+    directory: Path,
+    *,
+    seed: int,
+    calls: int,
+    calls_per_kill: int,
+    workers: int,
+    seconds: float,
+    place: Callable[..., AbstractContextManager[House | Served]] = house,
 ) -> str:
     """Run it; gives a line of figures. Raises: AssertionError with all that went wrong.
 
     `seconds`: killing ends then, whatever was done by then; the calls go on to their end.
+    `place`: who starts again what was killed.
     """
     rng = random.Random(seed)
     share = calls // CLIENTS
     settings = SETTINGS + ("fair = true\n" if rng.random() < 0.5 else "")
-    with house(directory, workers=workers, settings=settings) as found:
-        path = found.manager.path
+    with place(directory, workers=workers, settings=settings) as found:
+        path = found.path
         with SyncClient(path, timeout=60.0) as client:
             callers = [
                 Caller(
@@ -111,7 +119,7 @@ def _affinity(number: int) -> Affinity:
     return "strict_queue" if number % 3 == 0 else "hint"
 
 
-def tell(callers: list[Caller], found: House, progress: Progress, took_s: float) -> str:
+def tell(callers: list[Caller], found: House | Served, progress: Progress, took_s: float) -> str:
     """The figures."""
     orders = [order for caller in callers for order in caller.orders]
     ends = Counter("ok" if order.ok else type(order.outcome).__name__ for order in orders)
@@ -169,7 +177,7 @@ def _fault(order: Order, runs: int, late_s: float) -> str:
     return ""
 
 
-def judge_pool(found: House, callers: list[Caller]) -> list[str]:
+def judge_pool(found: House | Served, callers: list[Caller]) -> list[str]:
     """What is wrong with sessions, registries and processes when all is over."""
     runs = Counter(found.evidence.read_text().split())
     faults = []
@@ -179,7 +187,7 @@ def judge_pool(found: House, callers: list[Caller]) -> list[str]:
             faults.append(f"worker {worker['worker']} has {worker['children']}")
     if status["connections"]["blocked"] or status["sessions"]["count"] != len(callers):
         faults.append(f"{status['connections']}, {status['sessions']}")
-    with SyncClient(found.manager.path, timeout=60.0) as client:
+    with SyncClient(found.path, timeout=60.0) as client:
         noted = client.globals.get()
         for caller in callers:
             session = client.sessions.get(caller.session)
@@ -193,7 +201,7 @@ def judge_pool(found: House, callers: list[Caller]) -> list[str]:
     status = found.stop()
     sessions, pool = status["sessions"], status["pools"]["default"]
     left = [sessions["count"], sessions["bytes"], pool["waiting"], pool["waiting_bytes"]]
-    if any(left) or status["connections"]["open"] != 1:
+    if any(left) or status["connections"]["open"] != found.last_connections:
         faults.append(f"not empty: {left}, {status['connections']}")
     processes = found.left()
     if processes:

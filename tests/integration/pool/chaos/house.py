@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -74,15 +74,74 @@ class Worker:
             )
 
 
-class House:
-    """One manager and some workers, each started again when it ends."""
+class Marked:
+    """Processes with a mark in their environment, which is how they are told from all others."""
 
-    def __init__(self, directory: Path, *, workers: int, app: str, settings: str) -> None:
+    def __init__(self, directory: Path) -> None:
         self.mark = uuid.uuid4().hex
         self.evidence = directory / "evidence"
         self.evidence.touch()
-        self._environment = {MARK: self.mark, EVIDENCE: str(self.evidence)}
+        self.environment = {MARK: self.mark, EVIDENCE: str(self.evidence)}
+        self.kills: Counter[str] = Counter()
+
+    def left(self) -> list[int]:
+        """Processes of this house that live; the last ones may need a moment to die."""
+        end = time.monotonic() + PATIENCE_S
+        while found := [pid for pid in _pids() if self._is_ours(pid) and is_alive(pid)]:
+            if time.monotonic() > end:
+                break
+            time.sleep(0.05)
+        return found
+
+    def kill_one(self, pids: Sequence[int], rng: random.Random) -> bool:
+        """Kill -9 one of these, if it is there and ours."""
+        if not pids:
+            return False
+        pid = rng.choice(pids)
+        try:
+            file = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        try:
+            if not self._is_ours(pid):
+                return False
+            signal.pidfd_send_signal(file, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(file)
+        return True
+
+    def recycle(self, path: Path, worker: str) -> bool:
+        """Have a worker's child replaced, if there is a manager that can be asked."""
+        try:
+            with SyncClient(path, timeout=0.5, operator=True) as client:
+                client.recycle(worker)
+        except PoolError:
+            return False
+        return True
+
+    def _is_ours(self, pid: int) -> bool:
+        with suppress(OSError):
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            return f"{MARK}={self.mark}".encode() in variables
+        return False
+
+
+class House(Marked):
+    """One manager and some workers, each started again when it ends."""
+
+    kinds: Mapping[str, int] = {
+        **{"child": 55, "worker": 12, "worker and child": 8, "manager": 12},
+        **{"manager in order": 5, "worker in order": 5, "recycle": 3},
+    }
+    #: Connections at the manager when it is asked last.
+    last_connections = 1
+
+    def __init__(self, directory: Path, *, workers: int, app: str, settings: str) -> None:
+        super().__init__(directory)
         self.manager = Manager(directory, f"[pool]\n{settings}")
+        self.path = self.manager.path
         config = directory / "worker.toml"
         (directory / "store").mkdir()
         config.write_text(
@@ -93,20 +152,19 @@ class House:
         migrated = cordata("migrate", "--config", str(config))
         assert migrated.returncode == 0, migrated.stderr
         self.workers = [Worker(str(n), config) for n in range(workers)]
-        self.kills: Counter[str] = Counter()
         self._over = threading.Event()
         self._keeper = threading.Thread(target=self._keep, daemon=True)
 
     def start(self) -> None:
         """Until each worker has a child that takes calls."""
         for part in self._parts():
-            part.start(**self._environment)
+            part.start(**self.environment)
         self._keeper.start()
         self.until_calm()
 
     def until_calm(self) -> dict[str, Any]:
         """Until all is up and nothing waits, or is in hand; gives the status then."""
-        return self._until(_is_calm, len(self.workers))
+        return self._until(is_calm, len(self.workers))
 
     def stop(self) -> dict[str, Any]:
         """The workers, in order; the manager's last status; then the manager."""
@@ -128,15 +186,6 @@ class House:
             process.wait()
         self.manager.socket.close()
 
-    def left(self) -> list[int]:
-        """Processes of this house that live; the last ones may need a moment to die."""
-        end = time.monotonic() + PATIENCE_S
-        while found := [pid for pid in _pids() if self._is_ours(pid) and is_alive(pid)]:
-            if time.monotonic() > end:
-                break
-            time.sleep(0.05)
-        return found
-
     def log(self) -> str:
         """Of all processes."""
         return "\n".join([self.manager.log, *(worker.log.read_text() for worker in self.workers)])
@@ -145,15 +194,10 @@ class House:
         """One process of that kind, if there is one."""
         worker = rng.choice(self.workers)
         if kind == "recycle":
-            with (
-                suppress(PoolError),
-                SyncClient(self.manager.path, timeout=0.5, operator=True) as c,
-            ):
-                c.recycle(worker.name)
-                self.kills[kind] += 1
+            self.kills[kind] += self.recycle(self.path, worker.name)
             return
         if "child" in kind:
-            dead = self._kill_child(worker.process.pid, rng)
+            dead = self.kill_one(children(worker.process.pid), rng)
             if kind == "child":
                 self.kills[kind] += dead
                 return
@@ -161,31 +205,6 @@ class House:
         number = signal.SIGTERM if kind.endswith("in order") else signal.SIGKILL
         part.process.send_signal(number)  # Popen sends none once it has waited for the process
         self.kills[kind] += 1
-
-    def _kill_child(self, worker: int, rng: random.Random) -> bool:
-        found = children(worker)
-        if not found:
-            return False
-        pid = rng.choice(found)
-        try:
-            file = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return False
-        try:
-            if not self._is_ours(pid):
-                return False
-            signal.pidfd_send_signal(file, signal.SIGKILL)
-        except ProcessLookupError:
-            return False
-        finally:
-            os.close(file)
-        return True
-
-    def _is_ours(self, pid: int) -> bool:
-        with suppress(OSError):
-            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            return f"{MARK}={self.mark}".encode() in variables
-        return False
 
     def _parts(self) -> list[Manager | Worker]:
         return [self.manager, *self.workers]
@@ -199,7 +218,7 @@ class House:
                 if part.process.poll() is None:
                     ended.pop(part, None)
                 elif now >= ended.setdefault(part, now) + _PAUSE_S:
-                    part.start(**self._environment)
+                    part.start(**self.environment)
 
     def _leave_alone(self) -> None:
         self._over.set()
@@ -214,7 +233,8 @@ class House:
         return status
 
 
-def _is_calm(status: dict[str, Any], workers: int) -> bool:
+def is_calm(status: dict[str, Any], workers: int) -> bool:
+    """All is up, and nothing waits or is in hand."""
     pool = status["pools"]["default"]
     counts = (pool["ready"], pool["busy"], pool["other"], pool["waiting"], pool["waiting_bytes"])
     return len(status["workers"]) == workers and counts == (workers, 0, 0, 0, 0)
