@@ -29,6 +29,8 @@ from cordata.pool import SyncClient
 CLIENTS = 50
 #: On top of a call's deadline and of how late this process itself ran.
 SLACK_S = 1.25
+#: A worker with commands of its own; its sessions' other calls run elsewhere.
+_NAMED = '[pool.streams]\nworkers = ["0"]\ncommands = ["pages"]\nfair = true\n'
 #: A kill is followed by another one at once so often: starts are a good time to die, too.
 _AGAIN = 0.35
 
@@ -85,7 +87,7 @@ def chaos(
     """
     rng = random.Random(seed)
     share = calls // CLIENTS
-    settings = SETTINGS + ("fair = true\n" if rng.random() < 0.5 else "")
+    settings = SETTINGS + ("fair = true\n" if seed & 1 else "") + (_NAMED if seed & 2 else "")
     with place(directory, workers=workers, settings=settings) as found:
         path = found.path
         with SyncClient(path, timeout=60.0) as client:
@@ -199,8 +201,8 @@ def judge_pool(found: House | Served, callers: list[Caller]) -> list[str]:
             ]
             client.sessions.delete(caller.session)
     status = found.stop()
-    sessions, pool = status["sessions"], status["pools"]["default"]
-    left = [sessions["count"], sessions["bytes"], pool["waiting"], pool["waiting_bytes"]]
+    left = [status["sessions"][key] for key in ("count", "bytes")]
+    left += [pool[key] for pool in status["pools"].values() for key in ("waiting", "waiting_bytes")]
     if any(left) or status["connections"]["open"] != found.last_connections:
         faults.append(f"not empty: {left}, {status['connections']}")
     processes = found.left()

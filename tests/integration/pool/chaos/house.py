@@ -235,8 +235,8 @@ class House(Marked):
 
 def is_calm(status: dict[str, Any], workers: int) -> bool:
     """All is up, and nothing waits or is in hand."""
-    pool = status["pools"]["default"]
-    counts = (pool["ready"], pool["busy"], pool["other"], pool["waiting"], pool["waiting_bytes"])
+    keys = ("ready", "busy", "other", "waiting", "waiting_bytes")
+    counts = tuple(sum(pool[key] for pool in status["pools"].values()) for key in keys)
     return len(status["workers"]) == workers and counts == (workers, 0, 0, 0, 0)
 
 
