@@ -10,13 +10,16 @@ PYTHON ?= python3
 PYTEST ?=
 # Seconds of each part of `make fuzz`.
 FUZZ ?= 60
+# Of `make soak`: seconds of steady load, and calls while processes are killed; 0: none.
+SOAK ?= 300
+CHAOS ?= 20000
 # Words of the measurements wanted: make bench BENCH="redis start"
 BENCH ?=
 
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-system lint deb bench fuzz boot clean clean-cache
+.PHONY: help run test test-unit test-system lint deb bench fuzz soak boot clean clean-cache
 
 build := packaging/build
 # Most tests wait for a server or a process most of the time.
@@ -64,6 +67,11 @@ fuzz: ## The pool's frames and rules under any input, FUZZ=60 seconds each; athe
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		{ "$$venv/bin/pip" install -q --only-binary :all: atheris || true; } && \
 		PYTHONPATH=daemon:. "$$venv/bin/python" -m tests.bench.pool_fuzz $(FUZZ)
+
+soak: ## The pool's memory over SOAK=300 seconds; CHAOS=20000 calls while its processes are killed
+	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && export PYTHONPATH=daemon:. && \
+		{ [ $(SOAK) = 0 ] || "$$venv/bin/python" -m tests.bench.pool_soak $(SOAK); } && \
+		{ [ $(CHAOS) = 0 ] || "$$venv/bin/python" -m tests.bench.pool_chaos $(CHAOS); }
 
 boot: ## The package in a throw-away Debian 13 host, with a shell
 	@$(build)/need tree && deb=$$($(root) $(build)/deb dist) && $(root) $(PYTHON) -B -m tests.host.boot "$$deb"

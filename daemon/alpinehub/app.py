@@ -9,8 +9,10 @@ from starlette.routing import Route
 
 from alpinehub import counts, demo, trail
 from alpinehub.alpinebits.endpoint import alpinebits
+from alpinehub.alpinebits.reading import READ_LARGE
 from alpinehub.health import health, ready
 from alpinehub.report.job import due_reports, send_report
+from alpinehub.report.rendering import RENDER
 from alpinehub.sources import sealed_elsewhere
 from alpinehub.webhooks.endpoint import Webhooks
 from alpinehub.webhooks.generic import generic
@@ -22,6 +24,8 @@ TRAIL_AT_ONCE = 64
 app = App("alpinehub")
 app.migrations("alpinehub.sql")
 app.queries("alpinehub.sql")
+app.command(RENDER, at="alpinehub.report.writing:render")
+app.command(READ_LARGE, at="alpinehub.alpinebits.message:read_large")
 
 app.mount(
     "/api",

@@ -41,6 +41,24 @@ _PLACES = {
     "PartitionLost": "cordata.errors",
     "StoreUnavailable": "cordata.errors",
     "StoreFull": "cordata.errors",
+    "PoolError": "cordata.errors",
+    "CommandFailed": "cordata.errors",
+    "CommandRefused": "cordata.errors",
+    "CommandUnknown": "cordata.errors",
+    "CommandPoisoned": "cordata.errors",
+    "WorkerCrashed": "cordata.errors",
+    "DeadlineExceeded": "cordata.errors",
+    "QueueTimeout": "cordata.errors",
+    "CallCancelled": "cordata.errors",
+    "PoolSaturated": "cordata.errors",
+    "PoolUnavailable": "cordata.errors",
+    "PoolRestarted": "cordata.errors",
+    "PoolClosed": "cordata.errors",
+    "FrameTooLarge": "cordata.errors",
+    "SessionNotFound": "cordata.errors",
+    "SessionExists": "cordata.errors",
+    "SessionQuotaExceeded": "cordata.errors",
+    "PreferredWorkerBusy": "cordata.errors",
 }
 
 if TYPE_CHECKING:
@@ -53,15 +71,33 @@ if TYPE_CHECKING:
     from cordata.context import Context as Context
     from cordata.context import EventContext as EventContext
     from cordata.core.event import Event as Event
+    from cordata.errors import CallCancelled as CallCancelled
+    from cordata.errors import CommandFailed as CommandFailed
+    from cordata.errors import CommandPoisoned as CommandPoisoned
+    from cordata.errors import CommandRefused as CommandRefused
+    from cordata.errors import CommandUnknown as CommandUnknown
     from cordata.errors import ConfigError as ConfigError
     from cordata.errors import Conflict as Conflict
     from cordata.errors import CordataError as CordataError
+    from cordata.errors import DeadlineExceeded as DeadlineExceeded
+    from cordata.errors import FrameTooLarge as FrameTooLarge
     from cordata.errors import KeyReused as KeyReused
     from cordata.errors import PartitionLost as PartitionLost
     from cordata.errors import PermanentError as PermanentError
+    from cordata.errors import PoolClosed as PoolClosed
+    from cordata.errors import PoolError as PoolError
+    from cordata.errors import PoolRestarted as PoolRestarted
+    from cordata.errors import PoolSaturated as PoolSaturated
+    from cordata.errors import PoolUnavailable as PoolUnavailable
+    from cordata.errors import PreferredWorkerBusy as PreferredWorkerBusy
+    from cordata.errors import QueueTimeout as QueueTimeout
+    from cordata.errors import SessionExists as SessionExists
+    from cordata.errors import SessionNotFound as SessionNotFound
+    from cordata.errors import SessionQuotaExceeded as SessionQuotaExceeded
     from cordata.errors import StoreFull as StoreFull
     from cordata.errors import StoreUnavailable as StoreUnavailable
     from cordata.errors import TransientError as TransientError
+    from cordata.errors import WorkerCrashed as WorkerCrashed
     from cordata.errors import WrongExpectedVersion as WrongExpectedVersion
     from cordata.eventstore import EventLog as EventLog
     from cordata.eventstore import EventPage as EventPage

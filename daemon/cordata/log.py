@@ -1,11 +1,17 @@
-"""Log records carry the request id and stable MESSAGE_IDs; cordata.systemd says where they go."""
+"""Log records carry the request id and stable MESSAGE_IDs, and no message of an exception.
+
+cordata.systemd says where they go.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from types import TracebackType
+from typing import Any, TextIO
 
 #: Id of the request, message or job in hand: in every log line and stored row it causes.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
@@ -96,3 +102,58 @@ def _type_name(error: BaseException) -> str:
         if kind.__module__ == "builtins"
         else f"{kind.__module__}.{kind.__qualname__}"
     )
+
+
+class LineHandler(logging.StreamHandler[TextIO]):
+    """To stderr."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """The stock one prints the arguments of the call."""
+        say_unloggable(record)
+
+
+def say_unloggable(record: logging.LogRecord) -> None:
+    """That a log call failed, and where."""
+    error = sys.exception()
+    if error is not None and not isinstance(error, OSError) and sys.stderr is not None:
+        name = type(error).__name__
+        place = f"{record.pathname}:{record.lineno}"
+        text = f"a log call at {place} failed with {name} at {frames(error.__traceback__)}\n"
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+
+
+class TrailFormatter(logging.Formatter):
+    """The message, and what `log.trail` tells of an exception on further lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Message and exception."""
+        text = message_of(record)
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+    def formatException(self, ei: Any) -> str:
+        """Types and places; at level debug all that Python knows."""
+        error: BaseException | None = ei[1]
+        if error is None:
+            return "no exception"
+        return super().formatException(ei) if shows_messages() else trail(error)
+
+
+def shows_messages() -> bool:
+    """Whether the log is a developer's."""
+    return logging.getLogger().level <= logging.DEBUG
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """The text of a record. asyncio tells values beside it, as in `exception=ValueError('...')` of
+    a task and the arguments of a callback, whichever loop of whatever thread it is: they are cut.
+    """
+    text = record.getMessage()
+    if record.name != "asyncio" or shows_messages():
+        return text
+    return without_values(text)
+
+
+def without_values(text: str) -> str:
+    """What asyncio and uvloop say of a failure, without the repr of anything."""
+    return text.partition("\n")[0].partition(" callback ")[0].partition("<")[0].rstrip()

@@ -29,6 +29,8 @@ class Vault:
         """
         self._master_key = None if master_key is None else parse_key(master_key)
         self._boxes: dict[str, SecretBox] = {}
+        #: Of fingerprints, by context.
+        self._keys: dict[str, bytes] = {}
 
     @property
     def usable(self) -> bool:
@@ -65,7 +67,10 @@ class Vault:
 
         Raises: ConfigError without a master key.
         """
-        return blake2b(secret, key=self._derive(f"fingerprint:{context}"), digest_size=16).digest()
+        key = self._keys.get(context)
+        if key is None:
+            key = self._keys[context] = self._derive(f"fingerprint:{context}")
+        return blake2b(secret, key=key, digest_size=16).digest()
 
     def _box(self, context: str) -> SecretBox:
         box = self._boxes.get(context)

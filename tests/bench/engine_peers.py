@@ -188,13 +188,13 @@ def measure(peer: Peer, processes: int, urls: dict[str, str]) -> float:
             return rate(path, peer.messages)
 
 
-def run(names: Sequence[str]) -> dict[str, dict[int, float]]:
+def run(names: Sequence[str], counts: Sequence[int] = (1, 4)) -> dict[str, dict[int, float]]:
     """The rates of the peers by name and number of processes."""
     found: dict[str, dict[int, float]] = {}
     for peer in PEERS:
         if names and peer.name not in names:
             continue
-        for processes in (1, 4):
+        for processes in counts:
             with servers_of(peer) as urls:
                 value = measure(peer, processes, urls)
             found.setdefault(peer.name, {})[processes] = value

@@ -1,6 +1,8 @@
 """From `cordata server` to the first handler of each worker; from SIGTERM under load to its exit.
 
-python -m tests.bench.engine_start [--store sqlite|postgres] [--workers 4] [--rounds 3]
+With the pool and its children, as the hub has them.
+
+python -m tests.bench.engine_start [--store sqlite|postgres] [--redis] [--workers 4] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,14 +25,22 @@ import uvloop
 from tests.bench.engine_start_app import HANDLER_S, NOTES
 from tests.bench.engine_store import publish
 from tests.bench.servers import ROOT, environment
-from tests.integration.engine.parts import opened, rows
-from tests.integration.engine.stores import STORES, url_of, use
+from tests.integration.engine import stores
+from tests.integration.engine.parts import opened
+from tests.integration.engine.stores import STORES
+from tests.integration.redis.parts import broker_of, keeping
+from tests.integration.redis.stores import PREFIX, url_of, use
+from tests.raw import raw
 from tests.servers.postgres import PostgresServer
 from tests.servers.reaper import watched
+from tests.servers.redis import RedisServer
 
 from cordata import clock
-from cordata.broker import StoreBroker
+from cordata.broker import Broker, StoreBroker
+from cordata.store import Store
 
+GROUP, TYPE = "bench.handle", "bench.start"
+_WAITING = "SELECT m.state, o.event_id FROM message m JOIN outbox o ON o.id = m.outbox_id"
 #: More than the workers handle while they are measured.
 MESSAGES = 12_000
 LOAD_S = 1.0
@@ -44,8 +55,9 @@ class Measured:
     stop_s: float
     #: In the hands of a process that is gone.
     stranded: int
-    #: Neither handled nor waiting.
+    #: Neither handled nor waiting; handled twice, or handled and waiting.
     lost: int
+    twice: int
     handled: int
     code: int
 
@@ -57,9 +69,11 @@ def server(state: Path, workers: int) -> Iterator[subprocess.Popen[bytes]]:
     notes.mkdir()
     config = state / "cordata.toml"
     config.write_text(
-        '[app]\nimport = "tests.bench.engine_start_app:app"\n[worker]\nservices = ["engine"]\n'
+        '[app]\nimport = "tests.bench.engine_start_app:app"\n'
+        '[worker]\nservices = ["engine", "pool"]\n'
         f'[paths]\nstate = "{state}"\nruntime = "{state}/run"\ncredentials = "{state}"\n'
-        f'[store]\nurl = "{url_of(state)}"\n[log]\nlevel = "warning"\n'
+        f'[store]\nurl = "{stores.url_of(state)}"\n[log]\nlevel = "warning"\n'
+        f'[broker]\nurl = "{url_of(state)}"\nprefix = "{PREFIX}"\n'
     )
     argv = [sys.executable, "-m", "cordata", "server", "--workers", str(workers)]
     argv += ["--listen", "127.0.0.1:0", "--config", str(config)]
@@ -83,49 +97,83 @@ def server(state: Path, workers: int) -> Iterator[subprocess.Popen[bytes]]:
                 process.send_signal(signal.SIGTERM)
 
 
-async def prepare(state: Path) -> None:
-    """A store with more to do than there will be time for, already relayed."""
-    async with opened(state) as store:
-        broker = StoreBroker(store, claim_timeout_s=60.0)
-        await broker.register({"bench.handle": "bench.start"})
-        await publish(store, MESSAGES, "bench.start")
+@asynccontextmanager
+async def broker_on(state: Path, store: Store) -> AsyncIterator[Broker]:
+    """The store's tables, or the Redis of the state directory as a primary looks after it."""
+    url = url_of(state)
+    if url == "store:":
+        yield StoreBroker(store, claim_timeout_s=60.0)
+        return
+    async with keeping(store, url):
+        broker = broker_of(store, url)
+        yield broker
+        broker.close()
+
+
+async def prepare(state: Path) -> list[str]:
+    """A store with more to do than there will be time for, already relayed; the events' ids."""
+    async with opened(state) as store, broker_on(state, store) as broker:
+        await broker.register({GROUP: TYPE})
+        ids = await publish(store, MESSAGES, TYPE)
         while (await broker.relay(500)).published:
             pass
+    return ids
 
 
-async def measure(state: Path, workers: int) -> Measured:
+async def waiting(state: Path, redis: RedisServer | None) -> tuple[Counter[str], int]:
+    """The events that are still to be handled, and how many of them are in somebody's hands."""
+    async with opened(state, migrate=False) as store:
+        messages = await store.read(lambda tx: raw(tx, _WAITING))
+    left = Counter(str(row["event_id"]) for row in messages)
+    stranded = sum(row["state"] == "claimed" for row in messages)
+    if redis is None:
+        return left, stranded
+    key = f"{PREFIX}:stream:{TYPE}:normal"
+    (group,) = redis.execute("XINFO GROUPS", key)
+    unread = redis.execute("XRANGE", key, f"({group['last-delivered-id']}", "+")
+    left.update(fields["e"] for _, fields in unread)
+    return left, stranded + int(group["pending"])
+
+
+async def measure(state: Path, workers: int, redis: RedisServer | None) -> Measured:
     """Start, let them work for a moment, stop, and count."""
-    await prepare(state)
+    ids = await prepare(state)
     begun = clock.monotonic()
     with server(state, workers) as process:
         notes = state / "notes"
         async with asyncio.timeout(30):
-            while len(list(notes.iterdir())) < workers:  # noqa: ASYNC110 - other processes write
+            while len(firsts_in(notes)) < workers:  # noqa: ASYNC110 - other processes write
                 await asyncio.sleep(0.01)
         await asyncio.sleep(LOAD_S)
         stopped = clock.monotonic()
         process.send_signal(signal.SIGTERM)
         code = await asyncio.to_thread(process.wait, 60)
         stop_s = clock.monotonic() - stopped
-    firsts = sorted(int(note.read_text()) / 1e9 - begun for note in notes.iterdir())
-    async with opened(state, migrate=False) as store:
-        messages = await rows(store, "messages")
-        seen = (await rows(store, "seen_count"))[0]["count"]
+    firsts = sorted(int(note.read_text()) / 1e9 - begun for note in firsts_in(notes))
+    ended = Counter(one for note in notes.glob("*.ended") for one in note.read_text().split())
+    left, stranded = await waiting(state, redis)
     return Measured(
         first_s=firsts[0],
         all_s=firsts[-1],
         stop_s=stop_s,
-        stranded=sum(row["state"] == "claimed" for row in messages),
-        lost=MESSAGES - len(messages) - seen,
-        handled=seen,
+        stranded=stranded,
+        lost=(Counter(ids) - ended - left).total(),
+        twice=(ended + left - Counter(ids)).total(),
+        handled=ended.total(),
         code=code,
     )
+
+
+def firsts_in(notes: Path) -> list[Path]:
+    """A note of each process that handles."""
+    return [note for note in notes.iterdir() if not note.suffix]
 
 
 async def main() -> None:
     """Print each round and the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", choices=STORES, default="sqlite")
+    parser.add_argument("--redis", action="store_true", help="as the broker")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
@@ -134,17 +182,22 @@ async def main() -> None:
         folder = tempfile.TemporaryDirectory(prefix="bench-", dir=os.environ.get("BENCH_DIR"))
         name = stack.enter_context(folder)
         postgres = stack.enter_context(PostgresServer()) if options.store == "postgres" else None
+        redis = stack.enter_context(RedisServer()) if options.redis else None
         for number in range(options.rounds):
             state = Path(name) / str(number)
             state.mkdir()
             if postgres is not None:
-                use(state, stack.enter_context(postgres.database()))
-            one = await measure(state, options.workers)
+                stores.use(state, stack.enter_context(postgres.database()))
+            if redis is not None:
+                redis.empty()
+                use(state, redis.url)
+            one = await measure(state, options.workers, redis)
             results.append(one)
             print(
                 f"  consuming after {one.first_s:.2f} s, all {options.workers} after"
                 f" {one.all_s:.2f} s; SIGTERM to exit {one.stop_s:.2f} s (code {one.code}),"
-                f" {one.handled} handled, {one.stranded} stranded, {one.lost} lost",
+                f" {one.handled} handled, {one.stranded} stranded, {one.lost} lost,"
+                f" {one.twice} twice",
                 flush=True,
             )
     start_s = statistics.median(one.all_s for one in results)

@@ -15,12 +15,16 @@ HANDLER_S = 0.05
 NOTES = "BENCH_NOTES"
 
 app = App("bench")
+# A child and the pool start, too, as the hub's do; what they import is as little as the hub's.
+app.command("render_report", at="alpinehub.report.writing:render")
 
 
 @app.on("bench.start", concurrency=16)
 async def handle(event: Event, ctx: EventContext) -> None:
-    """Notes when the first one of its process began."""
+    """Notes when the first one of its process began, and each that ended."""
     note = Path(os.environ[NOTES]) / str(os.getpid())
     if not note.exists():
         note.write_text(str(time.monotonic_ns()))
     await asyncio.sleep(HANDLER_S)
+    with note.with_suffix(".ended").open("a") as file:
+        print(event.id, file=file)

@@ -1,6 +1,6 @@
 """The engine on a store alone: relay, consume with 1 and 4 workers, latency, idle cost.
 
-python -m tests.bench.engine_store [--store sqlite|postgres] [--messages 20000] [part ...]
+python -m tests.bench.engine_store [--store sqlite|postgres] [--messages 20000] [--alone] [part ...]
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import uvloop
+from tests.bench import engine_peers
 from tests.bench.held import go, held
 from tests.bench.servers import ROOT, cpu_s, environment
 from tests.integration.engine.parts import opened
@@ -32,6 +33,8 @@ from cordata import clock
 from cordata.broker import StoreBroker
 from cordata.store import Store, Tx
 
+#: Handles what waits in PostgreSQL. What one of our workers is to be as much as, on each store.
+PEER, TO_REACH = "procrastinate", {"sqlite": 15, "postgres": 25}
 #: Relayed at once; a worker's own batch is that of its configuration.
 BATCH = 100
 IDLE_S = 20.0
@@ -161,14 +164,21 @@ def transactions(server: PostgresServer | None) -> int:
     return int(row[0] or 0)
 
 
-async def measure(parts: set[str], fresh: Callable[[], Path], messages: int) -> None:
-    """Print the figures."""
+async def measure(
+    parts: set[str], fresh: Callable[[], Path], messages: int, *, to_reach: int
+) -> None:
+    """Print the figures. `to_reach`: how often as much as the peer; 0: it is not run."""
     if "relay" in parts:
         print(f"relay: {await relay(fresh(), messages):,.0f} outbox rows/s")
+    rates: dict[int, float] = {}
     for workers in (1, 4):
         if "consume" in parts:
-            rate = await consume(fresh(), workers, messages)
-            print(f"consume, {workers} workers: {rate:,.0f} messages/s")
+            rates[workers] = await consume(fresh(), workers, messages)
+            print(f"consume, {workers} workers: {rates[workers]:,.0f} messages/s", flush=True)
+    if rates and to_reach:
+        theirs = (await asyncio.to_thread(engine_peers.run, (PEER,), (1,)))[PEER][1]
+        often = f"{rates[1] / theirs:.0f}x" if theirs else "(it took too long)"
+        print(f"  1 worker as much as {PEER}: {often} (to reach: {to_reach}x)", flush=True)
     for workers in (1, 4):
         if "latency" in parts:
             times = await latency(fresh(), workers)
@@ -182,6 +192,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", choices=STORES, default="sqlite")
     parser.add_argument("--messages", type=int, default=20_000)
+    parser.add_argument("--alone", action="store_true", help=f"without {PEER}")
     parser.add_argument("part", nargs="*", help="relay, consume, latency, idle; default: all")
     args = parser.parse_args()
     parts = set(args.part or ("relay", "consume", "latency", "idle"))
@@ -200,7 +211,8 @@ async def main() -> None:
                 use(state, stack.enter_context(server.database()))
             return state
 
-        await measure(parts, fresh, args.messages)
+        to_reach = 0 if args.alone else TO_REACH[args.store]
+        await measure(parts, fresh, args.messages, to_reach=to_reach)
         if "idle" in parts:
             settle_s = 5.0 if server is None else _COUNTED_S
             count = partial(transactions, server)

@@ -134,6 +134,7 @@ class PostgresUnit(Unit):
                 listen_addresses = '*'
                 max_connections = 200
                 deadlock_timeout = 100ms
+                track_commit_timestamp = on
                 """
             self._write(f"{directory}/conf.d/test.conf", textwrap.dedent(settings))
             self._write(

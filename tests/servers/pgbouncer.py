@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
+import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -26,6 +28,15 @@ class PgBouncer(Server):
         """URL of a database of the server, through the pool."""
         secret = f":{self.server.password}" if self.server.password else ""
         return f"postgresql://{USER}{secret}@127.0.0.1:{self.port}/{database}"
+
+    @property
+    def prepares(self) -> bool:
+        """Whether it knows prepared statements: from 1.21 on."""
+        command = [find_program("pgbouncer"), "--version"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        found = re.search(r"PgBouncer (\d+)\.(\d+)", said)
+        assert found is not None, said
+        return (int(found[1]), int(found[2])) >= (1, 21)
 
     def is_ready(self) -> bool:
         """Whether it listens."""

@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -41,6 +42,22 @@ def watched(process: _P, *, then: str = "") -> _P:
     """The process, which is killed when this one ends. `then`: shell text to run after that."""
     _pipe.write({"pid": process.pid, "begun": _begun(process.pid), "then": then})
     return process
+
+
+def swept(directory: Path) -> Path:
+    """The directory, which is removed when this process ends, however it does."""
+    script = f"rm -rf {shlex.quote(str(directory))}"
+    _pipe.write({"pid": 0, "begun": "", "then": script})
+    return directory
+
+
+def terminated_in_order() -> None:
+    """A SIGTERM to this process unwinds it, so that what it started ends before it."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 class _Pipe:

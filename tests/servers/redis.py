@@ -68,19 +68,22 @@ class RedisServer(Server, RedisCommands):
         replica_of: RedisServer | None = None,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """`tls`: a CA made for it, no plain port. `config`: further lines of redis.conf."""
+        """`tls`: a CA made for it, no plain port; a replica has its master's.
+
+        `config`: further lines of redis.conf.
+        """
         self.name = program.removesuffix("-server")
         super().__init__()
         self.program = program
-        self.tls = tls
-        self.password: str = password or (replica_of.password if replica_of else "")
         self.replica_of = replica_of
+        self.tls: bool = tls or (replica_of is not None and replica_of.tls)
+        self.password: str = password or (replica_of.password if replica_of else "")
         self.settings = {
             **_SETTINGS,
             "dir": str(self.directory),
             "appendonly": "yes" if appendonly else "no",
-            "port": "0" if tls else str(self.port),
-            **(self._make_certificates() if tls else {}),
+            "port": str(self.port),
+            **(self.tls_settings(self.port) if self.tls else {}),
             **(config or {}),
         }
         if self.password:
@@ -92,7 +95,21 @@ class RedisServer(Server, RedisCommands):
     @property
     def ca(self) -> Path:
         """Certificate of the CA that signed the server's."""
-        return self.directory / "ca.crt"
+        return self.replica_of.ca if self.replica_of else self.directory / "ca.crt"
+
+    def tls_settings(self, port: int) -> dict[str, str]:
+        """What this server, its replicas and its Sentinels need to speak TLS only."""
+        if not self.ca.exists():
+            self._make_certificates()
+        return {
+            "port": "0",
+            "tls-port": str(port),
+            "tls-cert-file": str(self.ca.with_name("crt")),
+            "tls-key-file": str(self.ca.with_name("key")),
+            "tls-ca-cert-file": str(self.ca),
+            "tls-auth-clients": "no",
+            "tls-replication": "yes",
+        }
 
     @property
     def url(self) -> str:
@@ -172,7 +189,7 @@ class RedisServer(Server, RedisCommands):
             write_config(self._config, self.settings)
         return [program, str(self._config)]
 
-    def _make_certificates(self) -> dict[str, str]:
+    def _make_certificates(self) -> None:
         def openssl(*words: str) -> None:
             done = subprocess.run(
                 [find_program("openssl"), *words],
@@ -197,14 +214,6 @@ class RedisServer(Server, RedisCommands):
         openssl("x509", "-req", "-in", "csr", *signed_by, "-extfile", "extensions", "-out", "crt")
         for path in self.directory.iterdir():
             path.chmod(0o644)
-        return {
-            "tls-port": str(self.port),
-            "tls-cert-file": str(self.directory / "crt"),
-            "tls-key-file": str(self.directory / "key"),
-            "tls-ca-cert-file": str(self.ca),
-            "tls-auth-clients": "no",
-            "tls-replication": "yes",
-        }
 
 
 def write_config(path: Path, settings: Mapping[str, str]) -> None:

@@ -14,19 +14,29 @@ from tests.servers.redis import RedisServer, write_config
 class _Sentinel(Server):
     name = "sentinel"
 
-    def __init__(self, program: str, settings: dict[str, str], lines: Sequence[str]) -> None:
+    def __init__(self, master: RedisServer, lines: Sequence[str], password: str) -> None:
         super().__init__()
-        self.program = program
+        self.master = master
+        self.password = password
         self._config = self.directory / "sentinel.conf"
         self._settings = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.directory)}
-        self._settings |= settings
+        if master.tls:
+            self._settings |= master.tls_settings(self.port)
+        if password:
+            self._settings["requirepass"] = password
         self._lines = lines
 
     def execute(self, *words: object) -> Any:
         import redis
 
+        tls: dict[str, Any] = {"ssl": True, "ssl_ca_certs": str(self.master.ca)}
         with redis.Redis(
-            host="127.0.0.1", port=self.port, decode_responses=True, socket_timeout=10
+            host="127.0.0.1",
+            port=self.port,
+            password=self.password or None,
+            decode_responses=True,
+            socket_timeout=10,
+            **(tls if self.master.tls else {}),
         ) as client:
             return client.execute_command(*words)
 
@@ -43,7 +53,7 @@ class _Sentinel(Server):
             write_config(self._config, self._settings)
             with self._config.open("a") as file:
                 file.writelines(f"sentinel {line}\n" for line in self._lines)
-        return [find_program(self.program), str(self._config), "--sentinel"]
+        return [find_program(self.master.program), str(self._config), "--sentinel"]
 
 
 class Sentinel:
@@ -60,8 +70,12 @@ class Sentinel:
         quorum: int | None = None,
         service: str = "main",
         down_after_ms: int = 500,
+        password: str = "",
     ) -> None:
-        """`quorum`: how many must agree that the master is down; the majority when not given."""
+        """`quorum`: how many must agree that the master is down; the majority when not given.
+
+        `password`: their own. They speak TLS if the master does.
+        """
         self.service = service
         lines = [
             f"monitor {service} 127.0.0.1 {master.port} {quorum or count // 2 + 1}",
@@ -72,7 +86,7 @@ class Sentinel:
         if master.password:
             lines.append(f"auth-pass {service} {master.password}")
         self.master = master
-        self.servers = [_Sentinel(master.program, {}, lines) for _ in range(count)]
+        self.servers = [_Sentinel(master, lines, password) for _ in range(count)]
         self._stack = ExitStack()
 
     @property

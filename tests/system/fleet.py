@@ -68,7 +68,7 @@ CLAIM_S = 10.0
 #: More than a primary sends before it is found dead.
 MAILS = 500
 #: The migration of the later version.
-MIGRATION = "usr/share/cordata/alpinehub/sql/postgres/migrations/0002_added.sql"
+MIGRATION = "usr/share/cordata/alpinehub/sql/postgres/migrations/0003_added.sql"
 
 
 @dataclass(slots=True)
@@ -162,7 +162,7 @@ class Fleet:
         yield
         unsent = "SELECT count(*) FROM mail WHERE state <> 'sent'"
         try:
-            sent = wait_for(lambda: not self.number(unsent), timeout_s=60.0, what="no mail left")
+            sent = wait_for(lambda: not self.number(unsent), timeout_s=120.0, what="no mail left")
         except HostError as error:
             left = "SELECT state, attempts, last_error, count(*) FROM mail GROUP BY 1, 2, 3"
             error.add_note(f"state, attempts, error, mails: {self.rows(left)}")
@@ -227,12 +227,14 @@ class Fleet:
         ):
             assert self.rows(handled) == [(len(counts), len(counts))]
         assert self.number("SELECT count(*) FROM message WHERE state = 'dead'") == 0
-        backwards = (
-            "SELECT count(*) FROM (SELECT term, lag(term) OVER (ORDER BY id) AS before"
-            " FROM term_said) AS said WHERE term < before"
-        )
         assert self.number("SELECT count(*) FROM term_said") > 0
-        assert self.number(backwards) == 0, "a write of an older term after a newer one"
+        # In the order in which they were written, and in that in which they were committed.
+        for order in ("id", "pg_xact_commit_timestamp(xmin)"):
+            backwards = (
+                f"SELECT count(*) FROM (SELECT term, max(term) OVER (ORDER BY {order}) AS newest"
+                " FROM term_said) AS said WHERE term < newest"
+            )
+            assert self.number(backwards) == 0, "a write of an older term after a newer one"
 
 
 def at_once(step: Callable[[Host], object], *hosts: Host) -> None:

@@ -86,7 +86,9 @@ def test_socket_is_shared_by_all_workers_when_connections_are_kept(host: Host) -
 def test_first_connection_starts_worker_0_when_all_are_stopped(host: Host) -> None:
     host.systemctl("stop", *WORKERS)
     assert "ready" in host.run("curl", "-fsS", "http://127.0.0.1:8080/api/ready").stdout
-    assert active(host, *WORKERS) == ["active", "inactive", "inactive", "inactive"]
+    # It answers before it is ready, which waits a moment for the child.
+    only_0 = ["active", "inactive", "inactive", "inactive"]
+    wait_for(lambda: active(host, *WORKERS) == only_0, what="worker@0 alone")
     host.systemctl("start", "workers.target")
 
 

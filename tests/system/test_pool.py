@@ -5,45 +5,65 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.host.machine import Host, wait_for
+from tests.host.package import later_version
 
+from cordata import events
+
+STORE = "/var/lib/cordata/cordata.db"
 WORKERS = [f"worker@{n}.service" for n in range(4)]
 _APP = """
+    import mmap
     import os
+    import subprocess
 
     def echo(payload, session):
         return payload
 
     def whoami(payload, session):
         return os.getpid()
+
+    def leave_one_behind(payload, session):
+        return subprocess.Popen(["sleep", "1000"], start_new_session=True).pid
+
+    def make_code(payload, session):
+        try:
+            mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        except OSError as error:
+            return type(error).__name__
+        return "a page that is writable and executable"
 """
 _DECLARED = """
     from cordata import App
 
     app = App("pooled")
-    for name in ("echo", "whoami"):
+    for name in ("echo", "whoami", "leave_one_behind", "make_code"):
         app.command(name, at=f"pooled_commands:{name}")
 """
-#: Calls without a pause until it is told to end; prints how many, and each error.
+#: Calls without a pause until it is told to end; prints how many, the longest, and each error.
 _CALLER = """
     import sys
     sys.path.insert(0, "/usr/share/cordata")
-    import select
+    import json, select, time
+    from cordata import PoolError
     from cordata.pool import SyncClient
 
-    count, errors = 0, []
-    with SyncClient(timeout=20.0) as client:
+    count, longest, errors = 0, 0.0, []
+    with SyncClient(timeout=30.0) as client:
         print("calling", flush=True)
         while not select.select([sys.stdin], [], [], 0)[0]:
+            begun = time.monotonic()
             try:
-                assert client.execute("echo", count) == count
+                assert client.execute("echo", count, idempotent="again" in sys.argv) == count
                 count += 1
-            except Exception as error:
-                errors.append(repr(error))
-    print(count, errors)
+            except PoolError as error:
+                errors.append(error.code)
+            longest = max(longest, time.monotonic() - begun)
+    print(json.dumps([count, longest, errors]))
 """
 
 
@@ -54,7 +74,6 @@ def pooled(host: Host) -> Iterator[Host]:
     host.run("mkdir", "-p", "/opt/pooled")
     for name, text in files.items():
         host.path(f"/opt/pooled/{name}.py").write_text(textwrap.dedent(text))
-    assert inactive(host, "pool.service")  # the hub alone has nobody who would connect
     host.sh("cp /etc/cordata/cordata.toml /root/cordata.toml")
     section = '[app]\\nimport = "pooled_app:app"\\npath = ["/opt/pooled"]\\n'
     host.sh(f"printf '{section}' >/etc/cordata/cordata.toml")
@@ -93,6 +112,24 @@ def call(host: Host, *arguments: str) -> Any:
     return json.loads(host.run("cordata", "call", *arguments).stdout)
 
 
+def test_daily_report_is_rendered_by_the_pool_when_its_timer_elapses(hub: Host) -> None:
+    wait_for(lambda: len(children(hub)) == 4, what="the hub's children")
+    edit = 's/^\\[alpinehub\\]$/&\\nreport_to = ["boss@example.com"]/'
+    hub.run("sed", "-i", edit, "/etc/cordata/cordata.toml")
+    age = f"UPDATE hotel SET created_at = created_at - {2 * 86_400_000_000}"
+    hub.sh(f'sqlite3 {STORE} ".timeout 5000" "{age}"')
+    cursor = hub.cursor()
+    hub.systemctl("stop", "daily-report.timer")
+    hub.sh("touch -d '2 days ago' /var/lib/systemd/timers/stamp-daily-report.timer")
+    hub.systemctl("start", "daily-report.timer")
+    ran = ["UNIT=daily-report.service", "JOB_TYPE=start", "JOB_RESULT=done"]
+    wait_for(lambda: hub.journal(*ran, since=cursor), timeout_s=30, what="the job")
+    mails = int(hub.sh(f"sqlite3 -readonly {STORE} 'SELECT count(*) FROM mail'"))
+    assert mails in (1, 2) and status(hub)["results"] == mails
+    said = hub.journal("_SYSTEMD_UNIT=daily-report.service", since=cursor)
+    assert [entry["MESSAGE"] for entry in said if int(entry["PRIORITY"]) <= 4] == []
+
+
 def test_children_live_in_the_control_groups_of_their_workers(pooled: Host) -> None:
     for name, pid in children(pooled).items():
         assert f"worker@{name}.service" in pooled.sh(f"cat /proc/{pid}/cgroup")
@@ -107,8 +144,8 @@ def test_no_call_fails_when_the_pool_is_restarted(pooled: Host) -> None:
         pooled.systemctl("restart", "pool.service")
         wait_for(lambda: len(children(pooled)) == 4, what="four children again")
         out, _ = caller.communicate("end\n", timeout=60)
-    count, _, errors = out.partition(" ")
-    assert errors.strip() == "[]" and int(count) > 10
+    count, _, errors = json.loads(out)
+    assert errors == [] and count > 10
 
 
 def test_sessions_outlive_the_pool_when_it_is_killed(pooled: Host) -> None:
@@ -124,14 +161,48 @@ def test_sessions_outlive_the_pool_when_it_is_killed(pooled: Host) -> None:
     wait_for(lambda: len(children(pooled)) == 4, what="the children are back")
 
 
+def test_child_makes_no_code_under_the_units_rules(pooled: Host) -> None:
+    assert call(pooled, "make_code") == "PermissionError"
+    assert call(pooled, "echo", "--json", "1") == 1
+
+
 def test_child_dies_with_its_worker_when_that_is_killed(pooled: Host) -> None:
     before = children(pooled)
-    pooled.systemctl("kill", "--kill-whom=main", "--signal=KILL", "worker@2")
+    groups = {name: control_group(pooled, f"worker@{name}.service") for name in before}
+    left = call(pooled, "leave_one_behind")
+    [home] = [name for name, group in groups.items() if str(left) in members(pooled, group)]
+    pooled.systemctl("kill", "--kill-whom=main", "--signal=KILL", f"worker@{home}")
+    wait_for(
+        lambda: children(pooled).get(home, before[home]) != before[home],
+        what=f"another child of worker {home}",
+    )
+    now = members(pooled, groups[home])
+    assert {str(before[home]), str(left)}.isdisjoint(now)  # not even a session of its own helps
+    assert sorted(now) == sorted(
+        str(pid) for pid in (pooled.main_pid(f"worker@{home}"), children(pooled)[home])
+    )
+
+
+def control_group(host: Host, unit: str) -> str:
+    return host.props(unit, "ControlGroup")["ControlGroup"]
+
+
+def members(host: Host, group: str) -> list[str]:
+    """Pids in a control group."""
+    return host.sh(f"cat /sys/fs/cgroup{group}/cgroup.procs").split()
+
+
+def test_child_is_replaced_when_it_is_killed(pooled: Host) -> None:
+    before = children(pooled)
+    cursor, unit = pooled.cursor(), pooled.props("worker@2", "InvocationID")
+    pooled.kill("KILL", before["2"])
     wait_for(
         lambda: children(pooled).get("2", before["2"]) != before["2"],
         what="another child of worker 2",
     )
-    assert pooled.run("test", "-e", f"/proc/{before['2']}", check=False).returncode == 1
+    assert pooled.props("worker@2", "InvocationID") == unit
+    [crash] = pooled.journal("MESSAGE_ID=" + events.POOL_CHILD_CRASHED, since=cursor)
+    assert (crash["WORKER"], crash["CHILD_PID"]) == ("2", str(before["2"]))
 
 
 def test_pool_stops_after_the_workers_and_stays_down(pooled: Host) -> None:
@@ -160,3 +231,22 @@ def test_reload_takes_other_limits(pooled: Host) -> None:
     pooled.sh("printf '[pool]\\nmax_waiting = 7\\n' >>/etc/cordata/cordata.toml")
     pooled.systemctl("reload", "pool.service")
     assert status(pooled)["pools"]["default"]["max_waiting"] == 7
+
+
+def test_every_call_ends_when_the_package_is_upgraded(
+    pooled: Host, deb: Path, tmp_path: Path
+) -> None:
+    newer = later_version(deb, tmp_path)
+    pooled.path("/root/newer.deb").write_bytes(newer.read_bytes())
+    before = children(pooled)
+    caller = ("python3", "/opt/pooled/caller.py")
+    with pooled.popen(*caller, "again") as again, pooled.popen(*caller) as once:
+        for one in (again, once):
+            assert one.stdout is not None
+            assert one.stdout.readline() == "calling\n"
+        pooled.run("apt-get", "-qq", "-y", "install", "/root/newer.deb", timeout_s=120)
+        wait_for(lambda: len(children(pooled)) == 4, what="four children")
+        told = [json.loads(one.communicate("end\n", timeout=60)[0]) for one in (again, once)]
+    assert set(before.values()).isdisjoint(children(pooled).values())
+    for (count, longest, errors), allowed in zip(told, (set(), {"restarted"}), strict=True):
+        assert count > 10 and set(errors) <= allowed and longest < 30.0

@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from alpinehub.accounts import Account, TooManyLogins, authenticate
-from alpinehub.alpinebits import answer, delivery, form, refusal, render
+from alpinehub.alpinebits import answer, delivery, form, reading, refusal, render
 from alpinehub.alpinebits.handshake import NoCapabilities, intersect
 from alpinehub.alpinebits.message import (
     read_acknowledgement,
@@ -208,6 +208,9 @@ def _hotel(account: Account, code: str | None, name: str | None) -> Hotel | None
 
 
 async def _acknowledge(ctx: Context, account: Account, data: bytes, version: Version) -> bytes:
-    told = await _parse(data, lambda: read_acknowledgement(data, version))
+    if len(data) > reading.LARGE_BYTES:
+        told = await reading.read(ctx, data, version)
+    else:
+        told = await _parse(data, lambda: read_acknowledgement(data, version))
     unknown = await delivery.acknowledge(ctx, account.id, told)
     return answer.acknowledged(unknown if version.acknowledgement_warnings else ())

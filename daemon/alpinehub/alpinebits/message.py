@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from alpinehub.alpinebits.document import NAMESPACE, parse
 from alpinehub.alpinebits.refusal import Refusal
@@ -20,11 +20,10 @@ from alpinehub.alpinebits.structure import (
     positive_integer,
     text_of,
 )
+from alpinehub.alpinebits.version import VERSIONS, Version
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
-
-    from alpinehub.alpinebits.version import Version
 
 _ROOT_ATTRIBUTES = {"Version": Attribute(anything, required=True), "TimeStamp": Attribute(anything)}
 _SEND_2020 = (
@@ -110,6 +109,25 @@ class Acknowledgement:
     accepted: tuple[tuple[str, str], ...]
     #: ID -> the hotel's words on why it could not process the request.
     refused: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of reading in another process."""
+
+    #: None: refused, with `status` and `text`.
+    acknowledgement: Acknowledgement | None = None
+    status: int = 0
+    text: str = ""
+
+
+def read_large(payload: dict[str, Any], session: object) -> Outcome:
+    """The command `read_acknowledgement`, in a child of the pool."""
+    try:
+        version = VERSIONS[payload["version"]]
+        return Outcome(acknowledgement=read_acknowledgement(payload["document"], version))
+    except Refusal as problem:
+        return Outcome(status=problem.status, text=problem.text)
 
 
 def read_ping(data: bytes) -> str:

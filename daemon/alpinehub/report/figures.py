@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
+from typing import TYPE_CHECKING
 
 from alpinehub.report.day import day_bounds
-from cordata import Row, Tx
+
+if TYPE_CHECKING:  # a child of the pool, which renders figures, needs no store
+    from cordata import Row, Tx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

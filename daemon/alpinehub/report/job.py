@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfoNotFoundError
 
 from alpinehub.report.day import MAX_DAYS, due_days
 from alpinehub.report.figures import Figures, Subject, read_figures, read_hotels
-from alpinehub.report.writing import write
+from alpinehub.report.rendering import render
 from cordata import Context, PermanentError, Tx, from_us
 
 #: Days of which bounds can be told.
@@ -49,7 +49,7 @@ async def send_report(ctx: Context, scope: str, period: str) -> None:
     figures = await read_report(ctx, scope, period)
     hotel, day = figures.hotel, figures.day
     to = recipients(hotel.report_email, ctx.settings["alpinehub"].report_to)
-    report = write(figures) if to else None
+    report = await render(ctx, figures) if to else None
 
     async def unit(tx: Tx) -> None:
         if report is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -25,6 +25,11 @@ class Report:
     subject: str
     text: str
     html: str
+
+
+def render(payload: Any, session: Any) -> Report:
+    """The command `render_report`: `write`, in a child of the pool."""
+    return write(msgspec.convert(payload, Figures))
 
 
 def write(figures: Figures) -> Report:
@@ -77,7 +82,7 @@ def _local(us: int, figures: Figures, words: Words) -> str:
 
 @cache
 def _templates() -> Environment:
-    # Imported here: only the process that writes reports pays for jinja2.
+    # Imported here: only the process that renders pays for jinja2: a child, in most cases.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
     return Environment(

@@ -15,6 +15,8 @@ CAUSES = {
     events.PROJECTION_BLOCKED: "subscription-blocked",
     events.PROJECTION_DEAD: "dead-letter",
     events.MAIL_FAILED: "mail-failed",
+    events.POOL_COMMAND_POISONED: "command-refused",
+    events.POOL_JOURNAL_FAILED: "sessions-unsaved",
 }
 
 

@@ -26,7 +26,7 @@ Exit codes: 0 made, 1 the directory is there already, or cannot be written, 2 no
     help="Where to make it.  [default: ./NAME]",
 )
 def new(name: str, directory: Path | None) -> int:
-    """Make a small working application: a handler, a job, a command, tests.
+    """Make a small working application: handler, job, function for the pool, command, tests.
 
     NAME is that of the application and of its Python package. Nothing that is there is overwritten.
     """

@@ -42,19 +42,22 @@ def pool(ctx: click.Context, config: str | None, app: str | None, debug: bool) -
 
 def run_role(config: str | None, *, debug: bool) -> int:
     """Set up logging, read the configuration, run the manager. Returns its exit code."""
-    from cordata.systemd import install_logging, set_level
+    from cordata.systemd import install_hooks, install_logging, set_level
 
     install_logging("debug" if debug else "info", role="pool")
+    install_hooks()
 
     from cordata.config import build, find_file, open_document
-    from cordata.opening import make_state
     from cordata.wiring.pool import run_pool
 
     path = find_file(config)
     checked = build(open_document(path), None)
     if not debug:
         set_level(checked.log.level)
-    make_state(checked)
+    if not checked.paths.state.exists():
+        from cordata.opening import make_state  # brings the store along, which is of no use here
+
+        make_state(checked)
     return run_pool(checked, path)
 
 

@@ -29,9 +29,13 @@ def show_status(answer: Mapping[str, Any]) -> None:
     if not children:
         click.echo("no worker is connected")
     click.echo()
-    outcomes = ", ".join(f"{count} {name}" for name, count in sorted(answer["outcomes"].items()))
+    outcomes, restarts, recycles = (
+        ", ".join(f"{count} {name}" for name, count in sorted(answer[key].items())) or "none"
+        for key in ("outcomes", "restarts", "recycles")
+    )
     click.echo(f"calls      {answer['calls']:,}, {answer['calls_per_s']:g}/s now")
-    click.echo(f"outcomes   {outcomes or 'none'}; {answer['retries']} run again")
+    click.echo(f"outcomes   {outcomes}; {answer['retries']} run again")
+    click.echo(f"restarts   {restarts}; replaced: {recycles}")
     found = answer["sessions"]
     click.echo(f"sessions   {found['count']:,} with {found['bytes']:,} bytes")
     if answer["journal"]["degraded"]:
@@ -40,7 +44,18 @@ def show_status(answer: Mapping[str, Any]) -> None:
         click.echo(f"refused    {command}: it killed its children; for {left_s:g} s more")
 
 
-_COLUMNS = ["worker", "pool", "state", "for_s", "pid", "calls", "rss_mib", "command", "running_s"]
+_COLUMNS = [
+    "worker",
+    "pool",
+    "state",
+    "for_s",
+    "pid",
+    "age_s",
+    "calls",
+    "rss_mib",
+    "command",
+    "running_s",
+]
 
 
 def _child(worker: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,6 +72,7 @@ def _child(worker: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any
         "state": state,
         "for_s": round(child["state_s"], 1),
         "pid": child["pid"],
+        "age_s": child["age_s"],
         "calls": child["calls"],
         "rss_mib": None if rss is None else round(rss / 1048576, 1),
         "command": call["command"] if call else None,

@@ -63,7 +63,8 @@ def server(
     """Run primary, workers and pool in the foreground, as systemd would.
 
     INT, TERM or HUP stops them in order: the workers within 35 s, then primary and pool likewise.
-    The pool starts with its first call or with the first child of a worker.
+    The pool starts with its first call or with the first child of a worker; one that was told to
+    end, by itself, starts again.
     """
     from cordata.supervisor import Supervisor
     from cordata.systemd import install_hooks, install_logging

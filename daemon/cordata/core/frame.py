@@ -32,7 +32,7 @@ Client to manager; each id is the client's own, and free again after its last an
     queue (the pool's), i: idempotent (false), y: priority 0..9, higher goes first (0), w: credits
     0..1024, 0: one result, else a stream (0), r: request id (""), a: attempts before this one (0)}
     -> result {id, p} | chunk {id, p} per credit, then end {id} | error
-  credit {id, n: 1..1024}            so many more chunks may come
+  credit {id, n: 1..1024}            so many more chunks may come; 65,536 at most, not used yet
   cancel {id, hard (false)}          -> error cancelled, unless an answer is under way; hard: its
     child is killed when it has not ended after a grace
   session {id, op: create get update delete touch count, s (""), ttl (nil), set ({}), del ([]), aff:
@@ -69,16 +69,21 @@ Child to manager: ready {} when warm, then
     cnt: {counter: by}, gset, gdel} (absent: it changed nothing; only on success, and never in a
     chunk)}
   A child that loses the manager ends its call, drops the answer, and dials again with empty hands.
-Worker to manager: drain {on}, child {ev: started exited unhealthy warm due retired, pid, start, why
-  (""), code (nil), sig (nil), lines ([]), n: serial of the last call that it began (0), run: still
-  in hand (false)}. The why of `started` is "spare" for one that is to replace another; that of
-  `exited` is "" unless the worker itself ended it.
-  taken_back {pid, start, o, begun}: of the runs up to number o, those above begun will not begin
-Manager to worker: kill {pid, start, n, why}, retire {pid, start}, recycle {}, goaway, take_back
+Worker to manager: drain {on}, child {ev: started exited unhealthy warm due retired measured, pid,
+  start, why (""), code (nil), sig (nil), lines ([]), n: serial of the last call that it began (0),
+  run: still in hand (false), rss: its resident bytes (0: not measured)}. The why of `started` is
+  "spare" for one that is to replace another; that of `exited` is "" unless the worker itself ended
+  it. taken_back {pid, start, o, begun}: of the runs up to number o, those above begun will not
+  begin.
+Manager to worker: kill {pid, start, n, why}, retire {pid, start}, recycle {}, goaway, alarm {ev:
+  MESSAGE_ID, m: text}: one worker is told what the manager, without network, cannot mail; take_back
   {pid, start, o}: the child is to begin no run up to number o any more (core/pool/page.py).
 Worker and child speak the same frames, without handshake, on a socket pair: ping {id} -> pong, stop
   {} (after the call in hand), adopt {} (a spare takes over); the child: up {}, due {why}, failed
   {m, trace}. At its end of file the child exits at once.
+A client that does not read is not read from. It is closed when 4 * max bytes wait for it for 30 s,
+or 16 * max at any time. Half frames of all clients may have 16 * max bytes, too: who began first is
+closed.
 A lost connection: the client sends calls with `i` again, with a one higher and d what is left, and
 those never sent; any other may have run, and fails as `restarted`.
 """

@@ -83,6 +83,8 @@ class DrainService:
         # Some may be of other workers, which say so, too; or of one that died with its handler.
         dead = max(dead, self._service.dead_count)
         handled = counted(self._service.handled_count, "message")
+        if self._projections is not None:
+            handled += f", {counted(self._projections.handled_count, 'event')} of the event store"
         log.info("nothing is left; this worker handled %s", handled)
         if self._projections is not None and self._projections.given_up_count:
             raise DeadLetters(

@@ -10,8 +10,8 @@ from cordata.store import Store
 #: Between the starts of two passes: none on an idle system (the last one is long ago), and under
 #: load what keeps passes few and their batches large.
 SPACING_S = 0.02
-#: The same while requests commit side by side: so many units, that many times the space.
-LOADED_UNITS, LOADED_FACTOR = 4, 3
+#: The same while requests commit side by side: with so many units, that many times the space.
+LOADED = ((4, 3), (12, 6))
 #: Units waiting for a commit above which requests go first.
 BUSY_UNITS = 32
 #: A pass waits for them this long at most: the engine falls behind, it never stands still.
@@ -31,8 +31,9 @@ class Pace:
         """Until a pass may begin; `full`: the last one filled its batch, so do not space it."""
         if not full:
             await self._until(self._last + self._spacing_s)
-            if self._store.waiting > LOADED_UNITS:
-                await self._until(self._last + self._spacing_s * LOADED_FACTOR)
+            for units, factor in LOADED:
+                if self._store.waiting > units:
+                    await self._until(self._last + self._spacing_s * factor)
         deadline = clock.monotonic() + YIELD_S
         while self._busy() and clock.monotonic() < deadline:  # noqa: ASYNC110 - nothing signals it
             await asyncio.sleep(_STEP_S)

@@ -219,13 +219,15 @@ class Supervisor:
             text = f"{text} ({child.aborted_for})"
         stopping = self._stopping
         unusable = os.waitstatus_to_exitcode(status) == EXIT_CONFIG
-        again = not clean and not stopping and self._restart and not unusable
+        # A pool that ended in order is as one that was restarted: its socket is there for callers.
+        again = child is self._pool if clean else self._restart and not unusable
+        again = again and not stopping
         pid = child.pid
         child.ended(clock.monotonic(), again=again)
         if child is self._pool and not again:
             self._close_pool()
         if clean:
-            log.info("%s %s", child.name, text)
+            log.info("%s %s%s", child.name, text, _next_start(child))
             return
         extra = fields(events.CHILD_CRASHED, child=child.name, child_pid=pid)
         log.error("%s (pid %d) %s%s", child.name, pid, text, _next_start(child), extra=extra)

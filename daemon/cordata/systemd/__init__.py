@@ -7,5 +7,5 @@ from cordata.systemd.notify import Notifier as Notifier
 from cordata.systemd.notify import watchdog_usec as watchdog_usec
 from cordata.systemd.sockets import ListenSocket as ListenSocket
 from cordata.systemd.sockets import listen_fds as listen_fds
-from cordata.systemd.unhandled import install_hooks as install_hooks
-from cordata.systemd.unhandled import watch_loop as watch_loop
+from cordata.unhandled import install_hooks as install_hooks
+from cordata.unhandled import watch_loop as watch_loop

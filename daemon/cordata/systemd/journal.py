@@ -6,15 +6,14 @@ and the log is kept by others and for longer. At level debug, which is for devel
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import TextIO
 
-from cordata.log import frames, request_id, trail
+from cordata.log import LineHandler, TrailFormatter, message_of, request_id, say_unloggable
 
 _COLOURS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[1;31m"}
 _RESET = "\x1b[0m"
@@ -81,7 +80,7 @@ def journal_handler() -> logging.Handler:
                 self.handleError(record)
 
         def handleError(self, record: logging.LogRecord) -> None:
-            _say_unloggable(record)
+            say_unloggable(record)
 
     handler = Handler(SYSLOG_IDENTIFIER="cordata")
     handler.setFormatter(TrailFormatter())
@@ -116,60 +115,6 @@ def _priority(level: int) -> int:
     if level >= logging.WARNING:
         return 4
     return 6 if level >= logging.INFO else 7
-
-
-class LineHandler(logging.StreamHandler[TextIO]):
-    """To stderr."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        """The stock one prints the arguments of the call."""
-        _say_unloggable(record)
-
-
-def _say_unloggable(record: logging.LogRecord) -> None:
-    error = sys.exception()
-    if error is not None and not isinstance(error, OSError) and sys.stderr is not None:
-        name = type(error).__name__
-        place = f"{record.pathname}:{record.lineno}"
-        text = f"a log call at {place} failed with {name} at {frames(error.__traceback__)}\n"
-        with contextlib.suppress(OSError):
-            sys.stderr.write(text)
-
-
-class TrailFormatter(logging.Formatter):
-    """The message, and what `log.trail` tells of an exception on further lines."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Message and exception."""
-        text = message_of(record)
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
-
-    def formatException(self, ei: Any) -> str:
-        """Types and places; at level debug all that Python knows."""
-        error: BaseException | None = ei[1]
-        if error is None:
-            return "no exception"
-        return super().formatException(ei) if shows_messages() else trail(error)
-
-
-def shows_messages() -> bool:
-    """Whether the log is a developer's."""
-    return logging.getLogger().level <= logging.DEBUG
-
-
-def message_of(record: logging.LogRecord) -> str:
-    """The text of a record. asyncio tells values beside it, as in `exception=ValueError('...')` of
-    a task and the arguments of a callback, whichever loop of whatever thread it is: they are cut.
-    """
-    text = record.getMessage()
-    if record.name != "asyncio" or shows_messages():
-        return text
-    return without_values(text)
-
-
-def without_values(text: str) -> str:
-    """What asyncio and uvloop say of a failure, without the repr of anything."""
-    return text.partition("\n")[0].partition(" callback ")[0].partition("<")[0].rstrip()
 
 
 class LineFormatter(TrailFormatter):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cordata.alert.watch import CAUSES
 from cordata.config import Config, build, open_document
 from cordata.config.pool import PoolConfig
 from cordata.core.pool.limits import DEFAULT, PoolLimits, Rules
@@ -75,7 +78,33 @@ async def _run(config: Config, path: Path | None) -> int:
             reload=reload,
             collect_after=_COLLECT_AFTER,
         )
-        return await runner.run()
+        with _alarming(server):
+            return await runner.run()
+
+
+class _Alarms(logging.Handler):
+    """What other roles mail themselves, a worker mails for this one."""
+
+    def __init__(self, server: PoolServer) -> None:
+        super().__init__(logging.ERROR)
+        self._server = server
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand it on; never blocks."""
+        message_id = getattr(record, "MESSAGE_ID", "")
+        if message_id in CAUSES:
+            self._server.hub.alarm(message_id, record.getMessage())
+
+
+@contextmanager
+def _alarming(server: PoolServer) -> Iterator[None]:
+    handler = _Alarms(server)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
 
 
 def _limits(name: str, pool: PoolConfig) -> PoolLimits:

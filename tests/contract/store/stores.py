@@ -20,15 +20,17 @@ STORES = ("postgres", "sqlite")
 class Opener:
     """`async with opened() as store`: a migrated store; each call is one more process' view."""
 
-    def __init__(self, dialect: str, url: str, folder: Path) -> None:
+    def __init__(self, dialect: str, url: str, folder: Path, **settings: object) -> None:
         """`url`: of an empty database. `folder`: where an embedded store has its file."""
         self.dialect = dialect
         self.url = url
         self.folder = folder
+        self._settings = settings
 
     def __call__(self, **changes: object) -> AbstractAsyncContextManager[Store]:
         """A store with some settings changed."""
-        return self._open(StoreConfig(url=self.url, **changes))  # type: ignore[arg-type]
+        settings = {**self._settings, **changes}
+        return self._open(StoreConfig(url=self.url, **settings))  # type: ignore[arg-type]
 
     @asynccontextmanager
     async def _open(self, config: StoreConfig) -> AsyncIterator[Store]:

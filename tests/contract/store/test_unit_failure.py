@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from tests.contract.store.conftest import Opener
-from tests.contract.store.stores import add_account, balance, notes
+from tests.contract.store.stores import STORES, add_account, balance, notes
 
 from cordata.store import Store, Tx
 
@@ -19,6 +19,8 @@ ERRORS = [
     asyncio.CancelledError(),
     BaseExceptionGroup("", [SystemExit(3)]),
 ]
+#: Very many, and nothing that a proxy could change.
+pytestmark = pytest.mark.parametrize("opened", STORES, indirect=True)
 Wild = Callable[[Tx], Awaitable[None]]
 
 

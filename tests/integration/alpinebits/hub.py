@@ -23,6 +23,7 @@ from alpinehub.passwords import hash_password
 from alpinehub.reservations import ReservationData, Status, encode, next_res_status
 from cordata import Context
 from cordata.config.sections import StoreConfig
+from cordata.pool.client.door import Door
 from cordata.store import Chain, Queries, dialect_of, open_store
 from cordata.vault import Vault
 
@@ -215,15 +216,15 @@ def error_of(response: httpx.Response) -> tuple[str, str]:
 
 
 @asynccontextmanager
-async def open_hub(folder: Path) -> AsyncIterator[Hub]:
-    """A hub with the hotel H1 and its user u1."""
-    async with open_worker(folder) as hub:
+async def open_hub(folder: Path, door: Door | None = None) -> AsyncIterator[Hub]:
+    """A hub with the hotel H1 and its user u1; without `door` it has no pool."""
+    async with open_worker(folder, door) as hub:
         hub.add_user("u1", hub.add_hotel("H1"))
         yield hub
 
 
 @asynccontextmanager
-async def open_worker(folder: Path) -> AsyncIterator[Hub]:
+async def open_worker(folder: Path, door: Door | None = None) -> AsyncIterator[Hub]:
     """One worker on the store of a folder; several may share one."""
     config = StoreConfig(url=url_of(folder))
     queries = Queries.load(["alpinehub.sql"], dialect_of(config))
@@ -232,7 +233,7 @@ async def open_worker(folder: Path) -> AsyncIterator[Hub]:
         config, state_dir=folder, runtime_dir=folder, queries=queries
     ) as store:
         await store.migrate(chains)
-        ctx = Context(store=store, vault=Vault(None))
+        ctx = Context(store=store, vault=Vault(None), door=door or Door())
         app = Starlette(routes=[Route("/api/alpinebits", alpinebits, methods=["POST"])])
 
         async def with_state(scope: Any, receive: Any, send: Any) -> None:
@@ -241,4 +242,7 @@ async def open_worker(folder: Path) -> AsyncIterator[Hub]:
         transport = httpx.ASGITransport(app=with_state)
         with connect(config.url, folder) as db:
             async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
-                yield Hub(ctx, client, db)
+                try:
+                    yield Hub(ctx, client, db)
+                finally:
+                    await ctx.door.close()

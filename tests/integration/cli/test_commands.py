@@ -20,47 +20,6 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
     assert "78 the configuration cannot be used" in " ".join(result.stdout.split())
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "server",
-        "new",
-        "worker",
-        "primary",
-        "job",
-        "alert",
-        "config check",
-        "config show",
-        "credentials init",
-        "credentials list",
-        "outbox list",
-        "outbox show",
-        "outbox retry",
-        "outbox replay",
-        "outbox purge",
-        "dlq list",
-        "dlq show",
-        "dlq replay",
-        "dlq drop",
-        "events append",
-        "events read",
-        "events tail",
-        "subscriptions list",
-        "subscriptions status",
-        "subscriptions reset",
-        "subscriptions resume",
-        "subscriptions dead",
-        "subscriptions drop",
-        "migrate",
-        "call",
-    ],
-)
-def test_help_of_each_command_has_an_example(command: str) -> None:
-    result = cordata(*command.split(), "--help")
-    assert result.returncode == 0
-    assert "Example" in result.stdout
-
-
 def test_version_is_the_packages() -> None:
     assert cordata("--version").stdout.startswith("cordata 0.")
 

@@ -58,6 +58,12 @@ def test_application_serves_handles_and_runs_its_job_and_command(tmp_path: Path)
                 break
             assert time.monotonic() < deadline
             time.sleep(0.02)
+        with urlopen(f"{url}/{found['id']}/label", timeout=10) as answer:
+            assert answer.headers["Content-Type"] == "image/svg+xml"
+            assert ">boots<" in answer.read().decode()
+        item = ("--json", '{"item": "skis"}')
+        label = run(place, "-m", "cordata", "call", "label", *item, *config)
+        assert ">skis<" in json.loads(label.stdout), label
         command = run(place, "-m", "myapp", "orders")
         assert command.returncode == 0 and "confirmed  boots" in command.stdout, command
         for expected in (1, 0):
@@ -76,7 +82,7 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
         place, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-W", "error"
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 @pytest.mark.skipif(

@@ -8,11 +8,14 @@ import pty
 import re
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 from tests.integration.cli.command import ROOT, cordata, write_config
 from tests.integration.cli.mending import app
 from tests.servers.reaper import watched
@@ -46,20 +49,23 @@ def filled(directory: Path) -> Path:
 class Terminal:
     """A command whose stderr is a terminal."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, given: Path | None = None) -> None:
+        """`given`: what it reads, instead of the terminal."""
         self._ours, theirs = pty.openpty()
+        stdin = theirs if given is None else os.open(given, os.O_RDONLY)
         self.process = watched(
             subprocess.Popen(
                 [sys.executable, "-m", "cordata", *arguments],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
-                stdin=theirs,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=theirs,
                 text=True,
             )
         )
-        os.close(theirs)
+        for end in {theirs, stdin}:
+            os.close(end)
         self.shown = ""
 
     def until(self, pattern: str) -> None:
@@ -102,3 +108,48 @@ def test_bar_is_shown_and_ctrl_c_ends_between_two_units(tmp_path: Path) -> None:
     # Each unit is whole, and the same command does the rest; no bar where there is no terminal.
     rest = cordata(*command)
     assert (rest.returncode, rest.stderr) == (0, "")
+
+
+#: Each event is published; to its group it is a dead letter, or not known at all.
+_PUBLISHED = "UPDATE outbox SET state = 'published', published_at = 1, next_at = 1"
+_GROUP = "INSERT INTO consumer_group VALUES ('shop.pack', 'order.made', 0, 1, 1)"
+_DEAD = """
+    INSERT INTO message (outbox_id, "group", state, priority, next_at, history, dead_at)
+    SELECT id, 'shop.pack', 'dead', 0, 1, '[]', id FROM outbox"""
+
+
+@pytest.mark.parametrize(
+    ("command", "dead", "what"),
+    [
+        ("outbox replay --all --yes", False, "looked at"),
+        ("outbox purge --before 0s --yes", False, "deleted"),
+        ("dlq replay --all", True, "given back"),
+        ("dlq drop --all --yes", True, "dropped"),
+    ],
+)
+def test_bar_grows_until_all_is_done(tmp_path: Path, command: str, dead: bool, what: str) -> None:
+    config = filled(tmp_path)
+    with closing(sqlite3.connect(config.parent / "state" / "cordata.db")) as database:
+        for statement in (_PUBLISHED, _GROUP, *([_DEAD] if dead else [])):
+            database.execute(statement)
+        database.commit()
+    terminal = Terminal(*command.split(), "--config", str(config))
+    assert_grows(terminal, what)
+
+
+def test_bar_grows_while_a_file_is_appended(tmp_path: Path) -> None:
+    config = write_config(tmp_path, app="tests.integration.cli.mending:app")
+    assert cordata("migrate", "--config", str(config)).returncode == 0
+    lines = tmp_path / "lines"
+    lines.write_text('{"type": "x"}\n' * COUNT)
+    append = ("events", "append", "account-1", "--lines", "--config", str(config))
+    assert_grows(Terminal(*append, given=lines), "appended")
+
+
+def assert_grows(terminal: Terminal, what: str) -> None:
+    """It ends well, told how many there were, and was shown on the way."""
+    code, out = terminal.ended()
+    assert code == 0 and out.startswith(f"{COUNT:,} "), (out, terminal.shown)
+    shown = re.findall(rf"\[(#*)(-*)\] +\d+ %  [\d,]+ {what}", terminal.shown)
+    assert shown and shown[0][1], "not before all was done"
+    assert [len(done) for done, _ in shown] == sorted(len(done) for done, _ in shown)

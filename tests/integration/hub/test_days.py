@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
-from tests.integration.alpinebits.hub import read_rq, reservations
+from tests.integration.alpinebits.hub import notif_report_rq, read_rq, reservations
 from tests.integration.hub.material import BOOKING
 from tests.raw import raw
 
@@ -39,20 +39,39 @@ async def book(hub: Harness, number: int = 1, **fields: object) -> str:
     return str(answer.json()["id"])
 
 
-async def poll(hub: Harness) -> list[str]:
-    """What the hotel's software does every few minutes; the ids that it gets."""
+async def ask(hub: Harness, action: str, request: str) -> bytes:
+    """One AlpineBits request of the hotel's software; the answer's document."""
     transport = httpx.ASGITransport(hub.asgi)
     async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
         answer = await client.post(
             "/api/alpinebits",
-            files={
-                "action": (None, "OTA_Read:GuestRequests"),
-                "request": (None, read_rq(demo.HOTEL)),
-            },
+            files={"action": (None, action), "request": (None, request)},
             auth=(demo.USER, demo.PASSWORD),
             headers={"X-AlpineBits-ClientProtocolVersion": "2024-10"},
         )
-    return [unique_id for _, unique_id, _ in reservations(answer.content)]
+    return answer.content
+
+
+async def poll(hub: Harness) -> list[str]:
+    """What the hotel's software does every few minutes; the ids that it gets."""
+    answer = await ask(hub, "OTA_Read:GuestRequests", read_rq(demo.HOTEL))
+    return [unique_id for _, unique_id, _ in reservations(answer)]
+
+
+async def report(
+    hub: Harness, *ids: tuple[int, str], refused: Mapping[str, str] | None = None
+) -> None:
+    """What it says of what it got: (UniqueID's type, id) of each that it took."""
+    request = notif_report_rq(ids, refused or {})
+    answer = await ask(hub, "OTA_NotifReport:GuestRequests", request)
+    assert b"<Success/>" in answer, answer
+
+
+async def trail(hub: Harness, reservation_id: str) -> list[tuple[int, str]]:
+    """(version, event) on the trail of a reservation, sorted: types are handled in no order."""
+    rows = await hub.ctx.store.read(lambda tx: raw(tx, "SELECT * FROM reservation_event"))
+    own = [row for row in rows if row["reservation_id"] == reservation_id]
+    return sorted((row["version"], row["event"]) for row in own)
 
 
 async def test_request_is_received_delivered_and_on_the_trail(tmp_path: Path) -> None:
@@ -69,6 +88,29 @@ async def test_request_is_received_delivered_and_on_the_trail(tmp_path: Path) ->
         assert delivered.type == "reservation.delivered"
         assert delivered.created_at == NOW + timedelta(minutes=5)
         assert {entry.key for entry in (received, delivered)} == {reservation_id}
+
+
+async def test_each_event_of_a_reservation_is_published_and_on_its_trail_once(
+    tmp_path: Path,
+) -> None:
+    async with demo_hub(tmp_path) as hub:
+        one, other = await book(hub, 1), await book(hub, 2)
+        assert sorted(await poll(hub)) == sorted([one, other])
+        await report(hub, (14, one), refused={other: "no room"})
+        assert await hub.drain() == 6
+        assert await book(hub, 1, adults=4) == one
+        assert await book(hub, 2, status="cancelled") == other
+        await poll(hub)
+        await report(hub, (14, one), (15, other))  # 15: a cancellation
+        assert await hub.drain() == 6
+        assert await trail(hub, one) == [
+            *((1, "acknowledged"), (1, "delivered"), (1, "received")),
+            *((2, "acknowledged"), (2, "delivered"), (2, "modified")),
+        ]
+        assert await trail(hub, other) == [
+            *((1, "delivered"), (1, "received"), (1, "refused")),
+            *((2, "acknowledged"), (2, "cancelled"), (2, "delivered")),
+        ]
 
 
 async def test_report_tells_of_each_day_once_and_catches_up(tmp_path: Path) -> None:

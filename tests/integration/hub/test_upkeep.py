@@ -100,7 +100,7 @@ async def test_ready_says_why_when_it_is_not(tmp_path: Path) -> None:
         package = tmp_path / "newer"
         (package / "sqlite" / "migrations").mkdir(parents=True)
         (package / "__init__.py").touch()
-        (package / "sqlite" / "migrations" / "0002_more.sql").write_text("SELECT 1;\n")
+        (package / "sqlite" / "migrations" / "0003_more.sql").write_text("SELECT 1;\n")
         monkeypatch = pytest.MonkeyPatch()
         monkeypatch.syspath_prepend(str(tmp_path))
         behind = (*hub.ctx.chains, Chain("alpinehub", "newer"))

@@ -18,10 +18,14 @@ from typing import Any
 from tests.integration.pool.peer import Peer
 from tests.servers.reaper import watched
 
+from cordata.core.pool.order import ChildEvent
 from cordata.pool import SyncClient
+from cordata.pool.fingerprint import start_of
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 20.0
+#: When this process began; workers and children that it plays say that they began a little later.
+START = start_of()
 #: Takes the descriptor where systemd would put it, then becomes the manager.
 _ACTIVATE = (
     "import os, sys;"
@@ -30,6 +34,11 @@ _ACTIVATE = (
     "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1', LISTEN_FDNAMES='pool');"
     "os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
 )
+
+
+def exited(start: int, **fields: Any) -> ChildEvent:
+    """The end of a child that is played in this process, as its worker tells it."""
+    return ChildEvent("exited", os.getpid(), START + start, run=True, **fields)
 
 
 class Manager:
@@ -53,14 +62,15 @@ class Manager:
         paths = f'[paths]\nstate = "{self.state}"\nruntime = "{self.runtime}"\n'
         self.config.write_text(paths + settings)
 
-    def start(self) -> None:
-        argv = [sys.executable, "-c", _ACTIVATE, str(self.socket.fileno())]
+    def start(self, before: str = "", **environment: str) -> None:
+        """`before` is Python that the process runs before it becomes the manager."""
+        argv = [sys.executable, "-c", before + _ACTIVATE, str(self.socket.fileno())]
         argv += ["-m", "cordata", "pool", "--config", str(self.config)]
         self.process = watched(
             subprocess.Popen(
                 argv,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}"},
+                env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}", **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -128,7 +138,7 @@ class Manager:
 
     def worker(self, name: str = "0", *, cmds: tuple[str, ...] = ("echo",)) -> Peer:
         peer = self.dial()
-        peer.hello("worker", name, pid=os.getpid(), start=1, inv="abc", cmds=list(cmds))
+        peer.hello("worker", name, pid=os.getpid(), start=START, inv="abc", cmds=list(cmds))
         return peer
 
     def child(
@@ -137,7 +147,7 @@ class Manager:
         """A warm child; the tests play several in this process, told apart by `start`."""
         peer = self.dial()
         fields.setdefault("warm", True)
-        peer.hello("child", name, pid=os.getpid(), start=start, cmds=list(cmds), **fields)
+        peer.hello("child", name, pid=os.getpid(), start=START + start, cmds=list(cmds), **fields)
         return peer
 
 

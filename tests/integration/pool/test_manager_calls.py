@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from tests.integration.pool.managing import managed
+from tests.integration.pool.managing import exited, managed
 from tests.servers.reaper import watched
 
 from cordata.core.frame import pack
@@ -26,7 +26,7 @@ from cordata.core.pool.message import (
     Reply,
     Result,
 )
-from cordata.core.pool.order import ChildEvent, Drain, Kill, Recycle, Run
+from cordata.core.pool.order import Drain, Kill, Recycle, Run
 
 #: A client that is another process: one call, and its answer.
 _MODEST = """
@@ -188,9 +188,7 @@ def test_crash_is_told_with_status_and_last_lines(tmp_path: Path) -> None:
         client.send(CallFrame(1, "echo"))
         run = child.expect(Run)
         child.close()
-        worker.send(
-            ChildEvent("exited", os.getpid(), 1, sig=11, lines=["last words"], n=run.n, run=True)
-        )
+        worker.send(exited(1, sig=11, lines=["last words"], n=run.n))
         error = client.expect(ErrorFrame)
         assert error.code == "crashed"
         assert error.data["signal"] == 11
@@ -204,9 +202,8 @@ def test_idempotent_call_runs_again_elsewhere_unless_parts_were_passed_on(tmp_pa
         client.send(CallFrame(1, "echo", idempotent=True))
         run = child.expect(Run)
         other = manager.child("1", start=2)
-        exited = ChildEvent("exited", os.getpid(), 1, sig=9, n=run.n, run=True)
         child.close()
-        worker.send(exited)
+        worker.send(exited(1, sig=9, n=run.n))
         assert other.expect(Run).id == 1
         other.send(Result(1))
         client.expect(Result)
@@ -217,7 +214,7 @@ def test_idempotent_call_runs_again_elsewhere_unless_parts_were_passed_on(tmp_pa
         child.send(Chunk(2))
         client.expect(Chunk)
         child.close()
-        worker.send(ChildEvent("exited", os.getpid(), 3, sig=9, n=run.n, run=True))
+        worker.send(exited(3, sig=9, n=run.n))
         assert client.expect(ErrorFrame).code == "crashed"
         assert manager.status()["retries"] == 1
         client.close()
@@ -232,7 +229,7 @@ def test_command_that_kills_its_children_is_refused(tmp_path: Path) -> None:
             client.send(CallFrame(start, "echo"))
             run = child.expect(Run)
             child.close()
-            worker.send(ChildEvent("exited", os.getpid(), start, sig=11, n=run.n, run=True))
+            worker.send(exited(start, sig=11, n=run.n))
             assert client.expect(ErrorFrame).code == "crashed"
         client.send(CallFrame(3, "echo"))
         assert client.expect(ErrorFrame).code == "poisoned"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
 from msgspec import Raw
-from tests.integration.pool.managing import managed
+from tests.integration.pool.managing import ROOT, START, managed
 
 from cordata.core.frame import pack
 from cordata.core.pool.codec import encode
@@ -94,6 +97,7 @@ def test_connection_ends_when_bytes_are_no_frames(tmp_path: Path) -> None:
 def test_connection_above_the_limit_is_told_so(tmp_path: Path) -> None:
     with managed(tmp_path, "[pool]\nmax_connections = 2\n") as manager:
         with manager.client(), manager.client(), manager.dial() as third:
+            third.send(Hello(role="client"))
             assert third.expect(ErrorFrame).code == "saturated"
             assert third.closed()
 
@@ -104,6 +108,36 @@ def test_second_hello_of_same_child_closes_the_first(tmp_path: Path) -> None:
             assert first.closed()
             client.send(CallFrame(1, "echo"))
             assert second.expect(Run).command == "echo"
+
+
+#: Says hello as a spare, and is gone before anybody reads it.
+_LATE = """
+import os, sys
+from pathlib import Path
+from tests.integration.pool.peer import Peer, dialled
+from cordata.core.pool.message import Hello
+from cordata.pool.fingerprint import start_of
+
+with dialled(Path(sys.argv[1])) as peer:
+    hello = Hello(role="child", name="0", pid=os.getpid(), start=start_of(), spare=True)
+    peer.send(hello)
+"""
+
+
+def test_hello_of_a_process_that_died_in_the_backlog_leaves_no_row(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager:
+        manager.end(signal.SIGKILL)
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'daemon'}"}
+        late = [sys.executable, "-c", _LATE, str(manager.path)]
+        with manager.dial() as worker:  # before it in the backlog, so its end is told to nobody
+            hello = Hello(role="worker", name="0", pid=os.getpid(), start=START, cmds=["echo"])
+            worker.send(hello)
+            subprocess.run(late, env=environment, check=True)
+            manager.start()
+            worker.expect(Welcome)
+            manager.until_logged("was refused: process .* is no more")
+            (found,) = manager.status()["workers"]
+            assert found["children"] == []
 
 
 def test_child_that_answers_what_it_was_not_asked_is_closed(tmp_path: Path) -> None:

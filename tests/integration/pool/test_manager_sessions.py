@@ -141,6 +141,29 @@ def test_globals_that_a_call_may_not_change_are_told_to_its_child_again(tmp_path
         client.close()
 
 
+@pytest.mark.parametrize("sizes", [(2000, 1), (1, 2000)])
+def test_call_that_changes_session_and_globals_changes_both_or_none(
+    tmp_path: Path, sizes: tuple[int, int]
+) -> None:
+    settings = "[pool]\nmax_session_bytes = 1024\nmax_globals_bytes = 1024\n"
+    with managed(tmp_path, settings) as manager, manager.child() as child:
+        with manager.client() as client:
+            reply(client, SessionOp(1, "create", "s"))
+            client.send(CallFrame(2, "echo", session="s"))
+            child.expect(Run)
+            of_session, of_globals = (raw("x" * size) for size in sizes)
+            child.send(Result(2, u=Delta(set={"n": of_session}, gset={"rate": of_globals})))
+            assert client.expect(ErrorFrame).code == "quota"
+            assert reply(client, SessionOp(3, "get", "s")).set == {}
+            assert reply(client, GlobalOp(4, "get")).set == {}
+            status = manager.status()
+            assert status["outcomes"] == {"quota": 1}
+            client.send(CallFrame(5, "echo", session="s"))
+            run = child.expect(Run)
+            assert run.gl is not None and run.gl.full and run.gl.set == {}
+            assert run.s is not None and run.s.full == {}
+
+
 def fill(client: Peer, count: int) -> None:
     for number in range(count):
         reply(client, SessionOp(1, "create", f"s{number}", set={"n": raw(number)}))

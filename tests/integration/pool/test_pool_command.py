@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from tests.integration.cli.command import cordata
+from tests.integration.cli.command import cordata, python, write_config
 from tests.integration.pool.managing import Manager, managed
 
 from cordata.core.pool.message import CallFrame, Chunk, End, ErrorFrame, Reply, Result, SessionOp
@@ -143,6 +143,7 @@ def test_every_count_of_the_status_moves_under_load(tmp_path: Path) -> None:
         "globals.bytes",
         "journal.rewrites",
         "connections.blocked",
+        "stops",  # by real workers: test_together
     }
     assert names - seen - elsewhere == set()
 
@@ -152,3 +153,32 @@ def test_rate_is_that_of_the_last_second(tmp_path: Path) -> None:
         client.send(CallFrame(1, "echo"))
         manager.until(lambda found: found["calls_per_s"] > 0, "the rate shows")
         manager.until(lambda found: found["calls_per_s"] == 0, "it falls again")
+
+
+_FAILING = """
+import sys
+from cordata.cli.pool import run_role
+from cordata.wiring import pool
+
+def fail(config, path):
+    raise LookupError("eva@example.com")
+
+pool.run_pool = fail
+run_role(sys.argv[1], debug=False)
+"""
+
+
+def test_failing_manager_tells_type_and_place_and_no_message(tmp_path: Path) -> None:
+    done = python("-c", _FAILING, str(write_config(tmp_path)))
+    assert done.returncode == 1
+    assert "the process ends by LookupError" in done.stderr and "in fail" in done.stderr
+    assert "eva" not in done.stderr
+
+
+def test_manager_imports_neither_application_nor_store(tmp_path: Path) -> None:
+    config = str(write_config(tmp_path))
+    done = python("-X", "importtime", "-m", "cordata", "pool", "--config", config)
+    assert done.returncode == 78 and "no listening socket named pool" in done.stderr
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+    assert "cordata.pool.server.hub" in imported
+    assert not {"cordata.app", "cordata.store", "cordata.context", "cordata.http"} & imported

@@ -83,13 +83,17 @@ async def test_other_methods_and_bodies_are_refused() -> None:
         assert (answer.status, answer.json()["error"]) == (400, "json")
 
 
-async def test_failures_tell_their_type_and_nothing_from_inside() -> None:
+async def test_failures_tell_their_type_and_nothing_from_inside(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with shop() as harness:
         answer = await harness.request("POST", f"{PREFIX}/fail", json="secret")
         assert answer.status == 500
         assert answer.json()["error"] == "failed"
         assert answer.json()["type"] == "tests.contract.pool.commands.NoRoom"
         assert "secret" not in answer.text
+        assert "failed with tests.contract.pool.commands.NoRoom at /" in caplog.text
+        assert "commands.py:" in caplog.text and "secret" not in caplog.text
         answer = await harness.request("POST", f"{PREFIX}/refuse")
         assert (answer.status, answer.json()["message"]) == (422, "never")
         harness.pool_crashes("echo")

@@ -212,6 +212,29 @@ def test_recycling_leaves_no_gap(tmp_path: Path) -> None:
         wait_gone(list(flow.pids)[:-2])
 
 
+def test_ends_of_children_are_counted_as_what_they_are(tmp_path: Path) -> None:
+    with together(tmp_path) as all_, all_.manager.client() as client:
+        with all_.worker() as worker:
+            pid = call(client, "about")["pid"]
+            os.kill(pid, signal.SIGKILL)
+            assert call(client, "about")["pid"] != pid
+            assert refused(client, "hang", timeout_s=0.1).code == "deadline"
+            pid = call(client, "about")["pid"]
+            assert cordata("pool", "recycle", "0", "--config", str(all_.config)).returncode == 0
+            all_.manager.until(lambda found: found["stops"] == 1, "the former leaves in order")
+            assert call(client, "about")["pid"] != pid
+            (child,) = all_.manager.status()["workers"][0]["children"]
+            assert child["rss_bytes"] > 1_000_000
+            assert 0 < child["age_s"] < 60
+            worker.stop()
+        found = all_.manager.until(lambda found: not found["workers"] and found, "it is gone")
+        assert found["restarts"] == {"crash": 1, "deadline": 1}
+        assert (found["recycles"], found["stops"]) == ({"asked for": 1}, 2)
+        # The hanging one was seen to be unhealthy before it was killed.
+        assert found["transitions"]["busy -> unhealthy"] == 1
+        assert found["transitions"]["unhealthy -> restarting"] == 1
+
+
 def test_stopped_worker_loses_no_call(tmp_path: Path) -> None:
     with together(tmp_path) as all_, all_.worker("1"):
         flows = [Flow(all_.manager) for _ in range(4)]

@@ -212,7 +212,8 @@ def test_new_application_of_the_readme_works_when_typed(tmp_path: Path) -> None:
         typed_there = "\n".join(rest).replace("127.0.0.1:8080", f"127.0.0.1:{port}")
         shown = run_shell(script + typed_there)
     assert re.search(r'\{"id":"\w{32}"\}', shown)
-    assert "order.placed" in shown and "boots" in shown and "5 passed" in shown
+    assert "order.placed" in shown and "boots" in shown and "6 passed" in shown
+    assert "<text x=" in shown
 
 
 _POST = (

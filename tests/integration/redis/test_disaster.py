@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.integration.engine.children import child
 from tests.integration.redis.load import GROUP, WORKER, Load, load_on
-from tests.servers.redis import RedisServer, wait_for_offset
+from tests.servers.redis import RedisServer, available, wait_for_offset
 from tests.servers.sentinel import Sentinel
 
 SLOW = {"slow_s": 0.01}
@@ -54,11 +54,15 @@ async def emptied_twice(server: RedisServer) -> None:
     server.empty()
 
 
+@pytest.mark.parametrize("program", available())
 @pytest.mark.parametrize("happens", [killed, emptied_twice])
 async def test_nothing_is_lost_when_redis_has_nothing_any_more(
-    state: Path, caplog: pytest.LogCaptureFixture, happens: Callable[[RedisServer], Awaitable[None]]
+    state: Path,
+    caplog: pytest.LogCaptureFixture,
+    happens: Callable[[RedisServer], Awaitable[None]],
+    program: str,
 ) -> None:
-    with RedisServer() as server:
+    with RedisServer(program=program) as server:
         async with loaded(state, server.url):
             await happens(server)
     assert lost(caplog) > 500
@@ -77,11 +81,12 @@ async def test_little_is_published_again_when_redis_is_killed_and_had_an_appendo
     assert lost(caplog) < 400  # a second's worth is not on disk
 
 
+@pytest.mark.parametrize("program", available())
 async def test_nothing_is_lost_or_doubled_when_redis_goes_back_in_time(
-    state: Path, caplog: pytest.LogCaptureFixture
+    state: Path, caplog: pytest.LogCaptureFixture, program: str
 ) -> None:
     """What was acknowledged since the copy comes again; what was added since then is gone."""
-    with RedisServer() as server:
+    with RedisServer(program=program) as server:
         async with loaded(state, server.url) as load:
             copy = server.snapshot()
             done = len(await load.effects())
@@ -97,10 +102,14 @@ async def test_nothing_is_lost_when_a_stream_is_deleted(tmp_path: Path) -> None:
             assert server.execute("DEL", "test:stream:thing.done:normal") == 1
 
 
+@pytest.mark.parametrize("program", available())
 async def test_nothing_is_lost_when_the_master_fails_over_to_a_replica_that_lags(
-    state: Path,
+    state: Path, program: str
 ) -> None:
-    with RedisServer() as master, RedisServer(replica_of=master) as replica:
+    with (
+        RedisServer(program=program) as master,
+        RedisServer(program=program, replica_of=master) as replica,
+    ):
         with Sentinel(master, count=3) as sentinel:
             hosts = ",".join(f"{host}:{port}" for host, port in sentinel.addresses)
             async with loaded(state, f"redis+sentinel://{hosts}/{sentinel.service}/0") as load:

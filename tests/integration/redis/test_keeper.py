@@ -107,6 +107,43 @@ async def test_only_what_a_group_has_not_done_comes_again_when_redis_is_emptied(
         assert events(await parts.claim("a")) == events(await parts.claim("b")) == new
 
 
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        ([("FLUSHALL",)], "its data is gone"),
+        ([("DEL", f"{PREFIX}:epoch")], "its data is gone"),
+        ([("DEL", STREAM)], "its last thing.done is an older one"),
+        (
+            [("DEL", STREAM), ("XGROUP", "CREATE", STREAM, "a", "0", "MKSTREAM")],
+            "its last thing.done is an older one",
+        ),
+        ([("XGROUP", "DESTROY", STREAM, "a")], "it does not know a"),
+    ],
+    ids=["emptied", "no epoch", "no stream", "older stream", "no group"],
+)
+async def test_each_loss_is_noticed_by_the_same_process_of_redis(
+    state: Path,
+    redis: RedisServer,
+    caplog: pytest.LogCaptureFixture,
+    harm: Sequence[tuple[str, ...]],
+    reason: str,
+) -> None:
+    """Its run id stays; what was not handled comes, from where it still is or once more."""
+    async with on_redis(prepared(state, redis)) as parts:
+        ids = await relayed(parts, 6, "a")
+        done = await parts.claim("a", 2)
+        await parts.finish(done)
+        await parts.keeper.run_once()
+        assert "not as it was" not in caplog.text
+        for command in harm:
+            assert redis.execute(*command)
+        await parts.keeper.run_once()
+        assert f"Redis is not as it was: {reason}; looking" in caplog.text
+        assert same(events(await parts.claim("a")), [id_ for id_ in ids if id_ not in events(done)])
+        new = await relayed(parts, 2)
+        assert same(events(await parts.claim("a")), new)
+
+
 async def test_done_but_unmarked_comes_again_and_its_seen_mark_tells(
     state: Path, redis: RedisServer
 ) -> None:

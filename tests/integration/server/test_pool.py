@@ -105,6 +105,24 @@ def test_crashed_pool_stays_down_and_the_rest_runs_on(tmp_path: Path) -> None:
         assert running.wait() == 1
 
 
+@pytest.mark.parametrize("options", [(), ("--restart",)])
+def test_pool_that_ends_in_order_starts_again_and_nobody_notices(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """As `systemctl stop pool.service` does it: its socket has callers."""
+    with server(tmp_path, *options, app=APP, workers=1) as running:
+        running.ready()
+        with client(tmp_path) as pool:
+            pool.sessions.create("s", data={"n": 1})
+            os.kill(pool_pid(running), signal.SIGTERM)
+            running.until_logged("pool exited with 0; starts again")
+            assert pool.execute("echo", "again") == "again"
+            assert pool.sessions.get("s").data == {"n": 1}
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+        assert running.log.count("pool exited with 0") == 2
+
+
 def test_nothing_is_left_when_the_server_is_killed(tmp_path: Path) -> None:
     with server(tmp_path, app=APP) as running:
         running.ready()

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import http.client
-import re
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 from tests.integration.server.running import free_address, server
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
-from tests.servers.process import find_program
 
 #: SQLite's "write version": a newer one than it knows makes a file read-only, for root as well.
 _WRITE_VERSION_AT = 18
@@ -53,22 +50,14 @@ def test_server_answers_503_while_the_store_takes_no_writes_and_heals(tmp_path: 
         assert running.wait() == 0
 
 
-def prepares() -> bool:
-    """Whether this PgBouncer knows prepared statements."""
-    said = subprocess.run([find_program("pgbouncer"), "--version"], capture_output=True, text=True)
-    found = re.search(r"PgBouncer (\d+)\.(\d+)", said.stdout)
-    assert found is not None, said
-    return (int(found[1]), int(found[2])) >= (1, 21)
-
-
 def test_server_answers_and_names_the_setting_behind_an_old_pgbouncer(tmp_path: Path) -> None:
-    if prepares():
-        pytest.skip("this PgBouncer knows prepared statements")
     with (
         PostgresServer() as postgres,
         postgres.database() as url,
         PgBouncer(postgres, pool_size=2) as proxy,
     ):
+        if proxy.prepares:
+            pytest.skip("this PgBouncer knows prepared statements")
         name = url.partition("?")[0].rpartition("/")[2]
         config = tmp_path / "cordata.toml"
         config.write_text(f'[store]\nurl = "{proxy.url(name)}"\nsession_url = "{url}"\n')

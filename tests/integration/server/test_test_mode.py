@@ -74,14 +74,18 @@ def test_chains_and_retries_are_followed_to_their_end(tmp_path: Path, workers: i
     follow(prepared(tmp_path), workers)
 
 
-@pytest.mark.parametrize("kind", ["postgres", "sqlite and redis", "postgres and redis"])
+@pytest.mark.parametrize(
+    "kind",
+    ["postgres", "postgres behind a proxy", "sqlite and redis", "postgres and redis"],
+)
 def test_chains_are_followed_by_several_workers_on_servers(
     tmp_path: Path, servers: Servers, kind: str
 ) -> None:
     with ExitStack() as stack:
         more = ""
         if "postgres" in kind:
-            more += f'[store]\nurl = "{stack.enter_context(servers.postgres().database())}"\n'
+            url = stack.enter_context(servers.postgres().database())
+            more += behind(servers, url) if "proxy" in kind else f'[store]\nurl = "{url}"\n'
         if "redis" in kind:
             more += f'[broker]\nurl = "{servers.redis().url}"\n'
         config = prepared(tmp_path, more)
@@ -98,6 +102,16 @@ def test_chains_are_followed_by_several_workers_on_servers(
         letters = told(config, "dlq", "list", "--group", "chain.hopeless")["items"]
         [letter] = told(config, "dlq", "show", letters[0]["event_id"])
         assert [failure["attempt"] for failure in letter["history"]] == [1, 1]
+
+
+def behind(servers: Servers, url: str) -> str:
+    """The store at `url` through a proxy that shares sessions out, a transaction at a time."""
+    proxy = servers.pgbouncer()
+    prepared = "true" if proxy.prepares else "false"
+    return (
+        f'[store]\nurl = "{proxy.url(url.partition("?")[0].rpartition("/")[2])}"\n'
+        f'session_url = "{url}"\nprepared_statements = {prepared}\n'
+    )
 
 
 def test_redis_is_reached_over_tls_with_its_password(tmp_path: Path) -> None:
@@ -184,8 +198,12 @@ def test_dead_letters_of_this_run_are_exit_1_and_those_of_others_are_not(tmp_pat
     assert len(told(config, "dlq", "list")["items"]) == 1
 
 
-def test_other_worker_takes_over_from_one_that_its_handler_kills(tmp_path: Path) -> None:
-    config = prepared(tmp_path)
+@pytest.mark.parametrize("broker", ["store", "redis"])
+def test_other_worker_takes_over_from_one_that_its_handler_kills(
+    tmp_path: Path, servers: Servers, broker: str
+) -> None:
+    on_redis = broker == "redis"
+    config = prepared(tmp_path, f'[broker]\nurl = "{servers.redis().url}"\n' if on_redis else "")
     publish(config, "deadly", {})
     code, log = run(config, workers=2)
     assert code == 1  # a worker crashed
@@ -196,8 +214,12 @@ def test_other_worker_takes_over_from_one_that_its_handler_kills(tmp_path: Path)
     assert [group["state"] for group in groups] == ["handled"]
 
 
-def test_message_that_kills_each_worker_is_a_dead_letter(tmp_path: Path) -> None:
-    config = prepared(tmp_path)
+@pytest.mark.parametrize("broker", ["store", "redis"])
+def test_message_that_kills_each_worker_is_a_dead_letter(
+    tmp_path: Path, servers: Servers, broker: str
+) -> None:
+    on_redis = broker == "redis"
+    config = prepared(tmp_path, f'[broker]\nurl = "{servers.redis().url}"\n' if on_redis else "")
     publish(config, "deadly", {"always": True})
     code, log = run(config, workers=3)
     assert code == 1, log

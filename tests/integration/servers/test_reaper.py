@@ -53,6 +53,19 @@ with hub(pathlib.Path(sys.argv[1]), workers=2) as server:
     time.sleep(600)
 """
 
+_SWEPT = """
+import pathlib, sys, time
+from tests.servers.reaper import swept, terminated_in_order
+directory = pathlib.Path(sys.argv[1])
+terminated_in_order()
+swept(directory / "all")
+print(flush=True)
+try:
+    time.sleep(600)
+finally:
+    (directory / "end").touch()
+"""
+
 
 @contextmanager
 def starter(script: str, argument: object) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
@@ -99,6 +112,18 @@ def test_nothing_is_left_of_a_measured_server_when_the_bench_is_killed(tmp_path:
         assert len(pids) == len(alive(pids)) == 4  # with two workers and the primary
         process.kill()
         wait_until(lambda: not alive(pids), timeout_s=20, what="their end")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_directory_is_gone_when_its_owner_is_killed(tmp_path: Path, how: signal.Signals) -> None:
+    swept, end = tmp_path / "all", tmp_path / "end"
+    (swept / "below").mkdir(parents=True)
+    with starter(_SWEPT, tmp_path) as (process, _):
+        assert swept.exists()
+        process.send_signal(how)
+        wait_until(lambda: not swept.exists(), timeout_s=20, what="its end")
+        assert process.wait(20) in (-signal.SIGKILL, 128 + signal.SIGTERM)
+        assert end.exists() == (how == signal.SIGTERM)  # it could still tidy up
 
 
 def test_a_process_goes_on_when_its_number_was_anothers(tmp_path: Path) -> None:

@@ -118,6 +118,17 @@ def test_waiting_call_is_never_run_when_its_time_is_over_or_its_client_gone() ->
     assert house.told.run_ == [("0", 1), ("0", 6)]
 
 
+def test_call_that_ran_before_says_so_when_its_deadline_passes_in_the_queue() -> None:
+    house = House(1)
+    house.offer(1, timeout_s=3.0, idempotent=True)
+    house.dies(house.children[0], 2.0)
+    house.pool.expire(4.1)
+    house.offer(2, timeout_s=3.0, attempts=1)  # under a manager that is gone
+    house.pool.expire(4.1)
+    house.offer(3, timeout_s=0.0, attempts=1)
+    assert [house.told.failures[id].data for id in (1, 2, 3)] == 3 * [{"ran": True}]
+
+
 def test_deadline_keeps_the_child_busy_until_it_answers() -> None:
     house = House(1)
     house.offer(1, timeout_s=2.0)

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cordata.log import fields, request_id
+from cordata.log import TrailFormatter, fields, request_id
 from cordata.systemd.journal import (
     LineFormatter,
-    TrailFormatter,
     _journal_fields,
     journal_handler,
     stderr_is_journal,

@@ -18,13 +18,13 @@ FROM hotel h ORDER BY h.code
 SELECT id, code, disabled_at FROM hotel WHERE code = :code
 
 -- name: hold_hotel
--- Until the end of the unit no reservation of the hotel is made: each locks this row, too, as its
+-- Until the end of the unit the hotel gets no other source: each locks this row, too, as its
 -- foreign key demands.
 SELECT id FROM hotel WHERE id = :hotel_id FOR UPDATE
 
 -- name: hold_sources
--- Nor is one changed: whoever does locks his source by the foreign key of the inbox, and only then
--- looks who reads the hotel and what waits.
+-- Nor is a reservation made or changed: whoever does locks his source by the foreign key of the
+-- inbox, and only then looks who reads the hotel and what waits.
 SELECT id FROM source WHERE hotel_id = :hotel_id ORDER BY id FOR UPDATE
 
 -- name: set_hotel_disabled

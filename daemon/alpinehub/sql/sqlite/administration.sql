@@ -18,7 +18,7 @@ FROM hotel h ORDER BY h.code
 SELECT id, code, disabled_at FROM hotel WHERE code = :code
 
 -- name: hold_hotel
--- On PostgreSQL it keeps reservations of the hotel out until the end of the unit; here they are.
+-- On PostgreSQL it keeps new sources of the hotel out until the end of the unit; here they are.
 SELECT id FROM hotel WHERE id = :hotel_id
 
 -- name: hold_sources

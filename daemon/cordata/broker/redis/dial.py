@@ -12,7 +12,7 @@ from cordata.log import fields, logger
 
 log = logger("cordata.redis")
 
-#: XAUTOCLAIM, XTRIM MINID and XPENDING IDLE came with it; valkey tells a version of Redis, too.
+#: XTRIM MINID and XPENDING IDLE came with it; valkey tells a version of Redis, too.
 _OLDEST = (6, 2)
 _LOGIN_HINT = (
     "is the credential redis-password there and right, and the user in [broker] url?"
@@ -68,10 +68,27 @@ class Dialer:
         self._sentinel_password = sentinel_password
         self._name = "".join(c if "!" <= c <= "~" else "-" for c in name)
         self._tls = address.tls_context()
+        #: The server, or the Sentinels, the first the one whose master could be reached.
+        self._hosts = list(address.hosts)
 
     async def connect(self) -> Connection:
         """A connection to the master, logged in. Raises: BrokerUnavailable."""
-        host, port = await self._find() if self.address.service else self.address.hosts[0]
+        if not self.address.service:
+            return await self._open(*self._hosts[0])
+        sentinel, master = await self._find()
+        try:
+            connection = await self._open(*master)
+        except BaseException:
+            self._place(sentinel, len(self._hosts))  # it may be cut off from all the others
+            raise
+        self._place(sentinel, 0)
+        return connection
+
+    def _place(self, sentinel: Host, at: int) -> None:
+        self._hosts.remove(sentinel)
+        self._hosts.insert(at, sentinel)
+
+    async def _open(self, host: str, port: int) -> Connection:
         connection = await Connection.open(host, port, tls=self._tls, timeout_s=self.timeout_s)
         try:
             await self._log_in(connection, self.address.user, self._password)
@@ -119,10 +136,10 @@ class Dialer:
         connection.client_id = int(client_id)
         connection.run_id = facts["run_id"]
 
-    async def _find(self) -> Host:
-        """Ask the Sentinels, the one that knew last time first."""
+    async def _find(self) -> tuple[Host, Host]:
+        """A Sentinel that knows the master, and the master."""
         reasons, hint = [], None
-        for host in self.address.hosts:
+        for host in tuple(self._hosts):
             try:
                 found = await self._ask(host)
             except BrokerUnavailable as error:
@@ -130,7 +147,7 @@ class Dialer:
                 hint = hint or error.hint
                 continue
             if found is not None:
-                return found
+                return host, found
             reasons.append(f"{host[0]}:{host[1]} knows no {self.address.service}")
         raise BrokerUnavailable(f"no Sentinel names the master: {'; '.join(reasons)}", hint=hint)
 

@@ -1,4 +1,9 @@
-"""Who holds what in the streams: looked at when a process died, and now and then."""
+"""Who holds what in the streams: looked at when a process died, and now and then.
+
+Not by XAUTOCLAIM: that takes whatever is idle, whoever has it, and by idle time only. Here what a
+process held that is known dead is taken at once, what expired after a look at its owner, each entry
+only if it is still in that name; and an attempt counts for those whose handler had begun.
+"""
 
 from __future__ import annotations
 

@@ -94,7 +94,8 @@ class Ahead(Placing):
         if call.stage is Stage.DETACHED:
             self.end(call)
         elif now >= call.deadline:
-            self.refuse(call, "deadline", "the deadline passed in the queue", ran=False)
+            text = "the deadline passed in the queue"
+            self.refuse(call, "deadline", text, ran=call.attempts > 0)
         elif now >= call.queue_deadline:
             self.refuse(call, "queue_timeout", "no child was free in time")
         elif self.stopped:

@@ -56,6 +56,7 @@ class Call:
         "idempotent",
         "key",
         "order",
+        "parts",
         "payload",
         "pool",
         "priority",
@@ -108,6 +109,8 @@ class Call:
         self.idempotent = idempotent
         self.priority = priority
         self.credits = credits
+        #: Parts of its stream that were passed on.
+        self.parts = 0
         self.request_id = request_id
         #: Runs that ended with a dead child.
         self.attempts = attempts

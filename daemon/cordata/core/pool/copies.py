@@ -64,10 +64,3 @@ def drop(child: Child, id: str) -> None:
     if known is not None:
         child.copies_bytes -= known[1]
         child.stale.append(id)
-
-
-def forget_all(child: Child) -> None:
-    """It comes with a new connection: nothing is known of what it keeps."""
-    child.copies.clear()
-    child.stale.clear()
-    child.copies_bytes, child.globals_version = 0, -1

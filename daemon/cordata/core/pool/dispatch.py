@@ -13,13 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cordata.core.pool.call import Call, Stage
-from cordata.core.pool.copies import drop, forget_all, keeps
 from cordata.core.pool.limits import pool_of_command
 from cordata.core.pool.message import CallFrame, Delta
 from cordata.core.pool.order import ChildEvent
 from cordata.core.pool.outcome import Outcome
 from cordata.core.pool.registry import Child, Slot, State
-from cordata.errors import SessionQuotaExceeded
 
 
 class Dispatcher(Outcome):
@@ -62,7 +60,7 @@ class Dispatcher(Outcome):
         if self.stopped:
             self.refuse(call, "not_run", "the pool stops")
         elif now >= call.deadline:
-            self.refuse(call, "deadline", "it came after its deadline", ran=False)
+            self.refuse(call, "deadline", "it came after its deadline", ran=call.attempts > 0)
         elif self.registry.unknown(call.pool, call.command):
             self.refuse(call, "unknown_command", f"no worker knows {call.command!r}")
         elif not self.refused_as_poisoned(call, now):
@@ -75,9 +73,11 @@ class Dispatcher(Outcome):
         *,
         ok: bool,
         delta: Delta | None = None,
+        quota: str = "",
         run_us: int = 0,
     ) -> Call | None:
         """The child ended its call, after `run_us`. It has the next one when this returns.
+        `quota`: why what it changed cannot be kept.
 
         Gives the call, whose answer is to be passed on; None: nobody waits for it any more.
         """
@@ -90,7 +90,7 @@ class Dispatcher(Outcome):
         self.poison.succeeded(call.command)
         self.off(child, call)
         self.pace.ran(call.command, run_us)
-        quota = self._settle(child, call, delta, now, keep=ok and wanted)
+        quota = self.settle(child, call, delta, now, keep=ok and wanted and not quota) or quota
         if quota:
             wanted = False
             self.refuse(call, "quota", quota)
@@ -118,6 +118,9 @@ class Dispatcher(Outcome):
         slot = self.registry.slot(worker)
         slot.conn, slot.inv, slot.draining = conn, inv, False
         self.registry.learn(slot, commands)
+        for child in list(slot.children.values()):
+            if not (child.conn or child.call or child is slot.child):
+                self._gone(child, None, now)  # who lives is named again, next
         self._reopened(slot, now)
         return slot
 
@@ -155,6 +158,11 @@ class Dispatcher(Outcome):
     ) -> Child:
         """A child said hello; `warm`: it comes back and is ready. Of two the later one stays."""
         child = self.registry.by_pid.get((pid, start))
+        if child is not None and child.conn is not None:
+            child.cut = True  # what it answered over its former connection was not heard
+        if child is not None and child.state is State.TERMINATING:
+            self._gone(child, None, now)  # as its former connection would have said
+            child = None
         if child is None:
             former = self.registry.displace(worker, spare=spare)
             child = self._started(worker, pid, start, spare=spare, now=now)
@@ -165,10 +173,8 @@ class Dispatcher(Outcome):
             self.bury(child, None, now)
         if child.spare and not spare:
             self._take_over(child, now)  # as its worker had it do while no manager was there
-        child.conn, child.lost, child.killed = conn, False, False
-        forget_all(child)
-        child.order, child.due, child.cut = 0, False, False
-        slot = self.registry.by_worker[worker]
+        child.connected(conn)
+        slot = self.registry.by_worker[child.worker]
         if slot.conn is None and not slot.commands:
             self.registry.learn(slot, commands)
         if child.state is not State.STARTING and child.state is not State.INITIALIZING:
@@ -197,11 +203,12 @@ class Dispatcher(Outcome):
         if child.conn is not conn:
             return
         child.cut = cut
-        if child.state is State.TERMINATING and child.call is None:
+        slot = self.registry.by_worker[child.worker]
+        if child.call is None and (child.state is State.TERMINATING or child is not slot.child):
             self._gone(child, None, now)
             return
         self.lose(child, now)
-        if self.registry.by_worker[child.worker].conn is None:
+        if slot.conn is None:
             self._gone(child, None, now)
 
     def child_event(self, worker: str, event: ChildEvent, now: float) -> None:
@@ -225,30 +232,6 @@ class Dispatcher(Outcome):
             self.registry.index(child)
             if child.call is None and child.state is not State.TERMINATING:
                 self.registry.move(child, State.TERMINATING, now)
-
-    def _settle(
-        self, child: Child, call: Call, delta: Delta | None, now: float, *, keep: bool
-    ) -> str:
-        """What the call changed in its session; gives the reason when it cannot be kept."""
-        if not call.session:
-            return ""
-        if not keep:
-            drop(child, call.session)
-            return ""
-        if delta is None or not (delta.set or delta.delete or delta.cnt):
-            return ""
-        session = self.sessions.peek(call.session, now)
-        before = session.version if session is not None else -1
-        try:
-            session = self.sessions.apply(call.session, delta, now)
-        except SessionQuotaExceeded as error:
-            drop(child, call.session)
-            return str(error)
-        if session is None:
-            drop(child, call.session)
-        else:
-            keeps(child, session, delta.v, before)
-        return ""
 
     def _take_over(self, spare: Child, now: float) -> None:
         """New calls go to the spare from now on; who was there leaves with empty hands."""

@@ -103,7 +103,7 @@ class Ready(Message, tag="ready"):
 class ChildEvent(Message, tag="child"):
     """A worker tells what became of its child."""
 
-    ev: Literal["started", "exited", "unhealthy", "warm", "due", "retired"]
+    ev: Literal["started", "exited", "unhealthy", "warm", "due", "retired", "measured"]
     pid: Number
     start: Number
     why: str = ""
@@ -112,6 +112,7 @@ class ChildEvent(Message, tag="child"):
     lines: list[str] = field(default_factory=list)
     n: Number = 0
     run: bool = False
+    rss: Number = 0
 
 
 class Drain(Message, tag="drain"):
@@ -138,6 +139,13 @@ class Retire(Message, tag="retire"):
 
 class Recycle(Message, tag="recycle"):
     """Replace the child as soon as another is warm."""
+
+
+class Alarm(Message, tag="alarm"):
+    """The manager has logged this, and can mail nobody: `ev` is its MESSAGE_ID."""
+
+    ev: Name
+    m: str = ""
 
 
 class Stop(Message, tag="stop"):
@@ -168,6 +176,6 @@ class Failed(Message, tag="failed"):
 FromChild: TypeAlias = Hello | Ready | Result | Chunk | End | ErrorFrame | Back
 FromWorker: TypeAlias = Hello | ChildEvent | Drain | TakenBack
 ToChild: TypeAlias = Welcome | ErrorFrame | Run | Credit | Cancel | Skip | Goaway
-ToWorker: TypeAlias = Welcome | ErrorFrame | Kill | Retire | Recycle | TakeBack | Goaway
+ToWorker: TypeAlias = Welcome | ErrorFrame | Kill | Retire | Recycle | TakeBack | Alarm | Goaway
 WorkerToChild: TypeAlias = Ping | Stop | Adopt
 ChildToWorker: TypeAlias = Pong | Up | Due | Failed

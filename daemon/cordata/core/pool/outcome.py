@@ -6,9 +6,11 @@ from collections.abc import Iterable
 
 from cordata.core.pool.ahead import SOON_S, Ahead
 from cordata.core.pool.call import Call, Stage
-from cordata.core.pool.copies import drop
+from cordata.core.pool.copies import drop, keeps
+from cordata.core.pool.message import Delta
 from cordata.core.pool.order import ChildEvent
 from cordata.core.pool.registry import Child, State
+from cordata.errors import SessionQuotaExceeded
 
 #: A child that does not die though its worker was told is asked for again after this long.
 _AGAIN_S = 5.0
@@ -27,7 +29,8 @@ class Outcome(Ahead):
             if call.stage is Stage.WAITING:
                 self.waiting[call.pool].drop(call, now)
                 if now >= call.deadline:
-                    self.refuse(call, "deadline", "the deadline passed in the queue", ran=False)
+                    text = "the deadline passed in the queue"
+                    self.refuse(call, "deadline", text, ran=call.attempts > 0)
                 else:
                     self.refuse(call, "queue_timeout", "no child was free in time")
             elif child is None:
@@ -36,6 +39,8 @@ class Outcome(Ahead):
                 self._late_ahead(child, call, now)
             elif child.lost:
                 self.bury(child, None, now)
+                if child.retire:  # no other process will take its row over
+                    self.registry.remove(child, now)
             elif call.stage is Stage.RUNNING:
                 self.effects.cancel(child, call)
                 self._detach(call, now + self.rules.kill_grace_s)
@@ -124,7 +129,7 @@ class Outcome(Ahead):
         """Stand in line again, at the place it had; `crash`: what ended the run before, if any."""
         poisoned = self.poison.refused_until(call.command, now) is not None
         if now >= call.deadline:
-            ran = crash is not None
+            ran = crash is not None or call.attempts > 0
             self.refuse(call, "deadline", "the deadline passed as its child died", ran=ran)
         elif self.stopped:
             self.refuse(call, "not_run", "the pool stops")
@@ -204,8 +209,34 @@ class Outcome(Ahead):
         if not child.killed:
             child.killed = True
             self.effects.note("killed", call, reason=why)
+            if child.state is State.BUSY:
+                self.registry.move(child, State.UNHEALTHY, now)
         self.effects.kill(child, call, why)
         self._wait_until(call, now + _AGAIN_S)
+
+    def settle(
+        self, child: Child, call: Call, delta: Delta | None, now: float, *, keep: bool
+    ) -> str:
+        """What the call changed in its session; gives the reason when it cannot be kept."""
+        if not call.session:
+            return ""
+        if not keep:
+            drop(child, call.session)
+            return ""
+        if delta is None or not (delta.set or delta.delete or delta.cnt):
+            return ""
+        session = self.sessions.peek(call.session, now)
+        before = session.version if session is not None else -1
+        try:
+            session = self.sessions.apply(call.session, delta, now)
+        except SessionQuotaExceeded as error:
+            drop(child, call.session)
+            return str(error)
+        if session is None:
+            drop(child, call.session)
+        else:
+            keeps(child, session, delta.v, before)
+        return ""
 
     def lose(self, child: Child, now: float) -> None:
         """Its connection ended, so it is as good as dead; how it died its worker says."""

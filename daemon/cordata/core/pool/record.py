@@ -22,7 +22,9 @@ from msgspec import DecodeError, Struct, field, msgpack
 
 from cordata.core.pool.message import Affinity, Counts, Number, Seconds, Values
 
-MAGIC = b"CORDPOOL" + (1).to_bytes(4, "big")
+_NAME = b"CORDPOOL"
+VERSION = 1
+MAGIC = _NAME + VERSION.to_bytes(4, "big")
 #: A longer body is damage, not data.
 MAX_BODY = 64 * 1024 * 1024
 _HEAD = Layout(">II")
@@ -92,6 +94,12 @@ def encode(change: Change) -> bytes:
     """The record of a change, with length and checksum."""
     body = _encoder.encode(change)
     return _HEAD.pack(len(body), crc32(body)) + body
+
+
+def version_of(data: bytes | memoryview) -> int | None:
+    """Which version of this program wrote the file; None: none did."""
+    head = bytes(data[: len(MAGIC)])
+    return int.from_bytes(head[-4:], "big") if head[:-4] == _NAME else None
 
 
 def scan(data: bytes | memoryview, start: int = 0) -> Iterator[Found]:

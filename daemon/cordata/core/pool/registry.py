@@ -60,7 +60,7 @@ class Child:
     __slots__ = (
         *("ahead", "call", "calls", "conn", "copies", "copies_bytes", "cut", "due"),
         *("globals_version", "killed", "load_us", "lost", "order", "pid", "pool", "retire"),
-        *("since", "spare", "stale", "start", "state", "took_at", "worker"),
+        *("rss_bytes", "since", "spare", "stale", "start", "state", "took_at", "worker"),
     )
 
     def __init__(
@@ -88,6 +88,8 @@ class Child:
         self.due = False
         #: Calls that it ended.
         self.calls = 0
+        #: Resident memory when its worker measured it last; 0: it has not.
+        self.rss_bytes = 0
         #: Its connection; None: it has none yet, or no more.
         self.conn: Any = None
         #: Its connection ended; its worker has not yet said how it died.
@@ -104,6 +106,14 @@ class Child:
         #: Sessions of which it may keep a copy that is no good any more.
         self.stale: list[str] = []
         self.globals_version = -1
+
+    def connected(self, conn: Any) -> None:
+        """It said hello, and keeps nothing of what it was told before."""
+        self.conn, self.lost, self.killed = conn, False, False
+        self.copies.clear()
+        self.stale.clear()
+        self.copies_bytes, self.globals_version = 0, -1
+        self.order, self.due, self.cut = 0, False, False
 
     @property
     def fingerprint(self) -> Fingerprint:

@@ -144,6 +144,12 @@ class SessionTable(Shelf):
         self._change(session, now, set=delta.set, delete=delta.delete, cnt=delta.cnt)
         return session
 
+    def check(self, id: str, delta: Delta, now: float) -> None:
+        """Whether `apply` would do it. Raises: SessionQuotaExceeded."""
+        session = self.peek(id, now)
+        if session is not None:
+            self._check(session, delta.set, delta.delete, delta.cnt)
+
     def prefer(self, session: Session, worker: str, now: float) -> None:
         """The worker at which it runs from now on, if it may choose."""
         if session.worker != worker:

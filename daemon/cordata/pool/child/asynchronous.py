@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from cordata.errors import CallCancelled
 from cordata.pool.child.flow import Flow
+from cordata.unhandled import watch_loop
 
 T = TypeVar("T")
 
@@ -19,6 +20,7 @@ class Asynchronous:
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self._runner = asyncio.Runner()
+        watch_loop(self._runner.get_loop())
         self._news = asyncio.Event()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:

@@ -12,6 +12,8 @@ import os
 import sys
 from typing import Any, TextIO
 
+from cordata.log import LineHandler, TrailFormatter
+
 #: Starts the line of a mark.
 MARK = "\x1e"
 
@@ -69,7 +71,7 @@ class Output:
         # Not a BufferedWriter: what was printed before a crash is what one wants to read.
         self._texts = [self._text(), self._text()]
         sys.stdout, sys.stderr = self._texts
-        handler = logging.StreamHandler(self._texts[1])
+        handler = LineHandler(self._texts[1])
         handler.setFormatter(_Lines())
         root = logging.getLogger()
         root.handlers[:] = [handler]
@@ -97,13 +99,11 @@ class Output:
         )
 
 
-class _Lines(logging.Formatter):
+class _Lines(TrailFormatter):
     """`<6>area: text`, each line with its priority, as sd-daemon(3) has it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{record.name}: {record.getMessage()}"
-        if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
+        text = f"{record.name}: {super().format(record)}"
         return "\n".join(f"<{_priority(record.levelno)}>{line}" for line in text.splitlines())
 
 

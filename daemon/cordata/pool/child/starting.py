@@ -15,16 +15,19 @@ from cordata.core.pool import spec as specs
 from cordata.core.pool.order import Failed, Up
 from cordata.core.pool.page import SIZE
 from cordata.core.pool.spec import CHANNEL_FD, PAGE_FD, ChildSpec
-from cordata.log import logger
+from cordata.log import logger, shows_messages, trail
 from cordata.pool.child.calling import Calling, find
 from cordata.pool.child.connection import Connection
 from cordata.pool.child.flow import Flow
 from cordata.pool.child.loop import Channel, Loop
 from cordata.pool.child.output import Output
+from cordata.unhandled import install_hooks
 
 log = logger("cordata.pool")
 
 _PR_SET_PDEATHSIG = 1
+#: Their messages name modules, files and lines, and no values.
+_OF_THE_CODE = (ImportError, ModuleNotFoundError, SyntaxError, IndentationError, TabError)
 #: More of a traceback is not for a frame of the second channel.
 _TRACE = 16384
 
@@ -39,10 +42,21 @@ def start() -> int:
             os.set_inheritable(fd, False)  # a command's own subprocess has no use for them
         sys.path[:] = spec.path
         output = Output(spec.log_level)
+        install_hooks()
         _die_with(spec.parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, who stops us
-        with whole[:SIZE] as page:
-            return _live(spec, page, output)
+        try:
+            with whole[:SIZE] as page:
+                return _live(spec, page, output)
+        except SystemExit as error:  # of a command; Python would print what it carries
+            return _status_of(error)
+
+
+def _status_of(error: SystemExit) -> int:
+    if error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    log.error("the process ends by SystemExit", exc_info=error)
+    return 1
 
 
 def _live(spec: ChildSpec, page: memoryview, output: Output) -> int:
@@ -55,8 +69,7 @@ def _live(spec: ChildSpec, page: memoryview, output: Output) -> int:
         calling = Calling(commands, flow)
         _initialize(spec.inits, calling)
     except Exception as error:  # noqa: BLE001 - the application's own modules
-        trace = traceback.format_exc().encode(errors="backslashreplace").decode()
-        channel.send(Failed(m=f"{type(error).__name__}: {error}", trace=trace[-_TRACE:]))
+        channel.send(_failed(error))
         output.end()
         return 1
     gc.collect()
@@ -66,6 +79,15 @@ def _live(spec: ChildSpec, page: memoryview, output: Output) -> int:
     connection.tell_warm()
     Loop(spec, page, channel, connection, calling, output).run()
     return 0
+
+
+def _failed(error: Exception) -> Failed:
+    """For the journal: what may be told of it there."""
+    name, whole = type(error).__name__, shows_messages()
+    text = f"{name}: {error}" if whole or type(error) in _OF_THE_CODE else name
+    trace = "".join(traceback.format_exception(error)) if whole else trail(error)
+    text, trace = (one.encode(errors="backslashreplace").decode() for one in (text, trace))
+    return Failed(m=text, trace=trace[-_TRACE:])
 
 
 def _initialize(places: Sequence[str], calling: Calling) -> None:

@@ -295,6 +295,6 @@ class Exchange:
         if request.link is not None:
             return DeadlineExceeded("no answer came before the deadline")
         if self._link is not None and self._link.ready:
-            return DeadlineExceeded("the pool's manager took nothing more", ran=False)
+            return DeadlineExceeded("the manager took nothing more", ran=request.ran_before)
         reason = f" ({self._reason})" if self._reason else ""
         return PoolUnavailable(f"nobody answered at {self._path}{reason}")

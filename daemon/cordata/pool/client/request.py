@@ -69,6 +69,11 @@ class Request:
         """Whether nothing of its answer has come, so that it could begin anew."""
         return True
 
+    @property
+    def ran_before(self) -> bool:
+        """Whether a manager that is gone may have run it."""
+        return isinstance(self.message, CallFrame) and self.message.attempts > 0
+
     def answered(self, payload: Raw) -> None:
         """A result. Its last answer, as those below."""
         self.failed(ProtocolError("a result, where none was expected"))

@@ -234,7 +234,8 @@ def _first(pipe: Pipe, message: Question, deadline: float) -> ToClient:
         raise _AgainError() from None
     except TimeoutError:
         pipe.leaving = True
-        raise DeadlineExceeded("the pool's manager did not take it", ran=False) from None
+        ran = isinstance(message, CallFrame) and message.attempts > 0  # under a former manager
+        raise DeadlineExceeded("the pool's manager did not take it", ran=ran) from None
     return _next(pipe, message, deadline, repeat=may_repeat(message))
 
 

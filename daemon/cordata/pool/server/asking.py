@@ -38,7 +38,8 @@ def answer_ask(hub: Hub, ask: Ask) -> Message:
 
 def _sessions(hub: Hub, ask: Ask) -> dict[str, Any]:
     """Ids, ages and sizes; what a session holds is nobody's business here."""
-    found = hub.sessions.page(ask.after, min(ask.limit, _PAGE), hub.now)
+    limit = min(max(ask.limit, 1), _PAGE)
+    found = hub.sessions.page(ask.after, limit, hub.now)
     return {
         "items": [
             {
@@ -52,7 +53,7 @@ def _sessions(hub: Hub, ask: Ask) -> dict[str, Any]:
             }
             for session in found
         ],
-        "next": found[-1].id if len(found) == min(ask.limit, _PAGE) else None,
+        "next": found[-1].id if len(found) == limit else None,
     }
 
 

@@ -84,29 +84,38 @@ class ChildPeer:
         return call
 
     def _changed(self, child: Child, call: Call, frame: bytes, delta: Delta, run_us: int) -> None:
-        """Globals first: a call whose changes cannot be kept has not been answered well."""
-        of_globals = bool(delta.gset or delta.gdel)
-        if of_globals and call.stage is not Stage.RUNNING:
-            child.globals_version = UNSURE
-        elif of_globals:
+        """Session and globals, both or none: what cannot be kept has not been answered well."""
+        hub, quota = self._hub, ""
+        if delta.gset or delta.gdel:
             try:
-                self._hub.globals.change(delta.gset, delta.gdel)
+                if call.stage is not Stage.RUNNING:
+                    child.globals_version = UNSURE
+                else:
+                    hub.sessions.check(call.session, delta, hub.now)
+                    hub.globals.change(delta.gset, delta.gdel)
             except SessionQuotaExceeded as error:
-                error_frame = encode(ErrorFrame(id=call.id, code=error.code, m=str(error)))
                 child.globals_version = UNSURE
-                self._answer(child, error_frame, None, ok=False)
-                return
-        self._answer(child, frame, delta, ok=True, run_us=run_us)
+                quota = str(error)
+        self._answer(child, frame, delta, ok=True, quota=quota, run_us=run_us)
 
     def _answer(
-        self, child: Child, frame: bytes, delta: Delta | None, *, ok: bool, run_us: int = 0
+        self,
+        child: Child,
+        frame: bytes,
+        delta: Delta | None,
+        *,
+        ok: bool,
+        quota: str = "",
+        run_us: int = 0,
     ) -> None:
         """The child has its next call before the client has its answer."""
         self.hold(False)
         hub = self._hub
-        call = hub.dispatcher.answered(child, hub.now, ok=ok, delta=delta, run_us=run_us)
+        call = hub.dispatcher.answered(
+            child, hub.now, ok=ok, delta=delta, quota=quota, run_us=run_us
+        )
         if call is not None and call.client is not None:
-            self._hub.counting.results += ok
+            hub.counting.results += ok
             call.client.answer(call, frame)  # type: ignore[attr-defined]
 
     def _chunk(self, call: Call, frame: bytes) -> None:
@@ -156,4 +165,4 @@ class ChildPeer:
             self._link.read_rest()
 
     def blocked(self, yes: bool) -> None:
-        """A child reads between calls only: nothing follows from it."""
+        """It reads between its calls, and what it says now ends one: it is read from."""

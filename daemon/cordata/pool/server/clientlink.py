@@ -25,6 +25,9 @@ from cordata.pool.server.answers import answer_global, answer_session
 from cordata.pool.server.asking import answer_ask
 from cordata.pool.server.link import Link, too_large
 
+#: Of one stream, given and not used.
+_MOST_CREDITS = 65_536
+
 
 class ClientPeer:
     """Its calls by its own numbers; a number is free again with its last answer."""
@@ -81,6 +84,9 @@ class ClientPeer:
         call = self.calls.get(message.id)
         if call is None or not call.credits:
             return
+        if call.credits - call.parts > _MOST_CREDITS:
+            # A child reads them between its parts only: they would pile up here.
+            raise ProtocolError(f"more than {_MOST_CREDITS} credits for call {call.id}")
         # Also counted: a stream that has not begun may have to begin at another child.
         call.credits += message.n
         if call.stage is Stage.RUNNING and call.child is not None and call.child.conn is not None:
@@ -141,6 +147,7 @@ class ClientPeer:
         """A part of a stream. Its child waits while this client does not read."""
         # Parts that were passed on cannot be taken back, so the call is not run again.
         call.idempotent = False
+        call.parts += 1
         self._link.send(frame)
 
     def go_away(self) -> None:
@@ -159,8 +166,12 @@ class ClientPeer:
         self._hub.dispatcher.client_gone(calls, self._hub.now)
 
     def blocked(self, yes: bool) -> None:
-        """Children that stream to it wait with it."""
+        """It is not read from, and children that stream to it wait with it."""
         self.blocked_now = yes
+        if yes:
+            self._link.pause()
+        else:
+            self._link.resume()
         self._children(list(self.calls.values()), pause=yes)
 
     def _children(self, calls: list[Call], *, pause: bool) -> None:

@@ -27,6 +27,32 @@ class Histogram:
         return {name: n for name, n in zip(names, self.buckets, strict=True) if n}
 
 
+class Complaints:
+    """Whether to say that a process misbehaves: once a minute of each, and not of very many."""
+
+    __slots__ = ("_said", "_unsaid")
+
+    EVERY_S, PROCESSES = 60.0, 20
+
+    def __init__(self) -> None:
+        self._said: dict[int, float] = {}
+        self._unsaid = 0
+
+    def take(self, pid: int, now: float) -> int | None:
+        """None: say nothing; else how often nothing was said since the last time."""
+        while self._said:
+            oldest, at = next(iter(self._said.items()))
+            if now - at < self.EVERY_S:
+                break
+            del self._said[oldest]
+        if pid in self._said or len(self._said) >= self.PROCESSES:
+            self._unsaid += 1
+            return None
+        self._said[pid] = now
+        unsaid, self._unsaid = self._unsaid, 0
+        return unsaid
+
+
 class Counting:
     """What the manager counts beside the dispatcher's own numbers."""
 
@@ -41,10 +67,13 @@ class Counting:
         "frames_out",
         "last_calls",
         "protocol_errors",
+        "recycles",
+        "refused",
         "restarts",
         "results",
         "run_ms",
         "saturated",
+        "stops",
         "too_large",
         "wait_ms",
     )
@@ -64,13 +93,28 @@ class Counting:
         self.saturated = 0
         #: Connections taken, by role.
         self.connections: Counter[str] = Counter()
-        #: Ends of children, by reason.
+        #: Connections closed for what the other side is or said, by code.
+        self.refused: Counter[str] = Counter()
+        #: Children that died or had to be killed, so that another one has to start, by reason.
         self.restarts: Counter[str] = Counter()
+        #: Replacements begun because a child was old, fat, or by order, by reason.
+        self.recycles: Counter[str] = Counter()
+        #: Children that ended as they were asked to: replaced, or with their worker.
+        self.stops = 0
         #: From arrival to a child, and within it.
         self.wait_ms = Histogram()
         self.run_ms = Histogram()
         self.calls_per_s = 0.0
         self.last_calls = 0
+
+    def told(self, ev: str, why: str) -> None:
+        """A worker tells of its child."""
+        if ev == "due":
+            self.recycles[why.partition(":")[0]] += 1
+        elif ev == "exited" and why == "stop":
+            self.stops += 1
+        elif ev == "exited":
+            self.restarts[why or "crash"] += 1
 
     def take_rate(self, elapsed_s: float) -> None:
         """Once a second or so: how many calls came since the last time."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 
 from cordata import events
@@ -11,6 +10,7 @@ from cordata.core.pool.codec import UnfitMessage, from_client
 from cordata.core.pool.message import Hello, Welcome
 from cordata.errors import ProtocolError
 from cordata.log import fields, logger
+from cordata.pool.fingerprint import gone
 from cordata.pool.server.childlink import ChildPeer
 from cordata.pool.server.clientlink import ClientPeer
 from cordata.pool.server.link import Link, Peer
@@ -20,9 +20,6 @@ log = logger("cordata.pool")
 
 #: Whoever has not said hello by then is closed.
 HELLO_S = 5.0
-#: A peer that is refused again and again is in the log once in this time.
-_SAID_EVERY_S = 60.0
-_said: dict[int, float] = {}
 
 
 class Greeting:
@@ -45,6 +42,7 @@ class Greeting:
             return
         link, hub = self._link, self._link.hub
         link.max_bytes = hello.max
+        link.trusted = hello.role in ("worker", "child")
         hub.strangers.pop(link, None)
         hub.counting.connections[hello.role] += 1
         link.say(Welcome(epoch=hub.epoch, v=VERSION, max=hub.limits.max_frame_bytes))
@@ -62,13 +60,11 @@ class Greeting:
     def refuse(self, code: str, text: str, data: dict[str, object] | None = None) -> None:
         """Answer, close, and say so in the log, though not each time."""
         link = self._link
-        now = link.hub.now
-        if now - _said.get(link.pid, -_SAID_EVERY_S) >= _SAID_EVERY_S:
-            if len(_said) > 1000:
-                _said.clear()
-            _said[link.pid] = now
+        unsaid = link.hub.complaints.take(link.pid, link.hub.now)
+        if unsaid is not None:
             extra = fields(events.POOL_PEER_REFUSED, reason=code, peer_pid=link.pid)
-            log.log(logging.WARNING, "process %d was refused: %s", link.pid, text, extra=extra)
+            more = f" ({unsaid} such lines were left out)" if unsaid else ""
+            log.warning("process %d was refused: %s%s", link.pid, text, more, extra=extra)
         link.refuse(code, text, **(data or {}))
 
     def too_large(self, frame: TooLarge) -> None:
@@ -88,8 +84,13 @@ class Greeting:
             return "version", text, {"versions": [VERSION]}
         if hello.pid and link.pid and hello.pid != link.pid:
             return "protocol", f"it says pid {hello.pid} and has {link.pid}", {}
+        if hello.role == "client" and len(link.hub.links) > link.hub.limits.max_connections:
+            return "saturated", "as many connections as may be", {"retry_after_s": 1.0}
         if hello.role != "client" and link.uid not in (0, os.geteuid()):
             return "forbidden", f"user {link.uid} may be a client only", {}
         if hello.role in ("worker", "child") and not (hello.name and hello.pid):
             return "protocol", f"a {hello.role} needs a name and a pid", {}
+        if hello.role in ("worker", "child") and link.pid and gone(hello.pid, hello.start):
+            # It lay in the backlog while there was no manager: nobody would ever report its end.
+            return "protocol", f"process {hello.pid} of {hello.start} is no more", {}
         return None

@@ -17,9 +17,10 @@ from cordata import clock
 from cordata.core.pool.dispatch import Dispatcher
 from cordata.core.pool.globals import Globals
 from cordata.core.pool.limits import PoolLimits, Rules
+from cordata.core.pool.order import Alarm
 from cordata.core.pool.session import SessionTable
 from cordata.core.pool.shelf import SessionLimits
-from cordata.pool.server.counting import Counting
+from cordata.pool.server.counting import Complaints, Counting
 
 if TYPE_CHECKING:
     from cordata.core.pool.effects import Effects
@@ -37,6 +38,18 @@ class ServerLimits:
     max_globals_bytes: int = 16_777_216
     max_frame_bytes: int = 16_777_216
     max_connections: int = 4096
+    #: A peer that reads nothing for so long is closed, if too much waits for it.
+    blocked_s: float = 30.0
+
+    @property
+    def blocked_bytes(self) -> int:
+        """Too much for one that does not read for `blocked_s`."""
+        return 4 * self.max_frame_bytes
+
+    @property
+    def unread_bytes(self) -> int:
+        """Too much for one peer at any time, and for all of them for a second."""
+        return 16 * self.max_frame_bytes
 
 
 class Hub:
@@ -60,6 +73,12 @@ class Hub:
         self.strangers: dict[Link, float] = {}
         #: Connections whose other side does not read, since when.
         self.blocked: dict[Link, float] = {}
+        #: Connections that have sent a part of a frame, and its size; the oldest first.
+        self.partial: dict[Link, int] = {}
+        self.partial_bytes = 0
+        self.complaints = Complaints()
+        #: Connections that end when their last words are read, since when.
+        self.ending: dict[Link, float] = {}
         self.stopping = False
         #: The manager itself ends the connections: that is nobody's death.
         self.over = False
@@ -67,6 +86,8 @@ class Hub:
         self.idle = asyncio.Event()
         #: While stopping: the last connection has ended.
         self.deserted = asyncio.Event()
+        #: What a worker is to mail, by MESSAGE_ID, when the next one comes.
+        self.alarms: dict[str, str] = {}
         self._dirty: list[Link] = []
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -77,8 +98,25 @@ class Hub:
         self.links.discard(link)
         self.strangers.pop(link, None)
         self.blocked.pop(link, None)
+        self.partial_bytes -= self.partial.pop(link, 0)
+        self.ending.pop(link, None)
         if self.stopping and not self.links:
             self.deserted.set()
+
+    def hold(self, link: Link, size_bytes: int, *, fresh: bool) -> Link | None:
+        """So much of a frame has come; `fresh`: another one ended before it.
+
+        Gives who has to go, if all of them are too much: who has begun first.
+        """
+        former = self.partial.pop(link, 0) if fresh or not size_bytes else self.partial.get(link, 0)
+        self.partial_bytes += size_bytes - former
+        if size_bytes:
+            self.partial[link] = size_bytes
+        if self.partial_bytes <= self.limits.unread_bytes:
+            return None
+        oldest = next(iter(self.partial))
+        self.partial_bytes -= self.partial.pop(oldest)
+        return oldest
 
     def mark(self, link: Link) -> None:
         """The connection has something to write: at the end of this turn."""
@@ -105,6 +143,16 @@ class Hub:
             self.journal.append(self.globals.changes)
             self.globals.changes.clear()
         self.journal.flush()
+
+    def alarm(self, message_id: str, text: str) -> None:
+        """Have a worker mail this: the manager has neither network nor credentials."""
+        slots = self.dispatcher.registry.by_worker.values()
+        found = [slot for slot in slots if slot.conn is not None]
+        if found:
+            found.sort(key=lambda slot: slot.draining)
+            found[0].conn.say(Alarm(message_id, text))
+        else:
+            self.alarms[message_id] = text
 
     def close(self) -> None:
         """No timer any more."""

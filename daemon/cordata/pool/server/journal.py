@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cordata.core.pool.record import MAGIC, Change, encode, scan
+from cordata.core.pool.record import MAGIC, Change, encode, scan, version_of
 from cordata.errors import ConfigError
 
 #: Larger than twice what lives, and by so much: rewrite.
@@ -34,8 +34,10 @@ class Replay(NamedTuple):
     records: int = 0
     #: Torn or damaged bytes at the end, cut off.
     dropped_bytes: int = 0
-    #: The head was no head of ours: the file was put aside.
-    damaged: bool = False
+    #: What the file was put aside as, since its head was not that of this version; "": it was read.
+    aside: str = ""
+    #: Its version, if it had one.
+    version: int | None = None
 
 
 class AppendFile:
@@ -109,19 +111,24 @@ class Journal:
         return self._new is not None
 
     def replay(self, load: Callable[[Change], None]) -> Replay:
-        """Read the file from its start, once; `load` keeps copies only. Raises: OSError."""
+        """Read the file from its start, once; `load` keeps copies only. Raises: OSError.
+
+        One that cannot be begun, on a full disk, is in `trouble`.
+        """
         size = self._file.size_bytes
         if size == 0:
-            self._file.write(MAGIC)
+            self._begin()
             return Replay()
         # Not closed by hand: it goes with the last view into it.
         mapped = memoryview(mmap.mmap(self._file.fd, size, access=mmap.ACCESS_READ))
         if bytes(mapped[: len(MAGIC)]) != MAGIC:
-            os.replace(self._path, self._path.with_suffix(".damaged"))
+            version = version_of(mapped)
+            name = "sessions.damaged" if version is None else f"sessions.version-{version}"
+            os.replace(self._path, self._path.with_name(name))
             self._file.close()
             self._file = AppendFile(self._path, fresh=True)
-            self._file.write(MAGIC)
-            return Replay(dropped_bytes=size, damaged=True)
+            self._begin()
+            return Replay(dropped_bytes=size, aside=name, version=version)
         good, count = _load(mapped, load)
         if good < size:
             self._file.cut(good)
@@ -213,6 +220,13 @@ class Journal:
         self._give_up()
         self._file.close()
         os.close(self._lock)
+
+    def _begin(self) -> None:
+        """A new file's head."""
+        try:
+            self._file.write(MAGIC)
+        except OSError as error:
+            self.trouble = error.strerror or str(error)
 
     def _give_up(self) -> None:
         """No rewrite now; the file goes on as it is."""

@@ -1,7 +1,8 @@
 """One connection: bytes to frames and back; what the frames mean is its peer's business.
 
-No answer leaves before the turn of the loop ends (hub.py). A peer that does not read is not read
-from either; one that goes on like this is closed.
+No answer leaves before the turn of the loop ends (hub.py). A client that does not read is not read
+from either; one that goes on like this is closed. Children and workers are read from always: what
+they have to say ends the calls that keep them from reading.
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ from cordata.core.frame import MAX_FRAME, Splitter, TooLarge
 from cordata.core.pool.codec import encode
 from cordata.core.pool.message import ErrorFrame, Message
 from cordata.errors import ProtocolError
+from cordata.log import fields, logger
 from cordata.pool.server.hub import Hub
+
+log = logger("cordata.pool")
 
 #: All connections read into this one: what is not whole is copied before the next one reads.
 _BUFFER = memoryview(bytearray(256 * 1024))
 #: Above it what waits to be sent is copied by the kernel alone.
 _JOIN_BYTES = 64 * 1024
+#: Connections of our own user above the limit; a client is refused at its hello.
+_OWN = 1024
 #: So much may wait for a peer that does not read before it is not read from any more.
 HIGH_BYTES = 1 << 20
 _CREDENTIALS = struct.Struct("3i")
@@ -61,6 +67,9 @@ class Link(asyncio.BufferedProtocol):
         #: Another descriptor of the socket, to read the rest after the transport gave it up.
         self._rest = -1
         self._splitter = Splitter(hub.limits.max_frame_bytes)
+        #: A worker or a child: it pays for nobody's half frames.
+        self.trusted = False
+        self._held = 0
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._pauses = 0
@@ -74,7 +83,10 @@ class Link(asyncio.BufferedProtocol):
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         self.pid, self.uid, _ = _CREDENTIALS.unpack(credentials)
         hub = self.hub
-        if len(hub.links) >= hub.limits.max_connections:
+        most = hub.limits.max_connections
+        if self.uid in (0, os.geteuid()):
+            most += _OWN  # clients do not keep workers, children and operators out
+        if len(hub.links) >= most:
             self.refuse("saturated", "as many connections as may be", retry_after_s=1.0)
             return
         hub.links.add(self)
@@ -88,18 +100,27 @@ class Link(asyncio.BufferedProtocol):
         """Bytes came."""
         hub = self.hub
         hub.now = clock.monotonic()
-        self._take(_BUFFER[:nbytes])
+        frames = self._take(_BUFFER[:nbytes])
+        held = 0 if self.closing or self.trusted else self._splitter.pending_bytes
+        if held != self._held:
+            self._held = held
+            oldest = hub.hold(self, held, fresh=frames > 0)
+            if oldest is not None:
+                oldest.refuse("saturated", "too many large frames at a time", retry_after_s=1.0)
+                oldest.abort()
         hub.arm()
 
-    def _take(self, data: memoryview | bytes, *, rest: bool = False) -> None:
+    def _take(self, data: memoryview | bytes, *, rest: bool = False) -> int:
+        """What the bytes say; gives how many frames that was."""
         counting = self.hub.counting
         counting.bytes_in += len(data)
+        frames: list[bytes | TooLarge] = []
         try:
             frames = self._splitter.feed(data)
             counting.frames_in += len(frames)
             for frame in frames:
                 if self.closing and not rest:
-                    return
+                    break
                 if type(frame) is bytes:
                     self.peer.take(frame)
                 else:
@@ -107,6 +128,7 @@ class Link(asyncio.BufferedProtocol):
         except ProtocolError as error:
             counting.protocol_errors += 1
             self.refuse("protocol", str(error))
+        return len(frames)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The end, from whichever side."""
@@ -143,13 +165,11 @@ class Link(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The other side does not read."""
         self.hub.blocked[self] = clock.monotonic()
-        self.pause()
         self.peer.blocked(True)
 
     def resume_writing(self) -> None:
         """It reads again."""
         self.hub.blocked.pop(self, None)
-        self.resume()
         self.peer.blocked(False)
 
     def send(self, frame: bytes) -> None:
@@ -167,6 +187,7 @@ class Link(asyncio.BufferedProtocol):
 
     def refuse(self, code: str, text: str, **data: object) -> None:
         """An error that speaks of the connection, then its end."""
+        self.hub.counting.refused[code] += 1
         self.say(ErrorFrame(code=code, m=text, data=data))
         self.close()
 
@@ -184,13 +205,23 @@ class Link(asyncio.BufferedProtocol):
             transport.write(b"".join(out))
         else:
             transport.writelines(out)
+        if self in self.hub.blocked and self.unread_bytes() > self.hub.limits.unread_bytes:
+            self.give_up()
 
     def close(self) -> None:
         """End the connection when everything is written; nothing is read any more."""
         if not self.closing and self._transport is not None:
             self.flush()
             self.closing = True
+            self.hub.ending[self] = clock.monotonic()
             self._transport.close()
+
+    def give_up(self) -> None:
+        """It reads nothing, and what waits for it is too much."""
+        text = "process %d reads nothing, and %d bytes wait for it: its connection is closed"
+        log.warning(text, self.pid, self.unread_bytes(), extra=fields(peer_pid=self.pid))
+        self.hub.counting.refused["unread"] += 1
+        self.abort()
 
     def abort(self) -> None:
         """End it now."""

@@ -83,7 +83,6 @@ class Report:
             "call_id": self.call_id(call),
             "command": call.command,
             "request_id": call.request_id,
-            "session": call.session,
         }
         child = call.child
         if child is not None:

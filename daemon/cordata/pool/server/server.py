@@ -39,8 +39,6 @@ _SECOND_S = 1.0
 _SLICE_EVERY_S = 0.005
 #: A disk that was full is tried again.
 _HEAL_EVERY_S = 5.0
-#: A peer that reads nothing for so long, with so many of its largest frames waiting, is closed.
-_BLOCKED_S, _BLOCKED_FRAMES = 30.0, 4
 #: Of the time to stop, so much is left for the end itself.
 _LAST_S = 1.0
 #: In the books of the file a session is this much larger than its data.
@@ -135,9 +133,12 @@ class PoolServer:
         extra = fields(
             events.POOL_RESTARTED, sessions=len(hub.sessions), dropped_bytes=found.dropped_bytes
         )
-        if found.damaged:
-            text = "the file of sessions is damaged from its start; it was put aside (.damaged)"
-            log.error(text, extra=extra)
+        if found.version is not None:
+            text = "the file of sessions is of version %d, which this program does not know; it was"
+            log.error(text + " put aside as %s", found.version, found.aside, extra=extra)
+        elif found.aside:
+            text = "the file of sessions is damaged from its start; it was put aside as %s"
+            log.error(text, found.aside, extra=extra)
         elif found.dropped_bytes:
             text = "sessions read: %d; the last %d bytes were torn, and are cut off"
             log.warning(text, len(hub.sessions), found.dropped_bytes, extra=extra)
@@ -191,11 +192,17 @@ class PoolServer:
             if hub.now - since < HELLO_S:
                 break
             link.refuse("protocol", f"no hello within {HELLO_S:g} s")
-        most = max(_BLOCKED_FRAMES * hub.limits.max_frame_bytes, 1)
-        for link, since in list(hub.blocked.items()):
-            if hub.now - since >= _BLOCKED_S and link.unread_bytes() > most:
-                log.warning("process %d reads nothing: its connection is closed", link.pid)
-                link.abort()
+        for link, since in list(hub.ending.items()):
+            if hub.now - since < HELLO_S:
+                break
+            link.abort()
+        unread = sorted((link.unread_bytes(), id(link), link) for link in hub.blocked)
+        total = sum(size for size, _, _ in unread)
+        for size, _, link in reversed(unread):
+            late = hub.now - hub.blocked[link] >= hub.limits.blocked_s
+            if total > hub.limits.unread_bytes or (late and size > hub.limits.blocked_bytes):
+                total -= size
+                link.give_up()
 
     async def _stop(self, tick: Callable[[], None]) -> None:
         hub = self.hub

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cordata.core.pool.registry import Child, Slot, State
+from cordata.pool.fingerprint import age_s
 from cordata.pool.server.hub import Hub
 
 
@@ -27,6 +28,8 @@ def status_of(hub: Hub) -> dict[str, Any]:
             name: round(left_s, 1) for name, left_s in dispatcher.poison.refused(hub.now).items()
         },
         "restarts": dict(counting.restarts),
+        "recycles": dict(counting.recycles),
+        "stops": counting.stops,
         "pools": {name: _pool(hub, name) for name in dispatcher.pools},
         "workers": [
             _worker(hub, slot) for _, slot in sorted(dispatcher.registry.by_worker.items())
@@ -44,6 +47,7 @@ def status_of(hub: Hub) -> dict[str, Any]:
             "open": len(hub.links),
             "blocked": len(hub.blocked),
             "taken": dict(counting.connections),
+            "refused": dict(counting.refused),
         },
         "traffic": {
             "frames_in": counting.frames_in,
@@ -117,9 +121,10 @@ def _child(hub: Hub, child: Child) -> dict[str, Any]:
         "start": child.start,
         "state": child.state.value,
         "state_s": round(hub.now - child.since, 3),
+        "age_s": round(age_s(child.start), 1),
         "spare": child.spare,
         "calls": child.calls,
-        "rss_bytes": _rss_bytes(child.pid),
+        "rss_bytes": child.rss_bytes or None,
         "sessions": len(child.copies),
     }
     if call is not None:
@@ -131,15 +136,6 @@ def _child(hub: Hub, child: Child) -> dict[str, Any]:
             "stage": call.stage.name.lower(),
         }
     return known
-
-
-def _rss_bytes(pid: int) -> int | None:
-    """Second field of proc_pid_statm(5); None: gone, or not to be seen from here."""
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * 4096
-    except (OSError, IndexError, ValueError):
-        return None
 
 
 def _sessions(hub: Hub) -> dict[str, Any]:

@@ -28,16 +28,21 @@ class WorkerPeer:
         hub.dispatcher.worker_joined(hello.name, self._link, hello.inv, hello.cmds, hub.now)
         if older is not None:
             older.abort()
+        while hub.alarms:
+            hub.alarm(*hub.alarms.popitem())
 
     def take(self, frame: bytes) -> None:
         """One message. Raises: ProtocolError for what a worker does not say."""
         message = from_worker.decode(frame)
         hub, name = self._hub, self._hello.name
         if isinstance(message, ChildEvent):
+            hub.counting.told(message.ev, message.why)
             if message.ev == "exited":
-                hub.counting.restarts[message.why or "crash"] += 1
                 self._hear_out(message)
             hub.dispatcher.child_event(name, message, hub.now)
+            child = hub.dispatcher.registry.by_pid.get((message.pid, message.start))
+            if child is not None and message.rss:
+                child.rss_bytes = message.rss
         elif isinstance(message, Drain):
             hub.dispatcher.drain(name, message.on, hub.now)
         elif isinstance(message, TakenBack):
@@ -62,4 +67,4 @@ class WorkerPeer:
         self._hub.dispatcher.worker_lost(self._hello.name, self._link, self._hub.now)
 
     def blocked(self, yes: bool) -> None:
-        """Orders wait for it; it is closed if it goes on like this."""
+        """Orders wait for it; what becomes of its children it still says."""

@@ -5,7 +5,7 @@
                          | due (max_calls, max_age_s, max_rss_bytes, or asked for)
                          v
                  child + spare --spare warm, manager says retire--> child, the former leaves
-                         |     --spare warm, no manager there-----> the same, by ourselves
+                         |     --spare warm, and no such word-----> the same, by ourselves
                          '-- child dies: the spare is the child; spare dies: the child serves on
 ```
 The manager is told of every step while it is there, and of the state when it comes back. Deadlines
@@ -36,11 +36,11 @@ from cordata.core.pool.order import (
     ToWorker,
     Up,
 )
-from cordata.core.pool.recycle import due
 from cordata.core.pool.spec import ChildSpec
 from cordata.core.retry import next_delay_s
 from cordata.log import fields, logger
 from cordata.pool.worker.link import Link
+from cordata.pool.worker.measure import outgrown
 from cordata.pool.worker.process import ChildProcess, Exit
 from cordata.pool.worker.watch import PING
 from cordata.pool.worker.word import Step, exited, hello, lament, mourn, step
@@ -49,6 +49,8 @@ log = logger("cordata.pool")
 
 #: The page and the clock are looked at this often; a deadline that is nearer wakes earlier.
 _LOOK_S = 1.0
+#: Between two words about a child's memory.
+_MEASURE_S = 10.0
 #: A child that lived so long was no failure of its start.
 _SETTLED_S = 60.0
 #: Ended by these, the next one starts at once: it was not the child's fault, nor the start's.
@@ -123,35 +125,32 @@ class Keeper:
             self._child = self._start(now)
         elif self._due and self._spare is None and self.up:
             self._spare = self._start(now, spare=True)
-        elif self._spare is not None and self._spare.watch.up and not self._link.connected:
-            self._replace(self._child)
+        elif self._spare is not None and self._spare.watch.up:
+            patience_s = self._config.health_timeout_s  # then a word was lost
+            if not self._link.connected or self._spare.watch.warm_s(now) >= patience_s:
+                self._replace(self._child)
 
     def _look(self, child: ChildProcess, now: float) -> None:
-        config, hand = self._config, child.hand()
-        found = child.watch.look(hand, now, config)
+        found = child.watch.look(child.hand(), now, self._config)
         if found and found != PING:
             # After a pause of this process its answer may lie there unread.
             child.hear()
-            found = child.watch.look(child.hand(), now, config)
+            found = child.watch.look(child.hand(), now, self._config)
         if found == PING:
             child.send(Ping(id=0))
         elif found:
-            if found == "unhealthy":
-                self._report(child, "unhealthy")
+            if found in ("unhealthy", "deadline"):
+                self._report(child, "unhealthy", why=found)
             log.warning("child %d has to go: %s", child.pid, found, extra=self._extra(child))
             child.kill(found)
+            return
         elif child is self._child and child.watch.up and not self._due:
-            limit = due(
-                max_calls=config.max_calls,
-                max_age_s=config.max_age_s,
-                max_rss_bytes=config.max_rss_bytes,
-                worker=self._spec.worker,
-                calls=hand.done,
-                age_s=now - child.started_at,
-                rss_bytes=child.rss_bytes() if config.max_rss_bytes else 0,
-            )
+            limit = outgrown(child, self._config, self._spec.worker, now)
             if limit is not None:
                 self._set_due(child, limit)
+        if now >= child.measured_at + _MEASURE_S:
+            child.measured_at = now
+            self._report(child, "measured")
 
     async def _sleep(self) -> None:
         now = clock.monotonic()

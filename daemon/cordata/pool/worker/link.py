@@ -11,9 +11,9 @@ from pathlib import Path
 from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool.codec import encode, to_worker
 from cordata.core.pool.message import ErrorFrame, Hello, Message, Welcome
-from cordata.core.pool.order import ToWorker
+from cordata.core.pool.order import Alarm, ToWorker
 from cordata.errors import ProtocolError
-from cordata.log import logger
+from cordata.log import fields, logger
 
 log = logger("cordata.pool")
 
@@ -101,6 +101,9 @@ class Link:
             self._on_welcome()
         elif isinstance(message, ErrorFrame):
             raise ProtocolError(f"{message.code}: {message.m}")
+        elif isinstance(message, Alarm):
+            # As an error of this process it is mailed like any other.
+            log.error("the pool reports: %s", message.m, extra=fields(message.ev))
         else:
             self._on_message(message)
 

@@ -56,7 +56,7 @@ class ChildProcess:
         self._spawned = spawn(spec)
         self.pid, self.start = self._spawned.pid, self._spawned.start
         self.spare = spec.spare
-        self.started_at = clock.monotonic()
+        self.started_at = self.measured_at = clock.monotonic()
         self.watch = Watch(self.started_at)
         self.leaving = False
         #: It may take a moment to die.

@@ -23,6 +23,7 @@ class Watch:
     def __init__(self, now: float) -> None:
         self._started = now
         self.up = False
+        self._up_at = now
         #: When it had no call in hand first, so that it could have answered.
         self._idle_since = now
         #: When it was heard of last.
@@ -33,7 +34,12 @@ class Watch:
     def say_up(self, now: float) -> None:
         """It is warm."""
         self.up = True
+        self._up_at = now
         self._heard = self._idle_since = now
+
+    def warm_s(self, now: float) -> float:
+        """For how long it has been up."""
+        return now - self._up_at if self.up else 0.0
 
     def say_pong(self, now: float) -> None:
         """It answered."""

@@ -16,7 +16,7 @@ from cordata.pool.worker.process import ChildProcess, Exit
 
 log = logger("cordata.pool")
 
-Step = Literal["started", "exited", "unhealthy", "warm", "due", "retired"]
+Step = Literal["started", "exited", "unhealthy", "warm", "due", "retired", "measured"]
 
 
 def hello(spec: ChildSpec) -> Hello:
@@ -34,7 +34,15 @@ def hello(spec: ChildSpec) -> Hello:
 def step(child: ChildProcess, ev: Step, *, why: str = "") -> ChildEvent:
     """A child that lives did, or is to do, this."""
     hand = child.hand()
-    return ChildEvent(ev, pid=child.pid, start=child.start, why=why, n=hand.serial, run=hand.busy)
+    return ChildEvent(
+        ev,
+        pid=child.pid,
+        start=child.start,
+        why=why,
+        n=hand.serial,
+        run=hand.busy,
+        rss=child.rss_bytes(),
+    )
 
 
 def exited(child: ChildProcess, end: Exit) -> ChildEvent:

@@ -25,11 +25,18 @@ class Hands:
         self._around = around
         self._lanes: dict[str, dict[int, Lane]] = {name: {} for name in projections}
         self._tasks: dict[Lane, asyncio.Task[None]] = {}
+        #: Events that lanes handled which are forgotten now.
+        self._handled_count = 0
         #: How many partitions each subscription has.
         self.partitions: Mapping[str, int] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._lanes.values()))
+
+    @property
+    def handled_count(self) -> int:
+        """Events that this process has handled."""
+        return self._handled_count + sum(lane.handled_count for lane in self.all())
 
     def all(self) -> list[Lane]:
         """Every lane, those that are ending too."""
@@ -67,6 +74,7 @@ class Hands:
     def forget(self, lanes: Iterable[Lane]) -> None:
         """They are no longer ours."""
         for lane in lanes:
+            self._handled_count += lane.handled_count
             del self._tasks[lane]
             del self._lanes[lane.projection.name][lane.number]
 

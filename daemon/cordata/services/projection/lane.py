@@ -60,6 +60,7 @@ class Lane:
         self._task: asyncio.Task[object] | None = None
         #: An event is in hand.
         self.busy = False
+        self.handled_count = 0
         self.take(standing)
 
     def take(self, standing: Standing) -> None:
@@ -170,6 +171,7 @@ class Lane:
         else:
             if told.error is not None:
                 self._say(event, told.error, " after its commit, which counts")
+            self.handled_count += 1
             self._over(position, committed=told.ending is Ending.COMMITTED)
 
     def _over(self, position: int, *, committed: bool) -> None:

@@ -109,6 +109,11 @@ class ProjectionService:
         self._flush_timer: asyncio.TimerHandle | None = None
         self._flush_due = False
 
+    @property
+    def handled_count(self) -> int:
+        """Events that this process has handled."""
+        return self._hands.handled_count
+
     def status(self) -> str:
         """For STATUS=."""
         count, blocked = len(self._hands), sum(lane.blocked for lane in self._hands.all())

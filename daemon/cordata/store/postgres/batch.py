@@ -3,9 +3,13 @@
     run() -> queue -> lanes: one Lockstep after the other -> answers
           -> alone: kinds that do not fit in, and units whose shared transaction died
 
-While one lane waits for its commit, the next batch gathers. A lane takes what is there as soon as
-it is free, so the busier it is the more share a transaction; a second lane, on a connection of its
-own, helps when there is plenty, or when the first one takes unusually long.
+While one lane waits for its commit, the next batch gathers. A lane takes what is there when it is
+free, so the busier it is the more share a transaction; a second lane, on a connection of its own,
+helps when there is plenty, or when the first one takes unusually long.
+
+Whoever got an answer just now is about to ask for the next thing: those of one batch come together
+again, and would for ever find the other half of them under way. So a lane waits for them, as long
+as they keep coming, but never for more than a part of what a batch takes.
 
 A shared transaction that dies takes nobody with it: who is known to have broken it runs alone, the
 others share another one, or run alone, too, if that dies as well.
@@ -38,6 +42,12 @@ _LANES = 2
 _PLENTY = 24
 #: They wait for so long at least and at most; in between it is what a batch took lately.
 _PATIENCE_S = (0.004, 0.05)
+#: Where so many units were under way or waiting, a batch waits for those to come again ...
+_SEVERAL = 4
+#: ... while there are more of them after each such time ...
+_TICK_S = 0.001
+#: ... and no longer than this part of what a batch took lately.
+_GATHERING = 0.5
 #: Weight of the last batch in that.
 _LATEST = 0.2
 #: A connection that could not be made is tried once more if that was known so soon.
@@ -71,6 +81,9 @@ class Batcher:
         )
         self._lanes = 0
         self._patience_s = _PATIENCE_S[0]
+        #: Units that were in the last batch, or waited when it had ended.
+        self._recent = 0
+        self._gathering = False
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         #: Units in a transaction.
@@ -145,7 +158,8 @@ class Batcher:
 
     def _call_lane(self) -> None:
         """Have the queue served: by the lane under way, unless that would take too long."""
-        if not self._lanes or (self._lanes < _LANES and len(self._queue) >= _PLENTY):
+        plenty = len(self._queue) >= _PLENTY and not self._gathering
+        if not self._lanes or (self._lanes < _LANES and plenty):
             self._start_lane()
         elif self._lanes < _LANES and self._timer is None:
             self._timer = self._loop.call_later(self._patience_s, self._lose_patience)
@@ -167,12 +181,26 @@ class Batcher:
     async def _lane(self) -> None:
         try:
             while self._queue:
+                if self._lanes == 1 and self._recent >= _SEVERAL:
+                    await self._gather()
                 await self._serve()
         finally:
             self._lanes -= 1
             if self._queue and not self._closed:  # it died of its batch
                 self._call_lane()
             self._settle()
+
+    async def _gather(self) -> None:
+        """Wait for those who come again."""
+        enough, count = min(self._recent, _PLENTY), 0
+        end = self._loop.time() + self._patience_s * _GATHERING
+        self._gathering = True
+        try:
+            while count < len(self._queue) < enough and self._loop.time() < end:
+                count = len(self._queue)
+                await asyncio.sleep(_TICK_S)
+        finally:
+            self._gathering = False
 
     async def _serve(self) -> None:
         """Run one batch."""
@@ -196,6 +224,7 @@ class Batcher:
                 await self._committer.find_out(doubt, deadline)
         finally:
             self._under_way -= len(entries)
+        self._recent = len(entries) + len(self._queue)
         took_s = min(max(self._loop.time() - begun, _PATIENCE_S[0]), _PATIENCE_S[1])
         self._patience_s += _LATEST * (took_s - self._patience_s)
 

@@ -81,23 +81,29 @@ class Connection(Wire):
         """Whether a transaction is open, failed or not."""
         return not self.lost and self._pg.transaction_status != _IDLE
 
-    def send(self, sql: str, args: Sequence[object] = ()) -> None:
+    def send(self, sql: str, args: Sequence[object] = (), *, keep: bool = False) -> None:
         """Queue a statement with `$1`, `$2`, ...; nothing is heard of it before `sync`.
 
         Values go as text and the server infers their types, as it does with a literal in quotes.
-        Raises: PermanentError for a value that no column can hold; ConnectionLost.
+        `keep`: its first plan is good enough for ever, also without parameters. Raises:
+        PermanentError for a value that no column can hold; ConnectionLost.
         """
-        self.send_encoded(sql, [encode(value) for value in args])
+        self.send_encoded(sql, [encode(value) for value in args], keep=keep)
 
     def send_encoded(
-        self, sql: str, values: Sequence[bytes | None], formats: Sequence[int] | None = None
+        self,
+        sql: str,
+        values: Sequence[bytes | None],
+        formats: Sequence[int] | None = None,
+        *,
+        keep: bool = False,
     ) -> None:
         """As `send`, with values that are encoded already; `formats`: 1 for those in binary."""
         if self.lost:
             raise ConnectionLost(self.lost)
         pg = self._pg
         try:
-            if not self._prepare or (not values and sql.startswith(_PLANNED_ONCE)):
+            if not self._prepare or not (values or keep or not sql.startswith(_PLANNED_ONCE)):
                 pg.send_query_params(sql.encode(), values, None, formats)
             else:
                 name = self._names.get(sql)

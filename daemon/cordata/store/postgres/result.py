@@ -64,13 +64,12 @@ def encode(value: object) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, str):
+        if "\0" in value:
+            raise PermanentError("a text with a NUL character cannot be stored")
         try:
-            data = value.encode()
+            return value.encode()
         except UnicodeEncodeError as error:
             raise PermanentError("a text with half a surrogate pair cannot be stored") from error
-        if b"\0" in data:
-            raise PermanentError("a text with a NUL character cannot be stored")
-        return data
     if isinstance(value, int):  # a bool too: the tables know 0 and 1
         return b"%d" % value
     if isinstance(value, float):

@@ -151,14 +151,14 @@ class Transaction:
             self._begun = True
             self._ahead = self._prologue.begin(self.connection, self._kind)
         self._wrote = self._wrote or writes
-        self.connection.send(sql, args)
+        self.connection.send(sql, args, keep=self._kind in _BOOKKEEPING)
 
     async def sync(self) -> list[Result]:
         """Run what was sent; its results. Raises: ServerError, ConnectionLost."""
         ahead, self._ahead = self._ahead, 0
         asks = self._wrote and not self._xid
         if asks:
-            self.connection.send(_XID)
+            self.connection.send(_XID, keep=True)
         try:
             results = await self.connection.sync()
         except ServerError as error:

@@ -28,7 +28,7 @@ PATH = (str(ROOT), str(ROOT / "daemon"), *sys.path)
 NAMES = (
     *("echo", "about", "about_async", "fail", "fail_async", "odd", "large", "numbers"),
     *("numbers_async", "endless", "modules", "remember", "wait", "wait_async", "hang", "speak"),
-    *("speak_raw", "die", "start_another", "grow"),
+    *("speak_raw", "die", "start_another", "grow", "leak", "leak_async"),
 )
 
 
@@ -71,6 +71,15 @@ class Born:
         while until.encode() not in self._written:
             assert select.select([self.spawned.output], [], [], end - time.monotonic())[0]
             self._written += os.read(self.spawned.output, 65536)
+        return self._written.decode()
+
+    def drained(self) -> str:
+        """All that it wrote, once it is dead."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.exited()
+        while data := os.read(self.spawned.output, 65536):
+            self._written += data
         return self._written.decode()
 
     def close(self) -> None:

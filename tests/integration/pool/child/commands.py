@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
@@ -178,6 +180,52 @@ def die(payload: Any, session: Any) -> None:
     if payload == "exit":
         sys.exit(3)
     os.kill(os.getpid(), payload)
+
+
+class Undone:
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+
+    def __del__(self) -> None:
+        raise LookupError(self._secret)
+
+
+class Abort(BaseException):
+    pass
+
+
+def leak(payload: Any, session: Any) -> None:
+    """Fail with a secret in each way that Python would print by itself."""
+    how, secret = payload
+    if how == "log":
+        try:
+            raise LookupError(secret)
+        except LookupError:
+            logging.getLogger("shop.pdf").exception("no rate")
+    elif how == "arguments":
+        logging.getLogger("shop.pdf").error("%d rates", secret)
+    elif how == "thread":
+        thread = threading.Thread(target=lambda: {}[secret])
+        thread.start()
+        thread.join()
+    elif how == "object":
+        Undone(secret)
+    elif how == "exit":
+        sys.exit(secret)
+    elif how == "abort":
+        raise Abort(secret)
+
+
+async def leak_async(payload: Any, session: Any) -> None:
+    """As `leak`, by a task that nobody waits for."""
+
+    async def fail() -> None:
+        raise LookupError(payload[1])
+
+    task = asyncio.create_task(fail())
+    await asyncio.sleep(0.01)
+    del task
+    gc.collect()
 
 
 def start_another(payload: Any, session: Any) -> int:

@@ -97,10 +97,14 @@ def test_child_that_cannot_warm_up_says_why(tmp_path: Path) -> None:
     with Listening(tmp_path / "pool.sock") as manager:
         with born(manager, inits=(f"{COMMANDS}:broken_init",)) as child:
             failed = child.channel.expect(Failed)
-            assert failed.m == "RuntimeError: no fonts"
-            assert "broken_init" in failed.trace
+            assert failed.m == "RuntimeError"
+            assert "in broken_init" in failed.trace and "no fonts" not in failed.trace
             assert child.exited() == 1
             child.written("half way")
+        with born(manager, inits=(f"{COMMANDS}:broken_init",), log_level="DEBUG") as child:
+            failed = child.channel.expect(Failed)
+            assert failed.m == "RuntimeError: no fonts"
+            assert failed.trace.endswith("no fonts\n")
         with born(manager, commands={"x": f"{COMMANDS}:not_there"}) as child:
             assert "there is no function" in child.channel.expect(Failed).m
 
@@ -113,6 +117,36 @@ def test_death_in_a_call_leaves_its_traces(tmp_path: Path) -> None:
             assert (child.hand.serial, child.hand.busy) == (77, True)
             child.written("last words")
             assert peer.closed()
+
+
+SECRET = "eva@example.com"
+#: How a command fails beside its call, and what is told of it.
+LEAKS = {
+    "log": "<3>shop.pdf: no rate",
+    "arguments": "a log call at ",
+    "thread": "failed with KeyError",
+    "object": "LookupError in ",
+    "task": "exception was never retrieved",
+    "exit": "the process ends by SystemExit",
+    "abort": "the process ends by Abort",
+}
+
+
+@pytest.mark.parametrize("how", LEAKS)
+def test_output_tells_no_message_of_an_exception(tmp_path: Path, how: str) -> None:
+    command = "leak_async" if how == "task" else "leak"
+    for level in ("INFO", "DEBUG"):
+        with serving(tmp_path, log_level=level) as (child, peer):
+            peer.send(order(command, [how, SECRET], n=5))
+            if how in ("exit", "abort"):
+                assert child.exited() == 1
+            else:
+                peer.expect(Result)
+            child.written(LEAKS[how])
+            text = child.drained()
+            # A failed log call tells its place, at whatever level.
+            assert (SECRET in text) is (level == "DEBUG" and how != "arguments"), text
+            assert "commands.py:" in text or level == "DEBUG"
 
 
 def test_output_carries_the_mark_of_its_call(tmp_path: Path) -> None:

@@ -231,6 +231,23 @@ async def test_lost_connection_repeats_what_may_run_twice_and_nothing_else(tmp_p
             assert (await asked).id == "s"
 
 
+async def test_late_call_says_that_it_may_have_run_under_a_manager_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    async with talking(tmp_path, timeout=0.5) as (client, manager):
+        large = client.start("render", bytes(3_000_000), idempotent=True)
+        small = client.start("render", idempotent=True)
+        peer = await welcomed(manager)
+        for _ in range(2):
+            await off(peer.expect, CallFrame)
+        peer.close()
+        with await welcomed(manager):  # it reads nothing, so the small one is not sent again
+            for call in (large, small):
+                with pytest.raises(DeadlineExceeded) as caught:
+                    await call
+                assert caught.value.ran
+
+
 async def test_call_is_sent_again_when_the_manager_never_had_it_whole(tmp_path: Path) -> None:
     """Though it may not run twice: half of a frame cannot have run."""
     async with talking(tmp_path) as (client, manager):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -109,6 +110,24 @@ def test_lost_connection_repeats_only_what_may_run_twice(tmp_path: Path) -> None
         assert client.execute("render", idempotent=True) == "page"
         with pytest.raises(PoolRestarted):
             client.execute("book")
+
+
+def test_late_call_says_that_it_may_have_run_under_a_manager_that_is_gone(tmp_path: Path) -> None:
+    failed = threading.Event()
+
+    def script(manager: Listening) -> None:
+        peer, _ = manager.welcome()
+        with peer:
+            peer.expect(CallFrame)
+        peer, _ = manager.welcome()
+        with peer:
+            assert failed.wait(5.0)
+
+    with scripted(tmp_path, script) as client:
+        with pytest.raises(DeadlineExceeded, match="did not take it") as caught:
+            client.execute("render", bytes(3_000_000), idempotent=True, timeout=0.5)
+        failed.set()
+        assert caught.value.ran
 
 
 def test_call_that_did_not_run_goes_to_the_next_manager(tmp_path: Path) -> None:

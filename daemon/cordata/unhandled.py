@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from cordata import events
-from cordata.log import fields, logger
-from cordata.systemd.journal import without_values
+from cordata.log import fields, logger, without_values
 
 if TYPE_CHECKING:  # what has no loop, as `cordata server`, does without
     import asyncio

@@ -1,0 +1,148 @@
+"""A client of the pool that costs little itself, and what its calls cost the manager."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import Raw, msgpack
+from tests.bench.pool_work import PAYLOAD, PROCESSES
+from tests.bench.servers import cpu_s
+from tests.integration.pool.chaos.house import House, house
+from tests.integration.pool.peer import Peer
+
+from cordata.core.frame import Splitter
+from cordata.core.pool.codec import encode, to_client
+from cordata.core.pool.message import CallFrame, Message, Reply, Result, SessionOp
+
+#: Under way while a rate is measured.
+OUTSTANDING = 64
+_TIMEOUT_S = 900.0
+_AT_ONCE = 500
+_PAYLOAD = Raw(msgpack.encode(PAYLOAD))
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What was measured for a while."""
+
+    calls_per_s: float
+    #: The manager's processor time, in microseconds a call.
+    manager_us: float
+
+
+class Driver:
+    """One connection, on which so many calls are always under way."""
+
+    def __init__(self, path: Path, *, sessions: Sequence[str] = ("",)) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(path))
+        Peer(self._socket).hello("client", pid=os.getpid())
+        self._splitter = Splitter(1 << 30)
+        self._ids = itertools.count(1)
+        self._sessions = itertools.cycle(sessions)
+        self.under_way = 0
+
+    def ask(self, messages: Sequence[Message]) -> None:
+        """Send them, and wait for as many replies."""
+        for at in range(0, len(messages), _AT_ONCE):
+            part = messages[at : at + _AT_ONCE]
+            self._socket.sendall(b"".join(map(encode, part)))
+            left = len(part)
+            while left:
+                left -= self._read(Reply)
+
+    def call(self, count: int) -> None:
+        """So many calls more are under way."""
+        for at in range(0, count, _AT_ONCE):
+            self._call(min(_AT_ONCE, count - at))
+            self._socket.settimeout(0.0)
+            try:
+                self.under_way -= self._read(Result)
+            except BlockingIOError:
+                pass
+            finally:
+                self._socket.settimeout(None)
+
+    def measure(self, seconds: float, manager: int) -> Rate:
+        """A call for each result, for so long."""
+        began, used, results = time.perf_counter(), cpu_s(manager), 0
+        while (now := time.perf_counter()) < began + seconds:
+            count = self._read(Result)
+            self.under_way -= count
+            results += count
+            self._call(count)
+        return Rate(results / (now - began), (cpu_s(manager) - used) / results * 1e6)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _call(self, count: int) -> None:
+        frames = [
+            encode(
+                CallFrame(
+                    id=next(self._ids),
+                    command="echo",
+                    payload=_PAYLOAD,
+                    session=next(self._sessions),
+                    timeout_s=_TIMEOUT_S,
+                )
+            )
+            for _ in range(count)
+        ]
+        self._socket.sendall(b"".join(frames))
+        self.under_way += count
+
+    def _read(self, kind: type[Message]) -> int:
+        """How many such messages came. Raises: AssertionError for any other one."""
+        data = self._socket.recv(1 << 18)
+        assert data, "the manager closed the connection"
+        count = 0
+        for frame in self._splitter.feed(data):
+            assert isinstance(frame, bytes)
+            message = to_client.decode(frame)
+            assert isinstance(message, kind), message
+            count += 1
+        return count
+
+
+def sessions_of(count: int) -> list[str]:
+    """Their ids."""
+    return [f"{number:032x}" for number in range(count)]
+
+
+def creating(ids: Sequence[str]) -> list[Message]:
+    """The frames that make them, each with 100 bytes."""
+    return [SessionOp(n, "create", id, set={"k": _PAYLOAD}) for n, id in enumerate(ids)]
+
+
+def deleting(ids: Sequence[str]) -> list[Message]:
+    """The frames that end them."""
+    return [SessionOp(n, "delete", id) for n, id in enumerate(ids)]
+
+
+@contextmanager
+def measured(directory: Path, settings: str) -> Iterator[House]:
+    """A pool of the measured size, warm."""
+    with house(
+        directory, workers=PROCESSES, app="tests.bench.pool_app:app", settings=settings
+    ) as found:
+        driver = Driver(found.manager.path)
+        driver.call(OUTSTANDING)
+        driver.measure(0.5, found.manager.process.pid)
+        driver.close()
+        yield found
+
+
+def verdict(what: str, found: float, wanted: float, *, most: bool = False) -> bool:
+    """What was promised, beside what was found."""
+    good = found <= wanted if most else found >= wanted
+    sign = "<=" if most else ">="
+    print(f"{'pass' if good else 'FAIL'}  {what:40}{found:8.2f}  ({sign} {wanted})")
+    return good

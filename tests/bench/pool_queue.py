@@ -1,0 +1,80 @@
+"""What 100,000 waiting calls cost the manager: memory, and calls a second beside an empty queue.
+
+    python -m tests.bench.pool_queue [--waiting N] [--seconds S] [--rounds N]
+
+A call is sent for each result, so the queue keeps its length; the best round of each case counts.
+On a busy machine rates jump about; the manager's processor time for a call does so less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from tests.bench.pool_driver import OUTSTANDING, Driver, Rate, measured, verdict
+from tests.bench.servers import pss_kb
+from tests.integration.pool.chaos.house import House
+from tests.servers.reaper import swept, terminated_in_order
+
+
+def one(found: House, waiting: int, seconds: float) -> tuple[Rate, float, float]:
+    """The rate with so many waiting calls, the manager's memory in MB, seconds to let them in."""
+    pid = found.manager.process.pid
+    driver = Driver(found.manager.path)
+    began = time.perf_counter()
+    driver.call(waiting + OUTSTANDING)
+    took_s = time.perf_counter() - began
+    driver.call(waiting + OUTSTANDING - driver.under_way)  # for those that are done already
+    driver.measure(0.3, pid)
+    there = found.manager.status()["pools"]["default"]["waiting"]
+    assert there >= 0.95 * waiting, f"{there} wait"
+    rate = driver.measure(seconds, pid)
+    size_mb = pss_kb(pid) / 1024
+    driver.close()
+    found.until_calm()
+    return rate, size_mb, took_s
+
+
+def compare(fair: bool, waiting: int, seconds: float, rounds: int) -> None:
+    best: dict[int, Rate] = {}
+    least_us: dict[int, float] = {}
+    most_mb: dict[int, float] = {}
+    settings = f"max_waiting = {2 * waiting}\nfair = {str(fair).lower()}\n"
+    with tempfile.TemporaryDirectory(prefix="cordata-queue-") as directory:
+        with measured(swept(Path(directory)), settings) as found:
+            for _ in range(rounds):
+                for count in (0, waiting):
+                    rate, size_mb, took_s = one(found, count, seconds)
+                    least_us[count] = min(rate.manager_us, least_us.get(count, rate.manager_us))
+                    most_mb[count] = max(size_mb, most_mb.get(count, 0.0))
+                    if count not in best or rate.calls_per_s > best[count].calls_per_s:
+                        best[count] = rate
+    title = "clients take turns (fair)" if fair else "first come, first served"
+    print(f"\n{title:28} calls/s   manager us/call   manager MB")
+    for count, rate in best.items():
+        numbers = f"{rate.calls_per_s:10,.0f}{least_us[count]:18.1f}{most_mb[count]:13.0f}"
+        print(f"  {count:9,} waiting        {numbers}")
+    print(f"  letting {waiting:,} in took {took_s:.1f} s")
+    name = ", fair" if fair else ""
+    share = best[waiting].calls_per_s / best[0].calls_per_s
+    verdict(f"{waiting:,} waiting{name}: of the empty queue's rate", share, 0.8)
+    more = least_us[waiting] / least_us[0]
+    verdict(f"{waiting:,} waiting{name}: manager's time a call", more, 1.25, most=True)
+    verdict(f"{waiting:,} waiting{name}: manager MB", most_mb[waiting], 300, most=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--waiting", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    terminated_in_order()
+    for fair in (False, True):
+        compare(fair, options.waiting, options.seconds, options.rounds)
+
+
+if __name__ == "__main__":
+    main()

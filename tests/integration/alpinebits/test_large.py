@@ -1,0 +1,81 @@
+"""Large acknowledgements, which a child of the pool reads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.contract.pool.running import running
+from tests.integration.alpinebits.hub import Hub, notif_report_rq, open_hub
+from tests.integration.pool.peer import Listening
+
+from alpinehub.alpinebits.reading import LARGE_BYTES, READ_LARGE
+from cordata.core.pool.message import CallFrame, ErrorFrame
+from cordata.pool import SyncClient
+from cordata.pool.client.door import Door
+
+COUNT = 4000
+
+
+def large(*ids: str) -> str:
+    unknown = (f"{number:032x}" for number in range(COUNT))
+    document = notif_report_rq(tuple((14, one) for one in (*ids, *unknown)), {})
+    assert len(document) > LARGE_BYTES
+    return document
+
+
+async def send(hub: Hub, document: str) -> httpx.Response:
+    return await hub.post("u1", "OTA_NotifReport:GuestRequests", document)
+
+
+async def test_large_acknowledgement_is_read_in_a_child(tmp_path: Path) -> None:
+    with running(tmp_path, app="alpinehub.app:app", workers=1) as path:
+        async with open_hub(tmp_path / "state", Door(path)) as hub:
+            hub.add(1, "a1")
+            hub.add(1, "a2")
+            assert sorted(await hub.read("u1", "H1")) == ["a1", "a2"]
+            answer = await send(hub, large("a1"))
+            assert answer.status_code == 200 and "Success" in answer.text
+            assert answer.text.count("<Warning ") == COUNT  # nobody knows them
+            assert await hub.read("u1", "H1") == ["a2"]
+            refused = await send(hub, large("a2").replace('Type="14" ID="a2"', 'Type="9" ID="a2"'))
+            assert refused.status_code == 400
+            assert "does not conform to the schema" in refused.text
+            broken = await send(hub, large("a2")[:-1])
+            assert broken.status_code == 400 and "cannot be parsed: line 1" in broken.text
+            await hub.acknowledge("u1", (14, "a2"))  # a small one is no call
+            assert await hub.read("u1", "H1") == []
+        with SyncClient(path, operator=True) as pool:
+            assert pool.status()["results"] == 3
+
+
+async def test_large_acknowledgement_is_read_here_when_there_is_no_pool(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(1, "a1")
+        await hub.read("u1", "H1")
+        assert (await send(hub, large("a1"))).status_code == 200
+        assert await hub.read("u1", "H1") == []
+    told = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert told == ["a large acknowledgement is read here, not by the pool (unavailable)"]
+
+
+@pytest.mark.parametrize(("code", "status"), [("crashed", 500), ("poisoned", 503)])
+async def test_document_that_kills_is_not_read_here(tmp_path: Path, code: str, status: int) -> None:
+    with Listening(tmp_path / "pool.sock") as manager:
+        async with open_hub(tmp_path, Door(tmp_path / "pool.sock")) as hub:
+            hub.add(1, "a1")
+            await hub.read("u1", "H1")
+            sending = asyncio.ensure_future(send(hub, large("a1")))
+            peer, _ = await asyncio.to_thread(manager.welcome)
+            with peer:
+                frame = await asyncio.to_thread(peer.expect, CallFrame)
+                assert frame.command == READ_LARGE
+                peer.send(ErrorFrame(id=frame.id, code=code, m="no"))
+                answer = await sending
+            assert answer.status_code == status and answer.text.startswith("ERROR:")
+            assert await hub.read("u1", "H1") == ["a1"]

@@ -1,0 +1,56 @@
+"""The foreign keys of the hub's tables, on both stores."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import psycopg
+from tests.servers.postgres import PostgresServer
+
+from alpinehub.app import app
+from cordata.opening import chains_of
+from cordata.store.migrate import RUNTIME, load
+from cordata.store.queries import sql_folder
+
+#: What PostgreSQL leaves unchecked, since nothing can break it: 0001_hub and 0002_reference.
+UNCHECKED = {
+    ("customer", "hotel_id"),
+    ("delivery", "hotel_id"),
+    ("delivery", "reservation_id"),
+    ("delivery", "user_id"),
+    ("inbox", "reservation_id"),
+    ("reservation", "hotel_id"),
+    ("reservation", "source_id"),
+    ("reservation_event", "reservation_id"),
+    ("reservation_version", "reservation_id"),
+}
+
+
+def scripts(dialect: str) -> list[str]:
+    bootstrap = sql_folder(RUNTIME.package, dialect) / "bootstrap.sql"
+    return [bootstrap.read_text(), *(m.script for m in load(chains_of(app), dialect))]
+
+
+def test_both_stores_check_the_references_that_something_could_break(
+    postgres: PostgresServer,
+) -> None:
+    with closing(sqlite3.connect(":memory:")) as embedded:
+        for script in scripts("sqlite"):
+            embedded.executescript(script)
+        tables = embedded.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+        ours = {
+            (table, key[3])
+            for (table,) in tables
+            for key in embedded.execute(f"PRAGMA foreign_key_list({table})")
+        }
+    with postgres.database() as url, psycopg.connect(url) as connection:
+        for script in scripts("postgres"):
+            connection.execute(script.encode())
+        theirs = connection.execute(
+            "SELECT c.conrelid::regclass::text, a.attname FROM pg_constraint AS c"
+            " JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey)"
+            " WHERE c.contype = 'f'"
+        ).fetchall()
+    assert ours - set(theirs) == UNCHECKED
+    assert set(theirs) < ours

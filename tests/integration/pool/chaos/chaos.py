@@ -1,0 +1,241 @@
+"""Many calls while what runs them is killed at random, and the verdict on every one of them."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.integration.pool.chaos.callers import Caller, Progress, call_all
+from tests.integration.pool.chaos.house import SETTINGS, House, house
+from tests.integration.pool.chaos.orders import ALLOWED, Order, planned
+from tests.integration.pool.chaos.served import Served
+
+from cordata.core.pool.message import Affinity
+from cordata.errors import (
+    CallCancelled,
+    DeadlineExceeded,
+    PoolRestarted,
+    PoolUnavailable,
+)
+from cordata.pool import SyncClient
+
+CLIENTS = 50
+#: On top of a call's deadline and of how late this process itself ran.
+SLACK_S = 1.25
+#: A worker with commands of its own; its sessions' other calls run elsewhere.
+_NAMED = '[pool.streams]\nworkers = ["0"]\ncommands = ["pages"]\nfair = true\n'
+#: A kill is followed by another one at once so often: starts are a good time to die, too.
+_AGAIN = 0.35
+
+
+@dataclass
+class Killer:
+    """Kills one process each time some calls have ended, so a slow machine has no more of it."""
+
+    house: House | Served
+    progress: Progress
+    rng: random.Random
+    #: That end between two kills, on average.
+    calls: int
+    #: No kills after so long.
+    seconds: float
+
+    def run(self) -> None:
+        end = time.monotonic() + self.seconds
+        kinds = self.house.kinds
+        first = list(kinds)  # each kind at least once
+        self.rng.shuffle(first)
+        while not self.progress.over.is_set() and time.monotonic() < end:
+            if self.rng.random() < _AGAIN:
+                time.sleep(self.rng.choice((0.0, 0.02, 0.1, 0.5)) * self.rng.random())
+            else:
+                self._wait(self.rng.randrange(1, 2 * self.calls), end)
+            kind = first.pop() if first else self.rng.choices([*kinds], [*kinds.values()])[0]
+            self.house.kill(kind, self.rng)
+
+    def _wait(self, calls: int, end: float) -> None:
+        progress = self.progress
+        with progress.changed:
+            until = progress.ended + calls
+            progress.changed.wait_for(
+                lambda: progress.ended >= until or progress.over.is_set(),
+                max(0.0, end - time.monotonic()),
+            )
+
+
+def chaos(
+    directory: Path,
+    *,
+    seed: int,
+    calls: int,
+    calls_per_kill: int,
+    workers: int,
+    seconds: float,
+    place: Callable[..., AbstractContextManager[House | Served]] = house,
+) -> str:
+    """Run it; gives a line of figures. Raises: AssertionError with all that went wrong.
+
+    `seconds`: killing ends then, whatever was done by then; the calls go on to their end.
+    `place`: who starts again what was killed.
+    """
+    rng = random.Random(seed)
+    share = calls // CLIENTS
+    settings = SETTINGS + ("fair = true\n" if seed & 1 else "") + (_NAMED if seed & 2 else "")
+    with place(directory, workers=workers, settings=settings) as found:
+        path = found.path
+        with SyncClient(path, timeout=60.0) as client:
+            callers = [
+                Caller(
+                    client.sessions.create(f"s-{n}", affinity=_affinity(n)).id,
+                    planned(rng, share, prefix=str(n)),
+                    sync=n % 2 == 0,
+                )
+                for n in range(CLIENTS)
+            ]
+        progress = Progress()
+        killer = Killer(found, progress, random.Random(seed + 1), calls_per_kill, seconds)
+        killing = threading.Thread(target=killer.run, daemon=True)
+        began = time.monotonic()
+        killing.start()
+        call_all(path, callers, progress)
+        killing.join()
+        took_s = time.monotonic() - began
+        faults = [*judge_calls(callers, progress, found.evidence), *judge_pool(found, callers)]
+        told = tell(callers, found, progress, took_s)
+        log = found.log()
+        if "Traceback" in log:
+            faults.append("a traceback: " + log[log.index("Traceback") :][:3000])
+    assert not faults, f"seed {seed}: {told}\n" + "\n".join(faults[:40])
+    return told
+
+
+def _affinity(number: int) -> Affinity:
+    """A third of the sessions waits for its own worker, which may be away."""
+    return "strict_queue" if number % 3 == 0 else "hint"
+
+
+def tell(callers: list[Caller], found: House | Served, progress: Progress, took_s: float) -> str:
+    """The figures."""
+    orders = [order for caller in callers for order in caller.orders]
+    ends = Counter("ok" if order.ok else type(order.outcome).__name__ for order in orders)
+    longest = max(order.took_s for order in orders)
+    return (
+        f"{len(orders)} calls in {took_s:.0f} s; {dict(found.kills)};"
+        f" {dict(ends.most_common())}; longest {longest:.1f} s;"
+        f" this process was {progress.late_s:.2f} s late"
+    )
+
+
+def judge_calls(callers: list[Caller], progress: Progress, evidence: Path) -> list[str]:
+    """What is wrong with the calls, by what the clients and the evidence say."""
+    runs = Counter(evidence.read_text().split())
+    faults = []
+    for caller in callers:
+        for order in caller.orders:
+            fault = _fault(order, runs[order.id], progress.late_s)
+            if fault:
+                client = "sync" if caller.sync else "async"
+                faults.append(
+                    f"{order.kind} {order.id} ({client}, {runs[order.id]} runs,"
+                    f" {order.took_s:.2f} s): {fault}"
+                )
+    return faults
+
+
+def _fault(order: Order, runs: int, late_s: float) -> str:
+    outcome = order.outcome
+    if order.took_s < 0:
+        return "it never ended"
+    if order.took_s > order.timeout_s + SLACK_S + late_s:
+        return f"it ended too late, with {outcome!r}"
+    if not order.ok and not isinstance(outcome, ALLOWED[order.kind]):
+        return f"it ended with {outcome!r}"
+    if order.kind in ("hang", "fail") and order.ok:
+        return "it gave a result"
+    numbers = [[order.id, number] for number in range(20)]
+    wanted = numbers if order.kind == "pages" and order.ok else numbers[: len(order.parts)]
+    if order.parts != wanted:
+        return f"other parts came: {order.parts}"
+    if order.kind in ("count", "note"):
+        return ""
+    if order.ok and order.command.startswith("mark") and outcome != order.payload:
+        return f"another's result: {outcome!r:.200}"
+    if runs > 1 and not order.idempotent:
+        return "it ran twice"
+    if order.ok and not runs and order.kind != "leave":
+        return "a result without a run"
+    never = isinstance(outcome, DeadlineExceeded) and not outcome.ran
+    if not order.idempotent:  # else an earlier manager may have had it
+        never |= isinstance(outcome, PoolUnavailable)
+    if runs and never:
+        return f"it ran, and {outcome!r} says that it did not"
+    return ""
+
+
+def judge_pool(found: House | Served, callers: list[Caller]) -> list[str]:
+    """What is wrong with sessions, registries and processes when all is over."""
+    runs = Counter(found.evidence.read_text().split())
+    faults = []
+    status = found.until_calm()
+    for worker in status["workers"]:
+        if len(worker["children"]) != 1 or any(c["spare"] for c in worker["children"]):
+            faults.append(f"worker {worker['worker']} has {worker['children']}")
+    if status["connections"]["blocked"] or status["sessions"]["count"] != len(callers):
+        faults.append(f"{status['connections']}, {status['sessions']}")
+    with SyncClient(found.path, timeout=60.0) as client:
+        noted = client.globals.get()
+        for caller in callers:
+            session = client.sessions.get(caller.session)
+            faults += _faults_of_session(caller, session.data, session.counters, runs)
+            faults += [
+                f"the global {order.id} is lost"
+                for order in caller.orders
+                if order.kind == "note" and order.ok and noted.get(order.id) != order.id
+            ]
+            client.sessions.delete(caller.session)
+    status = found.stop()
+    left = [status["sessions"][key] for key in ("count", "bytes")]
+    left += [pool[key] for pool in status["pools"].values() for key in ("waiting", "waiting_bytes")]
+    if any(left) or status["connections"]["open"] != found.last_connections:
+        faults.append(f"not empty: {left}, {status['connections']}")
+    processes = found.left()
+    if processes:
+        faults.append(f"processes are left: {processes}")
+    return faults
+
+
+def _faults_of_session(caller: Caller, data: Any, counters: Any, runs: Counter[str]) -> list[str]:
+    faults = []
+    if sum(data.values()) != counters.get("runs", 0):
+        faults.append(f"session {caller.session}: {sum(data.values())} kept, {counters}")
+    asked = [order for order in caller.orders if order.kind == "count"]
+    good = sum(order.ok for order in asked)
+    if not good <= counters.get("asks", 0) <= len(asked):
+        faults.append(f"session {caller.session}: {good} of {len(asked)} counted, {counters}")
+    for order in caller.orders:
+        kept = data.get(order.id, 0)
+        if order.kind in ("count", "note"):
+            continue
+        if not order.with_session or order.kind in ("hang", "fail"):
+            most, least = 0, 0
+        elif order.idempotent:
+            most, least = runs[order.id], int(order.ok)
+        elif order.ok:
+            most, least = 1, 0 if order.kind == "leave" else 1
+        else:
+            # The answer may have been on its way when the manager died, or the caller gave up.
+            lost = (PoolRestarted, CallCancelled, DeadlineExceeded)
+            most, least = int(isinstance(order.outcome, lost)), 0
+        if not least <= kept <= most:
+            faults.append(
+                f"{order.kind} {order.id} is {kept} times in its session,"
+                f" after {order.outcome!r:.100} and {runs[order.id]} runs"
+            )
+    return faults

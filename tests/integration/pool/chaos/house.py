@@ -1,0 +1,257 @@
+"""A pool whose processes are killed at random and started again, as a service manager would.
+
+Only processes are killed that this house started, or whose parent it started: each is held by a
+pidfd and has the house's mark in its environment, so no other one is ever meant.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests.integration.cli.command import cordata
+from tests.integration.pool.chaos.commands import EVIDENCE
+from tests.integration.pool.managing import ROOT, Manager
+from tests.servers.process import children, is_alive
+from tests.servers.reaper import watched
+
+from cordata.errors import PoolError
+from cordata.pool import SyncClient
+
+MARK = "CHAOS_MARK"
+APP = "tests.integration.pool.chaos.chaotic:app"
+#: Until everything is up, or gone; the machine may be busy.
+PATIENCE_S = 60.0
+#: Between the end of a process and its next life.
+_PAUSE_S = 0.1
+SETTINGS = """
+retries = 50
+poison_limit = 1000000
+restart_min_s = 0.01
+restart_max_s = 0.2
+kill_grace_s = 0.2
+cancel_grace_s = 0.2
+max_calls = 200
+max_waiting = 100000
+"""
+
+
+class Worker:
+    """worker@N; its log is in a file."""
+
+    def __init__(self, name: str, config: Path) -> None:
+        self.name = name
+        self.log = config.parent / f"worker-{name}.log"
+        self._config = config
+
+    def start(self, **environment: str) -> None:
+        argv = [sys.executable, "-m", "cordata", "worker", self.name]
+        with self.log.open("ab") as log:
+            self.process = watched(
+                subprocess.Popen(
+                    [*argv, "--config", str(self._config)],
+                    cwd=ROOT,
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}",
+                        **environment,
+                    },
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+            )
+
+
+class Marked:
+    """Processes with a mark in their environment, which is how they are told from all others."""
+
+    def __init__(self, directory: Path) -> None:
+        self.mark = uuid.uuid4().hex
+        self.evidence = directory / "evidence"
+        self.evidence.touch()
+        self.environment = {MARK: self.mark, EVIDENCE: str(self.evidence)}
+        self.kills: Counter[str] = Counter()
+
+    def left(self) -> list[int]:
+        """Processes of this house that live; the last ones may need a moment to die."""
+        end = time.monotonic() + PATIENCE_S
+        while found := [pid for pid in _pids() if self._is_ours(pid) and is_alive(pid)]:
+            if time.monotonic() > end:
+                break
+            time.sleep(0.05)
+        return found
+
+    def kill_one(self, pids: Sequence[int], rng: random.Random) -> bool:
+        """Kill -9 one of these, if it is there and ours."""
+        if not pids:
+            return False
+        pid = rng.choice(pids)
+        try:
+            file = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        try:
+            if not self._is_ours(pid):
+                return False
+            signal.pidfd_send_signal(file, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(file)
+        return True
+
+    def recycle(self, path: Path, worker: str) -> bool:
+        """Have a worker's child replaced, if there is a manager that can be asked."""
+        try:
+            with SyncClient(path, timeout=0.5, operator=True) as client:
+                client.recycle(worker)
+        except PoolError:
+            return False
+        return True
+
+    def _is_ours(self, pid: int) -> bool:
+        with suppress(OSError):
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            return f"{MARK}={self.mark}".encode() in variables
+        return False
+
+
+class House(Marked):
+    """One manager and some workers, each started again when it ends."""
+
+    kinds: Mapping[str, int] = {
+        **{"child": 55, "worker": 12, "worker and child": 8, "manager": 12},
+        **{"manager in order": 5, "worker in order": 5, "recycle": 3},
+    }
+    #: Connections at the manager when it is asked last.
+    last_connections = 1
+
+    def __init__(self, directory: Path, *, workers: int, app: str, settings: str) -> None:
+        super().__init__(directory)
+        self.manager = Manager(directory, f"[pool]\n{settings}")
+        self.path = self.manager.path
+        config = directory / "worker.toml"
+        (directory / "store").mkdir()
+        config.write_text(
+            f'[app]\nimport = "{app}"\n[worker]\nservices = ["pool"]\n'
+            f'[paths]\nstate = "{directory / "store"}"\nruntime = "{self.manager.runtime}"\n'
+            f"[pool]\n{settings}"
+        )
+        migrated = cordata("migrate", "--config", str(config))
+        assert migrated.returncode == 0, migrated.stderr
+        self.workers = [Worker(str(n), config) for n in range(workers)]
+        self._over = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+
+    def start(self) -> None:
+        """Until each worker has a child that takes calls."""
+        for part in self._parts():
+            part.start(**self.environment)
+        self._keeper.start()
+        self.until_calm()
+
+    def until_calm(self) -> dict[str, Any]:
+        """Until all is up and nothing waits, or is in hand; gives the status then."""
+        return self._until(is_calm, len(self.workers))
+
+    def stop(self) -> dict[str, Any]:
+        """The workers, in order; the manager's last status; then the manager."""
+        self._leave_alone()
+        for worker in self.workers:
+            worker.process.terminate()
+        for worker in self.workers:
+            assert worker.process.wait(PATIENCE_S) == 0, worker.log.read_text()[-4000:]
+        status = self._until(lambda status, _: not status["workers"], 0)
+        assert self.manager.end() == 0, self.manager.log[-4000:]
+        return status
+
+    def close(self) -> None:
+        """Nothing of it runs on."""
+        self._leave_alone()
+        for process in (part.process for part in self._parts() if hasattr(part, "process")):
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        self.manager.socket.close()
+
+    def log(self) -> str:
+        """Of all processes."""
+        return "\n".join([self.manager.log, *(worker.log.read_text() for worker in self.workers)])
+
+    def kill(self, kind: str, rng: random.Random) -> None:
+        """One process of that kind, if there is one."""
+        worker = rng.choice(self.workers)
+        if kind == "recycle":
+            self.kills[kind] += self.recycle(self.path, worker.name)
+            return
+        if "child" in kind:
+            dead = self.kill_one(children(worker.process.pid), rng)
+            if kind == "child":
+                self.kills[kind] += dead
+                return
+        part = self.manager if kind.startswith("manager") else worker
+        number = signal.SIGTERM if kind.endswith("in order") else signal.SIGKILL
+        part.process.send_signal(number)  # Popen sends none once it has waited for the process
+        self.kills[kind] += 1
+
+    def _parts(self) -> list[Manager | Worker]:
+        return [self.manager, *self.workers]
+
+    def _keep(self) -> None:
+        """Start again what has ended."""
+        ended: dict[object, float] = {}
+        while not self._over.wait(0.02):
+            now = time.monotonic()
+            for part in self._parts():
+                if part.process.poll() is None:
+                    ended.pop(part, None)
+                elif now >= ended.setdefault(part, now) + _PAUSE_S:
+                    part.start(**self.environment)
+
+    def _leave_alone(self) -> None:
+        self._over.set()
+        if self._keeper.is_alive():
+            self._keeper.join()
+
+    def _until(self, true: Callable[[dict[str, Any], int], bool], number: int) -> dict[str, Any]:
+        end = time.monotonic() + PATIENCE_S
+        while not true(status := self.manager.status(), number):
+            assert time.monotonic() < end, f"{status}\n{self.log()[-4000:]}"
+            time.sleep(0.05)
+        return status
+
+
+def is_calm(status: dict[str, Any], workers: int) -> bool:
+    """All is up, and nothing waits or is in hand."""
+    keys = ("ready", "busy", "other", "waiting", "waiting_bytes")
+    counts = tuple(sum(pool[key] for pool in status["pools"].values()) for key in keys)
+    return len(status["workers"]) == workers and counts == (workers, 0, 0, 0, 0)
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+@contextmanager
+def house(
+    directory: Path, *, workers: int, app: str = APP, settings: str = SETTINGS
+) -> Iterator[House]:
+    """A running pool; at the end nothing of it is left."""
+    found = House(directory, workers=workers, app=app, settings=settings)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.close()

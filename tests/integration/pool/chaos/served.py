@@ -1,0 +1,133 @@
+"""The same under `cordata server`, which starts again what was killed, as it does by itself."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests.integration.pool.chaos.house import APP, PATIENCE_S, SETTINGS, Marked, is_calm
+from tests.integration.pool.managing import ROOT
+from tests.servers.process import children
+from tests.servers.reaper import watched
+
+from cordata.errors import PoolError
+from cordata.pool import SyncClient
+
+
+class Served(Marked):
+    """A supervisor, and below it primary, manager and workers."""
+
+    #: A worker that ends in order is not started again.
+    kinds: Mapping[str, int] = {
+        **{"child": 50, "worker": 15, "worker and child": 10},
+        **{"manager": 20, "recycle": 5},
+    }
+
+    def __init__(self, directory: Path, *, workers: int, settings: str) -> None:
+        super().__init__(directory)
+        self._workers = workers
+        #: The last question, and a connection of each worker and of each child.
+        self.last_connections = 1 + 2 * workers
+        self.path = directory / "run" / "pool.sock"
+        self._log = directory / "log"
+        config = directory / "server.toml"
+        config.write_text(
+            f'[app]\nimport = "{APP}"\n[worker]\nservices = ["pool"]\n'
+            f'[paths]\nstate = "{directory / "state"}"\nruntime = "{self.path.parent}"\n'
+            f'credentials = "{directory / "credentials"}"\n[pool]\n{settings}'
+        )
+        argv = [sys.executable, "-m", "cordata", "server", "--config", str(config), "--restart"]
+        argv += ["--workers", str(workers), "--listen", "127.0.0.1:0"]
+        with self._log.open("ab") as log:
+            self.process = watched(
+                subprocess.Popen(
+                    argv,
+                    cwd=ROOT,
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}",
+                        **self.environment,
+                    },
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+            )
+
+    def until_calm(self) -> dict[str, Any]:
+        """Until all is up and nothing waits, or is in hand; gives the status then."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            status: dict[str, Any] = {}
+            with suppress(PoolError), SyncClient(self.path, timeout=5.0, operator=True) as client:
+                status = client.status()
+            if status and is_calm(status, self._workers):
+                return status
+            assert time.monotonic() < end, f"{status}\n{self.log()[-4000:]}"
+            assert self.process.poll() is None, self.log()[-4000:]
+            time.sleep(0.05)
+
+    def stop(self) -> dict[str, Any]:
+        """The last status; then all of it, in order."""
+        status = self.until_calm()
+        self.process.terminate()
+        code = self.process.wait(PATIENCE_S)
+        assert code in (0, 1), self.log()[-4000:]  # 1: something had crashed
+        assert not self.path.exists()
+        return status
+
+    def log(self) -> str:
+        """Of all processes."""
+        return self._log.read_text()
+
+    def kill(self, kind: str, rng: random.Random) -> None:
+        """One process of that kind, if there is one."""
+        roles = children(self.process.pid)
+        workers = [pid for pid in roles if _role(pid) == "worker"]
+        if kind == "recycle":
+            worker = str(rng.randrange(self._workers))
+            self.kills[kind] += self.recycle(self.path, worker)
+        elif kind == "manager":
+            managers = [pid for pid in roles if _role(pid) == "pool"]
+            self.kills[kind] += self.kill_one(managers, rng)
+        elif workers:
+            worker_pid = rng.choice(workers)
+            dead = False
+            if "child" in kind:
+                dead = self.kill_one(children(worker_pid), rng)
+            if "worker" in kind:
+                dead = self.kill_one([worker_pid], rng)
+            self.kills[kind] += dead
+
+    def close(self) -> None:
+        """Nothing of it runs on: the others die with the supervisor."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.left()
+
+
+def _role(pid: int) -> str:
+    """`cordata ROLE ...`; "" of one that has just been forked, or has ended."""
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        return next((word for word in words if word in ("worker", "pool", "primary")), "")
+    return ""
+
+
+@contextmanager
+def served(directory: Path, *, workers: int, settings: str = SETTINGS) -> Iterator[Served]:
+    """A running server; at the end nothing of it is left."""
+    found = Served(directory, workers=workers, settings=settings)
+    try:
+        found.until_calm()
+        yield found
+    finally:
+        found.close()

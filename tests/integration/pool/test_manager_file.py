@@ -1,0 +1,107 @@
+"""The manager and its file: killed while it writes, without space, of another version."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import threading
+import time
+from pathlib import Path
+
+from msgspec import Raw, msgpack
+from tests.integration.pool.managing import Manager, managed
+from tests.integration.pool.test_manager_limits import limit_files
+
+from cordata.core.pool.message import Reply, SessionOp
+from cordata.core.pool.record import MAGIC, Put, encode
+
+LONG = "x" * 700_000
+#: No file of the process grows.
+_FULL = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, -1));"
+
+
+class Writer(threading.Thread):
+    """Updates one session without a pause; what it was told is what must be there later."""
+
+    def __init__(self, manager: Manager, first: int) -> None:
+        super().__init__(daemon=True)
+        self.client = manager.client()
+        self.sent = self.kept = first
+        self.start()
+
+    def run(self) -> None:
+        try:
+            while True:
+                self.sent += 1
+                value = Raw(msgpack.encode([self.sent, LONG]))
+                self.client.send(SessionOp(1, "update", "s", set={"v": value}))
+                self.client.expect(Reply)
+                self.kept = self.sent
+        except (OSError, AssertionError):
+            self.client.close()
+
+
+def test_manager_killed_while_it_writes_keeps_what_it_has_answered(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager:
+        with manager.client() as client:
+            client.send(SessionOp(1, "create", "s", set={"v": Raw(msgpack.encode([0, LONG]))}))
+            client.expect(Reply)
+        number = 0
+        for turn in range(6):
+            writer = Writer(manager, number)
+            time.sleep(0.15 + 0.013 * turn)  # wherever it is in a write, or in a rewrite
+            manager.end(signal.SIGKILL)
+            writer.join(10.0)
+            manager.start()
+            with manager.client() as client:
+                client.send(SessionOp(1, "get", "s"))
+                number, text = msgpack.decode(client.expect(Reply).set["v"])
+            assert text == LONG
+            assert writer.kept <= number <= writer.sent
+        torn = manager.log.count("were torn")
+        print(f"{number} updates, {torn} torn ends")
+        assert "ERROR" not in manager.log
+
+
+def test_file_of_a_newer_version_is_put_aside_and_kept(tmp_path: Path) -> None:
+    record = encode(Put(id="s", v=1, ttl=60.0, x=10**16, d={"v": Raw(b"\x01")}))
+    newer = MAGIC[:-1] + b"\x02" + record
+    with managed(tmp_path) as manager:
+        manager.until_logged("pool is ready")
+        manager.end()
+        file = manager.state / "pool" / "sessions.journal"
+        file.write_bytes(newer)
+        manager.start()
+        with manager.client() as client:
+            client.send(SessionOp(1, "create", "s"))
+            client.expect(Reply)
+        manager.until_logged("ERROR.* version 2, which this program does not know.*version-2")
+        assert (manager.state / "pool" / "sessions.version-2").read_bytes() == newer
+        manager.end()
+        # Back at the former version, the operator has what is of it.
+        file.write_bytes(MAGIC + record)
+        manager.start()
+        with manager.client() as client:
+            client.send(SessionOp(1, "get", "s"))
+            assert client.expect(Reply).set == {"v": Raw(b"\x01")}
+
+
+def test_full_disk_at_the_start_costs_no_call(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager:
+        manager.until_logged("pool is ready")
+        manager.end()
+        file = manager.state / "pool" / "sessions.journal"
+        file.unlink()
+        manager.start(before=_FULL)
+        with manager.client() as client:
+            client.send(SessionOp(1, "create", "s"))
+            client.expect(Reply)
+            manager.until_logged("sessions are not saved")
+            assert manager.status()["journal"]["degraded"]
+            limit_files(manager, resource.RLIM_INFINITY)
+            manager.until_logged("is whole again")
+            manager.end(signal.SIGKILL)
+        manager.start()
+        with manager.client() as client:
+            client.send(SessionOp(1, "get", "s"))
+            client.expect(Reply)

@@ -1,0 +1,136 @@
+"""What the README tells of commands and their pool, typed and read."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.host.readme import README, blocks
+from tests.integration.readme.test_readme import (
+    CHECKOUT,
+    TIMEOUT_S,
+    as_python,
+    free_port,
+    ready,
+    run_shell,
+    write_application,
+)
+
+import cordata
+from cordata.config import Document, build
+from cordata.config.pool import PoolConfig
+from cordata.testing import open_app
+
+
+def typed() -> tuple[str, list[str], str]:
+    """How the application is started, what is typed beside it, the call by HTTP."""
+    (text,) = [text for text in blocks("console") if "vouchers:app" in text]
+    start, *beside = (line.removeprefix("$ ") for line in text.splitlines())
+    (curl,) = [text for text in blocks("console") if "/api/pool/" in text]
+    return start, beside, curl.removeprefix("$ ")
+
+
+def settings() -> str:
+    (text,) = [text for text in blocks("toml") if "[pool.slow]" in text]
+    return text
+
+
+def write(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_application(directory)
+    monkeypatch.syspath_prepend(str(directory))
+    for name in ("vouchers", "voucher"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def test_commands_of_the_readme_run_when_typed(tmp_path: Path) -> None:
+    write_application(tmp_path)
+    (tmp_path / "cordata.toml").write_text(settings())
+    start, beside, curl = typed()
+    port = str(free_port())
+    path = os.pathsep.join([str(CHECKOUT / "daemon"), str(tmp_path)])
+    argv = [*as_python(start.replace("8000", port)), "--config", "cordata.toml"]
+    told: dict[str, str] = {}
+    with ready(argv, tmp_path / "log", cwd=tmp_path, PYTHONPATH=path):
+        for line in beside:
+            python = line.startswith("python ")
+            done = subprocess.run(
+                [sys.executable, *line.split()[1:]] if python else as_python(line),
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": path, "CORDATA_CONFIG": "cordata.toml"},
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+            )
+            assert done.returncode == 0, (line, done)
+            told[line.partition(" --state-dir")[0]] = done.stdout
+        assert json.loads(run_shell(curl.replace("8000", port))) == "Room 7 in Sans"
+    assert told["python call_vouchers.py"] == (
+        "Room 7 in Sans\n{'row': 0}\n{'row': 1}\n['boots', 'skis'] {'packed': 2}\n"
+        "cordata.errors.PermanentError a voucher needs a room"
+        " cordata.errors.PermanentError: a voucher needs a room\n"
+    )
+    [render, rows] = [text for line, text in told.items() if line.startswith("cordata call")]
+    assert (render, rows) == ('"Room 7 in Sans"\n', '{"row":0}\n{"row":1}\n')
+    status = told["cordata pool status"]
+    assert re.search(r"^3 +slow +ready", status, re.MULTILINE)
+    assert len(re.findall(r"^\d +default +ready", status, re.MULTILINE)) == 3
+
+
+async def test_handler_of_the_readme_mails_what_the_pool_rendered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, monkeypatch)
+    from vouchers import app  # type: ignore[import-not-found]
+
+    async with open_app(app) as harness:
+        harness.pool_crashes("render")
+        await harness.publish("booking.made", {"room": "7"})
+        await harness.publish("booking.made", {})
+        await harness.drain(raising=False)
+        [mail] = await harness.mails()
+        assert (mail.subject, mail.text) == ("Voucher", "Room 7 in Sans")
+        [letter] = await harness.dead_letters()
+        assert letter.attempts == 1  # a PermanentError of the command is one of the handler
+
+
+def test_errors_of_the_readme_are_those_that_a_caller_meets() -> None:
+    text = README.read_text()
+    table = text[text.index("| raised | when |") :]
+    table = table[: table.index("\n\n")]
+    named = {name for name in re.findall(r"`([A-Z]\w+)`", table) if name != "PermanentError"}
+    public = {name: getattr(cordata, name) for name in cordata.__all__}
+    errors = {
+        name
+        for name, thing in public.items()
+        if isinstance(thing, type) and issubclass(thing, cordata.PoolError)
+    }
+    assert named == errors - {"PoolError"}
+    raised = {name for name in dir(cordata.errors) if _is_pools(getattr(cordata.errors, name))}
+    assert errors == raised - {"PoolTransient", "PoolPermanent"}
+
+
+def _is_pools(thing: object) -> bool:
+    return isinstance(thing, type) and issubclass(thing, cordata.PoolError)
+
+
+def test_figures_of_the_readme_are_those_of_the_code() -> None:
+    text, pool = " ".join(README.read_text().split()), PoolConfig()
+    assert "an idempotent call has been run 3 times more" in text and pool.retries == 3
+    assert "as many calls wait as may, 10,000" in text and pool.max_waiting == 10_000
+    assert "killed 3 processes in a row, and is refused for 60 s" in text
+    assert (pool.poison_limit, pool.poison_pause_s) == (3, 60.0)
+    assert "of more than 16 MiB" in text and pool.max_frame_bytes == 16 << 20
+    for name in ("max_calls", "max_age_s", "max_rss_bytes"):
+        assert f"`{name}`" in text and hasattr(pool, name)
+
+
+def test_settings_of_the_readme_are_taken() -> None:
+    config = build(Document(path=None, tables=tomllib.loads(settings())), {}, {})
+    assert config.pools["slow"].commands == ("rows", "export.*")
+    assert config.pool.http == ("render",)

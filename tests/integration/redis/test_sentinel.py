@@ -1,0 +1,108 @@
+"""The master that Sentinels name, behind all that may guard it, while one after the other dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from tests.servers.redis import RedisServer, available, wait_for_offset
+from tests.servers.sentinel import Sentinel
+
+from cordata import clock
+from cordata.broker.redis.address import parse_url
+from cordata.broker.redis.dial import Dialer
+from cordata.errors import BrokerUnavailable
+
+OURS, THEIRS = "of-redis", "of-the-sentinels"
+
+
+def dialer(
+    sentinel: Sentinel, *, ca: bool = True, password: str = OURS, theirs: str = THEIRS
+) -> Dialer:
+    hosts = ",".join(f"{host}:{port}" for host, port in sentinel.addresses)
+    files = f"?ssl_ca_certs={sentinel.master.ca}" if ca else ""
+    address = parse_url(f"rediss+sentinel://{hosts}/{sentinel.service}/0{files}")
+    return Dialer(address, password=password, sentinel_password=theirs, timeout_s=3.0)
+
+
+async def reached(one: Dialer) -> str:
+    """The run id of the server that it finds."""
+    connection = await one.connect()
+    (answer,) = await connection.run(("SET", "reached", "1"), timeout_s=3.0)
+    assert answer == b"OK"
+    connection.abort("done")
+    return connection.run_id
+
+
+async def refused(one: Dialer) -> tuple[str, str]:
+    """Why it finds none, and what to do."""
+    with pytest.raises(BrokerUnavailable) as caught:
+        await one.connect()
+    return str(caught.value), caught.value.hint or ""
+
+
+@pytest.mark.parametrize("program", available())
+async def test_master_is_found_over_tls_with_both_passwords_when_it_was_replaced(
+    program: str,
+) -> None:
+    with (
+        RedisServer(program=program, tls=True, password=OURS) as master,
+        RedisServer(program=program, replica_of=master) as replica,
+        Sentinel(master, count=3, password=THEIRS) as sentinel,
+    ):
+        one = dialer(sentinel)
+        assert await reached(one) == run_id(master)
+        wait_for_offset(replica, master)
+        sentinel.servers[0].kill()
+        assert await reached(one) == run_id(master)  # another one tells as well
+        master.kill()
+        await asyncio.to_thread(wait_for_master, sentinel, replica)
+        assert await reached(one) == run_id(replica)
+
+        said, hint = await refused(dialer(sentinel, theirs="wrong"))
+        assert "WRONGPASS" in said and "credential sentinel-password" in hint
+        said, hint = await refused(dialer(sentinel, password="wrong"))
+        assert "WRONGPASS" in said and "credential redis-password" in hint
+        said, _ = await refused(dialer(sentinel, ca=False))
+        assert "TLS: self-signed certificate" in said
+
+
+async def test_sentinel_that_answered_is_asked_first_when_another_is_silent() -> None:
+    with RedisServer(tls=True, password=OURS) as master:
+        with Sentinel(master, count=2, password=THEIRS) as sentinel:
+            one = dialer(sentinel)
+            sentinel.servers[0].suspend()
+            times: Sequence[float] = [await seconds(one) for _ in range(3)]
+            sentinel.servers[0].resume()
+    assert times[0] > 1.0  # it waited for the first one, which says nothing
+    assert max(times[1:]) < 1.0
+
+
+async def test_another_sentinel_is_asked_when_the_master_of_the_first_is_gone() -> None:
+    """As one that was cut off with a master that has been replaced since."""
+    with RedisServer() as old, RedisServer() as master:
+        with Sentinel(old) as cut_off, Sentinel(master) as sentinel:
+            hosts = [*cut_off.addresses, *sentinel.addresses]
+            names = ",".join(f"{host}:{port}" for host, port in hosts)
+            url = f"redis+sentinel://{names}/{sentinel.service}/0"
+            one = Dialer(parse_url(url), timeout_s=3.0)
+            assert await reached(one) == run_id(old)
+            old.kill()
+            said, _ = await refused(one)
+            assert f":{old.port}" in said
+            assert [await reached(one) for _ in range(2)] == [run_id(master)] * 2
+
+
+async def seconds(one: Dialer) -> float:
+    begun = clock.monotonic()
+    await reached(one)
+    return clock.monotonic() - begun
+
+
+def wait_for_master(sentinel: Sentinel, server: RedisServer) -> None:
+    sentinel.wait_for_master(server)
+
+
+def run_id(server: RedisServer) -> str:
+    return str(server.info("server")["run_id"])

@@ -1,0 +1,12 @@
+"""The hub, whose first rendering waits until its process is killed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from alpinehub.app import app
+from alpinehub.report.rendering import RENDER
+
+__all__ = ["app"]
+
+app.commands[RENDER] = replace(app.commands[RENDER], at="tests.integration.report.stalling:render")

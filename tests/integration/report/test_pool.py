@@ -1,0 +1,157 @@
+"""The daily report by the pool, and by the job's own process when the pool does not do it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.contract.pool.running import running
+from tests.integration.alpinebits.hub import Hub, open_hub, open_worker
+from tests.integration.cli.command import python
+from tests.integration.pool.peer import Listening
+from tests.integration.report.stalling import STALLED
+
+from alpinehub.app import HubSettings, app
+from alpinehub.hotels import NewHotel, add_hotel
+from alpinehub.report.job import due_reports, read_report, send_report
+from alpinehub.report.rendering import RENDER, render
+from cordata.core.pool.message import CallFrame, ErrorFrame
+from cordata.pool import SyncClient
+from cordata.pool.client.door import Door
+from cordata.registry import JobTask
+from cordata.services.job import JobResult, run_job
+from cordata.testing import open_app
+
+DAY = "2024-01-02"
+TO = '[alpinehub]\nreport_to = ["agency@example.com"]\n'
+
+
+@asynccontextmanager
+async def hub_with(folder: Path, door: Door | None = None) -> AsyncIterator[Hub]:
+    """A hub with one request, whose report somebody wants."""
+    folder.mkdir(exist_ok=True)
+    async with open_hub(folder, door) as hub:
+        settings = {"alpinehub": HubSettings(report_to=("agency@example.com",))}
+        hub.ctx = replace(hub.ctx, settings=settings)
+        hub.add(1, "a1")
+        yield hub
+
+
+async def report(hub: Hub, folder: Path) -> JobResult:
+    task = JobTask(name="daily-report", run=send_report, due=due_reports, claim_timeout_s=60)
+    return await run_job(hub.ctx, task, runtime_dir=folder, scope="H1", period=DAY)
+
+
+def the_mail(hub: Hub) -> str:
+    """HTML of the only one."""
+    [mail] = hub.db.execute("SELECT * FROM mail")
+    assert "Eingegangen: 1" in mail["text"]
+    return str(mail["html"])
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_job_has_the_pool_render_and_imports_no_templates(tmp_path: Path) -> None:
+    async with hub_with(tmp_path / "state"):
+        pass
+    with running(tmp_path, app="alpinehub.app:app", settings=TO) as path:
+        job = await asyncio.to_thread(
+            python,
+            *("-X", "importtime", "-m", "cordata", "job", "daily-report", "--scope", "H1"),
+            *("--period", DAY, "--config", str(tmp_path / "cordata.toml")),
+        )
+        assert job.returncode == 0, job.stderr
+        assert "cordata.pool.client" in job.stderr
+        assert "jinja2" not in job.stderr and "WARNING" not in job.stderr
+        with SyncClient(path, operator=True) as pool:
+            assert pool.status()["results"] == 1
+    async with open_worker(tmp_path / "state") as hub:
+        assert the_mail(hub).startswith("<!DOCTYPE html>")
+
+
+async def test_report_goes_out_once_when_the_child_is_killed_while_it_renders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stalled = tmp_path / "stalled"
+    monkeypatch.setenv(STALLED, str(stalled))
+    stall = "tests.integration.report.stalled:app"
+    with running(tmp_path, app=stall) as path:
+        async with hub_with(tmp_path / "hub", Door(path)) as hub:
+            job = asyncio.ensure_future(report(hub, tmp_path))
+            deadline = time.monotonic() + 20.0
+            while not (  # noqa: ASYNC110 - another process writes
+                stalled.exists() or job.done() or time.monotonic() > deadline
+            ):
+                await asyncio.sleep(0.01)
+            os.kill(int(stalled.read_text()), signal.SIGKILL)
+            assert len((await job).ran) == 1
+            assert the_mail(hub).startswith("<!DOCTYPE html>")
+            assert warnings(caplog) == []
+        with SyncClient(path, operator=True) as pool:
+            status = pool.status()
+            assert (status["retries"], status["crashes"]) == (1, {RENDER: 1})
+
+
+async def test_report_goes_out_with_a_warning_when_there_is_no_pool(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with hub_with(tmp_path / "hub", Door(tmp_path / "pool.sock")) as hub:
+        figures = await read_report(hub.ctx, "H1", DAY)
+        begun = time.monotonic()
+        await render(hub.ctx, figures, timeout_s=0.3)
+        assert time.monotonic() - begun >= 0.3
+        assert len((await report(hub, tmp_path)).ran) == 1  # it is not waited for again
+        assert time.monotonic() - begun < 8.0
+        assert the_mail(hub).startswith("<!DOCTYPE html>")
+    text = f"daily report of {DAY} for hotel H1: not by the pool (unavailable), so it is rendered"
+    assert warnings(caplog) == [f"{text} here"] * 2
+
+
+async def test_report_goes_out_with_a_warning_when_every_child_dies_of_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with open_app(app, config={"alpinehub": {"report_to": ["a@example.com"]}}) as harness:
+        await add_hotel(harness.ctx.store, NewHotel(code="H1", name="Hotel"))
+        harness.pool_crashes(RENDER, times=4)
+        done = await harness.run_job("daily-report", scope="H1", period=DAY)
+        assert len(done.ran) == 1
+        assert len(await harness.mails()) == 1
+    assert [text.split(": ")[1] for text in warnings(caplog)] == [
+        "not by the pool (crashed), so it is rendered here"
+    ]
+
+
+@pytest.mark.parametrize("code", ["saturated", "poisoned", "unknown_command", "restarted"])
+async def test_report_goes_out_with_a_warning_when_the_pool_refuses(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: str
+) -> None:
+    with Listening(tmp_path / "pool.sock") as manager:
+        async with hub_with(tmp_path / "hub", Door(tmp_path / "pool.sock")) as hub:
+            job = asyncio.ensure_future(report(hub, tmp_path))
+            peer, _ = await asyncio.to_thread(manager.welcome)
+            with peer:
+                frame = await asyncio.to_thread(peer.expect, CallFrame)
+                assert (frame.command, frame.idempotent) == (RENDER, True)
+                peer.send(ErrorFrame(id=frame.id, code=code, m="no: eva@example.com"))
+                assert len((await job).ran) == 1
+            assert the_mail(hub).startswith("<!DOCTYPE html>")
+    assert [code in text for text in warnings(caplog)] == [True]
+    assert "eva" not in caplog.text
+
+
+def test_modules_of_the_commands_import_neither_store_nor_templates_nor_xml() -> None:
+    modules = "alpinehub.report.writing, alpinehub.alpinebits.message"
+    imported = set(python("-c", f"import sys, {modules}; print(*sys.modules)").stdout.split())
+    assert {"alpinehub.report.figures", "alpinehub.alpinebits.structure"} <= imported
+    heavy = {"jinja2", "lxml", "sqlite3", "asyncio", "cordata.store", "cordata.app", "starlette"}
+    assert not heavy & imported
