@@ -28,8 +28,10 @@ def send(child: Child, session: Session) -> Sent:
     """The child is about to run a call of this session."""
     known = child.copies.pop(session.id, None)
     child.copies_bytes -= known[1] if known else 0
-    forget = [id for id in child.stale if id != session.id and id not in child.copies]
-    child.stale.clear()
+    forget: list[str] = []
+    if child.stale:
+        forget = [id for id in child.stale if id != session.id and id not in child.copies]
+        child.stale.clear()
     child.copies[session.id] = (session.version, session.bytes)
     child.copies_bytes += session.bytes
     while len(child.copies) > MAX_COPIES or (

@@ -91,8 +91,10 @@ class Placing:
             if session is None:
                 self.refuse(call, "no_session", f"there is no session {call.session!r}")
                 return
-            if session.worker and self._pool_of(session.worker) == call.pool:
-                pinned = session.worker
+            if session.worker:
+                slot = self.registry.by_worker.get(session.worker)
+                pool = slot.pool if slot is not None else self._pool_of(session.worker)
+                pinned = session.worker if pool == call.pool else ""
         strict = pinned and session is not None and session.affinity != "hint"
         child = self.registry.free(call.pool, pinned) if pinned else None
         if child is None and not strict:
@@ -164,7 +166,8 @@ class Placing:
 
     def _send_ahead(self, child: Child, now: float) -> bool:
         """The next in line, if it may go; False: it waits here, and all behind it."""
-        call = self.waiting[child.pool].head(child.worker)
+        waiting, session = self.waiting[child.pool], None
+        call = waiting.head(child.worker)
         if call is None or call.credits or call.size_bytes > AHEAD_BYTES:
             return False
         if child.load_us + self.pace.expected_us(call.command) > BUDGET_US:
@@ -175,8 +178,11 @@ class Placing:
                 return False
             if session.affinity != "hint" and session.worker != child.worker:
                 return False
-        self.waiting[child.pool].take(child.worker, now)
-        self._start_if_it_may(child, call, now)
+        waiting.take(child.worker, now)
+        if not self.refused_as_poisoned(call, now):
+            if session is not None:
+                self.sessions.use(session, now)
+            self._start(child, call, now, session)
         return True
 
     def refuse(self, call: Call, code: str, text: str, **data: object) -> None:

@@ -83,9 +83,13 @@ class SessionTable(Shelf):
             session.ttl_s = ttl_s
             self._change(session, now, ttl=ttl_s)
         else:
-            session.expires = now + session.ttl_s
-            self.touched[id] = session.expires
+            self.use(session, now)
         return session
+
+    def use(self, session: Session, now: float) -> None:
+        """As `touch`, of a session that was just looked up."""
+        session.expires = now + session.ttl_s
+        self.touched[session.id] = session.expires
 
     get = touch
 

@@ -95,7 +95,6 @@ def _pool(hub: Hub, name: str) -> dict[str, Any]:
         "other": sum(state not in (State.READY, State.BUSY) for state in states),
         "waiting": waiting.count + waiting.ahead,
         "waiting_bytes": waiting.bytes + waiting.ahead_bytes,
-        "ahead": waiting.ahead,
         "wait_now_ms": round(waiting.longest_s(hub.now) * 1000, 1),
         "wait_max_ms": round(waiting.longest_ever_s * 1000, 1),
         "max_waiting": dispatcher.pools[name].max_waiting,
