@@ -28,7 +28,7 @@ from cordata.pool import SyncClient
 
 CLIENTS = 50
 #: On top of a call's deadline and of how late this process itself ran.
-SLACK_S = 1.25
+SLACK_S = 2.0
 #: A worker with commands of its own; its sessions' other calls run elsewhere.
 _NAMED = '[pool.streams]\nworkers = ["0"]\ncommands = ["pages"]\nfair = true\n'
 #: A kill is followed by another one at once so often: starts are a good time to die, too.
