@@ -78,7 +78,7 @@ class Load:
         kinds = {"mark": 80, "mark_async": 8, "pages": 4, "fail": 4, "cancel": 4, "hang": 0.02}
         kind = rng.choices([*kinds], [*kinds.values()])[0]
         payload = {"id": str(rng.randrange(20)), "sleep_s": 0.001, "parts": 10}
-        payload["blob"] = bytes(rng.randrange(2000) if rng.random() < 0.99 else 500_000)
+        payload["blob"] = bytes(rng.randrange(2000) if rng.random() < 0.99 else 200_000)
         with suppress(CommandFailed, CallCancelled, DeadlineExceeded):
             if kind == "pages":
                 async for _ in client.stream(kind, payload, session=session):
