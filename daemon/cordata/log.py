@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TextIO
 
+from cordata.errors import CommandFailed
+
 #: Id of the request, message or job in hand: in every log line and stored row it causes.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 _FRAMES = 5
+_REMOTE = re.compile(r'^  File "([^"]+)", line (\d+), in \S+$', re.MULTILINE)
 #: What `trail` shows of a recursion, and of exceptions that hang on each other.
 _TRAIL_FRAMES, _TRAIL_ERRORS = 20, 16
 
@@ -51,6 +55,22 @@ def frames(trace: TracebackType | None) -> str:
     return " < ".join(reversed(places[-_FRAMES:])) or "no frame"
 
 
+def places(error: BaseException) -> str:
+    """`frames` of an exception; of a command that failed in the pool, its type and those there."""
+    text = frames(error.__traceback__)
+    return f"{text}; {_in_the_pool(error)}" if isinstance(error, CommandFailed) else text
+
+
+def remote_frames(trace: str) -> str:
+    """As `frames`, of a traceback that is a text."""
+    found = [f"{file.rsplit('/', 1)[-1]}:{line}" for file, line in _REMOTE.findall(trace)]
+    return " < ".join(reversed(found[-_FRAMES:])) or "no frame"
+
+
+def _in_the_pool(error: CommandFailed) -> str:
+    return f"in the pool {error.type} at {remote_frames(error.traceback)}"
+
+
 def trail(error: BaseException) -> str:
     """An exception as it may be logged: types and places, never a message or a value.
 
@@ -64,6 +84,8 @@ def _trail(error: BaseException, how: str, seen: set[int]) -> Iterator[str]:
     seen.add(id(error))
     yield f"{how}{_type_name(error)}"
     yield from _places(error.__traceback__)
+    if isinstance(error, CommandFailed):
+        yield f"  {_in_the_pool(error)}"
     if isinstance(error, BaseExceptionGroup):
         count = len(error.exceptions)
         for number, member in enumerate(error.exceptions, 1):

@@ -78,7 +78,7 @@ class Load:
         kinds = {"mark": 80, "mark_async": 8, "pages": 4, "fail": 4, "cancel": 4, "hang": 0.02}
         kind = rng.choices([*kinds], [*kinds.values()])[0]
         payload = {"id": str(rng.randrange(20)), "sleep_s": 0.001, "parts": 10}
-        payload["blob"] = bytes(rng.randrange(2000) if rng.random() < 0.99 else 500_000)
+        payload["blob"] = bytes(rng.randrange(2000) if rng.random() < 0.99 else 200_000)
         with suppress(CommandFailed, CallCancelled, DeadlineExceeded):
             if kind == "pages":
                 async for _ in client.stream(kind, payload, session=session):
@@ -169,21 +169,24 @@ def _files(pid: int) -> int:
     return 0
 
 
-def judge(watch: Watch, seconds: float, before: dict[str, list[int]]) -> Iterator[tuple[bool, str]]:
-    """Verdict lines."""
-    judged = [one for one in watch.samples if one.at_s >= (1 - JUDGED) * seconds]
-    minutes = JUDGED * seconds / 60
-    most = max(MOST_MB_PER_MIN, MOST_MB / minutes)
+def judge_samples(samples: list[Sample], seconds: float) -> Iterator[tuple[bool, str]]:
+    """Verdict lines on memory and open files."""
+    judged = [one for one in samples if one.at_s >= (1 - JUDGED) * seconds]
+    most = max(MOST_MB_PER_MIN, MOST_MB * 60 / (JUDGED * seconds))
     times = [one.at_s / 60 for one in judged]
     for part in PARTS:
         slope = statistics.linear_regression(times, [one.mb[part] for one in judged]).slope
         yield slope <= most, f"{part}: {slope:+.2f} MB a minute  (<= {most:.1f})"
     half = len(judged) // 2
     for part in PARTS:
-        early, late = (
-            max(one.files[part] for one in them) for them in (judged[:half], judged[half:])
-        )
+        early = max(one.files[part] for one in judged[:half])
+        late = max(one.files[part] for one in judged[half:])
         yield late <= early + MOST_FILES, f"{part}: open files {early}, then {late}"
+
+
+def judge(watch: Watch, seconds: float, before: dict[str, list[int]]) -> Iterator[tuple[bool, str]]:
+    """Verdict lines."""
+    yield from judge_samples(watch.samples, seconds)
     wanted = int(WORKERS * seconds / MAX_AGE_S / 2) + WORKERS
     yield (
         len(watch.pids) >= wanted,

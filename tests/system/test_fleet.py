@@ -186,7 +186,7 @@ def test_no_event_is_lost_when_redis_is_stopped_or_emptied(with_redis: Fleet, ha
 def test_other_host_takes_over_when_power_is_lost(with_redis: Fleet) -> None:
     dead = with_redis.primary()
     term, _ = with_redis.term()
-    with under_load(with_redis, with_redis.one, with_redis.two), with_redis.mails_due():
+    with with_redis.mails_due(), under_load(with_redis, with_redis.one, with_redis.two):
         dead.lose_power()  # with requests that it has accepted a moment ago, and their events
         assert with_redis.number("SELECT count(*) FROM mail WHERE state = 'pending'") > 0
         taken = wait_for(
@@ -204,7 +204,7 @@ def test_only_one_leads_when_the_primary_is_cut_off(with_redis: Fleet, way: str)
     cut = with_redis.primary()
     term, _ = with_redis.term()
     cursor = cut.cursor()
-    with under_load(with_redis, with_redis.one, with_redis.two), with_redis.mails_due():
+    with with_redis.mails_due(), under_load(with_redis, with_redis.one, with_redis.two):
         cut.cut(way)  # type: ignore[arg-type]
         taken = wait_for(
             lambda: with_redis.term()[0] > term, timeout_s=TAKEOVER_S, what="another primary"

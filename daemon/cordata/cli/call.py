@@ -70,6 +70,7 @@ def call(
 ) -> int:
     """Run COMMAND, an `@app.command` of the application, in a process of the pool."""
     from cordata.cli import report
+    from cordata.cli.reaching import permitted
     from cordata.cli.session import placed
     from cordata.errors import CommandFailed, CordataError
     from cordata.loading import load_runtime
@@ -78,10 +79,10 @@ def call(
 
     payload = _payload(text, file)
     loaded = placed(load_runtime(config), directory)
+    path = pool_socket(loaded)
     try:
-        with SyncClient(
-            pool_socket(loaded), name="cordata call", timeout=call_timeout_of(loaded)
-        ) as client:
+        permitted(path)
+        with SyncClient(path, name="cordata call", timeout=call_timeout_of(loaded)) as client:
             _run(client, command, payload, stream=stream, options=options)
     except CordataError as error:
         if debug and isinstance(error, CommandFailed):

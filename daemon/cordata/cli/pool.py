@@ -28,8 +28,8 @@ _PATIENCE_S = 10.0
   cordata pool drain 2; cordata pool drain 2 --undo
   cordata pool recycle 0
 
-Exit codes: 0 done, 1 failed, 75 nobody answers at the pool's socket, 78 the configuration cannot
-be used.""",
+Exit codes: 0 done, 1 failed, or not for this user, 75 nobody answers at the pool's socket, 78 the
+configuration cannot be used. Only root and the user of the pool may look at it.""",
 )
 @shared
 @click.pass_context
@@ -133,6 +133,7 @@ def _ask(
     json_: bool,
 ) -> int:
     from cordata.cli import report
+    from cordata.cli.reaching import listening
     from cordata.cli.session import placed
     from cordata.cli.view import show_json
     from cordata.config import build, find_file, open_document
@@ -144,10 +145,10 @@ def _ask(
     place = placed(build(open_document(find_file(config)), None), directory)
     # The manager takes orders from its own user and from root; no file of root's is left behind.
     become_owner(place.paths.state)
+    path = pool_socket(place)
     try:
-        with SyncClient(
-            pool_socket(place), name="cordata pool", timeout=_PATIENCE_S, operator=True
-        ) as client:
+        listening(path)
+        with SyncClient(path, name="cordata pool", timeout=_PATIENCE_S, operator=True) as client:
             answer = act(client)
     except PoolTransient as error:
         report(error)

@@ -8,7 +8,6 @@ asked who they are: that is the proxy's to do, or that of an application around 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing
 from math import ceil
@@ -29,7 +28,7 @@ from cordata.errors import (
     SessionQuotaExceeded,
     WorkerCrashed,
 )
-from cordata.log import logger, request_id, shows_messages
+from cordata.log import logger, remote_frames, request_id, shows_messages
 
 log = logger("cordata.pool.http")
 
@@ -43,7 +42,6 @@ Send = Callable[[Message], Awaitable[None]]
 
 PREFIX = "/api/pool"
 _JSON, _LINES = b"application/json", b"application/x-ndjson"
-_FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (\S+)$', re.MULTILINE)
 #: The first that fits; else 500.
 _STATUS: tuple[tuple[type[CordataError], int], ...] = (
     (CommandUnknown, 404),
@@ -204,7 +202,7 @@ def _told(error: CordataError) -> tuple[int, dict[str, str]]:
         more = {"type": error.type}
         if status == 500:
             # Its message may quote the payload.
-            told = error.traceback if shows_messages() else _place(error.traceback)
+            told = error.traceback if shows_messages() else remote_frames(error.traceback)
             log.error("the command failed with %s at %s", error.type, told)
             text = "the command failed"
     return status, {
@@ -213,12 +211,6 @@ def _told(error: CordataError) -> tuple[int, dict[str, str]]:
         "request_id": request_id.get(),
         **more,
     }
-
-
-def _place(trace: str) -> str:
-    """The innermost frame of a remote traceback."""
-    frames = _FRAME.findall(trace)
-    return "{}:{} in {}".format(*frames[-1]) if frames else "no frame"
 
 
 async def _report(send: Send, error: CordataError) -> None:

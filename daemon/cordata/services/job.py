@@ -20,7 +20,7 @@ from cordata.core.claim import renewal_s
 from cordata.core.delivery import error_text
 from cordata.core.period import days_owed
 from cordata.errors import LeaseLost, StoreUnavailable
-from cordata.log import fields, frames, logger, request_id
+from cordata.log import fields, logger, places, request_id
 from cordata.registry import JobTask
 from cordata.services.alongside import alongside
 from cordata.store import Row, Tx, new_id
@@ -241,7 +241,7 @@ class _JobRunner:
             "%s failed with %s at %s",
             run,
             type(error).__name__,
-            frames(error.__traceback__),
+            places(error),
             exc_info=error,
             extra=fields(events.JOB_FAILED, job=run.job, scope=run.scope, period=run.period),
         )

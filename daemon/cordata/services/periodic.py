@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cordata.context import Context
 from cordata.errors import LeaseLost
-from cordata.log import fields, frames, logger, request_id
+from cordata.log import fields, logger, places, request_id
 from cordata.registry import PeriodicTask
 from cordata.services.alarm import pause
 from cordata.services.calling import call
@@ -62,7 +62,7 @@ class PeriodicService:
                     "%s failed with %s at %s",
                     task.name,
                     type(error).__name__,
-                    frames(error.__traceback__),
+                    places(error),
                     exc_info=error,
                     extra=fields(task=task.name),
                 )

@@ -134,16 +134,20 @@ class LineFormatter(TrailFormatter):
         seconds, fraction = divmod(record.created, 1)
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
         area = record.name.removeprefix("cordata.")
-        message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message_of(record))
+        message = _escaped(message_of(record))
         line = (
             f"{at}.{int(fraction * 1000):03d}Z {record.levelname:<7} {self._role}{area}: {message}"
         )
         current = getattr(record, "REQUEST_ID", None) or request_id.get()
         if current and current not in message:
-            line += f" ({current})"
+            line += f" ({_escaped(current)})"
         if self._colour and record.levelno in _COLOURS:
             line = f"{_COLOURS[record.levelno]}{line}{_RESET}"
         if record.exc_info:
             trace = self.formatException(record.exc_info)
             line += "\n    " + trace.replace("\n", "\n    ")
         return line
+
+
+def _escaped(text: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec import Raw
 from tests.integration.cli.command import cordata, python, write_config
-from tests.integration.pool.managing import Manager, managed
+from tests.integration.pool.managing import ROOT, Manager, managed
 
+from cordata.core.pool.codec import encode
 from cordata.core.pool.message import CallFrame, Chunk, End, ErrorFrame, Reply, Result, SessionOp
 from cordata.core.pool.order import Recycle, Run
 
@@ -67,6 +72,61 @@ def test_command_says_try_again_when_nobody_answers(tmp_path: Path) -> None:
         result = cordata("pool", "status", "--config", str(manager.config))
         assert result.returncode == 75
         assert "nobody answered" in result.stderr
+
+
+def test_command_says_at_once_that_nobody_is_there(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager:
+        manager.end()
+        manager.socket.close()
+        for left in (True, False):  # refused, then not there
+            result = cordata("pool", "drain", "0", "--json", "--config", str(manager.config))
+            assert (result.returncode, result.stdout) == (75, "")
+            assert ("nobody listens" if left else "no such file") in result.stderr
+            assert "hint: start pool.socket" in result.stderr
+            manager.path.unlink(missing_ok=True)
+
+
+NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_command_of_another_user_is_told_at_once_whose_it_is(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager:
+        for directory in (manager.runtime, *manager.runtime.parents):
+            if directory.is_relative_to("/tmp/") and directory != Path("/tmp"):
+                directory.chmod(0o755)
+        expected = {0o660: "is not for this user", 0o666: "may be a client, not operator"}
+        for mode, text in expected.items():
+            manager.path.chmod(mode)
+            argv = [*NOBODY, sys.executable, "-m", "cordata", "pool", "status"]
+            result = subprocess.run(
+                [*argv, "--config", str(manager.config)],
+                env={**os.environ, "PYTHONPATH": str(ROOT / "daemon")},
+                capture_output=True,
+                text=True,
+            )
+            assert result.returncode == 1
+            assert text in result.stderr
+
+
+def test_pages_of_5000_sessions_are_all_of_them_once(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager, manager.client() as client:
+        names = [f"s{number:04}" for number in range(5000)]
+        client.raw(b"".join(encode(SessionOp(1, "create", name)) for name in names))
+        for _ in names:
+            client.expect(Reply)
+        found: list[str] = []
+        after = ""
+        while after is not None:
+            page = ask(manager, "sessions", "--limit", "1000", "--after", after)
+            found += [item["id"] for item in page["items"]]
+            after = page["next"]
+        assert found == names
+        result = cordata("pool", "sessions", "--limit", "2", "--config", str(manager.config))
+        assert result.stdout.count("\n") == 3
+        assert "there is more: --after s0001" in result.stderr
+        result = cordata("pool", "sessions", "--limit", "0", "--config", str(manager.config))
+        assert result.returncode == 2
 
 
 def test_role_without_its_socket_says_what_to_do(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_commands_of_the_readme_run_when_typed(tmp_path: Path) -> None:
 
 
 async def test_handler_of_the_readme_mails_what_the_pool_rendered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(tmp_path, monkeypatch)
     from vouchers import app  # type: ignore[import-not-found]
@@ -97,6 +97,9 @@ async def test_handler_of_the_readme_mails_what_the_pool_rendered(
         assert (mail.subject, mail.text) == ("Voucher", "Room 7 in Sans")
         [letter] = await harness.dead_letters()
         assert letter.attempts == 1  # a PermanentError of the command is one of the handler
+    told = r"with CommandRefused at .* < vouchers.py:\d+ .*; in the pool (\S+) at voucher.py:"
+    assert re.findall(told, caplog.text) == ["cordata.errors.PermanentError"]
+    assert "needs a room" not in caplog.text
 
 
 def test_errors_of_the_readme_are_those_that_a_caller_meets() -> None:

@@ -36,6 +36,15 @@ def test_line_is_readable_and_names_role_area_and_request() -> None:
     assert line == "2026-01-31T08:00:00.123Z WARNING worker@0 http: refused 413 (r-1)"
 
 
+def test_line_stays_one_line_when_the_request_id_has_line_breaks() -> None:
+    token = request_id.set("r-1)\n2026-01-31T08:00:00.123Z INFO forged")
+    try:
+        line = LineFormatter().format(record("refused"))
+    finally:
+        request_id.reset(token)
+    assert "\n" not in line and "(r-1)\\n2026" in line
+
+
 def test_line_stays_one_line_when_the_message_has_line_breaks() -> None:
     assert LineFormatter().format(record("a\nb\x1b[31m")).endswith(r"http: a\nb\x1b[31m")
 

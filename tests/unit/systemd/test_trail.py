@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from cordata.log import trail
+from cordata.errors import CommandFailed
+from cordata.log import places, trail
 
 
 def raised(error: BaseException) -> BaseException:
@@ -72,3 +73,18 @@ def test_trail_never_calls_the_exception() -> None:
     error = raised(Nasty("eva"))
     error.add_note("eva")
     assert "eva" not in trail(error) and "Nasty" in trail(error)
+
+
+def test_failure_in_the_pool_is_told_with_its_own_places_and_no_message() -> None:
+    trace = (
+        "Traceback (most recent call last):\n"
+        '  File "/srv/shop/voucher.py", line 7, in render\n    draw(payload)\n'
+        '  File "/srv/shop/fonts.py", line 3, in draw\n    raise NoFont(name)\n'
+        "shop.NoFont: for eva\n"
+    )
+    error = raised(CommandFailed("for eva", type="shop.NoFont", traceback=trace))
+    there = "in the pool shop.NoFont at fonts.py:3 < voucher.py:7"
+    assert places(error).endswith(f"; {there}") and "test_trail.py:" in places(error)
+    assert trail(error).splitlines()[-1] == f"  {there}"
+    assert "eva" not in places(error) + trail(error)
+    assert places(CommandFailed("eva", type="A")) == "no frame; in the pool A at no frame"

@@ -45,6 +45,8 @@ class Marked(io.RawIOBase):
 
     def begin(self, serial: int, request_id: str) -> None:
         """What is written from now on is of this call."""
+        if not request_id.isprintable():  # a client's; it must not begin a line of its own
+            request_id = ""
         self._mark = f"{MARK}{serial} {request_id}\n".encode(errors="replace")
         self._written = False
 

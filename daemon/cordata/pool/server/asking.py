@@ -29,10 +29,11 @@ def answer_ask(hub: Hub, ask: Ask) -> Message:
             if slot is not None and slot.conn is not None:
                 slot.conn.say(Recycle())
     if not done:
-        known = ", ".join(sorted(hub.dispatcher.registry.by_worker)) or "none"
-        return ErrorFrame(
-            id=ask.id, code="pool", m=f"there is no worker {ask.name!r} (there are: {known})"
-        )
+        known = hub.dispatcher.registry.by_worker
+        text = f"there is no worker {ask.name!r} (there are: {', '.join(sorted(known)) or 'none'})"
+        if ask.name in known:
+            text = f"worker {ask.name!r} is not connected, only its child is"
+        return ErrorFrame(id=ask.id, code="pool", m=text)
     return _reply(ask, {"worker": ask.name})
 
 

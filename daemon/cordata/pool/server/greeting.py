@@ -87,7 +87,7 @@ class Greeting:
         if hello.role == "client" and len(link.hub.links) > link.hub.limits.max_connections:
             return "saturated", "as many connections as may be", {"retry_after_s": 1.0}
         if hello.role != "client" and link.uid not in (0, os.geteuid()):
-            return "forbidden", f"user {link.uid} may be a client only", {}
+            return "forbidden", f"user {link.uid} may be a client, not {hello.role}", {}
         if hello.role in ("worker", "child") and not (hello.name and hello.pid):
             return "protocol", f"a {hello.role} needs a name and a pid", {}
         if hello.role in ("worker", "child") and link.pid and gone(hello.pid, hello.start):

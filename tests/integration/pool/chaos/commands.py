@@ -63,4 +63,5 @@ def _kept(payload: Any, session: Any) -> None:
     """Key and counter are changed together, or not at all."""
     if session is not None:
         session[payload["id"]] = session.get(payload["id"], 0) + 1
+        session["blob"] = payload["blob"]
         session.count(runs=1)

@@ -77,7 +77,9 @@ class Worker:
 class Marked:
     """Processes with a mark in their environment, which is how they are told from all others."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, path: Path) -> None:
+        #: Of the pool's socket.
+        self.path = path
         self.mark = uuid.uuid4().hex
         self.evidence = directory / "evidence"
         self.evidence.touch()
@@ -112,10 +114,26 @@ class Marked:
             os.close(file)
         return True
 
-    def recycle(self, path: Path, worker: str) -> bool:
+    def until(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The manager's status, once it is true of it; on a busy machine no answer may come."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            status: dict[str, Any] = {}
+            with suppress(PoolError), SyncClient(self.path, timeout=5.0, operator=True) as client:
+                status = client.status()
+            if status and true(status):
+                return status
+            assert time.monotonic() < end, f"{status}\n{self.log()[-4000:]}"
+            time.sleep(0.05)
+
+    def log(self) -> str:
+        """Of all processes."""
+        raise NotImplementedError
+
+    def recycle(self, worker: str) -> bool:
         """Have a worker's child replaced, if there is a manager that can be asked."""
         try:
-            with SyncClient(path, timeout=0.5, operator=True) as client:
+            with SyncClient(self.path, timeout=0.5, operator=True) as client:
                 client.recycle(worker)
         except PoolError:
             return False
@@ -139,9 +157,8 @@ class House(Marked):
     last_connections = 1
 
     def __init__(self, directory: Path, *, workers: int, app: str, settings: str) -> None:
-        super().__init__(directory)
         self.manager = Manager(directory, f"[pool]\n{settings}")
-        self.path = self.manager.path
+        super().__init__(directory, self.manager.path)
         config = directory / "worker.toml"
         (directory / "store").mkdir()
         config.write_text(
@@ -164,7 +181,7 @@ class House(Marked):
 
     def until_calm(self) -> dict[str, Any]:
         """Until all is up and nothing waits, or is in hand; gives the status then."""
-        return self._until(is_calm, len(self.workers))
+        return self.until(lambda status: is_calm(status, len(self.workers)))
 
     def stop(self) -> dict[str, Any]:
         """The workers, in order; the manager's last status; then the manager."""
@@ -173,7 +190,7 @@ class House(Marked):
             worker.process.terminate()
         for worker in self.workers:
             assert worker.process.wait(PATIENCE_S) == 0, worker.log.read_text()[-4000:]
-        status = self._until(lambda status, _: not status["workers"], 0)
+        status = self.until(lambda status: not status["workers"])
         assert self.manager.end() == 0, self.manager.log[-4000:]
         return status
 
@@ -194,7 +211,7 @@ class House(Marked):
         """One process of that kind, if there is one."""
         worker = rng.choice(self.workers)
         if kind == "recycle":
-            self.kills[kind] += self.recycle(self.path, worker.name)
+            self.kills[kind] += self.recycle(worker.name)
             return
         if "child" in kind:
             dead = self.kill_one(children(worker.process.pid), rng)
@@ -224,13 +241,6 @@ class House(Marked):
         self._over.set()
         if self._keeper.is_alive():
             self._keeper.join()
-
-    def _until(self, true: Callable[[dict[str, Any], int], bool], number: int) -> dict[str, Any]:
-        end = time.monotonic() + PATIENCE_S
-        while not true(status := self.manager.status(), number):
-            assert time.monotonic() < end, f"{status}\n{self.log()[-4000:]}"
-            time.sleep(0.05)
-        return status
 
 
 def is_calm(status: dict[str, Any], workers: int) -> bool:

@@ -90,7 +90,8 @@ def planned(rng: random.Random, count: int, *, prefix: str) -> list[Order]:
 def _planned(rng: random.Random, kind: str, id: str) -> Order:
     short_s = rng.uniform(0.02, 0.4)
     timeout_s = {"short": short_s, "short, often": short_s, "hang": 0.3}.get(kind, LONG_S)
-    size = 200_000 if rng.random() < 0.01 else rng.randrange(200)
+    # Large ones have the file of sessions written anew now and then.
+    size = 200_000 if rng.random() < 0.04 else rng.randrange(200)
     return Order(
         kind=kind,
         id=id,

@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,9 +15,6 @@ from tests.integration.pool.chaos.house import APP, PATIENCE_S, SETTINGS, Marked
 from tests.integration.pool.managing import ROOT
 from tests.servers.process import children
 from tests.servers.reaper import watched
-
-from cordata.errors import PoolError
-from cordata.pool import SyncClient
 
 
 class Served(Marked):
@@ -31,11 +27,10 @@ class Served(Marked):
     }
 
     def __init__(self, directory: Path, *, workers: int, settings: str) -> None:
-        super().__init__(directory)
+        super().__init__(directory, directory / "run" / "pool.sock")
         self._workers = workers
         #: The last question, and a connection of each worker and of each child.
         self.last_connections = 1 + 2 * workers
-        self.path = directory / "run" / "pool.sock"
         self._log = directory / "log"
         config = directory / "server.toml"
         config.write_text(
@@ -63,16 +58,7 @@ class Served(Marked):
 
     def until_calm(self) -> dict[str, Any]:
         """Until all is up and nothing waits, or is in hand; gives the status then."""
-        end = time.monotonic() + PATIENCE_S
-        while True:
-            status: dict[str, Any] = {}
-            with suppress(PoolError), SyncClient(self.path, timeout=5.0, operator=True) as client:
-                status = client.status()
-            if status and is_calm(status, self._workers):
-                return status
-            assert time.monotonic() < end, f"{status}\n{self.log()[-4000:]}"
-            assert self.process.poll() is None, self.log()[-4000:]
-            time.sleep(0.05)
+        return self.until(lambda status: is_calm(status, self._workers))
 
     def stop(self) -> dict[str, Any]:
         """The last status; then all of it, in order."""
@@ -93,7 +79,7 @@ class Served(Marked):
         workers = [pid for pid in roles if _role(pid) == "worker"]
         if kind == "recycle":
             worker = str(rng.randrange(self._workers))
-            self.kills[kind] += self.recycle(self.path, worker)
+            self.kills[kind] += self.recycle(worker)
         elif kind == "manager":
             managers = [pid for pid in roles if _role(pid) == "pool"]
             self.kills[kind] += self.kill_one(managers, rng)

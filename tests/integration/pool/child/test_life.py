@@ -155,6 +155,8 @@ def test_output_carries_the_mark_of_its_call(tmp_path: Path) -> None:
         result(peer, "speak", "a", n=2, request_id="r-9")
         result(peer, "speak_raw", n=3)
         text = child.written("raw\n")
+        result(peer, "speak", "b", n=4, request_id="r\n\x1e7 forged")
+        assert "\x1e4 \nprinted b\n" in child.written("printed b\n")
         assert text == (
             "\x1e2 r-9\n"
             "printed a\n"

@@ -1,0 +1,42 @@
+"""Whether the pool's socket can be opened at all: said at once, where waiting changes nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from cordata.errors import CordataError, PoolUnavailable
+
+
+def permitted(path: Path) -> None:
+    """Raises: CordataError when this user may not connect. A socket that is not there may come."""
+    try:
+        os.stat(path)
+        may = os.access(path, os.W_OK, effective_ids=True)
+    except PermissionError:
+        may = False
+    except OSError:
+        return
+    if not may:
+        hint = "be root, the user of the pool, or of its group to make calls"
+        raise CordataError(f"{path} is not for this user", hint=hint)
+
+
+def listening(path: Path) -> None:
+    """Raises: as `permitted`, and PoolUnavailable when there is nobody."""
+    permitted(path)
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(os.fspath(path))
+            return
+        except FileNotFoundError:
+            reason = "there is no such file"
+        except ConnectionRefusedError:
+            reason = "nobody listens"
+        except OSError:
+            return  # it is busy: whoever asks, waits
+    unavailable = PoolUnavailable(f"nobody answered at {path}: {reason}")
+    unavailable.hint = "start pool.socket, or `cordata server` with an application with commands"
+    raise unavailable
