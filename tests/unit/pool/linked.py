@@ -55,7 +55,9 @@ class Recorder:
         self.trusted = False
         self.peer: Any = Greeting(cast(Link, self))
         self.said: list[dict[str, Any]] = []
-        self.closed = self.aborted = False
+        self.closed = self.aborted = self.cut = False
+        #: What was sent over it, and the manager has not read.
+        self.unread: list[Message] = []
         #: Pauses without their resume.
         self.paused = 0
         hub.links.add(cast(Link, self))
@@ -81,6 +83,16 @@ class Recorder:
 
     def resume(self) -> None:
         self.paused -= 1
+
+    def keep(self) -> None:
+        """It is always kept here."""
+
+    def read_rest(self) -> None:
+        while self.unread:
+            self.take(self.unread.pop(0))
+
+    def forget(self) -> None:
+        self.unread.clear()
 
     def take(self, message: Message) -> None:
         """It sends this."""

@@ -11,7 +11,9 @@ from tests.unit.pool.linked import PID, START, Linked
 from cordata.core.frame import TooLarge, pack
 from cordata.core.pool.message import (
     Ask,
+    CallFrame,
     Hello,
+    Result,
 )
 from cordata.core.pool.order import ChildEvent, Drain, Recycle
 from cordata.errors import ProtocolError
@@ -186,3 +188,38 @@ async def test_worker_that_is_away_while_its_child_is_there_cannot_recycle() -> 
     assert "'0' is not connected" in operator.heard()["m"]
     operator.take(Ask(2, "drain", "0"))
     assert operator.heard()["p"] == {"worker": "0"}
+
+
+@pytest.mark.parametrize("who", ["worker", "child"])
+async def test_answers_that_lie_there_count_before_the_death_of_their_child(who: str) -> None:
+    here = Linked()
+    worker, child, client = here.worker(), here.child(), here.client()
+    here.hub.dispatcher.pace.ran("echo", 50)
+    for id in (1, 2, 3):
+        client.take(CallFrame(id, "echo"))
+    serial = here.row().held()[1].serial
+    child.unread.append(Result(1, x=50))  # the first one ended, and the second was begun
+    if who == "worker":
+        worker.take(ChildEvent("exited", pid=PID, start=START, sig=9, n=serial))
+    child.peer.lost()
+    if who == "child":
+        worker.take(ChildEvent("exited", pid=PID, start=START, sig=9, n=serial))
+    assert client.kinds() == ["result", "error"]
+    assert here.hub.dispatcher.waiting["default"].count == 1
+    assert here.hub.dispatcher.crashes == {"echo": 1}
+
+
+async def test_answers_over_a_connection_that_we_ended_count_no_more() -> None:
+    here = Linked()
+    worker, child, client = here.worker(), here.child(), here.client()
+    here.hub.dispatcher.pace.ran("echo", 50)
+    for id in (1, 2, 3):
+        client.take(CallFrame(id, "echo"))
+    serial = here.row().held()[1].serial
+    child.unread.append(Result(1, x=50))
+    child.cut = True
+    child.peer.lost()
+    worker.take(ChildEvent("exited", pid=PID, start=START, sig=9, n=serial))
+    # It may have begun two of them, and answered one; the third it had not.
+    assert client.kinds() == ["error", "error"]
+    assert here.hub.dispatcher.waiting["default"].count == 1
