@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 from msgspec import Raw, msgpack
 
-from cordata.core.pool.message import Delta, Values
+from cordata.core.pool.message import Counts, Delta, Values
 from cordata.core.pool.order import GlobalsCopy, Run, SessionCopy
 from cordata.errors import ProtocolError
 
@@ -86,7 +85,7 @@ class Session(Noted):
         self.worker = copy.wk
         self._version = copy.v
         self._counters = counters
-        self._counted: Counter[str] = Counter()
+        self._counted: Counts = {}
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -102,7 +101,7 @@ class Session(Noted):
             if not isinstance(number, int):
                 raise TypeError(f"a counter counts by int, not {type(number).__name__}")
             if number:
-                self._counted[name] += number
+                self._counted[name] = self._counted.get(name, 0) + number
 
     def delta(self) -> Delta | None:
         """What the call changed; None: nothing."""
@@ -113,7 +112,8 @@ class Session(Noted):
 
     def keep(self) -> None:
         """The call succeeded."""
-        super().keep()
+        if self.set or self.deleted:
+            super().keep()
         for name, by in self._counted.items():
             self._counters[name] = self._counters.get(name, 0) + by
 
