@@ -334,7 +334,7 @@ def test_since_gives_everything_when_too_many_keys_were_deleted() -> None:
 def test_very_many_tiny_entries_count_as_what_they_take() -> None:
     sessions = table(SessionLimits())
     sessions.create("a", 0.0, data={})
-    tiny = {f"{number:05}": Raw(b"\x01") for number in range(15_000)}
+    tiny = {f"{number:05}": Raw(b"\x01") for number in range(14_000)}
     sessions.update("a", 0.0, set=tiny)
     with pytest.raises(SessionQuotaExceeded):
         sessions.update("a", 0.0, set={f"x{key}": value for key, value in tiny.items()})
