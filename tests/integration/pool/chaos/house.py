@@ -189,9 +189,11 @@ class House(Marked):
         for worker in self.workers:
             worker.process.terminate()
         for worker in self.workers:
-            assert worker.process.wait(PATIENCE_S) == 0, worker.log.read_text()[-4000:]
+            code = worker.process.wait(PATIENCE_S)
+            assert code == 0, f"worker {worker.name} ended with {code}: {self.log()[-8000:]}"
         status = self.until(lambda status: not status["workers"])
-        assert self.manager.end() == 0, self.manager.log[-4000:]
+        code = self.manager.end()
+        assert code == 0, f"the manager ended with {code}: {self.manager.log[-4000:]}"
         return status
 
     def close(self) -> None:
