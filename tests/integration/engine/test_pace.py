@@ -25,7 +25,7 @@ async def test_passes_are_the_farther_apart_the_more_requests_commit(
 
 
 async def test_pass_that_filled_its_batch_is_followed_at_once() -> None:
-    pace = Pace(cast(Store, SimpleNamespace(waiting=20)), spacing_s=60.0)
+    pace = Pace(cast(Store, SimpleNamespace(waiting=0)), spacing_s=60.0)
     await pace.next(full=False)
     begun = monotonic()
     await pace.next(full=True)
