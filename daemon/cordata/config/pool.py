@@ -54,7 +54,7 @@ class PoolConfig:
     affinity: Literal["hint", "strict_queue", "strict_fail"] = "hint"
     #: Sessions at most.
     max_sessions: int = 100_000
-    #: One session's data; less than max_frame_bytes, since it travels in a frame.
+    #: One session's data and 64 bytes for each name; less than max_frame_bytes: it travels in one.
     max_session_bytes: int = 1_048_576
     #: All sessions' data.
     max_sessions_bytes: int = 268_435_456

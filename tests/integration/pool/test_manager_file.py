@@ -9,11 +9,14 @@ import time
 from pathlib import Path
 
 from msgspec import Raw, msgpack
+from tests.integration.pool.inside import inside
 from tests.integration.pool.managing import Manager, managed
 from tests.integration.pool.test_manager_limits import limit_files
 
+from cordata.core.pool.globals import Globals
 from cordata.core.pool.message import Reply, SessionOp
-from cordata.core.pool.record import MAGIC, Put, encode
+from cordata.core.pool.record import MAGIC, GlobalsChanged, Put, encode
+from cordata.pool.server.journal import Journal
 
 LONG = "x" * 700_000
 #: No file of the process grows.
@@ -105,3 +108,24 @@ def test_full_disk_at_the_start_costs_no_call(tmp_path: Path) -> None:
         with manager.client() as client:
             client.send(SessionOp(1, "get", "s"))
             client.expect(Reply)
+
+
+async def test_global_that_changes_as_the_file_is_rewritten_is_kept(tmp_path: Path) -> None:
+    """What changed since the beginning stands before what the new file says of all of them."""
+    async with inside(tmp_path) as here:
+        server, hub, journal = here.server, here.hub, here.hub.journal
+        hub.globals.change({"a": Raw(b"\x01")})
+        hub.save()
+        journal.trouble = "for a test"
+        server._look_at_file()
+        assert journal.rewriting
+        hub.globals.change({"b": Raw(b"\x02")})
+        hub.save()
+        while not journal.step():
+            pass
+        hub.globals.change({"c": Raw(b"\x03")})
+    found = Globals(1000)
+    again = Journal(tmp_path / "state")
+    again.replay(lambda change: found.load(change) if isinstance(change, GlobalsChanged) else None)
+    again.close()
+    assert found.data == {"a": Raw(b"\x01"), "b": Raw(b"\x02"), "c": Raw(b"\x03")}

@@ -54,6 +54,27 @@ async def test_unit_waits_as_long_as_the_server_was_told_to(database: str) -> No
     await check(f"{database}?options=-c%20synchronous_commit%3Dlocal", commit="local")
 
 
+async def test_only_bookkeeping_keeps_the_plan_of_a_statement_without_parameters(
+    database: str,
+) -> None:
+    queries = Queries.load([_SQL], "postgres")
+    statement = queries.by_name["kv.all"].sql
+
+    async def unit(tx: Tx) -> int:
+        await tx.fetch_all("kv.all")
+        row = await tx.fetch_one("kept", statement=statement)
+        await tx.execute("kv.raise_all", by=1)  # nothing that could share a transaction
+        assert row is not None
+        return int(row["count"])
+
+    config = StoreConfig(url=database, pool_size=2)
+    async with await PostgresStore.open(config, queries=queries) as store:
+        await store.migrate([Chain("serial", _SQL)])
+        assert [await store.run(unit) for _ in range(3)] == [0, 0, 0]
+        assert await store.read(lambda tx: tx.fetch_all("kv.all")) == []
+        assert await store.run(unit, bookkeeping="fleeting") == 1
+
+
 async def test_the_same_is_true_behind_a_proxy_that_shares_sessions_out() -> None:
     with PostgresServer() as server, PgBouncer(server) as proxy, server.database() as url:
         await check(proxy.url(url.rpartition("/")[2]), session_url=url)

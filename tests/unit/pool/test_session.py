@@ -15,13 +15,15 @@ from cordata.core.pool import record
 from cordata.core.pool.globals import Globals
 from cordata.core.pool.message import Delta
 from cordata.core.pool.session import SessionTable
-from cordata.core.pool.shelf import SessionLimits
+from cordata.core.pool.shelf import ENTRY, SessionLimits
 from cordata.errors import SessionExists, SessionNotFound, SessionQuotaExceeded
 
 #: Wall time at monotonic 0, in the tests.
 WALL = 1_000_000_000_000_000
 IDS = ("a", "b", "c")
-LIMITS = SessionLimits(max_sessions=3, max_session_bytes=60, max_sessions_bytes=100)
+#: Of one session, of all, of the globals: about three, five and three entries.
+ONE, ALL, SHARED = 45 + 3 * ENTRY, 75 + 5 * ENTRY, 25 + 3 * ENTRY
+LIMITS = SessionLimits(max_sessions=3, max_session_bytes=ONE, max_sessions_bytes=ALL)
 ids = st.sampled_from(IDS)
 values = st.dictionaries(st.sampled_from(("x", "y", "ü")), st.integers(0, 2**40), max_size=3)
 counts = st.dictionaries(st.sampled_from(("n", "m")), st.integers(-5, 5), max_size=2)
@@ -54,8 +56,8 @@ def contents(sessions: SessionTable, now: float) -> dict[str, Any]:
 
 
 def size(data: dict[str, int], counters: dict[str, int]) -> int:
-    held = sum(len(k.encode()) + len(msgpack.encode(v)) for k, v in data.items())
-    return held + sum(len(k.encode()) + 8 for k in counters)
+    held = sum(len(k.encode()) + len(msgpack.encode(v)) + ENTRY for k, v in data.items())
+    return held + sum(len(k.encode()) + 8 + ENTRY for k in counters)
 
 
 class TableAgainstDict(RuleBasedStateMachine):
@@ -77,7 +79,7 @@ class TableAgainstDict(RuleBasedStateMachine):
         after = size(data, counters)
         held = sum(size(*one[:2]) for other, one in self.model.items() if other != id)
         # Expired ones that nobody looked at may still be in the books.
-        return after <= before or (after <= 60 and held + after <= 100)
+        return after <= before or (after <= ONE and held + after <= ALL)
 
     def purge(self) -> None:
         self.model = {id: one for id, one in self.model.items() if one[3] > self.now}
@@ -272,7 +274,7 @@ class GlobalsAgainstDict(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.globals = Globals(40)
+        self.globals = Globals(SHARED)
         self.model: dict[str, int] = {}
         self.children: list[tuple[int, dict[str, int]]] = [(-1, {}), (-1, {})]
         self.records: list[record.GlobalsChanged] = []
@@ -280,7 +282,7 @@ class GlobalsAgainstDict(RuleBasedStateMachine):
     @rule(data=values, delete=st.lists(st.sampled_from(("x", "y")), max_size=2))
     def change(self, data: dict[str, int], delete: list[str]) -> None:
         wanted = {k: v for k, v in self.model.items() if k not in delete} | data
-        if size(wanted, {}) > max(40, size(self.model, {})):
+        if size(wanted, {}) > max(SHARED, size(self.model, {})):
             with pytest.raises(SessionQuotaExceeded):
                 self.globals.change(raw(data), delete)
         else:
@@ -303,7 +305,7 @@ class GlobalsAgainstDict(RuleBasedStateMachine):
         assert self.globals.bytes == size(self.model, {})
         self.records += self.globals.changes
         self.globals.changes.clear()
-        again = Globals(40)
+        again = Globals(SHARED)
         for change in [*self.records]:
             again.load(change)
         assert plain(again.data) == self.model
@@ -327,3 +329,12 @@ def test_since_gives_everything_when_too_many_keys_were_deleted() -> None:
     assert copy is not None
     assert (copy.full, plain(copy.set)) == (True, {"stays": 1})
     assert len(shared._order) <= 1001
+
+
+def test_very_many_tiny_entries_count_as_what_they_take() -> None:
+    sessions = table(SessionLimits())
+    sessions.create("a", 0.0, data={})
+    tiny = {f"{number:05}": Raw(b"\x01") for number in range(14_000)}
+    sessions.update("a", 0.0, set=tiny)
+    with pytest.raises(SessionQuotaExceeded):
+        sessions.update("a", 0.0, set={f"x{key}": value for key, value in tiny.items()})

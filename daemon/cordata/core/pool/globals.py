@@ -10,6 +10,7 @@ from msgspec import Raw
 from cordata.core.pool.message import Values
 from cordata.core.pool.order import GlobalsCopy
 from cordata.core.pool.record import GlobalsChanged
+from cordata.core.pool.shelf import size_of
 from cordata.errors import SessionQuotaExceeded
 
 #: Deleted keys that are remembered, so that children can be told; who is older gets everything.
@@ -37,8 +38,8 @@ class Globals:
         """Change them by key; the new version. Raises: SessionQuotaExceeded, nothing changed."""
         after = self.bytes
         for key in {*delete, *set}:
-            after -= _size(key, self.data[key]) if key in self.data else 0
-        after += sum(_size(key, value) for key, value in set.items())
+            after -= size_of(key, self.data[key]) if key in self.data else 0
+        after += sum(size_of(key, value) for key, value in set.items())
         if after > self._limit and after > self.bytes:
             raise SessionQuotaExceeded(
                 f"the globals would have {after} bytes, {self._limit} are allowed"
@@ -83,12 +84,12 @@ class Globals:
         for key in delete:
             value = self.data.pop(key, None)
             if value is not None:
-                self.bytes -= _size(key, value)
+                self.bytes -= size_of(key, value)
                 self._gone[key] = None
                 self._at(key, version)
         for key, value in set.items():
             former = self.data.get(key)
-            self.bytes += _size(key, value) - (0 if former is None else _size(key, former))
+            self.bytes += size_of(key, value) - (0 if former is None else size_of(key, former))
             self.data[key] = value.copy()
             self._gone.pop(key, None)
             self._at(key, version)
@@ -99,7 +100,3 @@ class Globals:
     def _at(self, key: str, version: int) -> None:
         self._order[key] = version
         self._order.move_to_end(key)
-
-
-def _size(key: str, value: Raw) -> int:
-    return len(key.encode()) + memoryview(value).nbytes

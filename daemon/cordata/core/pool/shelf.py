@@ -12,8 +12,10 @@ from cordata.core.pool.message import Affinity, Counts, Values
 from cordata.core.pool.record import Change, Changed, GlobalsChanged, Put, Removed
 from cordata.errors import SessionQuotaExceeded
 
+#: What an entry takes beside its name and value, about: many tiny ones are not for nothing.
+ENTRY = 64
 #: A counter's size in the books, beside its name.
-_COUNTER = 8
+_COUNTER = 8 + ENTRY
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
@@ -50,7 +52,7 @@ class Session:
         self.counters: Counts = {}
         #: Grows with every change of data or counters.
         self.version = 0
-        #: Names and values of data and counters.
+        #: Names and values of data and counters, and what it takes to keep them.
         self.bytes = 0
         self.ttl_s = ttl_s
         #: Monotonic; each use moves it on.
@@ -155,10 +157,10 @@ class Shelf:
         self.bytes -= session.bytes
         for key in delete:
             value = session.data.pop(key, None)
-            session.bytes -= 0 if value is None else _size(key, value)
+            session.bytes -= 0 if value is None else size_of(key, value)
         for key, value in set.items():
             former = session.data.get(key)
-            session.bytes += _size(key, value) - (0 if former is None else _size(key, former))
+            session.bytes += size_of(key, value) - (0 if former is None else size_of(key, former))
             session.data[key] = value.copy()
         for name, count in by.items():
             if name not in session.counters:
@@ -176,8 +178,8 @@ class Shelf:
         after = session.bytes
         for key in {*delete, *set}:
             former = session.data.get(key)
-            after -= 0 if former is None else _size(key, former)
-        after += sum(_size(key, value) for key, value in set.items())
+            after -= 0 if former is None else size_of(key, former)
+        after += sum(size_of(key, value) for key, value in set.items())
         after += sum(len(n.encode()) + _COUNTER for n in by if n not in session.counters)
         if after <= session.bytes:
             return
@@ -193,5 +195,6 @@ class Shelf:
         raise SessionQuotaExceeded(text)
 
 
-def _size(key: str, value: Raw) -> int:
-    return len(key.encode()) + memoryview(value).nbytes
+def size_of(key: str, value: Raw) -> int:
+    """An entry's size in the books."""
+    return len(key.encode()) + memoryview(value).nbytes + ENTRY

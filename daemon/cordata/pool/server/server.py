@@ -10,7 +10,6 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -183,8 +182,12 @@ class PoolServer:
         live = hub.sessions.bytes + _SESSION_BYTES * len(hub.sessions) + hub.globals.bytes
         if journal.due(live) and hub.now >= self._heal_at:
             self._heal_at = hub.now + _HEAL_EVERY_S
-            whole: Iterator[Change] = iter([hub.globals.whole()])
-            journal.begin(chain(whole, hub.sessions.snapshot()))
+            journal.begin(self._snapshot())
+
+    def _snapshot(self) -> Iterator[Change]:
+        """Each as it is when it is written: what has changed since the beginning stands before."""
+        yield self.hub.globals.whole()
+        yield from self.hub.sessions.snapshot()
 
     def _look_at_links(self) -> None:
         hub = self.hub

@@ -56,7 +56,8 @@ class Link:
 
     def send(self, message: Message, *, keep: bool = False) -> None:
         """To the manager; `keep`: to the next one when there is none."""
-        if self._writer is not None and self.epoch:
+        # A transport that has failed raises on writing, a moment before its reader hears of it.
+        if self._writer is not None and self.epoch and not self._writer.is_closing():
             self._writer.write(encode(message))
         elif keep:
             self._kept.append(message)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -96,7 +97,7 @@ class Marked:
         return found
 
     def kill_one(self, pids: Sequence[int], rng: random.Random) -> bool:
-        """Kill -9 one of these, if it is there and ours."""
+        """Kill -9 one of these, if it is there and ours, and see it end."""
         if not pids:
             return False
         pid = rng.choice(pids)
@@ -108,6 +109,7 @@ class Marked:
             if not self._is_ours(pid):
                 return False
             signal.pidfd_send_signal(file, signal.SIGKILL)
+            select.select([file], [], [], PATIENCE_S)
         except ProcessLookupError:
             return False
         finally:
@@ -169,6 +171,8 @@ class House(Marked):
         migrated = cordata("migrate", "--config", str(config))
         assert migrated.returncode == 0, migrated.stderr
         self.workers = [Worker(str(n), config) for n in range(workers)]
+        #: They were told to, and what asks for calm waits for them.
+        self._ending: list[subprocess.Popen[str] | subprocess.Popen[bytes]] = []
         self._over = threading.Event()
         self._keeper = threading.Thread(target=self._keep, daemon=True)
 
@@ -181,7 +185,10 @@ class House(Marked):
 
     def until_calm(self) -> dict[str, Any]:
         """Until all is up and nothing waits, or is in hand; gives the status then."""
-        return self.until(lambda status: is_calm(status, len(self.workers)))
+        for process in self._ending:
+            process.wait(PATIENCE_S)
+        pids = [worker.process.pid for worker in self.workers]
+        return self.until(lambda status: is_calm(status, pids))
 
     def stop(self) -> dict[str, Any]:
         """The workers, in order; the manager's last status; then the manager."""
@@ -189,9 +196,11 @@ class House(Marked):
         for worker in self.workers:
             worker.process.terminate()
         for worker in self.workers:
-            assert worker.process.wait(PATIENCE_S) == 0, worker.log.read_text()[-4000:]
+            code = worker.process.wait(PATIENCE_S)
+            assert code == 0, f"worker {worker.name} ended with {code}: {self.log()[-8000:]}"
         status = self.until(lambda status: not status["workers"])
-        assert self.manager.end() == 0, self.manager.log[-4000:]
+        code = self.manager.end()
+        assert code == 0, f"the manager ended with {code}: {self.manager.log[-4000:]}"
         return status
 
     def close(self) -> None:
@@ -220,8 +229,13 @@ class House(Marked):
                 return
         part = self.manager if kind.startswith("manager") else worker
         number = signal.SIGTERM if kind.endswith("in order") else signal.SIGKILL
-        part.process.send_signal(number)  # Popen sends none once it has waited for the process
+        process = part.process
+        process.send_signal(number)  # Popen sends none once it has waited for the process
         self.kills[kind] += 1
+        if number == signal.SIGKILL:
+            process.wait(PATIENCE_S)
+        else:
+            self._ending.append(process)
 
     def _parts(self) -> list[Manager | Worker]:
         return [self.manager, *self.workers]
@@ -243,11 +257,14 @@ class House(Marked):
             self._keeper.join()
 
 
-def is_calm(status: dict[str, Any], workers: int) -> bool:
-    """All is up, and nothing waits or is in hand."""
+def is_calm(status: dict[str, Any], workers: Sequence[int]) -> bool:
+    """Each worker, by pid, has the child that the manager knows; nothing waits or is in hand."""
+    known = {child["pid"] for one in status["workers"] for child in one["children"]}
+    living = {child for pid in workers for child in children(pid) if is_alive(child)}
     keys = ("ready", "busy", "other", "waiting", "waiting_bytes")
     counts = tuple(sum(pool[key] for pool in status["pools"].values()) for key in keys)
-    return len(status["workers"]) == workers and counts == (workers, 0, 0, 0, 0)
+    count = len(workers)
+    return known == living and len(status["workers"]) == count and counts == (count, 0, 0, 0, 0)
 
 
 def _pids() -> list[int]:

@@ -58,7 +58,11 @@ class Served(Marked):
 
     def until_calm(self) -> dict[str, Any]:
         """Until all is up and nothing waits, or is in hand; gives the status then."""
-        return self.until(lambda status: is_calm(status, self._workers))
+        return self.until(
+            lambda status: (
+                is_calm(status, self._worker_pids()) and len(status["workers"]) == self._workers
+            )
+        )
 
     def stop(self) -> dict[str, Any]:
         """The last status; then all of it, in order."""
@@ -75,13 +79,12 @@ class Served(Marked):
 
     def kill(self, kind: str, rng: random.Random) -> None:
         """One process of that kind, if there is one."""
-        roles = children(self.process.pid)
-        workers = [pid for pid in roles if _role(pid) == "worker"]
+        workers = self._worker_pids()
         if kind == "recycle":
             worker = str(rng.randrange(self._workers))
             self.kills[kind] += self.recycle(worker)
         elif kind == "manager":
-            managers = [pid for pid in roles if _role(pid) == "pool"]
+            managers = [pid for pid in children(self.process.pid) if _role(pid) == "pool"]
             self.kills[kind] += self.kill_one(managers, rng)
         elif workers:
             worker_pid = rng.choice(workers)
@@ -91,6 +94,9 @@ class Served(Marked):
             if "worker" in kind:
                 dead = self.kill_one([worker_pid], rng)
             self.kills[kind] += dead
+
+    def _worker_pids(self) -> list[int]:
+        return [pid for pid in children(self.process.pid) if _role(pid) == "worker"]
 
     def close(self) -> None:
         """Nothing of it runs on: the others die with the supervisor."""

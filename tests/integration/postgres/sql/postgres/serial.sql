@@ -72,3 +72,7 @@ TRUNCATE kv, note;
 
 -- name: setting
 SELECT current_setting(:name) AS value;
+
+-- name: kept
+-- Whether the server keeps the plan of a statement for this session.
+SELECT count(*) AS count FROM pg_prepared_statements WHERE statement = :statement;

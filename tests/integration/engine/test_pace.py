@@ -1,0 +1,32 @@
+"""How far apart the engine's passes are beside requests that commit."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from cordata.clock import monotonic
+from cordata.services.pace import SPACING_S, Pace
+from cordata.store import Store
+
+
+@pytest.mark.parametrize(("waiting", "spaces"), [(0, 1), (8, 3), (20, 6)])
+async def test_passes_are_the_farther_apart_the_more_requests_commit(
+    waiting: int, spaces: int
+) -> None:
+    pace = Pace(cast(Store, SimpleNamespace(waiting=waiting)))
+    await pace.next(full=False)
+    begun = monotonic()
+    for _ in range(2):
+        await pace.next(full=False)
+    assert monotonic() - begun >= 2 * spaces * SPACING_S * 0.99
+
+
+async def test_pass_that_filled_its_batch_is_followed_at_once() -> None:
+    pace = Pace(cast(Store, SimpleNamespace(waiting=0)), spacing_s=60.0)
+    await pace.next(full=False)
+    begun = monotonic()
+    await pace.next(full=True)
+    assert monotonic() - begun < 60
