@@ -166,6 +166,13 @@ def test_child_makes_no_code_under_the_units_rules(pooled: Host) -> None:
     assert call(pooled, "echo", "--json", "1") == 1
 
 
+def test_status_tells_what_children_weigh_whom_the_manager_does_not_see(pooled: Host) -> None:
+    """Units with users of their own do not see each other in /proc; their workers tell it."""
+    found = [child for worker in status(pooled)["workers"] for child in worker["children"]]
+    assert len(found) == 4
+    assert all(child["rss_bytes"] > 1_000_000 and child["age_s"] < 3600 for child in found)
+
+
 def test_child_dies_with_its_worker_when_that_is_killed(pooled: Host) -> None:
     before = children(pooled)
     groups = {name: control_group(pooled, f"worker@{name}.service") for name in before}
