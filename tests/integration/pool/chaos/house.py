@@ -125,7 +125,8 @@ class Marked:
                 status = client.status()
             if status and true(status):
                 return status
-            assert time.monotonic() < end, f"{status}\n{self.log()[-4000:]}"
+            ours = [pid for pid in _pids() if self._is_ours(pid) and is_alive(pid)]
+            assert time.monotonic() < end, f"{ours}, {status}\n{self.log()[-4000:]}"
             time.sleep(0.05)
 
     def log(self) -> str:
@@ -187,8 +188,9 @@ class House(Marked):
         """Until all is up and nothing waits, or is in hand; gives the status then."""
         for process in self._ending:
             process.wait(PATIENCE_S)
-        pids = [worker.process.pid for worker in self.workers]
-        return self.until(lambda status: is_calm(status, pids))
+        return self.until(
+            lambda status: is_calm(status, [worker.process.pid for worker in self.workers])
+        )
 
     def stop(self) -> dict[str, Any]:
         """The workers, in order; the manager's last status; then the manager."""

@@ -16,6 +16,11 @@ from tests.integration.pool.managing import ROOT
 from tests.servers.process import children
 from tests.servers.reaper import watched
 
+from cordata.pool.fingerprint import age_s, start_of
+
+#: Of a start on a busy machine, and of being ready for as long as the supervisor wants to see.
+_STEADY_S = 5.0
+
 
 class Served(Marked):
     """A supervisor, and below it primary, manager and workers."""
@@ -85,9 +90,11 @@ class Served(Marked):
             self.kills[kind] += self.recycle(worker)
         elif kind == "manager":
             managers = [pid for pid in children(self.process.pid) if _role(pid) == "pool"]
-            self.kills[kind] += self.kill_one(managers, rng)
+            self.kills[kind] += self.kill_one([*filter(_is_steady, managers)], rng)
         elif workers:
             worker_pid = rng.choice(workers)
+            if "worker" in kind and not _is_steady(worker_pid):
+                return
             dead = False
             if "child" in kind:
                 dead = self.kill_one(children(worker_pid), rng)
@@ -104,6 +111,13 @@ class Served(Marked):
             self.process.kill()
         self.process.wait()
         self.left()
+
+
+def _is_steady(pid: int) -> bool:
+    """Whether it is up for so long that its successor is started soon: with one that dies at once
+    again and again the supervisor waits longer than any caller.
+    """
+    return age_s(start_of(pid)) > _STEADY_S
 
 
 def _role(pid: int) -> str:
