@@ -21,7 +21,7 @@ def test_server_starts_again_what_was_killed_and_its_callers_are_served(tmp_path
     told = chaos(
         tmp_path,
         seed=SEED,
-        calls=1000,
+        calls=1500,
         calls_per_kill=100,
         workers=2,
         seconds=20.0,

@@ -29,6 +29,8 @@ from cordata.pool import SyncClient
 CLIENTS = 50
 #: On top of a call's deadline and of how late this process itself ran.
 SLACK_S = 2.0
+#: Else the run proves little.
+MUST_DIE = ("child", "worker", "manager")
 #: A worker with commands of its own; its sessions' other calls run elsewhere.
 _NAMED = '[pool.streams]\nworkers = ["0"]\ncommands = ["pages"]\nfair = true\n'
 #: A kill is followed by another one at once so often: starts are a good time to die, too.
@@ -50,13 +52,14 @@ class Killer:
     def run(self) -> None:
         end = time.monotonic() + self.seconds
         kinds = self.house.kinds
-        first = list(kinds)  # each kind at least once
-        self.rng.shuffle(first)
+        # Each kind at least once, and soon, those that have to be first.
+        first = self.rng.sample(MUST_DIE, len(MUST_DIE))
+        first = [kind for kind in kinds if kind not in first] + first
         while not self.progress.over.is_set() and time.monotonic() < end:
             if self.rng.random() < _AGAIN:
                 time.sleep(self.rng.choice((0.0, 0.02, 0.1, 0.5)) * self.rng.random())
             else:
-                self._wait(self.rng.randrange(1, 2 * self.calls), end)
+                self._wait(self.rng.randrange(1, 20 if first else 2 * self.calls), end)
             kind = first.pop() if first else self.rng.choices([*kinds], [*kinds.values()])[0]
             self.house.kill(kind, self.rng)
 
@@ -108,6 +111,7 @@ def chaos(
         killing.join()
         took_s = time.monotonic() - began
         faults = [*judge_calls(callers, progress, found.evidence), *judge_pool(found, callers)]
+        faults += [f"no {kind} died" for kind in MUST_DIE if not found.kills[kind]]
         told = tell(callers, found, progress, took_s)
         log = found.log()
         if "Traceback" in log:

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.servers.reaper import watched
 from cordata.pool.fingerprint import age_s, start_of
 
 #: Of a start on a busy machine, and of being ready for as long as the supervisor wants to see.
-_STEADY_S = 5.0
+_STEADY_S = 3.5
 
 
 class Served(Marked):
@@ -90,11 +91,12 @@ class Served(Marked):
             self.kills[kind] += self.recycle(worker)
         elif kind == "manager":
             managers = [pid for pid in children(self.process.pid) if _role(pid) == "pool"]
-            self.kills[kind] += self.kill_one([*filter(_is_steady, managers)], rng)
+            _wait_steady(managers)
+            self.kills[kind] += self.kill_one(managers, rng)
         elif workers:
             worker_pid = rng.choice(workers)
-            if "worker" in kind and not _is_steady(worker_pid):
-                return
+            if "worker" in kind:
+                _wait_steady([worker_pid])
             dead = False
             if "child" in kind:
                 dead = self.kill_one(children(worker_pid), rng)
@@ -113,11 +115,13 @@ class Served(Marked):
         self.left()
 
 
-def _is_steady(pid: int) -> bool:
-    """Whether it is up for so long that its successor is started soon: with one that dies at once
-    again and again the supervisor waits longer than any caller.
+def _wait_steady(pids: list[int]) -> None:
+    """Until they are up for so long that a successor is started soon: with what dies at once again
+    and again the supervisor waits longer than any caller.
     """
-    return age_s(start_of(pid)) > _STEADY_S
+    for pid in pids:
+        start = start_of(pid)
+        time.sleep(max(0.0, _STEADY_S - age_s(start)) if start else 0.0)
 
 
 def _role(pid: int) -> str:
