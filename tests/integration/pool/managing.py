@@ -23,6 +23,8 @@ from cordata.pool import SyncClient
 from cordata.pool.fingerprint import start_of
 
 ROOT = Path(__file__).parents[3]
+#: Of every program that a test starts: it finds cordata and the tests' own modules.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
 PATIENCE_S = 20.0
 #: When this process began; workers and children that it plays say that they began a little later.
 START = start_of()
@@ -70,7 +72,7 @@ class Manager:
             subprocess.Popen(
                 argv,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}", **environment},
+                env={**ENVIRONMENT, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

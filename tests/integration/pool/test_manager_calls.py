@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
-from tests.integration.pool.managing import exited, managed
+from tests.integration.pool.managing import ENVIRONMENT, exited, managed
 from tests.servers.reaper import watched
 
 from cordata.core.frame import pack
@@ -287,7 +287,8 @@ def test_greedy_client_does_not_starve_another_when_fair(tmp_path: Path) -> None
         for id in range(1, 102):
             greedy.send(CallFrame(id, "echo"))
         child.expect(Run)
-        other = watched(subprocess.Popen([sys.executable, "-c", _MODEST, str(manager.path)]))
+        argv = [sys.executable, "-c", _MODEST, str(manager.path)]
+        other = watched(subprocess.Popen(argv, env=ENVIRONMENT))
         manager.until(lambda found: found["calls"] == 102, "both are there")
         child.send(Result(1))
         order = []

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.integration.cli.command import cordata
+from tests.integration.pool.managing import ENVIRONMENT
 from tests.integration.pool.peer import Listening, Peer
 from tests.servers.reaper import watched
 
@@ -118,7 +119,8 @@ def test_interrupt_cancels_the_call(tmp_path: Path) -> None:
 
     with managed(tmp_path, answer) as (config, came):
         arguments = [sys.executable, "-m", "cordata", "call", "slow", "--config", str(config)]
-        with watched(subprocess.Popen(arguments, stderr=subprocess.PIPE)) as process:
+        popen = subprocess.Popen(arguments, stderr=subprocess.PIPE, env=ENVIRONMENT)
+        with watched(popen) as process:
             running.append(process)
             assert process.wait(20.0) == 130
         came.result(5.0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.pool.managing import ENVIRONMENT
 from tests.integration.pool.peer import Listening
 
 from cordata import App
@@ -71,4 +72,5 @@ async def test_context_made_by_hand_has_no_pool(tmp_path: Path) -> None:
 
 def test_application_that_never_calls_imports_no_client() -> None:
     text = "import sys, cordata.opening; sys.exit('cordata.pool.client.client' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", text], check=False).returncode == 0
+    argv = [sys.executable, "-c", text]
+    assert subprocess.run(argv, check=False, env=ENVIRONMENT).returncode == 0
