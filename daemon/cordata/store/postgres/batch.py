@@ -169,8 +169,8 @@ class Batcher:
         if not self._queue or self._lanes >= _LANES:
             return
         left_s = self._queue[0].since + self._patience_s - self._loop.time()
-        if self._lanes and left_s > 0:
-            self._timer = self._loop.call_later(left_s, self._lose_patience)
+        if self._lanes and (left_s > 0 or self._gathering):  # a gathering ends soon
+            self._timer = self._loop.call_later(max(left_s, _TICK_S), self._lose_patience)
         else:
             self._start_lane()
 
