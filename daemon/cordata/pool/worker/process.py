@@ -100,10 +100,14 @@ class ChildProcess:
         if not self.leaving:
             self.leaving = True
             self.watch.say_stop(clock.monotonic())
-            if self.watch.up:
-                self.send(Stop())
-            else:
-                self.kill("stop")
+            # The manager hears of it first: it would take an end that nobody told it for a crash.
+            asyncio.get_running_loop().call_soon(self._dismiss)
+
+    def _dismiss(self) -> None:
+        if self.watch.up:
+            self.send(Stop())
+        else:
+            self.kill("stop")
 
     def adopt(self) -> None:
         """The spare is the worker's child from now on."""
