@@ -33,7 +33,8 @@ def test_command_that_is_refused_is_mailed_by_a_worker(tmp_path: Path) -> None:
                 assert time.monotonic() < deadline, "no mail came"
                 time.sleep(0.02)
     (sent,) = box.mails
-    assert "command die is refused for a while" in sent["Subject"]
+    # Folded, as older libraries give it.
+    assert "command die is refused for a while" in " ".join(sent["Subject"].split())
 
 
 def test_one_worker_is_told_and_one_that_stays_if_there_is_any(tmp_path: Path) -> None:
