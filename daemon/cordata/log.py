@@ -161,6 +161,17 @@ class TrailFormatter(logging.Formatter):
         return super().formatException(ei) if shows_messages() else trail(error)
 
 
+@contextlib.contextmanager
+def handled_by(handler: logging.Handler) -> Iterator[None]:
+    """While inside, all that this process logs goes to this handler, too."""
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
 def shows_messages() -> bool:
     """Whether the log is a developer's."""
     return logging.getLogger().level <= logging.DEBUG

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +15,7 @@ from cordata.config.pool import PoolConfig
 from cordata.core.pool.limits import DEFAULT, PoolLimits, Rules
 from cordata.core.pool.shelf import SessionLimits
 from cordata.errors import ConfigError
-from cordata.log import logger
+from cordata.log import handled_by, logger
 from cordata.pool.server.hub import ServerLimits
 from cordata.pool.server.server import PoolServer
 from cordata.runner import Layer, Runner
@@ -78,7 +77,7 @@ async def _run(config: Config, path: Path | None) -> int:
             reload=reload,
             collect_after=_COLLECT_AFTER,
         )
-        with _alarming(server):
+        with handled_by(_Alarms(server)):
             return await runner.run()
 
 
@@ -94,17 +93,6 @@ class _Alarms(logging.Handler):
         message_id = getattr(record, "MESSAGE_ID", "")
         if message_id in CAUSES:
             self._server.hub.alarm(message_id, record.getMessage())
-
-
-@contextmanager
-def _alarming(server: PoolServer) -> Iterator[None]:
-    handler = _Alarms(server)
-    root = logging.getLogger()
-    root.addHandler(handler)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
 
 
 def _limits(name: str, pool: PoolConfig) -> PoolLimits:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from cordata.alert import Alerter, AlertHandler
 from cordata.app import App
 from cordata.config import Config, build, open_document
 from cordata.errors import ConfigError
-from cordata.log import logger
+from cordata.log import handled_by, logger
 from cordata.opening import smtp_login
 from cordata.systemd import set_level
 
@@ -52,13 +51,8 @@ def alerting(config: Config) -> Iterator[None]:
         login=smtp_login(config),
         directories=[config.paths.state, config.paths.runtime],
     )
-    handler = AlertHandler(alerter)
-    root = logging.getLogger()
-    root.addHandler(handler)
-    try:
+    with handled_by(AlertHandler(alerter)):
         yield
-    finally:
-        root.removeHandler(handler)
 
 
 def reload_of(
