@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -11,18 +10,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.integration.cli.command import cordata, write_config
+from tests.integration.pool.managing import ACTIVATE, ENVIRONMENT, ROOT
 from tests.integration.server.managed import managed
-from tests.integration.server.running import ROOT
 from tests.servers.reaper import watched
-
-#: Takes the listening socket where a service manager would put it.
-_ACTIVATE = (
-    "import os, sys;"
-    "fd = int(sys.argv[1]);"
-    "os.dup2(fd, 3) if fd != 3 else os.set_inheritable(3, True);"
-    "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1', LISTEN_FDNAMES='pool');"
-    "os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
-)
 
 
 @contextmanager
@@ -47,13 +37,13 @@ def running(directory: Path, *, app: str, workers: int = 2, settings: str = "") 
 
 @contextmanager
 def _manager(listener: socket.socket, config: Path) -> Iterator[None]:
-    argv = [sys.executable, "-c", _ACTIVATE, str(listener.fileno())]
+    argv = [sys.executable, "-c", ACTIVATE, str(listener.fileno())]
     argv += ["-m", "cordata", "pool", "--config", str(config)]
     process = watched(
         subprocess.Popen(
             argv,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
+            env=ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             pass_fds=[listener.fileno()],
         )

@@ -29,7 +29,7 @@ PATIENCE_S = 20.0
 #: When this process began; workers and children that it plays say that they began a little later.
 START = start_of()
 #: Takes the descriptor where systemd would put it, then becomes the manager.
-_ACTIVATE = (
+ACTIVATE = (
     "import os, sys;"
     "fd = int(sys.argv[1]);"
     "os.dup2(fd, 3) if fd != 3 else os.set_inheritable(3, True);"
@@ -66,7 +66,7 @@ class Manager:
 
     def start(self, before: str = "", **environment: str) -> None:
         """`before` is Python that the process runs before it becomes the manager."""
-        argv = [sys.executable, "-c", before + _ACTIVATE, str(self.socket.fileno())]
+        argv = [sys.executable, "-c", before + ACTIVATE, str(self.socket.fileno())]
         argv += ["-m", "cordata", "pool", "--config", str(self.config)]
         self.process = watched(
             subprocess.Popen(

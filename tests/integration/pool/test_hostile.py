@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw, msgpack
 from tests.integration.pool.inside import inside
-from tests.integration.pool.managing import Manager, managed
+from tests.integration.pool.managing import ENVIRONMENT, Manager, managed
 from tests.integration.pool.test_manager_limits import pss_bytes
 from tests.unit.pool.test_corpus import FILES
 
@@ -169,11 +169,9 @@ for _ in range(60):
 
 
 def test_wrong_pids_are_refused_and_do_not_flood_the_log(tmp_path: Path) -> None:
-    root = Path(__file__).parents[3]
     with managed(tmp_path) as manager:
-        environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'daemon'}"}
         argv = [sys.executable, "-c", _LIAR, str(manager.path)]
-        subprocess.run(argv, env=environment, check=True)
+        subprocess.run(argv, env=ENVIRONMENT, check=True)
         assert manager.status()["connections"]["refused"] == {"protocol": 240}
         assert manager.status()["workers"] == []
         assert manager.log.count("was refused") == 20

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Raw
-from tests.integration.pool.managing import ROOT, START, managed
+from tests.integration.pool.managing import ENVIRONMENT, START, managed
 
 from cordata.core.frame import pack
 from cordata.core.pool.codec import encode
@@ -127,12 +127,11 @@ with dialled(Path(sys.argv[1])) as peer:
 def test_hello_of_a_process_that_died_in_the_backlog_leaves_no_row(tmp_path: Path) -> None:
     with managed(tmp_path) as manager:
         manager.end(signal.SIGKILL)
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'daemon'}"}
         late = [sys.executable, "-c", _LATE, str(manager.path)]
         with manager.dial() as worker:  # before it in the backlog, so its end is told to nobody
             hello = Hello(role="worker", name="0", pid=os.getpid(), start=START, cmds=["echo"])
             worker.send(hello)
-            subprocess.run(late, env=environment, check=True)
+            subprocess.run(late, env=ENVIRONMENT, check=True)
             manager.start()
             worker.expect(Welcome)
             manager.until_logged("was refused: process .* is no more")

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 from tests.integration.cli.command import cordata, python, write_config
-from tests.integration.pool.managing import ROOT, Manager, managed
+from tests.integration.pool.managing import ENVIRONMENT, Manager, managed
 
 from cordata.core.pool.codec import encode
 from cordata.core.pool.message import CallFrame, Chunk, End, ErrorFrame, Reply, Result, SessionOp
@@ -103,7 +103,7 @@ def test_command_of_another_user_is_told_at_once_whose_it_is(tmp_path: Path) -> 
             argv = [*NOBODY, sys.executable, "-m", "cordata", "pool", "status"]
             result = subprocess.run(
                 [*argv, "--config", str(manager.config)],
-                env={**os.environ, "PYTHONPATH": str(ROOT / "daemon")},
+                env=ENVIRONMENT,
                 capture_output=True,
                 text=True,
             )
