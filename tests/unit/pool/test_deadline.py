@@ -64,3 +64,28 @@ def test_remove_leaves_nothing_behind_when_deadlines_are_far_and_many() -> None:
     assert len(wheel) == 0
     assert len(wheel._ticks) < 100
     assert wheel.next_at() is None
+
+
+def test_due_gives_no_item_that_was_removed_or_moved_because_of_one_before_it() -> None:
+    wheel: Wheel[str] = Wheel()
+    ticks = {name: wheel.add(name, 1.0) for name in ("first", "removed", "moved", "last")}
+    ticks["earlier"] = wheel.add("earlier", 0.5)
+    found = []
+    for name in wheel.due(2.0):
+        found.append(name)
+        if name == "first":
+            wheel.remove(ticks["removed"], "removed")
+            wheel.move("moved", ticks["moved"], 3.0)
+            wheel.add("added", 1.0)
+    assert found == ["earlier", "first", "last"]
+    assert wheel.next_at() == 1.0
+    assert [list(wheel.due(at)) for at in (2.0, 2.0, 3.0)] == [["added"], [], ["moved"]]
+    assert (len(wheel), wheel.next_at()) == (0, None)
+
+
+def test_due_keeps_what_was_not_asked_for() -> None:
+    wheel: Wheel[int] = Wheel()
+    for n in range(4):
+        wheel.add(n, n // 2)
+    assert next(wheel.due(9.0)) == 0
+    assert (len(wheel), list(wheel.due(9.0))) == (3, [1, 2, 3])

@@ -147,6 +147,17 @@ def test_connection_that_we_cut_leaves_it_open_what_was_begun() -> None:
     assert two.pool.crashes == {"echo": 1}
 
 
+def test_calls_that_are_due_at_once_all_end_when_the_first_one_ends_the_others() -> None:
+    one = house(1)
+    calls = [one.offer(id) for id in (1, 2, 3)]
+    child = one.children[0]
+    assert child.held() == calls
+    one.pool.child_lost(child, child.conn, 1.1, cut=True)
+    one.pool.expire(20.0)  # the loop was held up; all three are due
+    assert set(one.told.failures) == {1, 2, 3}
+    assert len(one.pool.wheel) == 0
+
+
 def test_call_ahead_that_nobody_wants_is_skipped() -> None:
     one = house(1)
     first, cancelled, gone, last = (one.offer(id) for id in (1, 2, 3, 4))

@@ -7,7 +7,7 @@ ago. Here only distinct ticks are in the heap, and an item leaves its bucket whe
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
@@ -59,13 +59,25 @@ class Wheel(Generic[T]):
                 self._ticks = list(self._buckets)
                 heapify(self._ticks)
 
-    def due(self, now: float) -> list[T]:
-        """Take out all whose time has come, the earliest tick first."""
-        found: list[T] = []
+    def due(self, now: float) -> Iterator[T]:
+        """Take out all whose time has come, the earliest tick first; each only when it is its turn.
+
+        So what is done about one may remove or move another one that is due, too. What is added
+        meanwhile, even if due, is for the next time.
+        """
+        ticks: list[int] = []
         while self._ticks and self._ticks[0] * self.tick_s <= now:
-            found += self._buckets.pop(heappop(self._ticks), ())
-        self._count -= len(found)
-        return found
+            ticks.append(heappop(self._ticks))
+        try:
+            for tick in ticks:
+                for item in list(self._buckets.get(tick, ())):
+                    if item in self._buckets.get(tick, ()):
+                        self.remove(tick, item)
+                        yield item
+        finally:  # also when not all of them were asked for
+            for tick in ticks:
+                if tick in self._buckets:
+                    heappush(self._ticks, tick)
 
     def next_at(self) -> float | None:
         """When to look at `due` next; None: nothing is there."""
