@@ -89,6 +89,8 @@ def call(
             click.echo(error.traceback, err=True, nl=False)
         code = report(error, debug=debug)
         return EXIT_TRY_AGAIN if _may_work_later(error) else code
+    except ValueError as error:  # of an option, before anything is sent
+        raise click.UsageError(str(error)) from None
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return 0
@@ -104,9 +106,13 @@ def _payload(text: str | None, file: IO[bytes] | None) -> object:
         return None
     given: str | bytes = text if text is not None else file.read() if file is not None else b""
     try:
-        return msgspec.json.decode(given)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return msgspec.Raw(msgspec.msgpack.encode(msgspec.json.decode(given)))
+    except (msgspec.DecodeError, UnicodeError) as error:
         raise click.UsageError(f"the payload is not JSON: {error}") from None
+    except RecursionError:
+        raise click.UsageError("the payload is nested too deeply") from None
+    except OverflowError:
+        raise click.UsageError("the payload has an integer of more than 64 bits") from None
 
 
 def _run(
@@ -127,7 +133,7 @@ def _show(value: object) -> None:
 
     try:
         line = msgspec.json.encode(value)
-    except (TypeError, ValueError):  # a key or a value that JSON does not have
+    except (TypeError, ValueError, RecursionError):  # a key or a value that JSON does not have
         line = msgspec.json.encode(repr(value))
     sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from msgspec import DecodeError, json
+from msgspec import DecodeError, Raw, json, msgpack
 
 from cordata.errors import (
     CommandFailed,
@@ -124,8 +124,10 @@ def _options(headers: Mapping[bytes, bytes]) -> dict[str, Any]:
     return options
 
 
-async def _payload(receive: Receive) -> object:
-    """The body, nothing being null. Raises: _Refused when it is no JSON."""
+async def _payload(receive: Receive) -> Raw:
+    """The body, nothing being null. Raises: _Refused when it is no JSON, or none that a command can
+    be given.
+    """
     parts = []
     while True:
         message = await receive()
@@ -136,9 +138,13 @@ async def _payload(receive: Receive) -> object:
             break
     body = b"".join(parts)
     try:
-        return json.decode(body) if body else None
+        return Raw(msgpack.encode(json.decode(body) if body else None))
     except (DecodeError, UnicodeDecodeError) as error:
         raise _Refused(400, "json", f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise _Refused(400, "json", "the body is nested too deeply") from None
+    except OverflowError:
+        raise _Refused(400, "json", "the body has an integer of more than 64 bits") from None
 
 
 async def _execute(
@@ -228,7 +234,7 @@ def _line(value: object) -> bytes:
     """Raises: _Refused for what JSON does not have."""
     try:
         return json.encode(value) + b"\n"
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise _Refused(500, CommandFailed.code, f"the result is not JSON: {error}") from None
 
 

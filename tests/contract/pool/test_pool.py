@@ -94,6 +94,13 @@ async def test_call_ends_at_its_deadline(opened: Opened) -> None:
         assert await pool.execute("echo", 1) == 1
 
 
+async def test_call_may_have_no_end(opened: Opened) -> None:
+    async with opened() as pool:
+        for timeout in (float("inf"), 1e300):
+            assert await pool.execute("echo", 1, timeout=timeout) == 1
+            assert [part async for part in pool.stream("pages", 2, timeout=timeout)] == [0, 1]
+
+
 @pytest.mark.parametrize("command", ["pages", "pages_later"])
 @pytest.mark.parametrize("credit", [1, 3, 16])
 async def test_stream_gives_every_part_in_order(opened: Opened, command: str, credit: int) -> None:

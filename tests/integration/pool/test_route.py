@@ -55,6 +55,10 @@ async def test_session_and_timeout_come_in_headers() -> None:
         heads = {"x-pool-timeout": "0.1"}
         answer = await harness.request("POST", f"{PREFIX}/sleep", headers=heads, json=0.5)
         assert (answer.status, answer.json()["error"]) == (504, "deadline")
+        for longest in ("inf", "1e300"):
+            heads = {"x-pool-timeout": longest}
+            answer = await harness.request("POST", f"{PREFIX}/echo", headers=heads, json=1)
+            assert (answer.status, answer.json()) == (200, 1)
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "nan", "soon"])
@@ -75,12 +79,21 @@ async def test_only_listed_commands_are_served() -> None:
         assert (answer.status, answer.json()["error"]) == (404, "unknown_command")
 
 
-async def test_other_methods_and_bodies_are_refused() -> None:
+async def test_other_methods_are_refused() -> None:
     async with shop() as harness:
         answer = await harness.request("GET", f"{PREFIX}/echo")
         assert (answer.status, answer.headers["allow"]) == (405, "POST")
-        answer = await harness.request("POST", f"{PREFIX}/echo", body=b"{")
-        assert (answer.status, answer.json()["error"]) == (400, "json")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b"[" * 100_000, b"9" * 40, b"18446744073709551616", b"1e999", b'"\xff"', b'"\\ud800"'],
+)
+async def test_body_that_no_command_can_be_given_is_refused(body: bytes) -> None:
+    async with shop() as harness:
+        for heads in ({}, LINES):
+            answer = await harness.request("POST", f"{PREFIX}/echo", headers=heads, body=body)
+            assert (answer.status, answer.json()["error"]) == (400, "json")
 
 
 async def test_failures_tell_their_type_and_nothing_from_inside(

@@ -20,7 +20,14 @@ from cordata.errors import (
     WorkerCrashed,
 )
 from cordata.log import request_id
-from cordata.pool.client.wire import call_of, decoder_of, error_of, may_repeat, window_of
+from cordata.pool.client.wire import (
+    call_of,
+    decoder_of,
+    error_of,
+    may_repeat,
+    values_of,
+    window_of,
+)
 
 
 def test_call_keeps_the_payload_as_it_was_when_the_caller_changes_it_later() -> None:
@@ -64,9 +71,23 @@ def test_window_refuses_what_would_mean_something_else(credit: int) -> None:
         window_of(credit)
 
 
-def test_call_refuses_a_payload_that_messagepack_does_not_know() -> None:
+NESTED: list[Any] = []
+for _ in range(100_000):
+    NESTED = [NESTED]
+
+
+@pytest.mark.parametrize("payload", [object(), 2**64, -(2**63) - 1, NESTED, "\udcff"])
+def test_call_refuses_a_payload_that_messagepack_does_not_know(payload: Any) -> None:
     with pytest.raises(TypeError):
-        call_of("count", object(), timeout_s=1.0)
+        call_of("count", payload, timeout_s=1.0)
+    with pytest.raises(TypeError):
+        values_of({"k": payload})
+
+
+@pytest.mark.parametrize("names", [("\udcff", ""), ("count", "\udcff")])
+def test_call_refuses_names_that_utf8_cannot_say_before_it_is_sent(names: tuple[str, str]) -> None:
+    with pytest.raises(ValueError, match="surrogates"):
+        call_of(names[0], None, timeout_s=1.0, session=names[1])
 
 
 @pytest.mark.parametrize("code", sorted(POOL_ERRORS))

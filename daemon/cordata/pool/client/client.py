@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from time import monotonic
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +18,7 @@ from cordata.pool.client.wire import (
     DEFAULT_PATH,
     DEFAULT_TIMEOUT_S,
     call_of,
+    deadline_of,
     decoder_of,
     hello_of,
     window_of,
@@ -115,7 +115,7 @@ class Client:
             idempotent=idempotent,
             priority=priority,
         )
-        call = Call(frame, self._exchange, monotonic() + timeout_s, decoder_of(type))
+        call = Call(frame, self._exchange, deadline_of(timeout_s), decoder_of(type))
         self._exchange.submit(call)
         return call
 
@@ -149,7 +149,7 @@ class Client:
             priority=priority,
             credits=window_of(credit),
         )
-        stream = Stream(frame, self._exchange, monotonic() + timeout_s, decoder_of(type))
+        stream = Stream(frame, self._exchange, deadline_of(timeout_s), decoder_of(type))
         self._exchange.submit(stream)
         try:
             while part := await stream.next():
@@ -181,7 +181,7 @@ class Client:
         return msgpack.decode((await self._ask(ask)).payload)
 
     async def _ask(self, message: SessionOp | GlobalOp | Ask) -> Reply:
-        request = Request(message, self._exchange, monotonic() + self._timeout_of(""))
+        request = Request(message, self._exchange, deadline_of(self._timeout_of("")))
         self._exchange.submit(request)
         return await request  # type: ignore[no-any-return]
 

@@ -42,6 +42,7 @@ from cordata.pool.client.wire import (
     DEFAULT_TIMEOUT_S,
     DIAL_MIN_S,
     call_of,
+    deadline_of,
     decoder_of,
     error_of,
     hello_of,
@@ -99,7 +100,7 @@ class SyncClient:
             idempotent=idempotent,
             priority=priority,
         )
-        answer = self._answer(frame, monotonic() + timeout_s)
+        answer = self._answer(frame, deadline_of(timeout_s))
         return decoder_of(type)(_expected(answer, Result).payload)
 
     def stream(
@@ -128,7 +129,7 @@ class SyncClient:
             credits=window_of(credit),
         )
         decode = decoder_of(type)
-        for part in self._parts(frame, monotonic() + timeout_s):
+        for part in self._parts(frame, deadline_of(timeout_s)):
             yield decode(part)
 
     def status(self) -> dict[str, Any]:
@@ -157,7 +158,7 @@ class SyncClient:
         return msgpack.decode(self._ask(ask).payload)
 
     def _ask(self, message: SessionOp | GlobalOp | Ask) -> Reply:
-        return _expected(self._answer(message, monotonic() + self._timeout_of("")), Reply)
+        return _expected(self._answer(message, deadline_of(self._timeout_of(""))), Reply)
 
     def _answer(self, message: Question, deadline: float) -> ToClient:
         """The one answer, on the connection that all of these use in turn."""

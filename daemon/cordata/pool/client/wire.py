@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from time import monotonic
 from typing import Any
 
 from msgspec import Raw, msgpack
@@ -74,6 +75,9 @@ def call_of(
     """
     if not 0.0 < timeout_s:
         raise ValueError(f"timeout is {timeout_s}, it must be more than 0")
+    for name in (command, session):
+        if not name.isascii():
+            name.encode()  # what UTF-8 cannot say is found here, and not when it is sent
     if queue_timeout_s is not None and not 0.0 <= queue_timeout_s:
         raise ValueError(f"queue_timeout is {queue_timeout_s}, it must not be less than 0")
     if not 0 <= priority <= 9:
@@ -81,7 +85,7 @@ def call_of(
     return CallFrame(
         id=0,
         command=command,
-        payload=Raw(msgpack.encode(payload)),
+        payload=packed(payload),
         session=session,
         timeout_s=min(timeout_s, _LONGEST_S),
         queue_timeout_s=None if queue_timeout_s is None else min(queue_timeout_s, _LONGEST_S),
@@ -90,6 +94,19 @@ def call_of(
         credits=credits,
         request_id=request_id.get()[:200],
     )
+
+
+def deadline_of(timeout_s: float) -> float:
+    """Monotonic, and no later than what timers can be set to."""
+    return monotonic() + min(timeout_s, _LONGEST_S)
+
+
+def packed(value: object) -> Raw:
+    """A value as it travels. Raises: TypeError for what MessagePack does not know."""
+    try:
+        return Raw(msgpack.encode(value))
+    except (OverflowError, RecursionError, UnicodeEncodeError) as error:
+        raise TypeError(f"not a value of MessagePack: {error}") from None
 
 
 def window_of(credit: int) -> int:
@@ -109,8 +126,8 @@ def may_repeat(message: object) -> bool:
 
 
 def values_of(data: Mapping[str, object]) -> Values:
-    """Values of a session as they travel. Raises: TypeError as MessagePack does."""
-    return {key: Raw(msgpack.encode(value)) for key, value in data.items()}
+    """Values of a session as they travel. Raises: TypeError as `packed` does."""
+    return {key: packed(value) for key, value in data.items()}
 
 
 def plain(values: Mapping[str, Raw]) -> dict[str, Any]:

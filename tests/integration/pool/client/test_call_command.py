@@ -105,9 +105,23 @@ def test_call_says_that_nobody_answers_when_there_is_no_pool(tmp_path: Path) -> 
     assert "nobody answered" in result.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--json", "{"], ["--json", "1", "--file", "-"]])
-def test_payload_that_is_none_is_wrong_usage(arguments: list[str]) -> None:
-    assert cordata("call", "sum", *arguments).returncode == 2
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--json", "{"],
+        ["--json", "1", "--file", "-"],
+        ["--json", "[" * 100_000],
+        ["--json", "9" * 40],
+        ["--timeout", "nan"],
+        ["--session", "\udcff"],
+    ],
+    ids=["no JSON", "two", "deep", "large number", "no time", "no UTF-8"],
+)
+def test_options_that_no_call_can_have_are_wrong_usage(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    result = cordata("call", "sum", *arguments, "--state-dir", str(tmp_path))
+    assert (result.returncode, "bug" in result.stderr) == (2, False), result.stderr
 
 
 def test_interrupt_cancels_the_call(tmp_path: Path) -> None:
