@@ -41,7 +41,7 @@ Client to manager; each id is the client's own, and free again after its last an
     -> reply {id, s, v: version, ttl: seconds left, set: data, cnt: counters, aff, wk} | error
     (data and counters of create, get, update only; count: the new values; delete: s only)
   global {id, op: get set delete, set ({}), del ([]), keys: those to get ([]: all)} -> reply {id, v,
-    set}
+    set}         (a map or list of a client, or of a hello, has at most 65,536 entries, beside p)
   ping {id} -> pong {id}             bye {}: no more calls come; the rest is answered, then the end
 Operator, beside these: ask {id, op: status sessions drain undrain recycle, name: worker (""), after
   (""), limit (100)} -> reply {id, p}

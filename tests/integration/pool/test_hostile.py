@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import socket
 import struct
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from tests.integration.pool.managing import ENVIRONMENT, Manager, managed
 from tests.integration.pool.test_manager_limits import pss_bytes
 from tests.unit.pool.test_corpus import FILES
 
+from cordata.core.frame import pack
 from cordata.core.pool.codec import encode
 from cordata.core.pool.message import CallFrame, ErrorFrame, Hello, Ping, Pong, Result, Welcome
 from cordata.core.pool.order import Run
@@ -87,6 +90,36 @@ def test_lengths_that_never_come_true_cost_nothing(tmp_path: Path) -> None:
         assert pss_bytes(manager.process.pid) - before < 40 * MEGABYTE
         for peer in peers:
             peer.close()
+
+
+def peak_bytes(manager: Manager) -> int:
+    """The most memory that it ever had."""
+    text = Path(f"/proc/{manager.process.pid}/status").read_text()
+    found = re.search(r"^VmHWM:\s+(\d+) kB", text, re.M)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def test_frame_of_millions_of_names_is_refused_before_they_are_made(tmp_path: Path) -> None:
+    letters = [bytes([0xA4]) + bytes(k) + b"\x01" for k in product(range(97, 123), repeat=4)]
+    names = b"".join(letters)[: 6 * 450_000]
+    bombs = {
+        "create": b"\x84\xa1t\xa7session\xa2id\x01\xa2op\xa6create\xa3set\xdf"
+        + struct.pack(">I", 450_000)
+        + names,
+        "get": b"\x84\xa1t\xa6global\xa2id\x01\xa2op\xa3get\xa4keys\xdd"
+        + struct.pack(">I", 16_000_000)
+        + b"\xa0" * 16_000_000,
+    }
+    with managed(tmp_path) as manager, manager.client() as client:
+        answers(manager)
+        before = peak_bytes(manager)
+        for bomb in bombs.values():
+            client.socket.settimeout(30)
+            client.raw(pack(bomb))
+            error = client.expect(ErrorFrame, 30)
+            assert (error.id, error.code) == (1, "protocol")
+        assert peak_bytes(manager) - before < 50 * MEGABYTE  # of which 32 are the frame
 
 
 async def test_half_frames_are_bounded_together_and_the_oldest_goes(tmp_path: Path) -> None:

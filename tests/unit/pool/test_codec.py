@@ -12,7 +12,7 @@ from msgspec import Raw, msgpack
 
 from cordata.core.frame import HEAD, head_of, pack
 from cordata.core.pool import codec
-from cordata.core.pool.message import NIL, CallFrame, ErrorFrame, Ping, Result
+from cordata.core.pool.message import MAX_ENTRIES, NIL, CallFrame, ErrorFrame, Ping, Result
 from cordata.core.pool.order import Run
 from cordata.errors import FrameTooLarge, PoolError, ProtocolError
 
@@ -103,3 +103,32 @@ def test_each_wire_code_has_one_error() -> None:
         *("unknown_command", "restarted", "frame_too_large", "no_session", "session_exists"),
         *("quota", "preferred_busy", "closed", "unavailable"),
     } == set(codec.POOL_ERRORS)
+
+
+ENTRIES = {
+    ("session", "set"): b"\xdf",
+    ("session", "by"): b"\xdf",
+    ("session", "del"): b"\xdd",
+    ("global", "set"): b"\xdf",
+    ("global", "del"): b"\xdd",
+    ("global", "keys"): b"\xdd",
+    ("hello", "has"): b"\xdd",
+    ("hello", "cmds"): b"\xdd",
+}
+
+
+@pytest.mark.parametrize(("kind", "key"), ENTRIES, ids="-".join)
+def test_decode_refuses_very_many_entries_before_it_makes_them(kind: str, key: str) -> None:
+    head = {"session": {"id": 7, "op": "update"}, "global": {"id": 7, "op": "get"}}
+    fields = {"t": kind, **head.get(kind, {"role": "client"})}
+    begin = bytes([0x81 + len(fields)]) + msgpack.encode(fields)[1:]
+    begin += msgpack.encode(key)
+
+    def frame(count: int, entries: bytes) -> bytes:
+        return pack(begin + ENTRIES[kind, key] + count.to_bytes(4, "big") + entries)
+
+    one = b"\xa1k\x01" if ENTRIES[kind, key] == b"\xdf" else b"\xa0"
+    codec.from_client.decode(frame(MAX_ENTRIES, one * MAX_ENTRIES))
+    with pytest.raises(codec.UnfitMessage, match="length <= 65536") as caught:
+        codec.from_client.decode(frame(MAX_ENTRIES + 1, b""))  # none of them is looked at
+    assert caught.value.id == (None if kind == "hello" else 7)

@@ -19,6 +19,13 @@ Name = Annotated[str, Meta(max_length=200)]
 Seconds = Annotated[float, Meta(ge=0.0, le=1e9)]
 Values: TypeAlias = dict[str, Raw]
 Counts: TypeAlias = dict[str, int]
+#: Entries that a client may send in one map or list: a frame of 16 MiB could have millions, whose
+#: decoding alone would hold up everybody for seconds.
+MAX_ENTRIES = 65_536
+_few = Meta(max_length=MAX_ENTRIES)
+FewValues = Annotated[Values, _few]
+FewCounts = Annotated[Counts, _few]
+FewNames = Annotated[list[str], _few]
 Affinity = Literal["hint", "strict_queue", "strict_fail"]
 Role = Literal["client", "operator", "worker", "child"]
 
@@ -38,8 +45,8 @@ class Hello(Message, tag="hello"):
     start: Number = 0
     inv: Name = ""
     max: Number = MAX_FRAME
-    has: list[str] = field(default_factory=list)
-    cmds: list[Name] = field(default_factory=list)
+    has: FewNames = field(default_factory=list)
+    cmds: Annotated[list[Name], _few] = field(default_factory=list)
     spare: bool = False
     warm: bool = False
 
@@ -92,11 +99,11 @@ class SessionOp(Message, tag="session"):
     op: Literal["create", "get", "update", "delete", "touch", "count"]
     s: Name = ""
     ttl: Seconds | None = None
-    set: Values = field(default_factory=dict)
-    delete: list[str] = field(default_factory=list, name="del")
+    set: FewValues = field(default_factory=dict)
+    delete: FewNames = field(default_factory=list, name="del")
     aff: Literal["", "hint", "strict_queue", "strict_fail"] = ""
     wk: Name | None = None
-    by: Counts = field(default_factory=dict)
+    by: FewCounts = field(default_factory=dict)
     peek: bool = False
 
 
@@ -105,9 +112,9 @@ class GlobalOp(Message, tag="global"):
 
     id: Number
     op: Literal["get", "set", "delete"]
-    set: Values = field(default_factory=dict)
-    delete: list[str] = field(default_factory=list, name="del")
-    keys: list[str] = field(default_factory=list)
+    set: FewValues = field(default_factory=dict)
+    delete: FewNames = field(default_factory=list, name="del")
+    keys: FewNames = field(default_factory=list)
 
 
 class Ask(Message, tag="ask"):

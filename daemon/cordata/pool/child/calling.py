@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw, msgpack
 
 from cordata.core.pool.codec import encode
-from cordata.core.pool.message import Chunk, Delta, End, ErrorFrame, Result
+from cordata.core.pool.message import MAX_ENTRIES, Chunk, Delta, End, ErrorFrame, Result
 from cordata.core.pool.order import Run
 from cordata.errors import CallCancelled, FrameTooLarge, PermanentError, ProtocolError
 from cordata.log import request_id
@@ -152,7 +152,7 @@ class Calling:
                 code, text = "deadline", "the command ended at its deadline"
             data: dict[str, Any] = {"ran": True} if code == "deadline" else {}
         elif isinstance(error, FrameTooLarge):
-            code, text, data = error.code, f"the result: {error}", {}
+            code, text, data = error.code, f"the answer: {error}", {}
         else:
             code, text = "failed", _clean(_said(error))[:_TEXT]
             data = {
@@ -205,10 +205,15 @@ class _List:
 
 
 def _delta(session: Session | None, shared: Noted) -> Delta | None:
+    """Raises: FrameTooLarge for so many changes that they would hold up the manager."""
     delta = None if session is None else session.delta()
     if shared.set or shared.deleted:
         delta = delta or Delta()
         delta.gset, delta.gdel = shared.set, list(shared.deleted)
+    if delta is not None:
+        parts = (delta.set, delta.delete, delta.cnt, delta.gset, delta.gdel)
+        if sum(map(len, parts)) > MAX_ENTRIES:
+            raise FrameTooLarge(f"more than {MAX_ENTRIES} changes of session and globals")
     return delta
 
 

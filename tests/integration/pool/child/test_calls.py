@@ -171,6 +171,15 @@ def test_stream_changes_its_session_at_its_end(tmp_path: Path) -> None:
         assert _plain(peer.expect(End).u) == (0, {"last": 1}, [], {})
 
 
+def test_call_that_changes_very_many_names_fails_and_changes_none(tmp_path: Path) -> None:
+    with serving(tmp_path, max_frame_bytes=4_000_000) as (_, peer):
+        orders = {"gset": {str(n): n for n in range(65_530)}, "set": {str(n): n for n in range(7)}}
+        error = failure(peer, "remember", orders, s=SessionCopy(id="s", full={}))
+        assert (error.code, "65536 changes" in error.m) == ("frame_too_large", True)
+        answer = result(peer, "remember", {}, s=SessionCopy(id="s"))
+        assert value(answer)["data"] == {}
+
+
 def test_globals_are_what_the_manager_says(tmp_path: Path) -> None:
     with serving(tmp_path) as (_, peer):
         session = SessionCopy(id="s", full={})
