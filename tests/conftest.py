@@ -9,8 +9,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-import uvloop
 from tests.servers.fixtures import database, postgres, redis, redis_url, servers
+
+from cordata.wiring.loop import uvloop_runner
 
 __all__ = ["database", "postgres", "redis", "redis_url", "servers"]
 
@@ -33,7 +34,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with uvloop_runner() as runner:
         runner.run(_whole(pyfuncitem.obj(**arguments)))
     return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
@@ -18,9 +17,9 @@ def async_test(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        import uvloop
+        from cordata.wiring.loop import uvloop_runner
 
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with uvloop_runner() as runner:
             runner.run(test(*args, **kwargs))
 
     return run
