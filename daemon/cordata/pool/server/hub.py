@@ -155,9 +155,12 @@ class Hub:
             self.alarms[message_id] = text
 
     def close(self) -> None:
-        """No timer any more."""
+        """No timer any more, and no connection, also when the stop was cut short."""
+        self.over = True
         if self._timer is not None:
             self._timer.cancel()
+        for link in [*self.links, *self.ending]:
+            link.abort()
 
     def running(self) -> bool:
         """Whether a child has a call in hand that somebody waits for."""

@@ -78,6 +78,9 @@ class Link(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accepted. Nothing is believed before its hello."""
         self._transport = cast(asyncio.Transport, transport)
+        if self.hub.over:
+            self.abort()
+            return
         self._transport.set_write_buffer_limits(high=HIGH_BYTES)
         sock: socket.socket = transport.get_extra_info("socket")
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -138,6 +141,7 @@ class Link(asyncio.BufferedProtocol):
         self._out.clear()
         hub.leave(self)
         if hub.over:
+            self.forget()
             return
         hub.now = clock.monotonic()
         self.peer.lost()
