@@ -22,7 +22,17 @@ from tests.unit.pool.test_corpus import FILES
 
 from cordata.core.frame import pack
 from cordata.core.pool.codec import encode
-from cordata.core.pool.message import CallFrame, ErrorFrame, Hello, Ping, Pong, Result, Welcome
+from cordata.core.pool.message import (
+    CallFrame,
+    ErrorFrame,
+    Hello,
+    Ping,
+    Pong,
+    Reply,
+    Result,
+    SessionOp,
+    Welcome,
+)
 from cordata.core.pool.order import Run
 
 MEGABYTE = 1 << 20
@@ -120,6 +130,41 @@ def test_frame_of_millions_of_names_is_refused_before_they_are_made(tmp_path: Pa
             error = client.expect(ErrorFrame, 30)
             assert (error.id, error.code) == (1, "protocol")
         assert peak_bytes(manager) - before < 50 * MEGABYTE  # of which 32 are the frame
+
+
+def test_small_questions_with_large_answers_are_answered_as_they_are_read(tmp_path: Path) -> None:
+    value = Raw(msgpack.encode(bytes(MEGABYTE - 1000)))
+    get = encode(SessionOp(2, "get", "s"))
+    with managed(tmp_path) as manager, manager.client() as client:
+        client.send(SessionOp(1, "create", "s", set={"v": value}))
+        client.expect(Reply)
+        before = peak_bytes(manager)
+        deaf = [manager.client() for _ in range(100)]
+        deaf[0].raw(get * 600)
+        answers(manager)
+        assert peak_bytes(manager) - before < 50 * MEGABYTE
+        for peer in deaf[1:]:
+            peer.raw(get * 8)
+        answers(manager)
+        assert peak_bytes(manager) - before < 400 * MEGABYTE
+        for peer in deaf:
+            peer.close()
+        # Who reads gets all of it, in order, however much was asked at once.
+        counting = b"".join(
+            encode(SessionOp(n, "count", "s", by={"n": 1})) + get for n in range(60)
+        )
+        client.socket.settimeout(30)
+        client.raw(counting)
+        for number in range(60):
+            counted, found = client.expect(Reply, 30), client.expect(Reply, 30)
+            assert (counted.id, counted.cnt) == (number, {"n": number + 1})
+            assert found.cnt == counted.cnt and found.set == {"v": value}
+        # Also garbage, and the end, are met where they stand.
+        client.raw(get * 40 + pack(b"\xc1") + get)
+        for _ in range(40):
+            client.expect(Reply, 30)
+        assert client.expect(ErrorFrame, 30).code == "protocol"
+        assert client.closed(30)
 
 
 async def test_half_frames_are_bounded_together_and_the_oldest_goes(tmp_path: Path) -> None:

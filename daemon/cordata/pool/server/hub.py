@@ -22,6 +22,10 @@ from cordata.core.pool.session import SessionTable
 from cordata.core.pool.shelf import SessionLimits
 from cordata.pool.server.counting import Complaints, Counting
 
+#: Large answers to small questions: so much is made of them in a turn, and four times as much where
+#: many ask; the other questions wait for the next turn.
+TURN_BYTES = 16 * 1024 * 1024
+
 if TYPE_CHECKING:
     from cordata.core.pool.effects import Effects
     from cordata.pool.server.journal import Journal
@@ -48,7 +52,7 @@ class ServerLimits:
 
     @property
     def unread_bytes(self) -> int:
-        """Too much for one peer at any time, and for all of them for a second."""
+        """Too much for one peer at any time, and for all of them for more than a moment."""
         return 16 * self.max_frame_bytes
 
 
@@ -76,6 +80,12 @@ class Hub:
         #: Connections that have sent a part of a frame, and its size; the oldest first.
         self.partial: dict[Link, int] = {}
         self.partial_bytes = 0
+        #: Collected in this turn, to be sent at its end.
+        self.turn_bytes = 0
+        #: Clients with frames that wait for the next turn.
+        self.later: list[Link] = []
+        #: `counting.bytes_out` when it was looked at last what is unread.
+        self._shed_at = 0
         self.complaints = Complaints()
         #: Connections that end when their last words are read, since when.
         self.ending: dict[Link, float] = {}
@@ -154,6 +164,18 @@ class Hub:
         else:
             self.alarms[message_id] = text
 
+    def shed(self) -> None:
+        """Close those for whom too much waits, the largest first."""
+        self._shed_at = self.counting.bytes_out
+        now = clock.monotonic()
+        unread = sorted((link.unread_bytes(), id(link), link) for link in self.blocked)
+        total = sum(size for size, _, _ in unread)
+        for size, _, link in reversed(unread):
+            late = now - self.blocked[link] >= self.limits.blocked_s
+            if total > self.limits.unread_bytes or (late and size > self.limits.blocked_bytes):
+                total -= size
+                link.give_up()
+
     def close(self) -> None:
         """No timer any more, and no connection, also when the stop was cut short."""
         self.over = True
@@ -176,9 +198,14 @@ class Hub:
     def _end_turn(self) -> None:
         if self.sessions.changes or self.globals.changes:
             self.save()
-        dirty, self._dirty = self._dirty, []
+        dirty, self._dirty, self.turn_bytes = self._dirty, [], 0
         for link in dirty:
             link.flush()
+        if self.counting.bytes_out - self._shed_at > self.limits.unread_bytes // 4:
+            self.shed()
+        later, self.later = self.later, []
+        for link in later:
+            link.go_on()
         if self.stopping and not self.running():
             self.idle.set()
 

@@ -20,7 +20,7 @@ from cordata.core.pool.codec import encode
 from cordata.core.pool.message import ErrorFrame, Message
 from cordata.errors import ProtocolError
 from cordata.log import fields, logger
-from cordata.pool.server.hub import Hub
+from cordata.pool.server.hub import TURN_BYTES, Hub
 
 log = logger("cordata.pool")
 
@@ -72,6 +72,8 @@ class Link(asyncio.BufferedProtocol):
         self._held = 0
         self._out: list[bytes] = []
         self._out_bytes = 0
+        #: Frames that wait for the next turn, or until what was answered is read.
+        self._later: list[bytes | TooLarge] = []
         self._pauses = 0
         self._transport: asyncio.Transport | None = None
 
@@ -121,17 +123,39 @@ class Link(asyncio.BufferedProtocol):
         try:
             frames = self._splitter.feed(data)
             counting.frames_in += len(frames)
-            for frame in frames:
-                if self.closing and not rest:
-                    break
-                if type(frame) is bytes:
-                    self.peer.take(frame)
-                else:
-                    self._drop(cast(TooLarge, frame))
+            self._take_each(frames, rest=rest)
         except ProtocolError as error:
             counting.protocol_errors += 1
             self.refuse("protocol", str(error))
         return len(frames)
+
+    def _take_each(self, frames: list[bytes | TooLarge], *, rest: bool = False) -> None:
+        hub = self.hub
+        for at, frame in enumerate(frames):
+            if self.closing and not rest:
+                break
+            much = hub.turn_bytes > (TURN_BYTES if self._out else 4 * TURN_BYTES)
+            if much and not self.trusted:
+                self._later += frames[at:]
+                self.pause()
+                hub.later.append(self)
+                break
+            if type(frame) is bytes:
+                self.peer.take(frame)
+            else:
+                self._drop(cast(TooLarge, frame))
+
+    def go_on(self) -> None:
+        """Take what was left for later, unless what was answered before is not read."""
+        if self._later and self not in self.hub.blocked:
+            later, self._later = self._later, []
+            self.resume()
+            try:
+                self._take_each(later)
+            except ProtocolError as error:
+                self.hub.counting.protocol_errors += 1
+                self.refuse("protocol", str(error))
+            self.hub.arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The end, from whichever side."""
@@ -139,6 +163,7 @@ class Link(asyncio.BufferedProtocol):
         self.cut = self.cut or self.closing
         self.closing = True
         self._out.clear()
+        self._later.clear()
         hub.leave(self)
         if hub.over:
             self.forget()
@@ -175,6 +200,7 @@ class Link(asyncio.BufferedProtocol):
         """It reads again."""
         self.hub.blocked.pop(self, None)
         self.peer.blocked(False)
+        self.go_on()
 
     def send(self, frame: bytes) -> None:
         """Write at the end of this turn. After the end of the connection: nothing."""
@@ -184,6 +210,7 @@ class Link(asyncio.BufferedProtocol):
             self.hub.mark(self)
         self._out.append(frame)
         self._out_bytes += len(frame)
+        self.hub.turn_bytes += len(frame)
 
     def say(self, message: Message) -> None:
         """Send a message."""

@@ -199,13 +199,7 @@ class PoolServer:
             if hub.now - since < HELLO_S:
                 break
             link.abort()
-        unread = sorted((link.unread_bytes(), id(link), link) for link in hub.blocked)
-        total = sum(size for size, _, _ in unread)
-        for size, _, link in reversed(unread):
-            late = hub.now - hub.blocked[link] >= hub.limits.blocked_s
-            if total > hub.limits.unread_bytes or (late and size > hub.limits.blocked_bytes):
-                total -= size
-                link.give_up()
+        hub.shed()
 
     async def _stop(self, tick: Callable[[], None]) -> None:
         hub = self.hub
