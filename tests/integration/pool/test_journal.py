@@ -112,6 +112,26 @@ def test_rewritten_file_has_the_snapshot_and_what_came_meanwhile(tmp_path: Path)
     assert not (tmp_path / "sessions.journal.new").exists()
 
 
+def test_rewrite_ends_though_more_comes_than_a_slice_holds(tmp_path: Path) -> None:
+    """Else a client that updates without a pause fills the disk: the file grows in both places."""
+    journal = Journal(tmp_path)
+    journal.replay(lambda change: None)
+    live = [
+        Put(id=f"s{n}", v=n, ttl=60.0, x=10**15, d={"n": value("x" * 10_000)}) for n in range(400)
+    ]
+    more = [Changed(id="s0", v=500, x=10**15, set={"n": value("y" * 10_000)})] * 50
+    journal.append(live)
+    journal.flush()
+    journal.begin(live)
+    steps = 0
+    while not journal.step():
+        steps += 1
+        journal.append(more)
+        journal.flush()
+    assert steps <= 5  # of four megabytes, while two and a half came
+    journal.close()
+
+
 def test_manager_that_dies_in_a_rewrite_finds_the_old_file(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.replay(lambda change: None)

@@ -84,6 +84,8 @@ class Journal:
         self._pending: list[bytes] = []
         self._new: AppendFile | None = None
         self._left: Iterator[Change] = iter(())
+        #: What came since the last slice of a rewrite.
+        self._behind_bytes = 0
         try:
             directory.mkdir(mode=0o700, exist_ok=True)
             self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -155,6 +157,7 @@ class Journal:
             except OSError as error:
                 self.trouble = error.strerror or str(error)
         if self._new is not None:
+            self._behind_bytes += len(data)
             try:
                 self._new.write(data)
             except OSError:
@@ -178,14 +181,18 @@ class Journal:
         return True
 
     def step(self) -> bool:
-        """Write one slice of it; True: this was the last, and the file is the new one."""
+        """Write one slice of it; True: this was the last, and the file is the new one.
+
+        It is larger than what came since the last one, so that it ends whatever comes.
+        """
         new = self._new
         if new is None:
             return False
         slice_: list[bytes] = []
-        size = 0
+        size, enough = 0, max(_SLICE_BYTES, 2 * self._behind_bytes)
+        self._behind_bytes = 0
         try:
-            while size < _SLICE_BYTES:
+            while size < enough:
                 change = next(self._left, None)
                 if change is None:
                     new.write(b"".join(slice_))

@@ -181,8 +181,9 @@ class PoolServer:
             )
         live = hub.sessions.bytes + _SESSION_BYTES * len(hub.sessions) + hub.globals.bytes
         if journal.due(live) and hub.now >= self._heal_at:
-            self._heal_at = hub.now + _HEAL_EVERY_S
-            journal.begin(self._snapshot())
+            troubled = journal.degraded
+            if not journal.begin(self._snapshot()) or troubled:
+                self._heal_at = hub.now + _HEAL_EVERY_S
 
     def _snapshot(self) -> Iterator[Change]:
         """Each as it is when it is written: what has changed since the beginning stands before."""
