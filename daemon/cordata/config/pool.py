@@ -45,7 +45,8 @@ class PoolConfig:
     commands: tuple[str, ...] = ()
     #: Largest frame of the protocol, so the largest payload and result.
     max_frame_bytes: int = 16_777_216
-    #: Connections at most; a further one is told so and closed.
+    #: Connections at most; a further one is told so and closed. A user that is not the service's
+    #: own gets no more of them than it leaves to all others.
     max_connections: int = 4096
     #: A session nobody used for this long is gone, unless it was made with another time.
     session_ttl_s: float = 3600.0

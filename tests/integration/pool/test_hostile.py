@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import socket
@@ -13,7 +12,6 @@ import time
 from itertools import product
 from pathlib import Path
 
-import pytest
 from msgspec import Raw, msgpack
 from tests.integration.pool.inside import inside
 from tests.integration.pool.managing import ENVIRONMENT, Manager, managed
@@ -31,7 +29,6 @@ from cordata.core.pool.message import (
     Reply,
     Result,
     SessionOp,
-    Welcome,
 )
 from cordata.core.pool.order import Run
 
@@ -253,26 +250,3 @@ def test_wrong_pids_are_refused_and_do_not_flood_the_log(tmp_path: Path) -> None
         assert manager.status()["connections"]["refused"] == {"protocol": 240}
         assert manager.status()["workers"] == []
         assert manager.log.count("was refused") == 20
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_other_users_are_clients_and_nothing_else(tmp_path: Path) -> None:
-    with managed(tmp_path, "[pool]\nmax_connections = 1\n") as manager:
-        manager.path.chmod(0o666)
-        for directory in (manager.path.parent, *manager.path.parent.parents):
-            if directory.is_relative_to("/tmp/") and directory != Path("/tmp"):
-                directory.chmod(0o755)
-        os.setresuid(-1, 65534, -1)  # this process only: connections are of its effective user
-        try:
-            for role in ("worker", "child", "operator"):
-                with manager.dial() as peer:
-                    peer.send(Hello(role=role, name="0", pid=os.getpid()))
-                    assert peer.expect(ErrorFrame).code == "forbidden"
-            with manager.dial() as peer:
-                peer.raw(encode(Hello(role="client")) + encode(Ping(1)))
-                peer.expect(Welcome)
-                assert peer.expect(Pong).id == 1
-                with manager.dial() as second:  # not even asked who it is
-                    assert second.expect(ErrorFrame).code == "saturated"
-        finally:
-            os.setresuid(-1, 0, -1)

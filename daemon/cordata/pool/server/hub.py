@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cordata import clock
+from cordata import clock, events
 from cordata.core.pool.dispatch import Dispatcher
 from cordata.core.pool.globals import Globals
 from cordata.core.pool.limits import PoolLimits, Rules
 from cordata.core.pool.order import Alarm
 from cordata.core.pool.session import SessionTable
 from cordata.core.pool.shelf import SessionLimits
+from cordata.log import fields, logger
 from cordata.pool.server.counting import Complaints, Counting
 
 #: Large answers to small questions: so much is made of them in a turn, and four times as much where
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
     from cordata.core.pool.effects import Effects
     from cordata.pool.server.journal import Journal
     from cordata.pool.server.link import Link
+
+log = logger("cordata.pool")
+
+#: Connections of our own user above the limit; a client is refused at its hello.
+_OWN = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +80,8 @@ class Hub:
         #: Monotonic; read once for whatever arrives together.
         self.now = clock.monotonic()
         self.links: set[Link] = set()
+        #: How many of them are of each user that is not ours.
+        self.users: Counter[int] = Counter()
         #: Connections that have not said hello, since when; the oldest first.
         self.strangers: dict[Link, float] = {}
         #: Connections whose other side does not read, since when.
@@ -103,9 +112,35 @@ class Hub:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
+    def enter(self, link: Link, *, ours: bool) -> bool:
+        """A connection, if there is a place. Clients do not keep workers, children and operators
+        out; another user gets no more places than it leaves to all others.
+        """
+        now, user = clock.monotonic(), link.uid
+        left = self.limits.max_connections - len(self.links)
+        if ours:
+            left += _OWN
+        elif left > 0 and self.users[user] >= left:
+            if self.complaints.take(link.pid, now) is not None:
+                text = "user %d has %d connections, as many as it may: process %d was refused"
+                extra = fields(events.POOL_PEER_REFUSED, reason="saturated", peer_pid=link.pid)
+                log.warning(text, user, self.users[user], link.pid, extra=extra)
+            left = 0
+        if left <= 0:
+            return False
+        if not ours:
+            self.users[user] += 1
+        self.links.add(link)
+        self.strangers[link] = now
+        return True
+
     def leave(self, link: Link) -> None:
         """The connection has ended."""
-        self.links.discard(link)
+        if link in self.links:
+            self.links.remove(link)
+            if link.uid in self.users:
+                self.users[link.uid] -= 1
+                self.users += Counter()  # without those who have none
         self.strangers.pop(link, None)
         self.blocked.pop(link, None)
         self.partial_bytes -= self.partial.pop(link, 0)

@@ -28,8 +28,6 @@ log = logger("cordata.pool")
 _BUFFER = memoryview(bytearray(256 * 1024))
 #: Above it what waits to be sent is copied by the kernel alone.
 _JOIN_BYTES = 64 * 1024
-#: Connections of our own user above the limit; a client is refused at its hello.
-_OWN = 1024
 #: So much may wait for a peer that does not read before it is not read from any more.
 HIGH_BYTES = 1 << 20
 _CREDENTIALS = struct.Struct("3i")
@@ -87,15 +85,8 @@ class Link(asyncio.BufferedProtocol):
         sock: socket.socket = transport.get_extra_info("socket")
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         self.pid, self.uid, _ = _CREDENTIALS.unpack(credentials)
-        hub = self.hub
-        most = hub.limits.max_connections
-        if self.uid in (0, os.geteuid()):
-            most += _OWN  # clients do not keep workers, children and operators out
-        if len(hub.links) >= most:
+        if not self.hub.enter(self, ours=self.uid in (0, os.geteuid())):
             self.refuse("saturated", "as many connections as may be", retry_after_s=1.0)
-            return
-        hub.links.add(self)
-        hub.strangers[self] = clock.monotonic()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
