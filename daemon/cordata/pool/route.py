@@ -8,10 +8,17 @@ asked who they are: that is the proxy's to do, or that of an application around 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+    MutableMapping,
+)
 from contextlib import aclosing
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import DecodeError, Raw, json, msgpack
 
@@ -35,6 +42,7 @@ log = logger("cordata.pool.http")
 if TYPE_CHECKING:
     from cordata.pool.client.client import Client
 
+T = TypeVar("T")
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -84,10 +92,12 @@ class PoolRoute:
             payload, options = await _payload(receive), _options(headers)
             pool: Client = scope["state"]["cordata"].pool
             if _LINES in headers.get(b"accept", b""):
-                await _stream(pool.stream(command, payload, **options), send)
+                parts = pool.stream(command, payload, **options)
+                last = await _while_there(receive, _stream(parts, send))
+                await send(_body(last))
             else:
-                result = await _execute(pool, receive, command, payload, options)
-                await _answer(send, 200, _line(result))
+                work = pool.execute(command, payload, **options)
+                await _answer(send, 200, _line(await _while_there(receive, work)))
         except CordataError as error:
             await _report(send, error)
 
@@ -132,7 +142,7 @@ async def _payload(receive: Receive) -> Raw:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _Refused(400, "gone", "the client left")
+            raise _Refused(499, "gone", "the client left")
         parts.append(message.get("body", b""))
         if not message.get("more_body", False):
             break
@@ -147,35 +157,43 @@ async def _payload(receive: Receive) -> Raw:
         raise _Refused(400, "json", "the body has an integer of more than 64 bits") from None
 
 
-async def _execute(
-    pool: Client, receive: Receive, command: str, payload: object, options: dict[str, Any]
-) -> Any:
-    """The result. The call is cancelled when the client leaves."""
-    call = pool.start(command, payload, **options)
+async def _while_there(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """What `work` gives. It is cancelled when the client leaves, and its call with it: then it does
+    not begin any more, or its command is told. Raises: _Refused then; else what `work` raises.
+    """
+    gone = False
 
     async def watch() -> None:
+        nonlocal gone
         while (await receive())["type"] != "http.disconnect":
             pass
-        call.cancel()
+        gone = True
+        working.cancel()
 
-    failure: CordataError | None = None
-    result = None
     async with asyncio.TaskGroup() as group:
+        working = group.create_task(_outcome(work))
         watching = group.create_task(watch())
-        try:
-            result = await call
-        except CordataError as error:
-            failure = error
-        finally:
-            watching.cancel()
-    if failure is not None:
-        raise failure
-    return result
+        await asyncio.wait([working])
+        watching.cancel()
+    if gone:
+        raise _Refused(499, "gone", "the client left")
+    result, error = working.result()
+    if error is not None:
+        raise error
+    return cast(T, result)
 
 
-async def _stream(parts: AsyncGenerator[Any, None], send: Send) -> None:
-    """A line per part. What fails before the first is an answer of its own; what fails later is
-    the last line, {"error": ...}.
+async def _outcome(work: Coroutine[Any, Any, T]) -> tuple[T | None, Exception | None]:
+    """Result or failure, so that a group of tasks does not wrap it."""
+    try:
+        return await work, None
+    except Exception as error:  # noqa: BLE001 - raised again by whoever asked
+        return None, error
+
+
+async def _stream(parts: AsyncGenerator[Any, None], send: Send) -> bytes:
+    """A line per part; gives the end, which is to be sent. What fails before the first part is an
+    answer of its own; what fails later is the last line, {"error": ...}.
     """
     begun = False
     async with aclosing(parts):
@@ -189,11 +207,10 @@ async def _stream(parts: AsyncGenerator[Any, None], send: Send) -> None:
         except CordataError as error:
             if not begun:
                 raise
-            await send(_body(_line(_told(error)[1])))
-            return
+            return _line(_told(error)[1])
     if not begun:
         await _begin(send, 200, _LINES)
-    await send(_body(b""))
+    return b""
 
 
 def _told(error: CordataError) -> tuple[int, dict[str, str]]:
@@ -220,6 +237,7 @@ def _told(error: CordataError) -> tuple[int, dict[str, str]]:
 
 
 async def _report(send: Send, error: CordataError) -> None:
+    """Who has left reads nothing, but the server's own line tells the status."""
     status, body = _told(error)
     extra: list[tuple[bytes, bytes]] = []
     if status == 405:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +20,11 @@ from tests.integration.cli.command import cordata, write_config
 from tests.integration.server.running import free_address, server
 
 from cordata import App
-from cordata.pool import Client
+from cordata.pool import Client, SyncClient
 from cordata.pool.route import PREFIX, PoolRoute
 from cordata.testing import Harness, open_app
 
+POOLED = "tests.integration.pool.worker.pooled:app"
 COMMANDS = ("echo", "fail", "refuse", "pages", "broken_pages", "sleep", "add", "shared")
 
 
@@ -170,7 +173,7 @@ async def test_call_is_cancelled_when_its_client_leaves() -> None:
     async with shop() as harness:
         scope = scope_of("sleep", harness.ctx.pool)
         sent = await asked(scope, body(b"0.3"), {"type": "http.disconnect"})
-        assert b"cancelled" in sent[1]["body"]
+        assert (sent[0]["status"], b"gone" in sent[1]["body"]) == (499, True)
 
 
 async def test_pool_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
@@ -183,8 +186,7 @@ async def test_pool_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
 
 def test_configuration_switches_it_on(tmp_path: Path) -> None:
     address = free_address()
-    app = "tests.integration.pool.worker.pooled:app"
-    config = write_config(tmp_path, '[pool]\nhttp = ["echo"]\n', app=app)
+    config = write_config(tmp_path, '[pool]\nhttp = ["echo"]\n', app=POOLED)
     with server(None, "--config", str(config), "--listen", address, app=None, workers=1) as running:
         running.ready()
         url = f"http://{address}{PREFIX}"
@@ -196,6 +198,76 @@ def test_configuration_switches_it_on(tmp_path: Path) -> None:
         caught.value.close()
         running.signal(signal.SIGTERM)
         assert running.wait() == 0
+
+
+def outcomes(state: Path) -> Any:
+    with SyncClient(state / "run" / "pool.sock", operator=True) as pool:
+        return pool.status()["outcomes"]
+
+
+def test_call_and_stream_end_when_their_client_leaves(tmp_path: Path) -> None:
+    """Also those that say nothing meanwhile, and those that wait: these never begin."""
+    address = free_address()
+    config = write_config(tmp_path, '[pool]\nhttp = ["*"]\n', app=POOLED)
+    with server(None, "--config", str(config), "--listen", address, app=None, workers=1) as running:
+        running.ready()
+        file = tmp_path / "ran"
+        leaving = []
+        for command, accept, payload in (
+            ("wait", "application/json", 30.0),  # it looks whether it is cancelled
+            ("note", "application/json", [str(file), 1, 0.0]),
+            ("note", "application/x-ndjson", [str(file), 2, 0.0]),
+        ):
+            leaving.append(posting(address, command, payload, accept))
+            until(lambda: under_way(tmp_path) == len(leaving))
+        for sock in leaving:
+            sock.close()
+        until(lambda: outcomes(tmp_path).get("cancelled") == 3)
+        sock = posting(address, "wait", 30.0, "application/x-ndjson")
+        until(lambda: under_way(tmp_path) == 1)
+        sock.close()
+        until(lambda: outcomes(tmp_path).get("cancelled") == 4)
+        until(lambda: under_way(tmp_path) == 0)
+        assert not file.exists()
+        assert "ERROR" not in running.log
+        assert running.log.count("failed: 499") >= 2
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+
+
+def posting(address: str, command: str, payload: object, accept: str) -> socket.socket:
+    """A request, of which the answer is not read."""
+    host, _, port = address.rpartition(":")
+    sock = socket.create_connection((host, int(port)))
+    body = json.dumps(payload)
+    head = f"POST {PREFIX}/{command} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n"
+    sock.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+    return sock
+
+
+def under_way(state: Path) -> int:
+    """Calls that run or wait."""
+    with SyncClient(state / "run" / "pool.sock", operator=True) as pool:
+        found = pool.status()["pools"]["default"]
+    return int(found["busy"] + found["waiting"])
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20.0
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_prefix_is_not_served_unless_commands_are_listed(tmp_path: Path) -> None:
+    address = free_address()
+    config = write_config(tmp_path, app=POOLED)
+    with server(None, "--config", str(config), "--listen", address, app=None, workers=1) as running:
+        running.ready()
+        request = Request(f"http://{address}{PREFIX}/echo", data=b"1", method="POST")
+        with urlopen(request, timeout=20.0) as answer:
+            assert answer.read() != b"1\n"  # the application has it, which answers whatever comes
+        assert under_way(tmp_path) == 0 and not outcomes(tmp_path)
 
 
 def test_application_that_serves_the_prefix_itself_is_told(tmp_path: Path) -> None:
