@@ -72,7 +72,7 @@ def call(
     from cordata.cli import report
     from cordata.cli.reaching import permitted
     from cordata.cli.session import placed
-    from cordata.errors import CommandFailed, CordataError
+    from cordata.errors import CordataError
     from cordata.loading import load_runtime
     from cordata.opening import call_timeout_of, pool_socket
     from cordata.pool import SyncClient
@@ -85,15 +85,29 @@ def call(
         with SyncClient(path, name="cordata call", timeout=call_timeout_of(loaded)) as client:
             _run(client, command, payload, stream=stream, options=options)
     except CordataError as error:
-        if debug and isinstance(error, CommandFailed):
-            click.echo(error.traceback, err=True, nl=False)
         code = report(error, debug=debug)
+        for line in _more(error, debug=debug):
+            click.echo(line, err=True)
         return EXIT_TRY_AGAIN if _may_work_later(error) else code
     except ValueError as error:  # of an option, before anything is sent
         raise click.UsageError(str(error)) from None
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return 0
+
+
+def _more(error: CordataError, *, debug: bool) -> list[str]:
+    """What the one sentence leaves out: a KeyError's is its key, and a dead process said why."""
+    from cordata.cli.view import printable
+    from cordata.errors import CommandFailed, WorkerCrashed
+
+    if isinstance(error, CommandFailed):
+        if debug:
+            return error.traceback.splitlines()
+        return [f"hint: it raised {printable(error.type)}; --debug shows where"]
+    if isinstance(error, WorkerCrashed) and error.lines:
+        return ["it wrote last:", *(f"  {printable(line)}" for line in error.lines)]
+    return []
 
 
 def _payload(text: str | None, file: IO[bytes] | None) -> object:

@@ -20,6 +20,7 @@ from cordata.errors import (
     WorkerCrashed,
 )
 from cordata.log import request_id
+from cordata.pool.client.sessions import SessionInfo
 from cordata.pool.client.wire import (
     call_of,
     decoder_of,
@@ -63,6 +64,14 @@ def test_call_refuses_an_option_that_the_manager_would_not_take(options: dict[st
 
 def test_call_without_an_end_gets_the_longest_that_the_wire_has() -> None:
     assert call_of("count", None, timeout_s=float("inf")).timeout_s == 1e9
+
+
+def test_call_says_that_a_session_is_named_by_its_id() -> None:
+    info = SessionInfo(
+        id="s", version=1, ttl_s=1.0, data={}, counters={}, affinity="hint", worker=""
+    )
+    with pytest.raises(TypeError, match=r"its \.id\), not SessionInfo"):
+        call_of("count", None, timeout_s=1.0, session=info)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("credit", [0, 1025, -1])

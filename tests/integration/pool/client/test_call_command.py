@@ -99,6 +99,18 @@ def test_traceback_of_the_command_is_shown_with_debug_only(tmp_path: Path) -> No
     assert trace in result.stderr
 
 
+def test_failed_and_crashed_calls_say_what_is_known(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    with managed(tmp_path / "a", refusing("failed", type="KeyError")) as (config, _):
+        result = cordata("call", "sum", "--config", str(config))
+    assert result.stderr == "error: no\nhint: it raised KeyError; --debug shows where\n"
+    lines = ["last words", "\x1b[2J"]
+    with managed(tmp_path / "b", refusing("crashed", signal=11, lines=lines)) as (config, _):
+        result = cordata("call", "sum", "--config", str(config))
+    assert result.stderr == "error: no\nit wrote last:\n  last words\n  \\x1b[2J\n"
+
+
 def test_call_says_that_nobody_answers_when_there_is_no_pool(tmp_path: Path) -> None:
     result = cordata("call", "sum", "--timeout", "0.1", "--state-dir", str(tmp_path))
     assert result.returncode == 75
