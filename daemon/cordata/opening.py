@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from cordata.app import App
 from cordata.config import Config
 from cordata.context import Context
-from cordata.errors import ConfigError, PermanentError
+from cordata.errors import ConfigError, PermanentError, StoreUnavailable
+from cordata.lack import passes
 from cordata.pool.client.door import Door
 from cordata.store import Chain, Queries, check_url, dialect_of, open_store
 from cordata.store.migrate import RUNTIME, SchemaError
@@ -68,7 +69,7 @@ def make_state(config: Config) -> None:
     """Make the directory of the embedded store, for nobody else to read.
 
     One whose parent is missing, too, may be a disk that is mounted later: that is waited for.
-    Raises: ConfigError when this process may not make it.
+    Raises: ConfigError when this process may not make it, StoreUnavailable when it may later.
     """
     state = missing_state(config)
     if state is None or not state.parent.is_dir():
@@ -76,10 +77,10 @@ def make_state(config: Config) -> None:
     try:
         state.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise ConfigError(
-            f"[paths] state {state} cannot be made: {error.strerror}",
-            hint="make it for the service's user, or name another",
-        ) from error
+        text = f"[paths] state {state} cannot be made: {error.strerror}"
+        if passes(error):
+            raise StoreUnavailable(text) from error
+        raise ConfigError(text, hint="make it for the service's user, or name another") from error
 
 
 @asynccontextmanager

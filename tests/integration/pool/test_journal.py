@@ -154,3 +154,30 @@ def test_directory_of_another_manager_is_refused(tmp_path: Path) -> None:
         Journal(tmp_path)
     journal.close()
     Journal(tmp_path).close()
+
+
+def test_older_file_is_put_aside_when_its_disk_comes_late(tmp_path: Path) -> None:
+    directory = tmp_path / "disk" / "pool"
+    journal = Journal(directory)
+    assert journal.degraded
+    assert journal.replay(lambda change: None) == Replay()
+    journal.append(RECORDS[:1])  # is not kept: it is in memory only
+    journal.flush()
+    assert not journal.begin(RECORDS[:1])
+    directory.mkdir(parents=True)
+    write(directory)
+    former = (directory / "sessions.journal").read_bytes()
+    assert journal.begin(RECORDS[3:4])
+    assert journal.step()
+    assert (journal.degraded, journal.status()["records"]) == (False, 0)
+    journal.close()
+    assert read(directory)[0] == WRITTEN[3:4]
+    assert (directory / "sessions.former").read_bytes() == former
+
+
+def test_directory_that_may_not_be_made_is_a_wrong_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="/proc/pool cannot be used"):
+        Journal(Path("/proc/pool"))
+    (tmp_path / "pool").touch()
+    with pytest.raises(ConfigError, match="pool cannot be used: "):
+        Journal(tmp_path / "pool")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
 
+import pytest
 from msgspec import Raw, msgpack
 from tests.integration.pool.inside import inside
 from tests.integration.pool.managing import Manager, managed
 from tests.integration.pool.test_manager_limits import limit_files
+from tests.integration.store.parts import small_disk
 
 from cordata.core.pool.globals import Globals
 from cordata.core.pool.message import Reply, SessionOp
@@ -104,6 +108,25 @@ def test_full_disk_at_the_start_costs_no_call(tmp_path: Path) -> None:
             limit_files(manager, resource.RLIM_INFINITY)
             manager.until_logged("is whole again")
             manager.end(signal.SIGKILL)
+        manager.start()
+        with manager.client() as client:
+            client.send(SessionOp(1, "get", "s"))
+            client.expect(Reply)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+@pytest.mark.parametrize("files", [0, 1, 2], ids=["directory", "lock", "file"])
+def test_full_disk_costs_no_call_when_this_cannot_be_made(tmp_path: Path, files: int) -> None:
+    room = f"1m,nr_inodes={1 + files}"  # its root is one
+    with small_disk(tmp_path / "state", room) as disk, managed(tmp_path) as manager:
+        manager.until_logged("sessions are not saved: .*No space left")
+        with manager.client() as client:
+            client.send(SessionOp(1, "create", "s"))
+            client.expect(Reply)
+            assert manager.status()["journal"]["degraded"]
+            subprocess.run(["mount", "-o", "remount,nr_inodes=100", disk], check=True)
+            manager.until_logged("is whole again")
+        assert manager.end() == 0
         manager.start()
         with manager.client() as client:
             client.send(SessionOp(1, "get", "s"))

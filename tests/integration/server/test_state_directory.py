@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.server.managed import managed
+from tests.integration.store.parts import small_disk
 
 
 def test_role_makes_the_directory_for_itself_alone_when_it_is_missing(tmp_path: Path) -> None:
@@ -32,3 +35,16 @@ def test_role_ends_with_78_when_the_directory_cannot_be_made(tmp_path: Path) -> 
     result = cordata("primary", "--config", str(config))
     assert result.returncode == 78
     assert "[paths] state /proc/none cannot be made" in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+@pytest.mark.parametrize("role", ["primary", "pool"])
+def test_role_may_come_again_when_the_disk_is_too_full_for_the_directory(
+    tmp_path: Path, role: str
+) -> None:
+    config = write_config(tmp_path)
+    with small_disk(tmp_path / "disk", "1m,nr_inodes=1") as disk:
+        config.write_text(config.read_text().replace('state = "state"', f'state = "{disk}/state"'))
+        result = cordata(role, "--config", str(config))
+    assert result.returncode == 1  # 78 would be for good
+    assert "state cannot be made: No space left on device" in result.stderr

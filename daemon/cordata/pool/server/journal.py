@@ -12,7 +12,6 @@ the kernel has survives this process, not the machine.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +20,8 @@ from typing import Any, NamedTuple
 
 from cordata.core.pool.record import MAGIC, Change, encode, scan, version_of
 from cordata.errors import ConfigError
+from cordata.lack import passes
+from cordata.pool.server.appendfile import AppendFile, lock
 
 #: Larger than twice what lives, and by so much: rewrite.
 _SLACK_BYTES = 4 * 1024 * 1024
@@ -40,41 +41,15 @@ class Replay(NamedTuple):
     version: int | None = None
 
 
-class AppendFile:
-    """A file that only grows, and by whole writes."""
-
-    def __init__(self, path: Path, *, fresh: bool) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self.fd = os.open(path, flags | (os.O_TRUNC if fresh else 0), 0o600)
-        self.size_bytes = os.fstat(self.fd).st_size
-
-    def write(self, data: bytes) -> None:
-        """All of it. Raises: OSError, and then none of it."""
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self.fd, view) :]
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self.fd, self.size_bytes)
-            raise
-        self.size_bytes += len(data)
-
-    def cut(self, size_bytes: int) -> None:
-        """Forget what is behind. Raises: OSError."""
-        os.ftruncate(self.fd, size_bytes)
-        self.size_bytes = size_bytes
-
-    def close(self) -> None:
-        """Close it."""
-        os.close(self.fd)
-
-
 class Journal:
     """See the module. Blocks, but shortly: the page cache takes what is written."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises: ConfigError when another manager has the directory, or it cannot be used."""
+        """What the machine lacks for a while is in `trouble`, and tried again by `begin`.
+
+        Raises: ConfigError when another manager has the directory, or it cannot be used.
+        """
+        self._directory = directory
         self._path = directory / "sessions.journal"
         self._new_path = directory / "sessions.journal.new"
         #: Why the file is not written; "": it is.
@@ -86,21 +61,9 @@ class Journal:
         self._left: Iterator[Change] = iter(())
         #: What came since the last slice of a rewrite.
         self._behind_bytes = 0
-        try:
-            directory.mkdir(mode=0o700, exist_ok=True)
-            self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise ConfigError(f"{directory} cannot be used: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._file = AppendFile(self._path, fresh=False)
-        except BlockingIOError:
-            os.close(self._lock)
-            hint = "one pool for each state directory"
-            raise ConfigError(f"another pool uses {directory}", hint=hint) from None
-        except OSError as error:
-            os.close(self._lock)
-            raise ConfigError(f"{self._path} cannot be used: {error.strerror}") from error
+        self._lock = -1
+        self._file: AppendFile | None = None
+        self._open()
 
     @property
     def degraded(self) -> bool:
@@ -117,23 +80,26 @@ class Journal:
 
         One that cannot be begun, on a full disk, is in `trouble`.
         """
-        size = self._file.size_bytes
+        file = self._file
+        if file is None:
+            return Replay()
+        size = file.size_bytes
         if size == 0:
-            self._begin()
+            self._begin(file)
             return Replay()
         # Not closed by hand: it goes with the last view into it.
-        mapped = memoryview(mmap.mmap(self._file.fd, size, access=mmap.ACCESS_READ))
+        mapped = memoryview(mmap.mmap(file.fd, size, access=mmap.ACCESS_READ))
         if bytes(mapped[: len(MAGIC)]) != MAGIC:
             version = version_of(mapped)
             name = "sessions.damaged" if version is None else f"sessions.version-{version}"
             os.replace(self._path, self._path.with_name(name))
-            self._file.close()
+            file.close()
             self._file = AppendFile(self._path, fresh=True)
-            self._begin()
+            self._begin(self._file)
             return Replay(dropped_bytes=size, aside=name, version=version)
         good, count = _load(mapped, load)
         if good < size:
-            self._file.cut(good)
+            file.cut(good)
         self.records = count
         return Replay(records=count, dropped_bytes=size - good)
 
@@ -150,7 +116,7 @@ class Journal:
         data = b"".join(self._pending)
         count = len(self._pending)
         self._pending.clear()
-        if not self.trouble:
+        if self._file is not None and not self.trouble:
             try:
                 self._file.write(data)
                 self.records += count
@@ -167,11 +133,15 @@ class Journal:
         """Whether most of the file is old, or it has to be made anew after trouble."""
         if self._new is not None:
             return False
-        return self.degraded or self._file.size_bytes > 2 * live_bytes + _SLACK_BYTES
+        if self._file is None or self.trouble:
+            return True
+        return self._file.size_bytes > 2 * live_bytes + _SLACK_BYTES
 
     def begin(self, snapshot: Iterable[Change]) -> bool:
         """Begin to write everything anew, beside the file; False: that is not possible either."""
         try:
+            if self._file is None and not self._open_late():
+                return False
             self._new = AppendFile(self._new_path, fresh=True)
             self._new.write(MAGIC)
         except OSError:
@@ -206,7 +176,8 @@ class Journal:
         except OSError:
             self._give_up()
             return False
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
         self._file, self._new = new, None
         self.trouble = ""
         self.rewrites += 1
@@ -215,7 +186,7 @@ class Journal:
     def status(self) -> dict[str, Any]:
         """For the operator."""
         return {
-            "bytes": self._file.size_bytes,
+            "bytes": self._file.size_bytes if self._file is not None else 0,
             "records": self.records,
             "degraded": self.degraded,
             "rewrites": self.rewrites,
@@ -225,13 +196,43 @@ class Journal:
         """Write the rest and give the directory back."""
         self.flush()
         self._give_up()
-        self._file.close()
-        os.close(self._lock)
+        if self._file is not None:
+            self._file.close()
+        self._unlock()
 
-    def _begin(self) -> None:
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _open(self) -> None:
+        try:
+            if self._lock < 0:
+                self._lock = lock(self._directory)
+            self._file = AppendFile(self._path, fresh=False)
+        except OSError as error:
+            # When the parent is missing, too, it may be a disk that is mounted later.
+            if self._directory.parent.is_dir() and not passes(error):
+                self._unlock()
+                text = f"{error.filename} cannot be used: {error.strerror}"
+                raise ConfigError(text) from error
+            self.trouble = f"{error.filename}: {error.strerror}"
+
+    def _open_late(self) -> bool:
+        """What could not be opened at the start. Raises: OSError."""
+        try:
+            self._open()
+        except ConfigError as error:
+            self.trouble = str(error)
+        if self._file is not None and self._file.size_bytes > len(MAGIC):
+            # It was not there at the start: what it says is older than what we have, but not ours.
+            os.replace(self._path, self._path.with_name("sessions.former"))
+        return self._file is not None
+
+    def _begin(self, file: AppendFile) -> None:
         """A new file's head."""
         try:
-            self._file.write(MAGIC)
+            file.write(MAGIC)
         except OSError as error:
             self.trouble = error.strerror or str(error)
 
