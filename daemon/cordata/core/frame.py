@@ -3,16 +3,18 @@
 A frame is 4 bytes, an unsigned big-endian length L, then L bytes: exactly one MessagePack map with
 string keys. 1 <= L <= max, which `welcome` tells (16,777,216 unless configured). L = 0, a body that
 is no map, or bytes after the map end the connection. Key `t` (the type) is sent first, `id` second
-where there is one. Unknown keys are ignored, an absent key has its default (in parentheses below).
+where there is one. Unknown keys are ignored. A key with its default may be left out, and is by the
+manager: the default is the one in parentheses below, for versions 1, for max 16,777,216, for an
+error's code protocol; for all others 0, "", false, nil, or a list or map with nothing in it.
 Integers are 0 <= n < 2**63 where no other range is given; text is UTF-8; names and ids of sessions,
 commands, workers and requests have at most 200 characters. `p` and values of sessions are any one
 MessagePack value, passed through undecoded. Times are relative, in seconds: clocks are never
 compared.
 
 Too large (L > max): the receiver drops L bytes, answers `error` code frame_too_large, with the id
-if it stands within the first 256 bytes, and goes on. L > 64 * max: it answers and closes. What is
-no message (unknown `t`, a field of a wrong type) is answered `error` code protocol; a client's
-connection then goes on, any other is closed.
+if it stands within the first 256 bytes, t and both keys in their shortest forms, and goes on.
+L > 64 * max: it answers and closes. What is no message (unknown `t`, a field of a wrong type) is
+answered `error` code protocol; a client's connection then goes on, any other is closed.
 
 Handshake. Whoever connects sends within 5 s, before anything else and only once:
   hello {v: highest version, vmin: lowest, role: "client"|"operator"|"worker"|"child", name: text

@@ -8,14 +8,18 @@ that does not fit its receiver, or the end of the connection.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from cordata.core import frame
 from cordata.core.frame import Splitter, TooLarge
-from cordata.core.pool import codec
+from cordata.core.pool import codec, message, order
+from cordata.core.pool.message import Delta, Message
+from cordata.core.pool.order import GlobalsCopy, SessionCopy
 from cordata.errors import ProtocolError
 
 CORPUS = Path(__file__).parents[2] / "data/pool"
@@ -26,6 +30,8 @@ DECODERS: dict[str, codec.Decoder[Any]] = {
     "manager_to_client": codec.to_client,
     "manager_to_child": codec.to_child,
     "manager_to_worker": codec.to_worker,
+    "worker_to_child": codec.worker_to_child,
+    "child_to_worker": codec.child_to_worker,
 }
 FILES = sorted(CORPUS.glob("*/*.bin"))
 #: The only file whose frame is larger than the limit that it is read with on purpose.
@@ -46,23 +52,23 @@ def outcome_of(data: bytes, side: str, max_bytes: int, step: int) -> list[dict[s
     splitter, seen = Splitter(max_bytes), []
     try:
         for at in range(0, len(data), step):
-            for frame in splitter.feed(data[at : at + step]):
-                seen.append(_one(frame, side))
+            for one in splitter.feed(data[at : at + step]):
+                seen.append(_one(one, side))
     except ProtocolError:
         seen.append({"closed": True})
     return seen
 
 
-def _one(frame: bytes | TooLarge, side: str) -> dict[str, Any]:
-    if isinstance(frame, TooLarge):
-        said = {"length": frame.length, "t": frame.kind, "id": frame.id}
-        return {"too_large": said | {"goes_on": frame.skippable}}
+def _one(found: bytes | TooLarge, side: str) -> dict[str, Any]:
+    if isinstance(found, TooLarge):
+        head = {"length": found.length, "t": found.kind, "id": found.id}
+        return {"too_large": head | {"goes_on": found.skippable}}
     try:
-        message = DECODERS[side].decode(frame)
+        said = DECODERS[side].decode(found)
     except codec.UnfitMessage as error:
         return {"unfit": {"t": error.kind, "id": error.id}}
     # Through our own encoder, so that it is proven as well.
-    return {"message": plain(msgspec.msgpack.decode(codec.encode(message)[4:]))}
+    return {"message": plain(msgspec.msgpack.decode(codec.encode(said)[4:]))}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -90,6 +96,42 @@ def _less(said: Any, defaults: set[tuple[str, Any]]) -> Any:
         for key, value in said.items()
         if isinstance(value, list | dict) or (key, value) not in defaults
     }
+
+
+KINDS = {
+    str(kind.__struct_config__.tag): kind
+    for module in (message, order)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Message) and kind is not Message
+}
+
+
+def test_corpus_has_every_type_of_message() -> None:
+    found = set()
+    for path in FILES:
+        if path.parent.name == "valid":
+            frames = Splitter().feed(path.read_bytes())
+            bodies = [one[4:] for one in frames if not isinstance(one, TooLarge)]
+            found |= {msgspec.msgpack.decode(body)["t"] for body in bodies}
+    assert found == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_protocol_names_every_key_of_every_message(kind: str) -> None:
+    """A client in another language is written by it: see tests/integration/pool/foreign.pl."""
+    told = frame.__doc__ or ""
+    names = {field.encode_name for field in msgspec.structs.fields(KINDS[kind])} - {"read_at"}
+    for part in (SessionCopy, GlobalsCopy) if kind == "run" else (Delta,):
+        if kind in ("run", "result", "end"):
+            names |= {field.encode_name for field in msgspec.structs.fields(part)}
+    missing = [name for name in (kind, *names) if not re.search(rf"\b{name}\b", told)]
+    assert not missing
+
+
+def test_protocol_names_every_code_of_an_error() -> None:
+    told = frame.__doc__ or ""
+    codes = set(codec.POOL_ERRORS) - {"unavailable"}  # a client's own: nobody answered
+    assert not [code for code in codes if not re.search(rf"\b{code}\b", told)]
 
 
 def test_corpus_has_both_kinds() -> None:
