@@ -266,7 +266,7 @@ class Exchange:
         for request in [one for one in self._requests.values() if one.link is link]:
             if request.end <= link.sent:
                 if not (may_repeat(request.message) and request.untouched):
-                    text = f"the pool went away while it may have been running ({reason})"
+                    text = f"the pool was lost while it may have been running ({reason})"
                     self._over(request).failed(PoolRestarted(text))
                     continue
                 if isinstance(request.message, CallFrame):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from time import monotonic
 
 from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool.codec import encode, to_client
@@ -21,18 +22,24 @@ _BUFFER = 1 << 17
 #: More than this lies here only when the manager does not read; calls then wait where they can
 #: still be taken back.
 _ROOM = 1 << 20
+#: A connection that ends amid an answer after a pause as long as this may have ended for it.
+_PAUSE_S = 1.0
+#: Reads with less between them belong together.
+_TOGETHER_S = 0.1
 
 
 class Link:
     """A connection from its dialling to its end. `heard` and `lost` are called from the loop."""
 
     __slots__ = (
+        "_active_at",
         "_broken",
         "_buffer",
         "_heard",
         "_loop",
         "_lost",
         "_out",
+        "_paused_s",
         "_rest",
         "_room_again",
         "_scheduled",
@@ -66,6 +73,9 @@ class Link:
         #: Of what was handed to the kernel last, the part that it did not take.
         self._rest: memoryview | None = None
         self._scheduled = False
+        #: When something was read or written last, and for how long nothing was before that.
+        self._active_at = monotonic()
+        self._paused_s = 0.0
         #: The manager is gone, but what it said before may still be read.
         self._broken = False
         self.closed = False
@@ -143,6 +153,7 @@ class Link:
             self._loop.remove_writer(self._socket)
             return
         self.sent += count
+        self._active_at = monotonic()
         self._rest = data[count:] if count < len(data) else None
 
     def _writable(self) -> None:
@@ -155,15 +166,19 @@ class Link:
                 self._room_again()
 
     def _readable(self) -> None:
+        now = monotonic()
+        paused_s, self._active_at = now - self._active_at, now
+        if paused_s > _TOGETHER_S:
+            self._paused_s = paused_s
         try:
             count = self._socket.recv_into(self._buffer)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._lose(error.strerror or str(error))
+            self._lose(self._how(error.strerror or str(error)))
             return
         if not count:
-            self._lose("the manager closed the connection")
+            self._lose(self._how("the manager closed the connection"))
             return
         try:
             for frame in self._splitter.feed(self._view[:count]):
@@ -172,3 +187,9 @@ class Link:
                     return
         except ProtocolError as error:
             self._lose(str(error))
+
+    def _how(self, reason: str) -> str:
+        """The reason, and ours, if it is likely to be: a manager keeps only so much unread."""
+        if self._splitter.pending_bytes and self._paused_s >= _PAUSE_S:
+            return f"{reason} amid an answer; nothing was read here for {self._paused_s:.1f} s"
+        return reason

@@ -247,7 +247,7 @@ def _next(pipe: Pipe, message: Question, deadline: float, *, repeat: bool) -> To
     except PipeLost as error:
         pipe.leaving = True
         if not repeat:
-            text = f"the pool went away while it may have been running ({error})"
+            text = f"the pool was lost while it may have been running ({error})"
             raise PoolRestarted(text) from None
         if isinstance(message, CallFrame):
             message.attempts += 1

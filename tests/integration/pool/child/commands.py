@@ -157,6 +157,11 @@ def note(payload: Any, session: Any) -> int:
     return int(number)
 
 
+def much(payload: Any, session: Any) -> bytes:
+    """So many bytes."""
+    return bytes(payload)
+
+
 def hang(payload: Any, session: Any) -> None:
     """Longer than anybody waits, and deaf."""
     print("hanging", flush=True)

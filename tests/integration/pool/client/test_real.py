@@ -104,3 +104,23 @@ def test_sync_client_finds_the_next_manager(tmp_path: Path) -> None:
         # Its socket is still there, as a service manager's would be: somebody may come.
         with pytest.raises(PoolUnavailable):
             client.execute("echo", timeout=0.3)
+
+
+async def test_client_that_read_nothing_is_told_that_this_is_why(tmp_path: Path) -> None:
+    settings = "max_frame_bytes = 1000000\nmax_session_bytes = 900000\n"  # 16 of them are too much
+    with together(tmp_path, settings) as all_, all_.worker():
+        async with Client(all_.manager.path, timeout=30.0) as client:
+            first = client.start("wait", 0.3)  # the others are all there before it ends
+            await running(client, all_, first)
+            once = [client.start("much", 900_000) for _ in range(30)]
+            often = [client.start("much", 900_000, idempotent=True) for _ in range(5)]
+            await asyncio.sleep(0)  # they are sent at the end of this turn, the loop's last for now
+            await asyncio.sleep(0)
+            time.sleep(1.5)
+            all_.manager.until_logged("reads nothing")
+            ends = await asyncio.gather(*once, *often, return_exceptions=True)
+            await first
+        lost = [end for end in ends if isinstance(end, PoolRestarted)]
+        assert 0 < len(lost) <= 30
+        assert all("nothing was read here for" in str(error) for error in lost), str(lost[0])
+        assert all(end == bytes(900_000) for end in ends if end not in lost)

@@ -20,6 +20,7 @@ for name in (
     "remember",
     "numbers",
     "note",
+    "much",
 ):
     app.command(name, at=f"{COMMANDS}:{name}")
 app.child_init(at=f"{COMMANDS}:take_time")
