@@ -56,7 +56,7 @@ def about(payload: Any, session: Any) -> Any:
         "warmed": warmed,
         "pid": os.getpid(),
         "left": before,
-        "session": session,
+        "session": None if session is None else session.id,
     }
 
 
@@ -185,6 +185,13 @@ def die(payload: Any, session: Any) -> None:
     if payload == "exit":
         sys.exit(3)
     os.kill(os.getpid(), payload)
+
+
+def note_and_die(payload: Any, session: Any) -> None:
+    """Leave word of this process, then end it."""
+    with open(payload, "a") as out:
+        out.write(f"{os.getpid()}\n")
+    os.kill(os.getpid(), 11)
 
 
 class Undone:

@@ -21,6 +21,7 @@ for name in (
     "numbers",
     "note",
     "much",
+    "note_and_die",
 ):
     app.command(name, at=f"{COMMANDS}:{name}")
 app.child_init(at=f"{COMMANDS}:take_time")

@@ -1,0 +1,78 @@
+"""Sessions that prefer a worker, with real ones: what a call does while that is busy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.integration.pool.test_together import Together, together
+
+from cordata.core.pool.message import Affinity
+from cordata.errors import PreferredWorkerBusy
+from cordata.pool import Call, Client
+
+
+@asynccontextmanager
+async def two_workers(tmp_path: Path) -> AsyncIterator[tuple[Together, Client]]:
+    with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
+        async with Client(all_.manager.path, timeout=20.0) as client:
+            yield all_, client
+
+
+async def held(client: Client, all_: Together, worker: str) -> Call:
+    """A call that keeps the child of this worker busy."""
+    pin = await client.sessions.create(worker=worker, affinity="strict_queue")
+    call = client.start("wait", 1.0, session=pin.id)
+
+    def busy() -> list[str]:
+        found = all_.manager.status()["workers"]
+        return [one["worker"] for one in found for child in one["children"] if "call" in child]
+
+    while worker not in await asyncio.to_thread(busy):  # noqa: ASYNC110 - in another process
+        await asyncio.sleep(0.01)
+    return call
+
+
+async def pid_of(client: Client, worker: str) -> int:
+    pin = await client.sessions.create(worker=worker, affinity="strict_queue")
+    return int((await client.execute("about", session=pin.id))["pid"])
+
+
+@pytest.mark.parametrize("affinity", ["hint", "strict_queue", "strict_fail"])
+async def test_session_runs_at_its_worker_and_only_the_hint_runs_elsewhere(
+    tmp_path: Path, affinity: Affinity
+) -> None:
+    async with two_workers(tmp_path) as (all_, client):
+        pids = [await pid_of(client, worker) for worker in "01"]
+        session = (await client.sessions.create(affinity=affinity, worker="1")).id
+        for _ in range(10):
+            assert (await client.execute("about", session=session))["pid"] == pids[1]
+        holding = await held(client, all_, "1")
+        if affinity == "strict_fail":
+            with pytest.raises(PreferredWorkerBusy):
+                await client.execute("about", session=session)
+        else:
+            found = (await client.execute("about", session=session))["pid"]
+            assert found == pids[0 if affinity == "hint" else 1]
+            assert holding.done() is (affinity == "strict_queue")
+        assert (await client.sessions.get(session)).worker == "1"
+        await holding
+
+
+async def test_first_worker_becomes_the_sessions_own_and_keeps_it_over_its_childs_death(
+    tmp_path: Path,
+) -> None:
+    async with two_workers(tmp_path) as (_, client):
+        session = (await client.sessions.create()).id
+        first = (await client.execute("about", session=session))["pid"]
+        worker = (await client.sessions.get(session)).worker
+        assert worker in ("0", "1") and first == await pid_of(client, worker)
+        os.kill(first, signal.SIGKILL)
+        await client.sessions.update(session, affinity="strict_queue")
+        second = (await client.execute("about", session=session, idempotent=True))["pid"]
+        assert second != first and second == await pid_of(client, worker)
