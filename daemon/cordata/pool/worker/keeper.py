@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -37,11 +36,11 @@ from cordata.core.pool.order import (
     Up,
 )
 from cordata.core.pool.spec import ChildSpec
-from cordata.core.retry import next_delay_s
 from cordata.log import fields, logger
 from cordata.pool.worker.link import Link
 from cordata.pool.worker.measure import outgrown
 from cordata.pool.worker.process import ChildProcess, Exit
+from cordata.pool.worker.slot import Slot
 from cordata.pool.worker.watch import PING
 from cordata.pool.worker.word import Step, exited, hello, lament, mourn, step
 
@@ -51,10 +50,6 @@ log = logger("cordata.pool")
 _LOOK_S = 1.0
 #: Between two words about a child's memory.
 _MEASURE_S = 10.0
-#: A child that lived so long was no failure of its start.
-_SETTLED_S = 60.0
-#: Ended by these, the next one starts at once: it was not the child's fault, nor the start's.
-_AT_ONCE = ("deadline", "cancelled", "stop")
 
 
 class Keeper:
@@ -63,19 +58,11 @@ class Keeper:
     def __init__(self, spec: ChildSpec, config: PoolConfig) -> None:
         self._spec = spec
         self._config = config
-        self._child: ChildProcess | None = None
-        self._spare: ChildProcess | None = None
-        #: Replaced, or stopped, and not gone.
-        self._leaving: set[ChildProcess] = set()
+        self._slot = Slot()
         #: The first one was warm.
         self.warmed = asyncio.Event()
         self._wake = asyncio.Event()
         self._stopping = False
-        #: Why the child is to be replaced; "": it is not.
-        self._due = ""
-        self._failures = 0
-        #: No child, or no spare, is started before.
-        self._start_at = 0.0
         self._link = Link(
             spec.socket,
             lambda: hello(self._spec),
@@ -87,7 +74,12 @@ class Keeper:
     @property
     def up(self) -> bool:
         """Whether there is a warm child."""
-        return self._child is not None and self._child.watch.up
+        return self._slot.up
+
+    @property
+    def child(self) -> ChildProcess | None:
+        """Who takes the calls, warm or not; None: the next one is not started yet."""
+        return self._slot.child
 
     def reload(self, config: PoolConfig, *, log_level: str) -> None:
         """Other limits from now on; the next child logs at this level, too."""
@@ -103,7 +95,7 @@ class Keeper:
                     group.create_task(self._link.run()),
                     group.create_task(self._wake_at(stop)),
                 ]
-                while not (self._stopping and not self._all()):
+                while not (self._stopping and not self._slot.all()):
                     tick()
                     if stop.is_set() and not self._stopping:
                         self._stop()
@@ -112,23 +104,24 @@ class Keeper:
                 for task in side:
                     task.cancel()
         finally:
-            for child in self._all():
+            for child in self._slot.all():
                 child.destroy()
 
     def run_once(self, now: float) -> None:
         """One look at everything."""
-        for child in (child for child in self._all() if not child.killed):
+        slot = self._slot
+        for child in (child for child in slot.all() if not child.killed):
             self._look(child, now)
-        if self._stopping or now < self._start_at:
+        if self._stopping or now < slot.start_at:
             return
-        if self._child is None:
-            self._child = self._start(now)
-        elif self._due and self._spare is None and self.up:
-            self._spare = self._start(now, spare=True)
-        elif self._spare is not None and self._spare.watch.up:
+        if slot.child is None:
+            slot.child = self._start(now)
+        elif slot.due and slot.spare is None and slot.up:
+            slot.spare = self._start(now, spare=True)
+        elif slot.spare is not None and slot.spare.watch.up:
             patience_s = self._config.health_timeout_s  # then a word was lost
-            if not self._link.connected or self._spare.watch.warm_s(now) >= patience_s:
-                self._replace(self._child)
+            if not self._link.connected or slot.spare.watch.warm_s(now) >= patience_s:
+                self._replace(slot.child)
 
     def _look(self, child: ChildProcess, now: float) -> None:
         found = child.watch.look(child.hand(), now, self._config)
@@ -144,7 +137,7 @@ class Keeper:
             log.warning("child %d has to go: %s", child.pid, found, extra=self._extra(child))
             child.kill(found)
             return
-        elif child is self._child and child.watch.up and not self._due:
+        elif child is self._slot.child and child.watch.up and not self._slot.due:
             limit = outgrown(child, self._config, self._spec.worker, now)
             if limit is not None:
                 self._set_due(child, limit)
@@ -155,9 +148,9 @@ class Keeper:
     async def _sleep(self) -> None:
         now = clock.monotonic()
         waits = [_LOOK_S]
-        if self._child is None or (self._due and self._spare is None):
-            waits.append(self._start_at - now)
-        for hand in (child.hand() for child in self._all() if not child.killed):
+        if self._slot.lacks_one:
+            waits.append(self._slot.start_at - now)
+        for hand in (child.hand() for child in self._slot.all() if not child.killed):
             if hand.busy and hand.deadline:
                 waits.append(hand.deadline + self._config.kill_grace_s - now)
         with contextlib.suppress(TimeoutError):
@@ -168,10 +161,6 @@ class Keeper:
     async def _wake_at(self, stop: asyncio.Event) -> None:
         await stop.wait()
         self._wake.set()
-
-    def _all(self) -> list[ChildProcess]:
-        current = [child for child in (self._child, self._spare) if child is not None]
-        return [*current, *self._leaving]
 
     def _start(self, now: float, *, spare: bool = False) -> ChildProcess | None:
         try:
@@ -189,11 +178,8 @@ class Keeper:
         return child
 
     def _pause(self, now: float) -> None:
-        self._failures += 1
         first_s, longest_s = self._config.restart_min_s, self._config.restart_max_s
-        self._start_at = now + next_delay_s(
-            self._failures, random.random(), first_s=first_s, longest_s=longest_s
-        )
+        self._slot.fail(now, first_s=first_s, longest_s=longest_s)
 
     def _heard(self, child: ChildProcess, message: ChildToWorker) -> None:
         """A child speaks."""
@@ -207,7 +193,7 @@ class Keeper:
             took_s = now - child.started_at
             log.debug("child %d is warm after %.2f s", child.pid, took_s, extra=self._extra(child))
         elif isinstance(message, Due):
-            if child is self._child and not self._due:
+            if child is self._slot.child and not self._slot.due:
                 self._set_due(child, message.why)
         elif isinstance(message, Failed):
             child.blame("init")
@@ -215,7 +201,7 @@ class Keeper:
         self._wake.set()
 
     def _set_due(self, child: ChildProcess, why: str) -> None:
-        self._due = why
+        self._slot.due = why
         self._report(child, "due", why=why)
 
     def _exited(self, child: ChildProcess, end: Exit) -> None:
@@ -223,28 +209,18 @@ class Keeper:
         now = clock.monotonic()
         self._link.send(exited(child, end), keep=True)  # a manager may know the child already
         mourn(self._spec.worker, child, end, epoch=self._link.epoch)
-        self._leaving.discard(child)
-        if child is self._child:
-            self._child, self._spare = self._spare, None
-            self._due = ""
-            if self._child is not None:
-                self._child.adopt()
-        elif child is self._spare:
-            self._spare = None
-        if now - child.started_at >= _SETTLED_S:
-            self._failures = 0
-        if end.why not in _AT_ONCE and not child.leaving:
+        if self._slot.gone(child, end, now):
             self._pause(now)
         self._wake.set()
 
     def _ordered(self, message: ToWorker) -> None:
         """The manager speaks. That it goes away is no news: another one comes."""
         if isinstance(message, Recycle):
-            if self._child is not None and not self._due:
-                self._set_due(self._child, "asked for")
+            if self._slot.child is not None and not self._slot.due:
+                self._set_due(self._slot.child, "asked for")
         elif isinstance(message, (Kill, Retire, TakeBack)):
             fingerprint = (message.pid, message.start)
-            for child in self._all():
+            for child in self._slot.all():
                 if (child.pid, child.start) != fingerprint:
                     continue
                 if isinstance(message, Retire):
@@ -258,32 +234,25 @@ class Keeper:
 
     def _replace(self, former: ChildProcess) -> None:
         """It leaves after the call in hand; the spare, if there is one, is in its place."""
-        if former is self._child:
-            self._child, self._spare = self._spare, None
-            if self._child is not None:
-                self._child.adopt()
-                calls = former.hand().done
-                log.info(
-                    "child %d is replaced by %d after %d calls: %s",
-                    *(former.pid, self._child.pid, calls, self._due or "displaced"),
-                    extra=self._extra(former, events.POOL_CHILD_RECYCLED),
-                )
-            self._due = ""
-        elif former is self._spare:
-            self._spare = None
-        self._leaving.add(former)
-        former.leave()
+        why, calls = self._slot.due or "displaced", former.hand().done
+        successor = self._slot.replace(former)
+        if successor is not None:
+            log.info(
+                "child %d is replaced by %d after %d calls: %s",
+                *(former.pid, successor.pid, calls, why),
+                extra=self._extra(former, events.POOL_CHILD_RECYCLED),
+            )
 
     def _stop(self) -> None:
         self._stopping = True
         self._link.send(Drain())
-        for child in self._all():
+        for child in self._slot.all():
             self._report(child, "retired")
             child.leave()
 
     def _announce(self) -> None:
         """A manager that may know nothing hears of the children. Who leaves does not dial again."""
-        for child in self._all():
+        for child in self._slot.all():
             if child.leaving:
                 continue
             self._report(child, "started", why="spare" if child.spare else "")

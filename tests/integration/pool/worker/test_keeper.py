@@ -202,9 +202,9 @@ async def test_recycling_goes_on_when_the_manager_says_nothing_of_it(tmp_path: P
 async def test_recycling_goes_on_without_a_manager(tmp_path: Path) -> None:
     async with keeping(tmp_path / "pool.sock", max_age_s=1.0) as keeper:
         await until(lambda: keeper.up)
-        first = keeper._child
+        first = keeper.child
         assert first is not None
-        await until(lambda: keeper._child is not first and keeper.up and not alive(first.pid))
+        await until(lambda: keeper.child is not first and keeper.up and not alive(first.pid))
         async with managing(tmp_path) as manager:
             _, hello = await manager.child()
             assert hello.pid != first.pid
@@ -329,8 +329,8 @@ async def test_cancelled_keeper_leaves_nobody(tmp_path: Path) -> None:
     with pytest.raises(ExceptionGroup, match="unhandled"):
         async with keeping(tmp_path / "pool.sock") as keeper:
             await until(lambda: keeper.up)
-            assert keeper._child is not None
-            pid = keeper._child.pid
+            assert keeper.child is not None
+            pid = keeper.child.pid
             raise RuntimeError("the worker fails")
     assert pid and not alive(pid)
 
@@ -361,10 +361,10 @@ async def test_output_goes_to_the_journal_with_its_call(
 async def test_worker_that_paused_does_not_blame_its_child(tmp_path: Path) -> None:
     async with keeping(tmp_path / "pool.sock", health_s=5.0, health_timeout_s=1.0) as keeper:
         await until(lambda: keeper.up)
-        child = keeper._child
+        child = keeper.child
         assert child is not None
         keeper.run_once(time.monotonic() + 5.1)  # it is asked
         time.sleep(0.3)  # the loop stands still, and the answer lies there
         keeper.run_once(time.monotonic() + 7.0)
         await asyncio.sleep(0.2)
-        assert keeper._child is child and alive(child.pid)
+        assert keeper.child is child and alive(child.pid)
