@@ -73,7 +73,16 @@ def test_sessions_outlive_the_server_and_its_pool(tmp_path: Path) -> None:
             with client(tmp_path) as pool:
                 if number == signal.SIGKILL:
                     pool.sessions.create("s", data={"name": "Ada"})
-                assert pool.sessions.get("s").data == {"name": "Ada"}
+                    pool.sessions.count("s", seen=2)
+                    pool.globals.set(rate=7)
+                found = pool.sessions.get("s")
+                assert (found.data, found.counters) == ({"name": "Ada"}, {"seen": 2})
+                assert pool.globals.get() == {"rate": 7}
+                left = {"set": {"n": 1}, "gset": {"g": 2}}  # as the last one of the loop leaves it
+                before = pool.execute(
+                    "remember", {} if number == signal.SIGKILL else left, session="s"
+                )
+                assert (before["data"], before["globals"]) == ({"name": "Ada"}, {"rate": 7})
             running.signal(number)
             running.wait()
 

@@ -63,7 +63,14 @@ def about(payload: Any, session: Any) -> Any:
 async def about_async(payload: Any, session: Any) -> Any:
     await asyncio.sleep(0.001)
     call = cordata.current_call()
-    return [call.command, request_id.get(), id(asyncio.get_running_loop())]
+    told = None if call.session is None else [call.session.id, call.session is session]
+    inner = await asyncio.create_task(_in_a_task())
+    return [call.command, request_id.get(), id(asyncio.get_running_loop()), told, inner]
+
+
+async def _in_a_task() -> list[str]:
+    """What a task of the command's own finds."""
+    return [cordata.current_call().command, request_id.get()]
 
 
 class Fault(PermanentError):

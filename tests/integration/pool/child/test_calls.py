@@ -55,8 +55,10 @@ def test_command_knows_its_call(tmp_path: Path) -> None:
 
 def test_async_commands_share_one_loop(tmp_path: Path) -> None:
     with serving(tmp_path) as (_, peer):
-        first = call(peer, "about_async", request_id="r-2")
+        first = call(peer, "about_async", request_id="r-2", s=SessionCopy(id="s", full={}))
         assert first[:2] == ["about_async", "r-2"]
+        assert first[3:] == [["s", True], ["about_async", "r-2"]]
+        assert call(peer, "about_async", request_id="r-3")[3:] == [None, ["about_async", "r-3"]]
         assert call(peer, "about_async")[2] == first[2]
         assert call(peer, "numbers_async", 3) == [0, 1, 2]
         assert call(peer, "wait_async", 0.0) == "done"

@@ -196,6 +196,8 @@ def test_child_is_lean(tmp_path: Path) -> None:
         print(f"PSS of a child: {int(pss[1])} kB")
         assert int(pss[1]) * 1024 < PSS_BYTES
         assert set(os.listdir(f"/proc/{child.pid}/fd")) == set("0123456")
+        # No thread answers pings while a command hangs: what is answered, the loop has read.
+        assert os.listdir(f"/proc/{child.pid}/task") == [str(child.pid)]
 
 
 _HARDENED = """
