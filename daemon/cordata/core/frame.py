@@ -62,7 +62,7 @@ once, before it begins the next:
   run {id: the caller's, n: the manager's serial, c, p, d: seconds left, g: grace before the kill,
     w, r, s: {id, v, full: data (absent: it has version v), cnt, wk} (nil), f: ids of sessions to
     forget ([]), gl: {v, set, del, full: forget the former (false)} (nil: it has them), o: number
-    among the runs sent to this child (0)}
+    of the run, higher than any before it (0)}
   credit {id, n}   goaway            cancel {id, n: serial (0)}: soft; skip, when it has not begun
   skip {n: serial}                   do not begin it: it is given back, unless it has begun
 Child to manager: ready {} when warm, then

@@ -80,9 +80,9 @@ class House:
         self.pool.child_ready(child, 0.0)
         return child
 
-    def offer(self, id: int, now: float = 1.0, **fields: Any) -> Call:
+    def offer(self, id: int, now: float = 1.0, *, size_bytes: int = 9, **fields: Any) -> Call:
         frame = CallFrame(**{"id": id, "command": "echo", **fields})
-        call = self.pool.call_of(frame, client=self, source=1, size_bytes=9, now=now)
+        call = self.pool.call_of(frame, client=self, source=1, size_bytes=size_bytes, now=now)
         self.pool.offer(call, now)
         return call
 

@@ -10,8 +10,8 @@ from cordata.core.pool.call import Stage
 from cordata.core.pool.limits import PoolLimits
 from cordata.core.pool.message import Delta
 from cordata.core.pool.order import ChildEvent
-from cordata.core.pool.placing import DEPTH
 from cordata.core.pool.registry import State
+from cordata.core.pool.sending import DEPTH, SHORT_PATIENCE_S
 
 
 def house(workers: int, limits: PoolLimits | None = None, **us: int) -> House:
@@ -23,17 +23,17 @@ def house(workers: int, limits: PoolLimits | None = None, **us: int) -> House:
 
 
 def test_calls_go_ahead_in_order_and_in_turns_and_no_more_than_may() -> None:
-    two = house(2)
-    for id in range(1, 20):
+    two = house(2, echo=100)
+    for id in range(1, 50):
         two.offer(id)
     ahead = [[call.id for call in child.ahead] for child in two.children]
-    assert sorted(ahead) == [[3, 5, 7, 9], [4, 6, 8, 10]]
-    assert two.pool.waiting["default"].count == 19 - 2 - 2 * DEPTH
+    assert sorted(ahead) == [[3, 5, 7, 9, 11, 13, 15, 17], [4, 6, 8, 10, 12, 14, 16, 18]]
+    assert two.pool.waiting["default"].count == 49 - 2 - 2 * DEPTH
     child = two.children[0]
     first, second = child.held()[:2]
     assert two.pool.answered(child, 1.1, ok=True) is first
     assert (child.call, second.stage, child.state) == (second, Stage.RUNNING, State.BUSY)
-    assert (child.ahead[-1].id, len(child.ahead)) == (11, DEPTH)
+    assert (child.ahead[-1].id, len(child.ahead)) == (19, DEPTH)
 
 
 def test_slow_unknown_large_and_streaming_calls_wait_and_so_do_those_behind() -> None:
@@ -61,6 +61,76 @@ def test_slow_unknown_large_and_streaming_calls_wait_and_so_do_those_behind() ->
         assert len(slow.children[0].ahead) == held, fields
 
 
+def test_very_short_calls_share_a_child_that_is_soon_done_though_another_is_free() -> None:
+    two = house(2)  # 50 microseconds each: three are done when another child would be awake
+    for id in (1, 2, 3):
+        two.offer(id)
+    (awake,) = [child for child in two.children if child.call is not None]
+    assert [call.id for call in awake.held()] == [1, 2, 3]
+    (free,) = [child for child in two.children if child is not awake]
+    two.offer(4)
+    two.offer(5)
+    assert [call.id for call in free.held()] == [4, 5]
+    two.pool.answered(awake, 1.0001, ok=True, run_us=50)
+    two.offer(6)
+    assert [[call.id for call in child.held()] for child in (awake, free)] == [[2, 3], [4, 5, 6]]
+
+
+def test_call_that_may_not_wait_behind_another_one_takes_a_free_child() -> None:
+    for fields in (
+        {"command": "crash"},
+        {"credits": 3},
+        {"size_bytes": 20_000},
+        {"session": "soft"},
+        {"session": "queue"},
+        {"session": "bound_elsewhere"},
+    ):
+        two = house(2, crash=120)
+        for id, kind in (("soft", "hint"), ("queue", "strict_queue")):
+            two.sessions.create(id, 0.0, data={}, ttl_s=99.0, affinity=kind)
+        two.offer(1, session="soft" if fields.get("session") == "soft" else "")
+        (awake,) = [child for child in two.children if child.call is not None]
+        elsewhere = "1" if awake.worker == "0" else "0"
+        two.sessions.create("bound_elsewhere", 0.0, data={}, ttl_s=99.0, worker=elsewhere)
+        two.offer(2, **fields)
+        assert [len(child.held()) for child in two.children] == [1, 1], fields
+
+
+def test_call_takes_a_free_child_when_no_more_may_wait() -> None:
+    two = house(2, PoolLimits(max_waiting=1, call_timeout_s=10.0))
+    for id in (1, 2, 3):
+        two.offer(id)
+    assert sorted(len(child.held()) for child in two.children) == [1, 2]
+
+
+def test_call_behind_a_long_one_is_had_back_soon_when_another_child_is_free() -> None:
+    two = house(2)
+    two.offer(1)
+    two.offer(2)
+    (slow,) = [child for child in two.children if child.call is not None]
+    (free,) = [child for child in two.children if child is not slow]
+    assert two.pool.next_at() == 1.0 + SHORT_PATIENCE_S
+    two.pool.expire(1.0 + SHORT_PATIENCE_S)
+    assert two.told.orders == [("take_back", slow.worker, 2)]
+    two.pool.taken_back(slow, 1, 2, 1.005)
+    assert [[call.id for call in child.held()] for child in (slow, free)] == [[1], [2]]
+
+
+def test_word_on_runs_of_a_former_connection_says_nothing_of_those_that_came_after() -> None:
+    one = house(1)
+    for id in (1, 2, 3):
+        one.offer(id)
+    child = one.children[0]
+    one.pool.expire(1.02)
+    assert one.told.orders == [("take_back", child.worker, 3)]
+    one.pool.child_lost(child, child.conn, 1.021)
+    one.pool.child_joined(child.worker, child.pid, child.start, object(), 1.022, warm=True)
+    held = [call.id for call in child.held()]
+    assert held == [2, 3]
+    one.pool.taken_back(child, 0, 3, 1.023)
+    assert [call.id for call in child.held()] == held
+
+
 def test_call_ahead_counts_as_waiting() -> None:
     one = house(1, PoolLimits(max_waiting=2, call_timeout_s=10.0))
     for id in (1, 2, 3, 4):
@@ -70,7 +140,7 @@ def test_call_ahead_counts_as_waiting() -> None:
 
 
 def test_what_lies_behind_a_long_call_is_had_back_and_runs_elsewhere() -> None:
-    two = house(2)
+    two = house(2, echo=100)
     for id in range(1, 7):
         two.offer(id)
     slow, quick = two.children
@@ -80,13 +150,14 @@ def test_what_lies_behind_a_long_call_is_had_back_and_runs_elsewhere() -> None:
     assert quick.state is State.READY
     assert two.pool.next_at() == 1.01
     two.pool.expire(1.011)
-    assert two.told.orders == [("take_back", slow.worker, 3)]
-    two.pool.taken_back(slow, 1, 3, 1.012)
+    orders = [call.order for call in slow.held()]
+    assert two.told.orders == [("take_back", slow.worker, orders[-1])]
+    two.pool.taken_back(slow, orders[0], orders[-1], 1.012)
     assert [call.id for call in slow.held()] == ids[:1]
     assert [call.id for call in quick.held()] == ids[1:]
     # Nothing goes to the one that is at it for so long; the other gets the next.
     assert [call.id for call in two.pool.waiting["default"].take_all(1.1)] == []
-    for order in (2, 3):
+    for order in orders[1:]:
         two.pool.given_back(slow, order, 1.5)  # the child's own word finds nothing
     assert (slow.held()[0].id, len(slow.held()), two.told.failures) == (ids[0], 1, {})
     assert two.pool.answered(slow, 2.0, ok=True) is not None

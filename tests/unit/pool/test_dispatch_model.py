@@ -25,8 +25,9 @@ from cordata.core.pool.dispatch import Dispatcher
 from cordata.core.pool.limits import Failure, PoolLimits, Rules
 from cordata.core.pool.message import CallFrame, Delta
 from cordata.core.pool.order import ChildEvent
-from cordata.core.pool.placing import DEPTH
+from cordata.core.pool.placing import AWAKE_US
 from cordata.core.pool.registry import Child, State
+from cordata.core.pool.sending import DEPTH
 from cordata.core.pool.session import SessionTable
 from cordata.core.pool.shelf import SessionLimits
 
@@ -110,6 +111,9 @@ class Recorder:
             assert child.state is State.BUSY and not child.retire, "sent ahead to one who leaves"
             assert len(child.ahead) < DEPTH and not call.credits
             assert call.session not in self.pool.in_use, "ahead, while its session is in use"
+            if self.pool.registry.idle.get(child.pool):
+                held_us = sum(each.cost_us for each in child.held())
+                assert held_us + self.pool.pace.expected_us(call.command) <= AWAKE_US
         if self.unsendable:
             return Failure("frame_too_large", "too large")
         began = self.begun.get(call.serial, 0)

@@ -4,20 +4,21 @@ A child begins its calls in the order they were sent, and answers each before it
 when its connection has ended, and all that it said was read, none but the first can have begun: the
 others go back to their place in line, at no cost.
 
-A child that has one call in hand for long is looked at (PATIENCE_S): its worker marks, on the page
-that both share, how far the child may go, and says how far it had come. What it had not begun
-stands in line again, at the place it had, and goes to whoever is free; the child meets the frames
-later, and gives each of them back unrun. Of two words on one call the second finds nothing. So a
-call sent ahead begins after all that were sent to that child before, and may begin later than a
-younger one elsewhere, but only by BUDGET_US of short calls, or by PATIENCE_S and a moment behind a
-long one.
+A child that has one call in hand for long is looked at (PATIENCE_S; sooner where others are free):
+its worker marks, on the page that both share, how far the child may go, and says how far it had
+come. What it had not begun stands in line again, at the place it had, and goes to whoever is free;
+the child meets the frames later, and gives each of them back unrun. Of two words on one call the
+second finds nothing. So a call sent ahead begins after all that were sent to that child before, and
+may begin later than a younger one elsewhere, but only by BUDGET_US of short calls, or by PATIENCE_S
+and a moment behind a long one.
 """
 
 from __future__ import annotations
 
 from cordata.core.pool.call import Call, Stage
-from cordata.core.pool.placing import PATIENCE_S, Placing
+from cordata.core.pool.placing import Placing
 from cordata.core.pool.registry import Child, State
+from cordata.core.pool.sending import PATIENCE_S, SHORT_PATIENCE_S
 
 #: A call ahead whose time has passed is answered after this, if its child has not given it back.
 SOON_S = 0.05
@@ -39,7 +40,7 @@ class Ahead(Placing):
         if call.stage is Stage.AHEAD:
             call.stage = Stage.RUNNING
             late = now >= call.deadline  # then it was told to give it back
-            self._wait_until(call, now + SOON_S if late else call.deadline)
+            self.wait_until(call, now + SOON_S if late else call.deadline)
         else:
             self.effects.cancel(child, call)
         self.registry.roomy.setdefault(child.pool, {})[child] = None
@@ -67,8 +68,11 @@ class Ahead(Placing):
         self._look_at = 0.0
         for child in self.registry.by_pid.values():
             if child.ahead:
-                self._look_at = now + PATIENCE_S
-                if now - child.took_at >= PATIENCE_S:
+                idle = self.registry.idle[child.pool]
+                patience_s = SHORT_PATIENCE_S if idle else PATIENCE_S
+                look_at = now + patience_s
+                self._look_at = min(look_at, self._look_at or look_at)
+                if now - child.took_at >= patience_s:
                     self.effects.take_back(child)
 
     def _take(self, child: Child, calls: list[Call], now: float) -> None:

@@ -118,7 +118,7 @@ class Call:
         self.pool = pool
         self.stage = Stage.WAITING
         self.child: Child | None = None
-        #: Its number among all that were sent to this child.
+        #: The number of its latest run.
         self.order = 0
         #: How long it is expected to run, as it was sent.
         self.cost_us = 0.0

@@ -61,7 +61,7 @@ class Run(Message, tag="run"):
     s: SessionCopy | None = None
     f: list[str] = field(default_factory=list)
     gl: GlobalsCopy | None = None
-    #: Its number among all runs sent to this child, from 1.
+    #: The manager's number of this run, from 1; a call that runs again gets another one.
     o: Number = 0
     #: Never sent: when the child read it.
     read_at: float = 0.0

@@ -178,7 +178,7 @@ class Outcome(Ahead):
 
     def _detach(self, call: Call, kill_at: float) -> None:
         call.stage = Stage.DETACHED
-        self._wait_until(call, kill_at)
+        self.wait_until(call, kill_at)
 
     def _answer(self, call: Call, code: str, text: str, **data: object) -> None:
         """Tell the caller, though the child still has the call in hand."""
@@ -193,16 +193,16 @@ class Outcome(Ahead):
         if not child.lost:
             self.effects.skip(child, call)
         if now < call.deadline:
-            self._wait_until(call, call.deadline)
+            self.wait_until(call, call.deadline)
         elif now < call.deadline + SOON_S:
-            self._wait_until(call, call.deadline + SOON_S)
+            self.wait_until(call, call.deadline + SOON_S)
         else:
             self._detach(call, call.deadline + self.rules.kill_grace_s)
             self._answer(call, "deadline", "the deadline passed at a child", ran=True)
 
     def _kill(self, child: Child, call: Call, now: float) -> None:
         if child.call is not call:
-            self._wait_until(call, now + _AGAIN_S)
+            self.wait_until(call, now + _AGAIN_S)
             return
         past = now - call.deadline
         why = "deadline" if past >= 0 else "cancelled"
@@ -212,7 +212,7 @@ class Outcome(Ahead):
             if child.state is State.BUSY:
                 self.registry.move(child, State.UNHEALTHY, now)
         self.effects.kill(child, call, why)
-        self._wait_until(call, now + _AGAIN_S)
+        self.wait_until(call, now + _AGAIN_S)
 
     def settle(
         self, child: Child, call: Call, delta: Delta | None, now: float, *, keep: bool
@@ -251,6 +251,6 @@ class Outcome(Ahead):
         elif call is not None:
             latest = now + self.rules.exit_report_s
             running = call.stage is Stage.RUNNING
-            self._wait_until(call, min(latest, call.deadline) if running else latest)
+            self.wait_until(call, min(latest, call.deadline) if running else latest)
         if child.state not in (State.RESTARTING, State.TERMINATING):
             self.registry.move(child, State.RESTARTING, now)

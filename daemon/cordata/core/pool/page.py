@@ -41,7 +41,7 @@ class Hand(NamedTuple):
     started: float
     deadline: float
     busy: bool
-    #: Its number among the runs that were sent to the child.
+    #: The manager's number of its run.
     order: int = 0
 
 
@@ -66,7 +66,7 @@ def mark(page: bytearray | memoryview, order: int) -> None:
 
 
 def renew(page: bytearray | memoryview) -> None:
-    """The child has a new connection, with empty hands: its runs are counted from 1 again."""
+    """The child has a new connection, with empty hands; a new manager counts from 1 again."""
     _COUNT.pack_into(page, _ORDER, 0)
     _COUNT.pack_into(page, _MARK, 0)
 

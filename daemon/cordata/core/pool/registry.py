@@ -82,7 +82,7 @@ class Child:
         self.ahead: deque[Call] = deque()
         #: How long all of these are expected to run.
         self.load_us = 0.0
-        #: The number of the last call that was sent.
+        #: The number of the last run that was sent.
         self.order = 0
         #: It is to be replaced, so nothing is sent ahead any more.
         self.due = False
@@ -113,7 +113,7 @@ class Child:
         self.copies.clear()
         self.stale.clear()
         self.copies_bytes, self.globals_version = 0, -1
-        self.order, self.due, self.cut = 0, False, False
+        self.due, self.cut = False, False
 
     @property
     def fingerprint(self) -> Fingerprint:

@@ -49,13 +49,7 @@ class Waiting:
 
         `back`: it was admitted before, and gets the place it had.
         """
-        bytes_after = self.bytes + call.size_bytes
-        limits = self._limits
-        full = (
-            self.count + self.ahead >= limits.max_waiting
-            or bytes_after + self.ahead_bytes > limits.max_waiting_bytes
-        )
-        if full and not back:
+        if not back and not self.has_room(call):
             return False
         if worker:
             self._lanes.setdefault(worker, Fifo()).push(call, back=back)
@@ -63,8 +57,16 @@ class Waiting:
         else:
             self._main.push(call, back=back)
         self.count += 1
-        self.bytes = bytes_after
+        self.bytes += call.size_bytes
         return True
+
+    def has_room(self, call: Call) -> bool:
+        """Whether it may wait, in line or at a busy child."""
+        limits = self._limits
+        return (
+            self.count + self.ahead < limits.max_waiting
+            and self.bytes + self.ahead_bytes + call.size_bytes <= limits.max_waiting_bytes
+        )
 
     def head(self, worker: str) -> Call | None:
         """Whom `take` would give."""
