@@ -87,7 +87,7 @@ def test_call_that_may_not_wait_behind_another_one_takes_a_free_child() -> None:
     ):
         two = house(2, crash=120)
         for id, kind in (("soft", "hint"), ("queue", "strict_queue")):
-            two.sessions.create(id, 0.0, data={}, ttl_s=99.0, affinity=kind)
+            two.sessions.create(id, 0.0, data={}, ttl_s=99.0, affinity=kind)  # type: ignore[arg-type]
         two.offer(1, session="soft" if fields.get("session") == "soft" else "")
         (awake,) = [child for child in two.children if child.call is not None]
         elsewhere = "1" if awake.worker == "0" else "0"
