@@ -23,7 +23,7 @@ from cordata.core.pool.message import CallFrame
 from cordata.core.pool.order import Run
 from cordata.core.pool.registry import Child, State
 from cordata.core.pool.session import SessionTable
-from cordata.core.pool.shelf import SessionLimits
+from cordata.core.pool.shelf import Session, SessionLimits
 
 PAYLOAD = Raw(msgpack.encode(b"x" * 100))
 
@@ -31,7 +31,7 @@ PAYLOAD = Raw(msgpack.encode(b"x" * 100))
 class Frames:
     """Effects that encode what a link would send."""
 
-    def run(self, child: Child, call: Call) -> None:
+    def run(self, child: Child, call: Call, session: Session | None) -> None:
         encode(Run(id=call.id, n=call.serial, command=call.command, payload=call.payload))
 
     def fail(self, call: Call, failure: Failure) -> None:

@@ -14,7 +14,7 @@ from cordata.core.pool.message import CallFrame, Delta
 from cordata.core.pool.order import ChildEvent
 from cordata.core.pool.registry import Child, State
 from cordata.core.pool.session import SessionTable
-from cordata.core.pool.shelf import SessionLimits
+from cordata.core.pool.shelf import Session, SessionLimits
 
 RULES = Rules(poison_limit=2, poison_pause_s=10, cancel_grace_s=3, kill_grace_s=2)
 
@@ -28,7 +28,7 @@ class Told:
         self.orders: list[tuple[Any, ...]] = []
         self.notes: list[str] = []
 
-    def run(self, child: Child, call: Call) -> None:
+    def run(self, child: Child, call: Call, session: Session | None) -> None:
         self.run_.append((child.worker, call.id))
 
     def fail(self, call: Call, failure: Failure) -> None:

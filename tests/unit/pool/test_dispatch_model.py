@@ -29,7 +29,7 @@ from cordata.core.pool.placing import AWAKE_US
 from cordata.core.pool.registry import Child, State
 from cordata.core.pool.sending import DEPTH
 from cordata.core.pool.session import SessionTable
-from cordata.core.pool.shelf import SessionLimits
+from cordata.core.pool.shelf import Session, SessionLimits
 
 WORKERS = ("0", "1", "2", "9")
 POOLS = {
@@ -96,14 +96,16 @@ class Recorder:
     def process(self, child: Child) -> Process:
         return self.processes.setdefault(child, Process())
 
-    def run(self, child: Child, call: Call) -> Failure | None:
+    def run(self, child: Child, call: Call, session: Session | None) -> Failure | None:
         assert self.pool is not None
         assert child.conn is not None and not child.lost, "handed to a dead child"
         assert call.serial not in self.answered, "started after it was over"
         assert self.now < call.deadline + 0.011, "started after its deadline"
         waiting = self.pool.waiting[call.pool]
         first = waiting._main.peek_key()
-        session = self.pool.sessions.peek(call.session, self.now) if call.session else None
+        assert session is (
+            self.pool.sessions.peek(call.session, self.now) if call.session else None
+        )
         if session is None or session.affinity == "hint":
             assert call.pool != "default" or first is None or call.key <= first, "out of turn"
         if child.call is not None:

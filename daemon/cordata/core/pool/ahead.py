@@ -43,7 +43,7 @@ class Ahead(Placing):
             self.wait_until(call, now + SOON_S if late else call.deadline)
         else:
             self.effects.cancel(child, call)
-        self.registry.roomy.setdefault(child.pool, {})[child] = None
+        self.registry.roomy[child.pool][child] = None
         self.fill(child, now)
         return True
 

@@ -7,13 +7,14 @@ from typing import Protocol
 from cordata.core.pool.call import Call
 from cordata.core.pool.limits import Failure
 from cordata.core.pool.registry import Child, State
+from cordata.core.pool.shelf import Session
 
 
 class Effects(Protocol):
     """See the module. None of these comes back into the dispatcher."""
 
-    def run(self, child: Child, call: Call) -> Failure | None:
-        """Send the call to the child; a Failure: it cannot be sent, the child stays as it was."""
+    def run(self, child: Child, call: Call, session: Session | None) -> Failure | None:
+        """Send the call, of this session, to the child. A Failure: it cannot be sent."""
 
     def fail(self, call: Call, failure: Failure) -> None:
         """Answer the caller."""

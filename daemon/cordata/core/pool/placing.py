@@ -13,6 +13,8 @@ cores cost half of what five do.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from cordata.core.pool.call import Call, Stage
 from cordata.core.pool.registry import Child
 from cordata.core.pool.sending import BUDGET_US, Sending
@@ -40,7 +42,7 @@ class Placing(Sending):
                 pool = slot.pool if slot is not None else self._pool_of(session.worker)
                 pinned = session.worker if pool == call.pool else ""
         strict = pinned and session is not None and session.affinity != "hint"
-        if self._shares(call, pinned, session, now):
+        if self._goes_ahead(call, pinned, session, now):
             return
         child = self.registry.free(call.pool, pinned) if pinned else None
         if child is None and not strict:
@@ -56,28 +58,43 @@ class Placing(Sending):
             self.effects.note("saturated", call, waiting=len(self.waiting[call.pool]))
             self.refuse(call, "saturated", "too many calls wait", retry_after_s=1.0)
 
-    def _shares(self, call: Call, pinned: str, session: Session | None, now: float) -> bool:
-        """Send it to a child that is awake, and soon done; False: there is none, or it may not."""
-        roomy = self.registry.roomy.get(call.pool)
-        waiting = self.waiting[call.pool]
+    def _goes_ahead(self, call: Call, pinned: str, session: Session | None, now: float) -> bool:
+        """Send it to a busy child at once, since nobody waits before it; False: it may not go."""
+        roomy, waiting = self.registry.roomy[call.pool], self.waiting[call.pool]
         if not roomy or waiting.count or call.credits or call.size_bytes > AHEAD_BYTES:
-            return False
-        cost_us = self.pace.expected_us(call.command)
-        if cost_us > AWAKE_US or not waiting.has_room(call):
             return False
         if session is not None and (session.affinity != "hint" or session.id in self.in_use):
             return False
-        child = next(reversed(roomy))
-        if pinned and pinned != child.worker:
-            slot = self.registry.by_worker.get(pinned)
-            if slot is None or slot.child not in roomy:
-                return False
-            child = slot.child
-        if child.load_us + cost_us > AWAKE_US or not self.has_room(child, now):
+        if self.registry.idle[call.pool]:
+            limit_us, child = AWAKE_US, self._awake(roomy, pinned, now)
+        else:
+            limit_us, child = BUDGET_US, self._in_turn(roomy, now)
+        if child is None or child.load_us + self.pace.expected_us(call.command) > limit_us:
+            return False
+        if not waiting.has_room(call):
             return False
         self.wait_until(call, call.queue_deadline)
         self.start(child, call, now, session)
         return True
+
+    def _awake(self, roomy: OrderedDict[Child, None], pinned: str, now: float) -> Child | None:
+        """The busy child that was woken last, or the one that the session prefers."""
+        if pinned:
+            slot = self.registry.by_worker.get(pinned)
+            child = slot.child if slot is not None and slot.child in roomy else None
+        else:
+            child = next(reversed(roomy))
+        return child if child is not None and self.has_room(child, now) else None
+
+    def _in_turn(self, roomy: OrderedDict[Child, None], now: float) -> Child | None:
+        """The next one that may get a call; the others will be back when they end one."""
+        while roomy:
+            child = next(iter(roomy))
+            if self.has_room(child, now):
+                roomy.move_to_end(child)
+                return child
+            del roomy[child]
+        return None
 
     def hand_on(self, child: Child, now: float) -> None:
         """A child may be free: give it the oldest call that it may run, until one does run."""
@@ -94,7 +111,7 @@ class Placing(Sending):
         """Send a busy child what it may have ahead: its share of those who wait, one at least."""
         waiting = self.waiting[child.pool]
         if waiting.count:
-            share = 1 + waiting.count // max(1, len(self.registry.roomy.get(child.pool, ())))
+            share = 1 + waiting.count // max(1, len(self.registry.roomy[child.pool]))
             while (
                 len(child.ahead) < share
                 and self.has_room(child, now)
@@ -109,14 +126,9 @@ class Placing(Sending):
             if slot is not None and slot.child is not None and self.has_room(slot.child, now):
                 self._send_ahead(slot.child, now)
             return
-        roomy = self.registry.roomy.get(pool)
-        while roomy:
-            child = next(iter(roomy))
-            del roomy[child]
-            if self.has_room(child, now):
-                roomy[child] = None  # at the end: they take turns
-                self._send_ahead(child, now)
-                return
+        child = self._in_turn(self.registry.roomy[pool], now)
+        if child is not None:
+            self._send_ahead(child, now)
 
     def _send_ahead(self, child: Child, now: float) -> bool:
         """The next in line, if it may go; False: it waits here, and all behind it."""

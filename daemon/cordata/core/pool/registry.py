@@ -18,7 +18,7 @@ calls ahead stays BUSY from one to the next.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
@@ -161,7 +161,7 @@ class Registry:
         #: By pool, who is free; the one that became free last is taken first, its caches are warm.
         self.idle: dict[str, dict[Child, None]] = {}
         #: By pool, busy ones to which calls may perhaps be sent ahead, in turns.
-        self.roomy: dict[str, dict[Child, None]] = {}
+        self.roomy: defaultdict[str, OrderedDict[Child, None]] = defaultdict(OrderedDict)
         #: How often each step was taken.
         self.counts: Counter[tuple[State, State]] = Counter()
         #: By pool and command, the workers that know it.
@@ -289,7 +289,7 @@ class Registry:
         del self.by_pid[child.fingerprint]
         del slot.children[child.fingerprint]
         self.idle.get(slot.pool, {}).pop(child, None)
-        self.roomy.get(slot.pool, {}).pop(child, None)
+        self.roomy[slot.pool].pop(child, None)
         if slot.child is child:
             slot.child = None
         if slot.spare is child:

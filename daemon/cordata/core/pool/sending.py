@@ -19,7 +19,7 @@ from cordata.core.pool.shelf import Session
 from cordata.core.pool.waiting import Waiting
 
 #: So many calls at most lie at a child behind the one in hand, ...
-DEPTH = 8
+DEPTH = 16
 #: ... and all of them together, with that one, are to be done within it. A child that has one call
 #: in hand for so long gets no more.
 BUDGET_US = 4000.0
@@ -105,7 +105,7 @@ class Sending:
         """Hand it over, or send it ahead; one that cannot be sent is refused."""
         self._orders += 1
         child.order = call.order = self._orders
-        failure = self.effects.run(child, call)
+        failure = self.effects.run(child, call, session)
         if failure is not None:
             self.refuse(call, failure.code, failure.text, **failure.data)
             return
@@ -131,7 +131,7 @@ class Sending:
         self.wait_until(call, call.deadline)
         self.registry.move(child, State.BUSY, now)
         if call.cost_us < BUDGET_US:
-            self.registry.roomy.setdefault(child.pool, {})[child] = None
+            self.registry.roomy[child.pool][child] = None
 
     def off(self, child: Child, call: Call) -> None:
         """The child does not have the call any more."""

@@ -25,6 +25,10 @@ from cordata.pool.child.calling import Calling
 from cordata.pool.child.connection import Connection
 from cordata.pool.child.output import Output
 
+#: While calls lie here, what is said meanwhile is read so often: two system calls for each of the
+#: shortest calls cost more than the calls.
+_LOOK_S = 0.001
+
 
 class Channel:
     """The second channel: to the worker, without which there is no child."""
@@ -74,6 +78,8 @@ class Loop:
         self._poll.register(channel.socket, select.POLLIN)
         #: Descriptor of the connection that is polled; -1: none.
         self._polled = -1
+        #: When to look for words of both again, though there is a call to be run.
+        self._look_at = 0.0
         self._calls = 0
         self._stopping = False
 
@@ -81,15 +87,17 @@ class Loop:
         """Until the worker says stop."""
         channel, messages = self._channel.socket.fileno(), self._connection.messages
         while True:
-            timeout_ms = self._dial()
-            ready = self._poll.poll(0 if messages else timeout_ms)
-            for fd, _ in ready:
-                if fd == channel:  # the worker first: a stop goes before a call
-                    self._hear()
-                elif not self._stopping:
-                    self._connection.read()  # also a word on the calls that lie here
-            if self._stopping:
-                return
+            if not messages or monotonic() >= self._look_at:
+                timeout_ms = self._dial()
+                ready = self._poll.poll(0 if messages else timeout_ms)
+                for fd, _ in ready:
+                    if fd == channel:  # the worker first: a stop goes before a call
+                        self._hear()
+                    elif not self._stopping:
+                        self._connection.read()  # also a word on the calls that lie here
+                if self._stopping:
+                    return
+                self._look_at = monotonic() + _LOOK_S
             if messages:
                 self._work(messages.popleft())
 

@@ -9,6 +9,7 @@ from cordata.core.pool.limits import Failure
 from cordata.core.pool.message import Cancel
 from cordata.core.pool.order import GlobalsCopy, Kill, Retire, Run, Skip, TakeBack
 from cordata.core.pool.registry import Child, State
+from cordata.core.pool.shelf import Session
 from cordata.errors import FrameTooLarge
 from cordata.pool.server.childlink import UNSURE
 from cordata.pool.server.hub import Hub
@@ -21,7 +22,7 @@ class LinkEffects:
     hub: Hub
     report: Report
 
-    def run(self, child: Child, call: Call) -> Failure | None:
+    def run(self, child: Child, call: Call, session: Session | None) -> Failure | None:
         """The `run` frame, with what the child has to hear of session and globals."""
         hub, link = self.hub, child.conn
         now = hub.now
@@ -37,11 +38,9 @@ class LinkEffects:
             o=call.order,
         )
         sent: Sent | None = None
-        if call.session:
-            session = hub.sessions.peek(call.session, now)
-            if session is not None:
-                sent = send(child, session)
-                run.s, run.f = sent.copy, sent.forget
+        if session is not None:
+            sent = send(child, session)
+            run.s, run.f = sent.copy, sent.forget
         shared = hub.globals
         if child.globals_version != shared.version:
             run.gl = self._globals_for(child)
