@@ -47,7 +47,7 @@ class Peer:
         self.send(Hello(role=role, name=name, **fields))
         return self.expect(Welcome)
 
-    def expect(self, kind: type[M], timeout_s: float = 5.0) -> M:
+    def expect(self, kind: type[M], timeout_s: float = 20.0) -> M:
         """The next message, which must be of this type."""
         frame = self._frame(timeout_s)
         assert frame is not None, f"the connection ended, {kind.__name__} was expected"
@@ -57,14 +57,14 @@ class Peer:
         decoder: Decoder[M] = Decoder(kind)
         return decoder.decode(frame)
 
-    def any(self, timeout_s: float = 5.0) -> Message:
+    def any(self, timeout_s: float = 20.0) -> Message:
         """The next message, of whatever type."""
         frame = self._frame(timeout_s)
         assert frame is not None, "the connection ended"
         said = msgspec.msgpack.decode(frame[4:], type=dict[str, msgspec.Raw])["t"]
         return msgspec.msgpack.decode(frame[4:], type=_BY_NAME[msgspec.msgpack.decode(said)])
 
-    def closed(self, timeout_s: float = 5.0) -> bool:
+    def closed(self, timeout_s: float = 20.0) -> bool:
         """Whether the other side ends the connection, with no message before."""
         return self._frame(timeout_s) is None
 
@@ -109,7 +109,7 @@ class Peer:
 def dialled(path: Path) -> Iterator[Peer]:
     """A connection to the manager at `path`, as any role (say `hello` first)."""
     sock = socket.socket(socket.AF_UNIX)
-    sock.settimeout(5.0)
+    sock.settimeout(20.0)
     sock.connect(str(path))
     with Peer(sock) as peer:
         yield peer
@@ -124,11 +124,11 @@ class Listening:
         self.socket.bind(str(path))
         self.socket.listen(64)
 
-    def accept(self, timeout_s: float = 5.0) -> Peer:
+    def accept(self, timeout_s: float = 20.0) -> Peer:
         self.socket.settimeout(timeout_s)
         return Peer(self.socket.accept()[0])
 
-    def welcome(self, timeout_s: float = 5.0, *, epoch: str = "0" * 16) -> tuple[Peer, Hello]:
+    def welcome(self, timeout_s: float = 20.0, *, epoch: str = "0" * 16) -> tuple[Peer, Hello]:
         """The next who dials, with the handshake done."""
         peer = self.accept(timeout_s)
         hello = peer.expect(Hello, timeout_s)
