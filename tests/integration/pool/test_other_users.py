@@ -39,6 +39,7 @@ def connected(peer: Peer) -> bool:
     answer = peer.any()
     if isinstance(answer, ErrorFrame):
         assert answer.code == "saturated"
+        assert peer.closed()  # until then it has the place that it did not get
         return False
     assert isinstance(answer, Welcome)
     assert peer.expect(Pong).id == 1
@@ -73,8 +74,8 @@ def test_other_user_has_no_more_places_than_it_leaves_to_the_others(tmp_path: Pa
         greedy = crowd(NOBODY)
         assert len(greedy) == 8
         assert len(crowd(OTHER)) == 4
-        ours = [open_.enter_context(manager.dial()) for _ in range(5)]
-        assert [connected(peer) for peer in ours] == [True, True, True, True, False]
+        ours = [connected(open_.enter_context(manager.dial())) for _ in range(5)]
+        assert ours == [True, True, True, True, False]
         assert manager.log.count("has 8 connections") == 1
         for peer in greedy:
             peer.close()

@@ -172,8 +172,9 @@ def test_cancel_is_soft_or_hard(tmp_path: Path) -> None:
 class Flow(threading.Thread):
     """A client that calls all the time; its longest wait, and every pid that it met."""
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager, *, lasting_s: float = 0.0) -> None:
         super().__init__(daemon=True)
+        self.lasting_s = lasting_s
         self.client = manager.client()
         self.over = threading.Event()
         self.pids: dict[int, None] = {}
@@ -185,7 +186,7 @@ class Flow(threading.Thread):
         try:
             while not self.over.is_set():
                 began = time.monotonic()
-                self.pids.setdefault(call(self.client, "about")["pid"])
+                self.pids.setdefault(call(self.client, "about", self.lasting_s)["pid"])
                 self.longest_s = max(self.longest_s, time.monotonic() - began)
                 self.calls += 1
         except BaseException as error:  # noqa: BLE001 - for the test's thread
@@ -238,7 +239,8 @@ def test_ends_of_children_are_counted_as_what_they_are(tmp_path: Path) -> None:
 
 def test_stopped_worker_loses_no_call(tmp_path: Path) -> None:
     with together(tmp_path) as all_, all_.worker("1"):
-        flows = [Flow(all_.manager) for _ in range(4)]
+        # Very short calls would share the one child.
+        flows = [Flow(all_.manager, lasting_s=0.002) for _ in range(4)]
         for flow in flows:
             flow.start()
         for _ in range(2):

@@ -45,6 +45,8 @@ def echo(payload: Any, session: Any) -> Any:
 
 def about(payload: Any, session: Any) -> Any:
     call = cordata.current_call()
+    if isinstance(payload, float):
+        time.sleep(payload)
     before = _left.get()
     _left.set("something")
     return {
