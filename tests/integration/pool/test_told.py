@@ -15,6 +15,7 @@ from tests.integration.pool.managing import managed
 from tests.integration.pool.test_together import QUICK, Together, call, refused
 
 from cordata.core.pool.registry import TRANSITIONS
+from cordata.pool.fingerprint import start_of
 
 _STEP = re.compile(r"child \d+ of worker \d+: (\w+ -> \w+)")
 
@@ -67,3 +68,22 @@ def test_life_of_children_is_told_step_by_step_and_counted(tmp_path: Path) -> No
     }
     assert set(counted) - steps == set()
     assert steps - set(counted) - elsewhere == set()
+
+
+def test_registry_knows_worker_child_and_invocation_by_their_fingerprints(tmp_path: Path) -> None:
+    with managed(tmp_path, f"[pool]\n{QUICK}") as manager:
+        all_ = Together(tmp_path, manager, QUICK)
+        with all_.worker("7", INVOCATION_ID="7" * 32) as worker, manager.client() as client:
+            pid = call(client, "about")["pid"]
+            (found,) = manager.status()["workers"]
+            (child,) = found["children"]
+            assert (found["worker"], found["invocation_id"]) == ("7", "7" * 32)
+            supervisor = worker.process.pid
+            assert (found["pid"], found["start"]) == (supervisor, start_of(supervisor))
+            assert (child["pid"], child["start"]) == (pid, start_of(pid))
+            assert [pid] == [int(one) for one in children_of(supervisor)]
+
+
+def children_of(pid: int) -> list[str]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [child for task in tasks for child in (task / "children").read_text().split()]

@@ -102,8 +102,12 @@ def _pool(hub: Hub, name: str) -> dict[str, Any]:
 
 
 def _worker(hub: Hub, slot: Slot) -> dict[str, Any]:
+    """`pid` and `start` are the worker's, who starts the children; None while it is away."""
+    hello = slot.conn.peer.hello if slot.conn is not None else None
     return {
         "worker": slot.worker,
+        "pid": hello.pid if hello is not None else None,
+        "start": hello.start if hello is not None else None,
         "pool": slot.pool,
         "connected": slot.conn is not None,
         "draining": slot.draining,

@@ -13,16 +13,16 @@ from cordata.pool.server.link import Link
 class WorkerPeer:
     """Its words, given to the dispatcher."""
 
-    __slots__ = ("_hello", "_hub", "_link")
+    __slots__ = ("_hub", "_link", "hello")
 
     def __init__(self, link: Link, hello: Hello) -> None:
         self._link = link
         self._hub = link.hub
-        self._hello = hello
+        self.hello = hello
 
     def join(self) -> None:
         """It is known from now on. An older connection under its name is no good any more."""
-        hub, hello = self._hub, self._hello
+        hub, hello = self._hub, self.hello
         slot = hub.dispatcher.registry.by_worker.get(hello.name)
         older = slot.conn if slot is not None else None
         hub.dispatcher.worker_joined(hello.name, self._link, hello.inv, hello.cmds, hub.now)
@@ -34,7 +34,7 @@ class WorkerPeer:
     def take(self, frame: bytes) -> None:
         """One message. Raises: ProtocolError for what a worker does not say."""
         message = from_worker.decode(frame)
-        hub, name = self._hub, self._hello.name
+        hub, name = self._hub, self.hello.name
         if isinstance(message, ChildEvent):
             hub.counting.told(message.ev, message.why)
             if message.ev == "exited":
@@ -64,7 +64,7 @@ class WorkerPeer:
 
     def lost(self) -> None:
         """It stopped or died, and its children with it; or it dials again."""
-        self._hub.dispatcher.worker_lost(self._hello.name, self._link, self._hub.now)
+        self._hub.dispatcher.worker_lost(self.hello.name, self._link, self._hub.now)
 
     def blocked(self, yes: bool) -> None:
         """Orders wait for it; what becomes of its children it still says."""
