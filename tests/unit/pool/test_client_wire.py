@@ -124,6 +124,11 @@ def test_failed_command_tells_type_and_traceback() -> None:
     assert not isinstance(error, PermanentError)
 
 
+def test_failed_command_that_said_nothing_is_told_by_its_type() -> None:
+    error = error_of(ErrorFrame(id=1, code="failed", data={"type": "MemoryError"}))
+    assert str(error) == "MemoryError"
+
+
 def test_command_that_raised_permanently_is_refused_for_good() -> None:
     error = error_of(ErrorFrame(id=1, code="failed", m="no", data={"permanent": True}))
     assert isinstance(error, CommandRefused)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
 import mmap
@@ -10,6 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import NoReturn
 
 from cordata.core.pool import spec as specs
 from cordata.core.pool.order import Failed, Up
@@ -49,7 +51,17 @@ def start() -> int:
             with whole[:SIZE] as page:
                 return _live(spec, page, output)
         except SystemExit as error:  # of a command; Python would print what it carries
-            return _status_of(error)
+            _end(output, _status_of(error))
+        except BaseException as error:  # noqa: BLE001 - whatever a command raised to end it
+            sys.excepthook(type(error), error, error.__traceback__)
+            _end(output, 1)
+
+
+def _end(output: Output, status: int) -> NoReturn:
+    """At once: Python would wait for threads that a command left, and the caller with it."""
+    with contextlib.suppress(Exception):  # a command may have closed them
+        output.end()
+    os._exit(status & 0xFF)
 
 
 def _status_of(error: SystemExit) -> int:

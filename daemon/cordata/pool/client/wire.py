@@ -149,7 +149,9 @@ def error_of(frame: ErrorFrame) -> CordataError:
     code, text, data = frame.code, frame.m, frame.data
     if code == CommandFailed.code:
         failed = CommandRefused if data.get("permanent") is True else CommandFailed
-        return failed(text, type=_text(data, "type"), traceback=_text(data, "traceback"))
+        name = _text(data, "type")
+        # One that said nothing, as a MemoryError: its name says more than nothing.
+        return failed(text or name, type=name, traceback=_text(data, "traceback"))
     if code == WorkerCrashed.code:
         lines = data.get("lines")
         return WorkerCrashed(

@@ -28,7 +28,7 @@ PATH = (str(ROOT), str(ROOT / "daemon"), *sys.path)
 NAMES = (
     *("echo", "about", "about_async", "fail", "fail_async", "odd", "large", "numbers"),
     *("numbers_async", "endless", "modules", "remember", "wait", "wait_async", "hang", "speak"),
-    *("speak_raw", "die", "start_another", "grow", "leak", "leak_async"),
+    *("leave_a_thread", "speak_raw", "die", "start_another", "grow", "leak", "leak_async"),
 )
 
 

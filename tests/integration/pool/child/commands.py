@@ -203,6 +203,15 @@ def note_and_die(payload: Any, session: Any) -> None:
     os.kill(os.getpid(), 11)
 
 
+def leave_a_thread(payload: Any, session: Any) -> None:
+    """That no orderly end would outlive."""
+    threading.Thread(target=time.sleep, args=(60.0,)).start()
+    if payload:
+        raise {"exit": SystemExit(3), "abort": Abort("x"), "interrupt": KeyboardInterrupt()}[
+            payload
+        ]
+
+
 class Undone:
     def __init__(self, secret: str) -> None:
         self._secret = secret

@@ -119,6 +119,17 @@ def test_death_in_a_call_leaves_its_traces(tmp_path: Path) -> None:
             assert peer.closed()
 
 
+@pytest.mark.parametrize(("how", "status"), [("exit", 3), ("abort", 1), ("interrupt", 1)])
+def test_command_that_ends_its_process_does_so_at_once_whatever_threads_it_left(
+    tmp_path: Path, how: str, status: int
+) -> None:
+    with serving(tmp_path) as (child, peer):
+        peer.send(order("leave_a_thread", how, n=5))
+        assert child.exited(5.0) == status
+        assert (child.hand.serial, child.hand.busy) == (5, True)
+        assert peer.closed()
+
+
 SECRET = "eva@example.com"
 #: How a command fails beside its call, and what is told of it.
 LEAKS = {
