@@ -7,12 +7,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.integration.pool.chaos import guests
 from tests.integration.pool.chaos.callers import Caller, Progress, call_all
+from tests.integration.pool.chaos.guests import Guests
 from tests.integration.pool.chaos.house import SETTINGS, House, house
 from tests.integration.pool.chaos.orders import ALLOWED, Order, planned
 from tests.integration.pool.chaos.served import Served
@@ -30,7 +32,7 @@ CLIENTS = 50
 #: On top of a call's deadline and of how late this process itself ran.
 SLACK_S = 2.0
 #: Else the run proves little.
-MUST_DIE = ("child", "worker", "manager")
+MUST_DIE = ("child", "worker", "manager", "client")
 #: A worker with commands of its own; its sessions' other calls run elsewhere.
 _NAMED = '[pool.streams]\nworkers = ["0"]\ncommands = ["pages"]\nfair = true\n'
 #: A kill is followed by another one at once so often: starts are a good time to die, too.
@@ -42,6 +44,7 @@ class Killer:
     """Kills one process each time some calls have ended, so a slow machine has no more of it."""
 
     house: House | Served
+    guests: Guests
     progress: Progress
     rng: random.Random
     #: That end between two kills, on average.
@@ -51,7 +54,7 @@ class Killer:
 
     def run(self) -> None:
         end = time.monotonic() + self.seconds
-        kinds = self.house.kinds
+        kinds = {**self.house.kinds, **guests.KINDS}
         # Each kind at least once, and soon, those that have to be first.
         first = self.rng.sample(MUST_DIE, len(MUST_DIE))
         first = [kind for kind in kinds if kind not in first] + first
@@ -61,7 +64,10 @@ class Killer:
             else:
                 self._wait(self.rng.randrange(1, 20 if first else 2 * self.calls), end)
             kind = first.pop() if first else self.rng.choices([*kinds], [*kinds.values()])[0]
-            self.house.kill(kind, self.rng)
+            if kind in guests.KINDS:
+                self.house.kills[kind] += self.guests.kill(kind, self.rng)
+            else:
+                self.house.kill(kind, self.rng)
 
     def _wait(self, calls: int, end: float) -> None:
         progress = self.progress
@@ -91,7 +97,7 @@ def chaos(
     rng = random.Random(seed)
     share = calls // CLIENTS
     settings = SETTINGS + ("fair = true\n" if seed & 1 else "") + (_NAMED if seed & 2 else "")
-    with place(directory, workers=workers, settings=settings) as found:
+    with place(directory, workers=workers, settings=settings) as found, ExitStack() as open_:
         path = found.path
         with SyncClient(path, timeout=60.0) as client:
             callers = [
@@ -103,14 +109,20 @@ def chaos(
                 for n in range(CLIENTS)
             ]
         progress = Progress()
-        killer = Killer(found, progress, random.Random(seed + 1), calls_per_kill, seconds)
+        visitors = open_.enter_context(Guests(path, directory, seed, found.environment))
+        killer = Killer(found, visitors, progress, random.Random(seed + 1), calls_per_kill, seconds)
         killing = threading.Thread(target=killer.run, daemon=True)
         began = time.monotonic()
         killing.start()
         call_all(path, callers, progress)
         killing.join()
+        visitors.finish()
         took_s = time.monotonic() - began
-        faults = [*judge_calls(callers, progress, found.evidence), *judge_pool(found, callers)]
+        faults = [
+            *judge_calls(callers, progress, found.evidence),
+            *judge_guests(visitors, progress, found.evidence),
+            *judge_pool(found, callers),
+        ]
         faults += [f"no {kind} died" for kind in MUST_DIE if not found.kills[kind]]
         told = tell(callers, found, progress, took_s)
         log = found.log()
@@ -151,6 +163,25 @@ def judge_calls(callers: list[Caller], progress: Progress, evidence: Path) -> li
                     f" {order.took_s:.2f} s): {fault}"
                 )
     return faults
+
+
+def judge_guests(visitors: Guests, progress: Progress, evidence: Path) -> list[str]:
+    """The same of those who may have been killed, or stood still."""
+    runs = Counter(evidence.read_text().split())
+    faults, ended = [], 0
+    for number, orders in visitors.ended():
+        for order in orders:
+            ran = runs[order.id]
+            if order.took_s < 0:  # its client was killed, or never came to it
+                fault = "it ran twice" if ran > 1 and not order.idempotent else ""
+            else:
+                ended += 1
+                fault = _fault(order, ran, progress.late_s + visitors.paused_s[number])
+            if fault:
+                faults.append(
+                    f"{order.kind} {order.id} ({ran} runs, {order.took_s:.2f} s): {fault}"
+                )
+    return faults if ended else [*faults, "no guest got anything done"]
 
 
 def _fault(order: Order, runs: int, late_s: float) -> str:
