@@ -1,0 +1,191 @@
+"""The pool under systemd, while its processes are killed, restarted, drained and replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import textwrap
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.host.machine import Host, wait_for
+from tests.integration.pool.chaos.callers import Progress
+from tests.integration.pool.chaos.chaos import judge_guests
+from tests.integration.pool.chaos.guests import KINDS, Guests
+from tests.integration.pool.chaos.house import APP, SETTINGS
+from tests.servers.process import children as children_of
+from tests.servers.reaper import watched
+
+WORKERS = 4
+SEED = int(os.environ.get("CHAOS_SEED", "3"))
+EVIDENCE = "/var/lib/cordata/evidence"
+#: What guests write.
+BOOKS = "/root/guests"
+#: What is done to the pool, and how often; each at least once.
+ACTS = {
+    **{"child": 12, "worker": 3, "manager": 3, "restart worker": 2, "restart manager": 2},
+    **{"drain": 2, "recycle": 2, **dict.fromkeys(KINDS, 1)},
+}
+#: So many clients are killed, and stand still, at most: their calls are the proof.
+CLIENTS = 3
+
+
+def begun(host: Host, *command: str) -> subprocess.Popen[Any]:
+    """A command that runs on; what it says is seen when the test fails."""
+    return watched(subprocess.Popen(host.argv(*command), stdin=subprocess.DEVNULL))
+
+
+class Visitors(Guests):
+    """Clients on the host: 3,000 orders in all."""
+
+    at_once, callers, most = 3, 5, 10
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(Path("/run/cordata/pool.sock"), Path(BOOKS), SEED, {})
+        self._host = host
+
+    def start(self, number: int) -> subprocess.Popen[Any]:
+        path = "PYTHONPATH=/usr/share/cordata:/src"
+        return begun(self._host, "env", path, "python3", *self.words(number))
+
+    def send(self, process: subprocess.Popen[Any], number: signal.Signals) -> None:
+        """To the program; who waits for it stops and goes on with it."""
+        for pid in [*children_of(process.pid), process.pid]:
+            if process.poll() is None and (number != signal.SIGKILL or pid != process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    def file(self, number: int) -> Path:
+        return self._host.path(str(super().file(number)))
+
+
+class Killer:
+    """Does one thing to the pool after the other; `done` counts them."""
+
+    def __init__(self, host: Host, visitors: Visitors) -> None:
+        self._host, self._visitors = host, visitors
+        self._rng = random.Random(SEED)
+        self.done: Counter[str] = Counter()
+        self._background: list[subprocess.Popen[Any]] = []
+
+    def run(self) -> None:
+        """Until nobody calls any more."""
+        first = self._rng.sample([*ACTS], len(ACTS))
+        while not self._visitors.over:
+            kind = first.pop() if first else self._rng.choices([*ACTS], [*ACTS.values()])[0]
+            if kind in KINDS and self.done[kind] == CLIENTS:
+                continue
+            worker = str(self._rng.randrange(WORKERS))
+            self.done[kind] += self._act(kind, worker)
+            time.sleep(self._rng.choice((0.0, 0.2) if first else (0.0, 0.3, 1.0, 1.5)))
+        assert not first, f"nobody called any more before {first}"
+        for process in self._background:
+            process.wait(30)
+
+    def _act(self, kind: str, worker: str) -> bool:
+        host, unit = self._host, f"worker@{worker}.service"
+        if kind in KINDS:
+            return self._visitors.kill(kind, self._rng)
+        if kind == "child":
+            # By the machine's numbers, which is who reads the file. The main process is first.
+            pids = sorted(group(host, unit))
+            for pid in pids[1:]:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return len(pids) > 1
+        if kind in ("drain", "recycle"):
+            words = f"cordata pool {kind} {worker}"
+            if kind == "drain":
+                words += f"; sleep 0.3; cordata pool drain --undo {worker}"
+            self._background.append(begun(host, "sh", "-c", words))
+            return True
+        name = "pool.service" if kind.endswith("manager") else unit
+        if kind.startswith("restart"):
+            host.systemctl("restart", "--no-block", name)
+        else:
+            host.systemctl("kill", "--kill-whom=main", "--signal=KILL", name, check=False)
+        return True
+
+
+def group(host: Host, unit: str) -> list[int]:
+    """Processes of a unit, by the machine's numbers; none while it is not up."""
+    for found in host.path("/sys/fs/cgroup/cordata.slice").rglob(unit):
+        with suppress(OSError):  # it goes down just now
+            return [int(pid) for pid in (found / "cgroup.procs").read_text().split()]
+    return []
+
+
+def install(host: Host) -> None:
+    """The chaos' application, from the checkout; the evidence lies where workers may write."""
+    text = f'''
+        [app]
+        import = "{APP}"
+        path = ["/src"]
+        [worker]
+        services = ["pool"]
+        [pool]
+    '''
+    host.path("/etc/cordata/cordata.toml").write_text(textwrap.dedent(text) + SETTINGS)
+    host.sh(f"mkdir {BOOKS}; install -o cordata -m 600 /dev/null {EVIDENCE}")
+    for unit in ("worker@.service", "primary.service"):
+        host.sh(f"mkdir -p /etc/systemd/system/{unit}.d")
+        drop_in = host.path(f"/etc/systemd/system/{unit}.d/chaos.conf")
+        drop_in.write_text(f"[Service]\nEnvironment=CHAOS_EVIDENCE={EVIDENCE}\n")
+    host.systemctl("daemon-reload")
+    host.systemctl("restart", "cordata.target")
+
+
+def calm(host: Host) -> Any:
+    """The status, when each worker has its child and nothing waits or is in hand; else None."""
+    done = host.run("cordata", "pool", "status", "--json", check=False)
+    if done.returncode:
+        return None
+    status = json.loads(done.stdout)
+    pool = status["pools"]["default"]
+    counts = [pool[key] for key in ("ready", "busy", "other", "waiting", "waiting_bytes")]
+    units = [f"worker@{n}.service" for n in range(WORKERS)]
+    processes = [len(group(host, unit)) for unit in units] + [len(group(host, "pool.service"))]
+    expected = ([WORKERS, 0, 0, 0, 0], [2] * WORKERS + [1])
+    return status if (counts, processes) == expected else None
+
+
+def test_every_call_ends_well_or_in_a_typed_error_when_units_and_processes_die(host: Host) -> None:
+    install(host)
+    wait_for(lambda: calm(host), timeout_s=30, what="four children")
+    cursor, progress = host.cursor(), Progress()
+    watch = threading.Thread(target=progress.watch, daemon=True)
+    watch.start()
+    began = time.monotonic()
+    visitors = Visitors(host)
+    with visitors:
+        killer = Killer(host, visitors)
+        killer.run()
+        took_s = time.monotonic() - began
+        visitors.finish()
+        progress.finish()
+        faults = judge_guests(visitors, progress, host.path(EVIDENCE))
+        ends = Counter(
+            ("ok" if order.ok else type(order.outcome).__name__) if order.took_s >= 0 else "killed"
+            for _, orders in visitors.ended()
+            for order in orders
+        )
+    print(f"{ends.total()} calls in {took_s:.0f} s; {dict(killer.done)}; {dict(ends)}")
+    wait_for(lambda: calm(host), timeout_s=30, what="calm")
+    status = calm(host)
+    # The question's own, and one of each worker and each child.
+    assert status["connections"]["open"] == 1 + 2 * WORKERS
+    assert (status["sessions"]["count"], status["sessions"]["bytes"]) == (0, 0)
+    said = host.journal("-u", "worker@*", "-u", "pool.service", since=cursor)
+    faults += [entry["MESSAGE"] for entry in said if "Traceback" in entry["MESSAGE"]]
+    assert not faults, "\n".join(faults[:40])
+    units = ["pool.socket", "cordata.target", "worker@*", "primary.service", "pool.service"]
+    host.systemctl("stop", *units)
+    left = host.path("/sys/fs/cgroup/cordata.slice").rglob("cgroup.procs")
+    assert [pid for file in left for pid in file.read_text().split()] == []
