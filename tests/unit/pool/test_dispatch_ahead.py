@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Raw, msgpack
 from tests.unit.pool.test_dispatch import House
 
 from cordata.core.pool.call import Stage
 from cordata.core.pool.limits import PoolLimits
 from cordata.core.pool.message import Delta
 from cordata.core.pool.order import ChildEvent
+from cordata.core.pool.placing import LIGHT_BYTES
 from cordata.core.pool.registry import State
 from cordata.core.pool.sending import DEPTH, SHORT_PATIENCE_S
 
@@ -91,9 +93,22 @@ def test_call_that_may_not_wait_behind_another_one_takes_a_free_child() -> None:
         two.offer(1, session="soft" if fields.get("session") == "soft" else "")
         (awake,) = [child for child in two.children if child.call is not None]
         elsewhere = "1" if awake.worker == "0" else "0"
-        two.sessions.create("bound_elsewhere", 0.0, data={}, ttl_s=99.0, worker=elsewhere)
+        large = {"k": Raw(msgpack.encode(bytes(LIGHT_BYTES)))}
+        two.sessions.create("bound_elsewhere", 0.0, data=large, ttl_s=99.0, worker=elsewhere)
         two.offer(2, **fields)
         assert [len(child.held()) for child in two.children] == [1, 1], fields
+
+
+def test_very_short_call_of_a_small_session_does_not_wake_the_child_it_prefers() -> None:
+    two = house(2)
+    two.offer(1)
+    (awake,) = [child for child in two.children if child.call is not None]
+    elsewhere = "1" if awake.worker == "0" else "0"
+    two.sessions.create("s", 0.0, data={}, ttl_s=99.0, worker=elsewhere)
+    two.offer(2, session="s")
+    assert [call.id for call in awake.held()] == [1, 2]
+    session = two.sessions.peek("s", 1.0)
+    assert session is not None and session.worker == elsewhere  # it still prefers that one
 
 
 def test_call_takes_a_free_child_when_no_more_may_wait() -> None:

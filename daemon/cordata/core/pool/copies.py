@@ -26,7 +26,11 @@ class Sent(NamedTuple):
 
 def send(child: Child, session: Session) -> Sent:
     """The child is about to run a call of this session."""
-    known = child.copies.pop(session.id, None)
+    known = child.copies.get(session.id)
+    if known is not None and known[0] == session.version and not child.stale:
+        child.copies.move_to_end(session.id)
+        return Sent(SessionCopy(id=session.id, v=session.version, wk=session.worker), [])
+    child.copies.pop(session.id, None)
     child.copies_bytes -= known[1] if known else 0
     forget: list[str] = []
     if child.stale:

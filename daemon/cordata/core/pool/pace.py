@@ -1,28 +1,43 @@
-"""How long commands run, so that only short ones are sent to a child ahead of their turn."""
+"""How long commands run, so that only short ones are sent to a child ahead of their turn.
+
+Two figures of each command: the smoothed mean, and what nine of ten runs stay below. On a busy
+machine a run of 20 microseconds takes 4 milliseconds now and then, since its process had to wait:
+that moves the mean of a short command by more than its own length, and says nothing of it. A
+command that has become slow moves the mean at once, and from LONG_US on the mean is what counts.
+"""
 
 from __future__ import annotations
 
-#: The weight of the newest run in the average.
+#: The weight of the newest run in the mean.
 _WEIGHT = 0.125
+#: Steps of the other figure: nine down balance one up.
+_UP, _DOWN = 1.09, 1 / 1.09 ** (1 / 9)
+#: A command whose mean is longer is expected to take that.
+LONG_US = 500.0
+NEVER = 1e12
 
 
 class Pace:
-    """The smoothed time of each command that ever answered, as its child measured it."""
+    """By command that ever answered, its figures, as its children measured."""
 
-    __slots__ = ("_us",)
+    __slots__ = ("_figures",)
 
     def __init__(self) -> None:
-        self._us: dict[str, float] = {}
+        #: The mean, and what most stay below.
+        self._figures: dict[str, tuple[float, float]] = {}
 
     def ran(self, command: str, us: int) -> None:
         """A run took so long; 0: its child did not say."""
         if us > 0:
-            former = self._us.get(command, us)
-            self._us[command] = former + _WEIGHT * (us - former)
+            mean, most = self._figures.get(command, (us, us))
+            if us != most:
+                most = max(most * (_UP if us > most else _DOWN), 1.0)
+            self._figures[command] = (mean + _WEIGHT * (us - mean), most)
 
     def expected_us(self, command: str) -> float:
         """How long the next run is likely to take; for ever, when nothing is known of it."""
-        return self._us.get(command, NEVER)
-
-
-NEVER = 1e12
+        figures = self._figures.get(command)
+        if figures is None:
+            return NEVER
+        mean, most = figures
+        return mean if mean > LONG_US else min(mean, most)

@@ -24,6 +24,8 @@ from cordata.core.pool.shelf import Session
 AHEAD_BYTES = 16_384
 #: To wake a process takes about so much of its own time, and of those whose caches it takes.
 AWAKE_US = 150.0
+#: A session that is sent along without a thought.
+LIGHT_BYTES = 4096
 
 
 class Placing(Sending):
@@ -66,7 +68,7 @@ class Placing(Sending):
         if session is not None and (session.affinity != "hint" or session.id in self.in_use):
             return False
         if self.registry.idle[call.pool]:
-            limit_us, child = AWAKE_US, self._awake(roomy, pinned, now)
+            limit_us, child = AWAKE_US, self._awake(roomy, pinned, session, now)
         else:
             limit_us, child = BUDGET_US, self._in_turn(roomy, now)
         if child is None or child.load_us + self.pace.expected_us(call.command) > limit_us:
@@ -77,14 +79,25 @@ class Placing(Sending):
         self.start(child, call, now, session)
         return True
 
-    def _awake(self, roomy: OrderedDict[Child, None], pinned: str, now: float) -> Child | None:
-        """The busy child that was woken last, or the one that the session prefers."""
-        if pinned:
+    def _awake(
+        self,
+        roomy: OrderedDict[Child, None],
+        pinned: str,
+        session: Session | None,
+        now: float,
+    ) -> Child | None:
+        """The busy child that the session prefers, else the one that was woken last: so short a
+        call has no use for what its own one may have at hand, if the session is soon sent.
+        """
+        if pinned and session is not None:
             slot = self.registry.by_worker.get(pinned)
-            child = slot.child if slot is not None and slot.child in roomy else None
-        else:
-            child = next(reversed(roomy))
-        return child if child is not None and self.has_room(child, now) else None
+            own = slot.child if slot is not None else None
+            if own is not None and own in roomy and self.has_room(own, now):
+                return own
+            if session.bytes > LIGHT_BYTES:
+                return None
+        child = next(reversed(roomy))
+        return child if self.has_room(child, now) else None
 
     def _in_turn(self, roomy: OrderedDict[Child, None], now: float) -> Child | None:
         """The next one that may get a call; the others will be back when they end one."""

@@ -101,7 +101,7 @@ class Child:
         #: It was replaced and goes when its hands are empty.
         self.retire = False
         #: Version of each session that it keeps, the longest unused first; their bytes together.
-        self.copies: dict[str, tuple[int, int]] = {}
+        self.copies: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self.copies_bytes = 0
         #: Sessions of which it may keep a copy that is no good any more.
         self.stale: list[str] = []
