@@ -50,9 +50,8 @@ class PoolConfig:
     max_connections: int = 4096
     #: A session nobody used for this long is gone, unless it was made with another time.
     session_ttl_s: float = 3600.0
-    #: "hint": the session's worker if it is free, but for very short calls of small sessions, which go
-    #: where a process is awake; "strict_queue": wait for it; "strict_fail":
-    #: refuse when it is not free.
+    #: "hint": the session's worker if it is free, but very short calls of small sessions go where
+    #: a process is awake; "strict_queue": wait for it; "strict_fail": refuse when it is not free.
     affinity: Literal["hint", "strict_queue", "strict_fail"] = "hint"
     #: Sessions at most.
     max_sessions: int = 100_000
