@@ -59,7 +59,7 @@ class PoolConfig:
     max_session_bytes: int = 1_048_576
     #: All sessions' data.
     max_sessions_bytes: int = 268_435_456
-    #: What all sessions share.
+    #: What all sessions share, in one frame at most: a new child gets all of it at once.
     max_globals_bytes: int = 16_777_216
     #: A command that killed this many children in a row is refused ...
     poison_limit: int = 3

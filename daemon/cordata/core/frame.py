@@ -63,6 +63,7 @@ once, before it begins the next:
     w, r, s: {id, v, full: data (absent: it has version v), cnt, wk} (nil), f: ids of sessions to
     forget ([]), gl: {v, set, del, full: forget the former (false)} (nil: it has them), o: number
     of the run, higher than any before it (0)}
+  news {s, f, gl}: as in a run, before one that would be too large with them
   credit {id, n}   goaway            cancel {id, n: serial (0)}: soft; skip, when it has not begun
   skip {n: serial}                   do not begin it: it is given back, unless it has begun
 Child to manager: ready {} when warm, then

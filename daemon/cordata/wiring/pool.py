@@ -43,7 +43,7 @@ def limits_of(config: Config) -> ServerLimits:
         pools=pools,
         rules=_slice(Rules, pool),
         sessions=_slice(SessionLimits, pool),
-        max_globals_bytes=pool.max_globals_bytes,
+        max_globals_bytes=min(pool.max_globals_bytes, pool.max_frame_bytes - 1),
         max_frame_bytes=pool.max_frame_bytes,
         max_connections=pool.max_connections,
     )

@@ -67,6 +67,14 @@ class Run(Message, tag="run"):
     read_at: float = 0.0
 
 
+class News(Message, tag="news"):
+    """What a run would say of session and globals, ahead of it: together they are too large."""
+
+    s: SessionCopy | None = None
+    f: list[str] = field(default_factory=list)
+    gl: GlobalsCopy | None = None
+
+
 class Skip(Message, tag="skip"):
     """The child is to give call `n` back, unless it has begun it."""
 
@@ -175,7 +183,7 @@ class Failed(Message, tag="failed"):
 
 FromChild: TypeAlias = Hello | Ready | Result | Chunk | End | ErrorFrame | Back
 FromWorker: TypeAlias = Hello | ChildEvent | Drain | TakenBack
-ToChild: TypeAlias = Welcome | ErrorFrame | Run | Credit | Cancel | Skip | Goaway
+ToChild: TypeAlias = Welcome | ErrorFrame | Run | News | Credit | Cancel | Skip | Goaway
 ToWorker: TypeAlias = Welcome | ErrorFrame | Kill | Retire | Recycle | TakeBack | Alarm | Goaway
 WorkerToChild: TypeAlias = Ping | Stop | Adopt
 ChildToWorker: TypeAlias = Pong | Up | Due | Failed

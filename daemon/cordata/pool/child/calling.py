@@ -15,7 +15,7 @@ from msgspec import Raw, msgpack
 
 from cordata.core.pool.codec import encode
 from cordata.core.pool.message import MAX_ENTRIES, Chunk, Delta, End, ErrorFrame, Result
-from cordata.core.pool.order import Run
+from cordata.core.pool.order import News, Run
 from cordata.errors import CallCancelled, FrameTooLarge, PermanentError, ProtocolError
 from cordata.log import request_id
 from cordata.pool.child.current import CurrentCall, current
@@ -59,11 +59,11 @@ class Calling:
             self._asynchronous = Asynchronous(self._flow)
         return self._asynchronous
 
-    def note(self, run: Run) -> None:
-        """A run that is not begun: what it says of sessions and globals is news all the same."""
+    def note(self, said: Run | News) -> None:
+        """What it says of sessions and globals, also in a run that is not begun."""
         with contextlib.suppress(ProtocolError):
-            self._shelf.session_of(run)
-        self._shelf.globals_of(run.gl)
+            self._shelf.session_of(said)
+        self._shelf.globals_of(said.gl)
 
     def close(self) -> None:
         """For who outlives it: a child just ends."""

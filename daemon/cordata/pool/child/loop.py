@@ -18,7 +18,7 @@ from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool import page
 from cordata.core.pool.codec import encode, worker_to_child
 from cordata.core.pool.message import ErrorFrame, Message, Ping, Pong
-from cordata.core.pool.order import Adopt, Back, Due, Run, Stop, ToChild
+from cordata.core.pool.order import Adopt, Back, Due, News, Run, Stop, ToChild
 from cordata.core.pool.spec import ChildSpec
 from cordata.errors import ProtocolError
 from cordata.pool.child.calling import Calling
@@ -131,6 +131,8 @@ class Loop:
     def _work(self, message: ToChild) -> None:
         if isinstance(message, Run):
             self._serve(message)
+        elif isinstance(message, News):
+            self._calling.note(message)
         # A credit or cancel that comes now is for a call that was answered meanwhile.
         if not self._connection.messages:
             self._connection.skipped.clear()  # of calls that had been answered

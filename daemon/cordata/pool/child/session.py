@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Raw, msgpack
 
 from cordata.core.pool.message import Counts, Delta, Values
-from cordata.core.pool.order import GlobalsCopy, Run, SessionCopy
+from cordata.core.pool.order import GlobalsCopy, News, Run, SessionCopy
 from cordata.errors import ProtocolError
 
 
@@ -125,7 +125,7 @@ class Shelf:
         self._sessions: dict[str, tuple[Values, dict[str, int]]] = {}
         self._globals: Values = {}
 
-    def session_of(self, run: Run) -> Session | None:
+    def session_of(self, run: Run | News) -> Session | None:
         """The session of the call, None without one. Raises: ProtocolError when its data was not
         sent and is not here.
         """

@@ -7,7 +7,16 @@ from cordata.core.pool.codec import encode
 from cordata.core.pool.copies import Sent, drop, send
 from cordata.core.pool.limits import Failure
 from cordata.core.pool.message import Cancel
-from cordata.core.pool.order import GlobalsCopy, Kill, Retire, Run, Skip, TakeBack
+from cordata.core.pool.order import (
+    GlobalsCopy,
+    Kill,
+    News,
+    Retire,
+    Run,
+    SessionCopy,
+    Skip,
+    TakeBack,
+)
 from cordata.core.pool.registry import Child, State
 from cordata.core.pool.shelf import Session
 from cordata.errors import FrameTooLarge
@@ -45,14 +54,15 @@ class LinkEffects:
         if child.globals_version != shared.version:
             run.gl = self._globals_for(child)
         try:
-            frame = encode(run, max_bytes=link.max_bytes)
+            frames = _frames_of(run, link.max_bytes)
         except FrameTooLarge as error:
             if sent is not None:  # it heard nothing of this
                 child.stale.extend(sent.forget)
                 drop(child, call.session)
             return Failure(error.code, str(error), {"limit_bytes": error.limit_bytes})
         child.globals_version = shared.version
-        link.send(frame)
+        for frame in frames:
+            link.send(frame)
         hub.counting.wait_ms.add((now - call.enqueued) * 1000)
         return None
 
@@ -103,3 +113,22 @@ class LinkEffects:
         if child.globals_version == UNSURE:
             return GlobalsCopy(v=shared.version, set=dict(shared.data), full=True)
         return shared.since(child.globals_version)
+
+
+def _frames_of(run: Run, max_bytes: int) -> list[bytes]:
+    """One; or several, where payload, session and globals are too large for one. Raises:
+    FrameTooLarge.
+    """
+    try:
+        return [encode(run, max_bytes=max_bytes)]
+    except FrameTooLarge:
+        news: list[News] = []
+        if run.gl is not None:
+            news.append(News(gl=run.gl))
+            run.gl = None
+        if run.s is not None and run.s.full is not None:
+            news.append(News(s=run.s, f=run.f))
+            run.s, run.f = SessionCopy(id=run.s.id, v=run.s.v, wk=run.s.wk), []
+        if not news:
+            raise
+        return [encode(one, max_bytes=max_bytes) for one in (*news, run)]

@@ -203,6 +203,12 @@ def note_and_die(payload: Any, session: Any) -> None:
     os.kill(os.getpid(), 11)
 
 
+def weigh(payload: Any, session: Any) -> list[int]:
+    """Sizes of what the call has, its session and the globals."""
+    large = cordata.current_call().globals["large"]
+    return [len(payload["blob"]), len(session["large"]), len(large)]
+
+
 def leave_a_thread(payload: Any, session: Any) -> None:
     """That no orderly end would outlive."""
     threading.Thread(target=time.sleep, args=(60.0,)).start()

@@ -22,6 +22,7 @@ for name in (
     "note",
     "much",
     "note_and_die",
+    "weigh",
 ):
     app.command(name, at=f"{COMMANDS}:{name}")
 app.child_init(at=f"{COMMANDS}:take_time")
