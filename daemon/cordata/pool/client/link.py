@@ -190,6 +190,8 @@ class Link:
 
     def _how(self, reason: str) -> str:
         """The reason, and ours, if it is likely to be: a manager keeps only so much unread."""
-        if self._splitter.pending_bytes and self._paused_s >= _PAUSE_S:
-            return f"{reason} amid an answer; nothing was read here for {self._paused_s:.1f} s"
+        if self._splitter.pending_bytes:
+            reason += " amid an answer"
+            if self._paused_s >= _PAUSE_S:
+                reason += f"; nothing was read here for {self._paused_s:.1f} s"
         return reason
