@@ -35,7 +35,8 @@ class PoolConfig:
     max_waiting: int = 10_000
     #: The same in bytes of their frames.
     max_waiting_bytes: int = 268_435_456
-    #: Clients take turns, so that one with thousands of calls does not hold up the others.
+    #: Clients take turns, so that one with thousands of calls does not hold up the others;
+    #: the last tenth of max_waiting is for those who have few.
     fair: bool = False
     #: How often a call declared idempotent is run again when its child died.
     retries: int = 3

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
-from tests.integration.pool.managing import exited, managed
+from tests.integration.pool.managing import ENVIRONMENT, exited, managed
+from tests.servers.reaper import watched
 
 from cordata.core.pool.message import CallFrame, ErrorFrame, Result
 from cordata.core.pool.order import Run
@@ -108,3 +111,28 @@ def test_death_in_a_pool_without_retries_is_told_and_in_another_the_call_runs_ag
                     continue
                 with manager.child(worker, start=9, cmds=cmds) as other:
                     assert other.expect(Run).id == id
+
+
+#: A client that is another process: one call, and its answer.
+_MODEST = """
+import sys
+from cordata.pool import SyncClient
+with SyncClient(sys.argv[1], timeout=20.0) as client:
+    client.execute("echo")
+"""
+
+
+def test_client_that_fills_the_queue_leaves_places_where_clients_take_turns(tmp_path: Path) -> None:
+    settings = "[pool]\nfair = true\nmax_waiting = 100\n"
+    with managed(tmp_path, settings) as manager, manager.child() as child:
+        with manager.client() as greedy:
+            for id in range(1, 122):
+                greedy.send(CallFrame(id, "echo"))
+            for _ in range(30):
+                assert greedy.expect(ErrorFrame).code == "saturated"
+            argv = [sys.executable, "-c", _MODEST, str(manager.path)]
+            modest = watched(subprocess.Popen(argv, env=ENVIRONMENT))
+            manager.until(lambda found: found["calls"] == 122, "both are there")
+            for _ in range(3):
+                child.send(Result(child.expect(Run).id))
+            assert modest.wait(20) == 0

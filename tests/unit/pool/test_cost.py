@@ -42,7 +42,7 @@ def lines(step: Callable[[], object]) -> int:
 
 def crowded(waiting: int, *, fair: bool, session: str) -> tuple[House, list[Call]]:
     """One child, busy with what nobody knows the time of, and so many calls that wait for it."""
-    house = House(2, PoolLimits(max_waiting=waiting + 9, call_timeout_s=1e6, fair=fair))
+    house = House(2, PoolLimits(max_waiting=2 * waiting, call_timeout_s=1e6, fair=fair))
     house.sessions.create("s", 0.0, data={}, affinity="strict_queue", worker="0", ttl_s=1e6)
     for id in (1, 2):
         house.offer(id, command="crash")

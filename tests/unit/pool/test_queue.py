@@ -190,6 +190,27 @@ def test_add_takes_a_call_that_comes_back_though_the_queue_is_full() -> None:
     assert waiting.take("0", 4.0) is first
 
 
+def test_last_places_are_for_those_who_have_few_where_clients_take_turns() -> None:
+    for fair in (True, False):
+        waiting = Waiting(PoolLimits(max_waiting=1000, fair=fair))
+        greedy = [waiting.add(call(0.0, source=1)) for _ in range(1200)]
+        assert greedy.count(True) == (900 if fair else 1000)
+        modest = [waiting.add(call(0.0, source=2)) for _ in range(20)]
+        assert modest.count(True) == (10 if fair else 0)
+        if fair:
+            assert [waiting.add(call(0.0, source=source)) for source in range(3, 203)].count(
+                True
+            ) == 90
+            assert waiting.count == 1000
+            assert waiting.add(call(0.0, source=1), back=True)
+
+
+def test_last_bytes_are_for_those_who_have_few_where_clients_take_turns() -> None:
+    waiting = Waiting(PoolLimits(max_waiting=10**6, max_waiting_bytes=10_000, fair=True))
+    assert [waiting.add(call(0.0, source=1)) for _ in range(2000)].count(True) == 900
+    assert [waiting.add(call(0.0, source=2)) for _ in range(20)].count(True) == 10
+
+
 def test_take_all_empties_every_lane() -> None:
     waiting = Waiting(PoolLimits(fair=True))
     calls = [call(n, source=n % 3) for n in range(6)]

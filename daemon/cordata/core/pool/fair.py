@@ -31,6 +31,10 @@ class Fair:
         self.count += 1
         self.bytes += call.size_bytes
 
+    def of(self, source: int) -> Fifo | None:
+        """What this client has waiting; None: nothing."""
+        return self._ring.get(source)
+
     def peek_key(self) -> Key | None:
         """The key of who is next."""
         return next(iter(self._ring.values())).peek_key() if self._ring else None

@@ -63,10 +63,22 @@ class Waiting:
     def has_room(self, call: Call) -> bool:
         """Whether it may wait, in line or at a busy child."""
         limits = self._limits
-        return (
-            self.count + self.ahead < limits.max_waiting
-            and self.bytes + self.ahead_bytes + call.size_bytes <= limits.max_waiting_bytes
-        )
+        count = self.count + self.ahead
+        size = self.bytes + self.ahead_bytes + call.size_bytes
+        if count >= limits.max_waiting or size > limits.max_waiting_bytes:
+            return False
+        scarce = 10 * count >= 9 * limits.max_waiting or 10 * size > 9 * limits.max_waiting_bytes
+        return not (scarce and self._has_enough(call.source))
+
+    def _has_enough(self, source: int) -> bool:
+        """Where clients take turns, the last tenth of the places is for those who have few: else
+        one who takes them all would have everybody else refused.
+        """
+        own = self._main.of(source) if isinstance(self._main, Fair) else None
+        if own is None:
+            return False
+        limits = self._limits
+        return 100 * own.count >= limits.max_waiting or 100 * own.bytes >= limits.max_waiting_bytes
 
     def head(self, worker: str) -> Call | None:
         """Whom `take` would give."""
