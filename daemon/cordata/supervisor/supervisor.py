@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cordata import clock, events
+from cordata.errors import ConfigError, StoreUnavailable
+from cordata.lack import passes
 from cordata.log import fields, logger
 from cordata.supervisor import listen as listening
 from cordata.supervisor.child import Child, outcome
@@ -172,7 +174,11 @@ class Supervisor:
         # Made here, for nobody else to read: the store makes files, not their home.
         runtime, credentials = self._state / "run", self._state / "credentials"
         for directory in (self._state, runtime):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                text = f"{directory} cannot be made: {error.strerror}"
+                raise (StoreUnavailable if passes(error) else ConfigError)(text) from error
         found = {"STATE_DIRECTORY": str(self._state), "CORDATA_RUNTIME": str(runtime)}
         if credentials.is_dir() and "CREDENTIALS_DIRECTORY" not in os.environ:
             found["CREDENTIALS_DIRECTORY"] = str(credentials)

@@ -48,3 +48,13 @@ def test_role_may_come_again_when_the_disk_is_too_full_for_the_directory(
         result = cordata(role, "--config", str(config))
     assert result.returncode == 1  # 78 would be for good
     assert "state cannot be made: No space left on device" in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_server_says_what_is_wrong_with_the_directory_that_it_is_to_make(tmp_path: Path) -> None:
+    words = ("server", "--listen", "127.0.0.1:0", "--config", str(write_config(tmp_path)))
+    with small_disk(tmp_path / "disk", "1m,nr_inodes=1") as disk:
+        for directory, code in ((disk / "state", 1), (Path("/proc/none"), 78)):
+            result = cordata(*words, "--state", str(directory))
+            assert (result.returncode, "bug" in result.stderr) == (code, False)
+            assert f"{directory} cannot be made: No s" in result.stderr
