@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.servers.process import Server, ServerError, as_user, wait_until
+from tests.servers.process import Server, ServerError, as_user, in_memory, wait_until
 
 #: Name of the superuser.
 USER = "cordata"
@@ -49,12 +49,12 @@ class PostgresServer(Server):
         standby_of: PostgresServer | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """`durable`: fsync as in production (slower; without it kill -9 still loses nothing).
+        """`durable`: on a disk, with fsync as in production. Either way kill -9 loses nothing.
 
         `password`: SCRAM for it instead of trusting everybody. `standby_of`: a running server that
         it copies and follows, read-only, until `promote`. `settings`: of postgresql.conf.
         """
-        super().__init__()
+        super().__init__(parent=None if durable else in_memory())
         self.standby_of = standby_of
         self.password: str | None = standby_of.password if standby_of else password
         self.data = self.directory / "data"
@@ -89,7 +89,7 @@ class PostgresServer(Server):
     def create_database(self, name: str | None = None) -> str:
         """A new, empty database; returns its name."""
         name = name or f"test_{next(self._numbers)}"
-        self.execute(f'CREATE DATABASE "{name}" TEMPLATE template0 STRATEGY wal_log')
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE template0 STRATEGY file_copy')
         return name
 
     def drop_database(self, name: str) -> None:

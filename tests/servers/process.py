@@ -25,6 +25,9 @@ from tests.servers.reaper import watched
 #: Below the ports the kernel gives to clients: one that connects again and again to a stopped
 #: server's port would one day be given that very port, and talk to itself.
 _PORTS = range(20_000, 32_000)
+#: A file system without a disk, and the room it must have.
+_MEMORY = Path("/dev/shm")
+_MEMORY_BYTES = 2 << 30
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 
 
@@ -48,6 +51,18 @@ def free_port() -> int:
             probe.bind(("127.0.0.1", port))
             return port
     raise ServerError("no free port")
+
+
+def in_memory() -> Path | None:
+    """Where files cost least; None when there is no such place, or little room in it.
+
+    A PostgreSQL database is 300 files: on a disk's file system a test's own one was measured to
+    take 110 to 180 ms of processor time from its creation to its end, here 30.
+    """
+    if not (_MEMORY.is_mount() and os.access(_MEMORY, os.W_OK)):
+        return None
+    status = os.statvfs(_MEMORY)
+    return _MEMORY if status.f_bavail * status.f_frsize > _MEMORY_BYTES else None
 
 
 def wait_until(condition: Callable[[], object], *, timeout_s: float, what: str) -> None:
@@ -115,9 +130,10 @@ class Server(ABC):
     #: What it is called in messages.
     name = "server"
 
-    def __init__(self) -> None:
+    def __init__(self, *, parent: Path | None = None) -> None:
+        """`parent`: of its directory; None: wherever temporary files are."""
         self.port = free_port()
-        self.directory = Path(tempfile.mkdtemp(prefix=f"cordata-{self.name}-"))
+        self.directory = Path(tempfile.mkdtemp(prefix=f"cordata-{self.name}-", dir=parent))
         atexit.register(self.close)
         self.log = self.directory / "log"
         if user := as_user():
