@@ -34,7 +34,7 @@ root := sudo -n --preserve-env=HOME,XDG_CACHE_HOME,CORDATA_CACHE,CI,PYTHON
 endif
 export PYTHON PYTHONDONTWRITEBYTECODE = 1
 # As an installed package has it: else each process compiles all that it imports, at each start.
-run bench: export PYTHONDONTWRITEBYTECODE =
+run bench test-unit: export PYTHONDONTWRITEBYTECODE =
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
