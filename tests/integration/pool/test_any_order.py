@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ from cordata.core.pool.message import (
     Result,
     SessionOp,
 )
-from cordata.core.pool.order import ChildEvent, Drain, Ready
+from cordata.core.pool.order import Back, ChildEvent, Drain, Ready, TakenBack
 from cordata.core.pool.shelf import SessionLimits
 
 ROLES = ("client", "operator", "worker", "child", "child", "child")
@@ -63,8 +64,8 @@ class Anybody:
         self.socket.connect(str(here.path))
         self.socket.setblocking(False)
         self.splitter = Splitter()
-        #: Of a child: the call in hand.
-        self.run: dict[str, Any] = {}
+        #: Of a child: the call in hand, and those ahead.
+        self.runs: deque[dict[str, Any]] = deque()
         ours = self.role in ("worker", "child")
         hello = Hello(
             role=self.role,  # type: ignore[arg-type]
@@ -107,7 +108,7 @@ class Anybody:
             assert isinstance(frame, bytes)
             found = msgspec.msgpack.decode(frame[4:])
             if found["t"] == "run":
-                self.run = found
+                self.runs.append(found)
 
     def some(self, *values: Any) -> Any:
         return self.chance.choice(values)
@@ -117,8 +118,13 @@ class Anybody:
 
     def in_hand(self) -> int:
         """The call in hand, mostly."""
-        id, self.run = self.run.get("id", 0), {}
+        id = self.runs.popleft()["id"] if self.runs else 0
         return id if self.chance.random() < 0.95 else self.number()
+
+    def ahead(self) -> int:
+        """The number of a run that was sent, mostly of the last one, which is given back then."""
+        order = self.runs.pop().get("o", 0) if self.runs else 0
+        return order if self.chance.random() < 0.95 else self.number()
 
     def delta(self) -> Delta | None:
         large = raw("x" * self.some(1, 5000))
@@ -176,7 +182,8 @@ OF_CLIENT: list[Callable[[Anybody], Message]] = [
 OF_CHILD: list[Callable[[Anybody], Message]] = [
     *[lambda one: Result(one.in_hand(), raw("y" * one.some(1, 90_000)), x=5, u=one.delta())] * 3,
     lambda one: End(one.in_hand(), u=one.delta()),
-    lambda one: Chunk(one.run.get("id", 0), raw(1)),
+    lambda one: Chunk(one.runs[0]["id"] if one.runs else 0, raw(1)),
+    lambda one: Back(one.ahead()),
     lambda one: ErrorFrame(one.in_hand(), "failed", "no"),
     lambda one: Ready(),
 ]
@@ -191,6 +198,9 @@ OF_WORKER: list[Callable[[Anybody], Message]] = [
         n=one.chance.randrange(100),
         run=one.some(True, False),
         rss=one.some(0, 5),
+    ),
+    lambda one: TakenBack(
+        PID, START + one.chance.randrange(4), one.number() + one.number(), one.number()
     ),
     lambda one: Drain(one.some(True, False)),
 ]
@@ -245,3 +255,5 @@ async def test_manager_takes_every_message_in_any_order(tmp_path: Path, seed: in
         await here.until(lambda: not remembered(here), timeout_s=5.0)
     assert not broken, broken
     assert {"ok", "deadline", "crashed", "cancelled", "no_session"} <= status["outcomes"].keys()
+    assert status["sent_ahead"] > 0
+    assert status["had_back"] > 0
