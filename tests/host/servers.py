@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.host.machine import Host, HostError
+from tests.host.machine import Host, HostError, wait_for
 from tests.host.network import Network
 from tests.servers.redis import RedisCommands
 
@@ -182,6 +182,7 @@ class RedisUnit(Unit, RedisCommands):
 
     def snapshot(self) -> str:
         """A copy of the data as it is now, for `roll_back`: a directory of the host."""
+        wait_for(self.all_written, what="the append-only file's last write")
         self.suspend()
         try:
             return self.host.sh(f"d=$(mktemp -d); cp -a /var/lib/{self.kind} $d; echo $d")

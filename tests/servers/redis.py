@@ -50,6 +50,10 @@ class RedisCommands(ABC):
         found: dict[str, Any] = self.execute("INFO", section)
         return found
 
+    def all_written(self) -> bool:
+        """Whether the append-only file has all: a slow sync of it holds back writes for seconds."""
+        return not self.info("persistence").get("aof_buffer_length")
+
     def empty(self) -> None:
         """Remove all keys of all databases, streams and groups with them; the run id stays."""
         self.execute("FLUSHALL")
@@ -136,6 +140,7 @@ class RedisServer(Server, RedisCommands):
         """A copy of the data as it is now, for `roll_back`."""
         copy = Path(f"{self.directory}/snapshot-{len(list(self.directory.glob('snapshot-*')))}")
         self.execute("SAVE")
+        wait_until(self.all_written, timeout_s=10, what="the append-only file's last write")
         self.suspend()
         try:
             copy.mkdir()

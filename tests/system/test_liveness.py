@@ -15,6 +15,8 @@ WORKERS = [f"worker@{n}.service" for n in range(4)]
 CONNECTIONS = 16
 #: RestartSec + 2 s, times two.
 BACK_S = 2 * (0.5 + 2.0)
+#: Four starts at once: each takes a second of processor time with its child, beside the load.
+ALL_BACK_S = BACK_S + 4 * 1.0
 
 
 def main_pids(host: Host, *units: str) -> list[int]:
@@ -40,9 +42,9 @@ def test_worker_comes_back_when_it_is_killed(hub: Host, victims: list[str]) -> N
     before = main_pids(hub, *victims)
     with booking_load(hub, connections=CONNECTIONS) as load:
         hub.run("kill", "-KILL", *before)
-        took_s = wait_for(lambda: back(hub, victims, before), what="the restart")
+        took_s = wait_for(lambda: back(hub, victims, before), timeout_s=20, what="the restart")
         time.sleep(0.5)
-    assert took_s <= BACK_S
+    assert took_s <= (BACK_S if len(victims) == 1 else ALL_BACK_S)
     assert load.counts["ok"] > CONNECTIONS
     # At most one request on each connection was in hand; none was refused or refused an answer.
     assert set(load.failed) <= {"lost"} and load.counts.get("lost", 0) <= CONNECTIONS
