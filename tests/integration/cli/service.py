@@ -42,4 +42,5 @@ def until(config: Path, *arguments: str, true: Callable[[Any], bool]) -> Any:
     deadline = time.monotonic() + 30
     while not true(found := told(config, *arguments)):
         assert time.monotonic() < deadline, found
+        time.sleep(0.1)  # each look is a program's whole start
     return found
