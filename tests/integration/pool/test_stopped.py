@@ -6,6 +6,7 @@ it may begin at any moment. So it waits, for its deadline at most; the others ru
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -19,6 +20,9 @@ from tests.integration.pool.test_together import Together, call, together
 from tests.servers.process import children
 
 from cordata.core.pool.message import ErrorFrame, Result
+from cordata.errors import DeadlineExceeded
+from cordata.pool import Client, SyncClient
+from cordata.pool.client.wire import ANSWER_GRACE_S
 
 TIMEOUT_S = 1.0
 #: What this machine may be late.
@@ -104,4 +108,25 @@ def test_death_behind_a_worker_that_stands_still_is_told_soon(tmp_path: Path) ->
             assert [(one.id, one.code) for one in crashed] == [(100, "crashed")]
             assert {one.id for one in said if isinstance(one, Result)} == {101, 102, 103, 104}
             assert time.monotonic() - began < 5.0
+        calm(all_, 1)
+
+
+async def test_calls_end_soon_after_their_deadline_when_the_manager_stands_still(
+    tmp_path: Path,
+) -> None:
+    with together(tmp_path) as all_, all_.worker(), SyncClient(all_.manager.path) as sync:
+        async with Client(all_.manager.path) as client:
+            assert await client.execute("echo", 1) == sync.execute("echo", 1) == 1
+            running = client.start("wait", 0.3, timeout=TIMEOUT_S)
+            await asyncio.sleep(0.1)
+            with stopped([all_.manager.process.pid]):
+                began = time.monotonic()
+                calls = [client.execute("echo", n, timeout=TIMEOUT_S) for n in range(20)]
+                late = asyncio.to_thread(sync.execute, "echo", 2, timeout=TIMEOUT_S)
+                ends = await asyncio.gather(running, *calls, late, return_exceptions=True)
+                took_s = time.monotonic() - began
+            print(f"the last one ended after {took_s:.3f} s")
+            assert took_s < TIMEOUT_S + ANSWER_GRACE_S + SLACK_S
+            assert all(isinstance(end, DeadlineExceeded) for end in ends), ends
+            assert await client.execute("echo", 3) == sync.execute("echo", 3) == 3
         calm(all_, 1)
