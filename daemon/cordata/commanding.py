@@ -56,7 +56,7 @@ class Commanding:
             return None
 
         def register(function: F) -> F:
-            self._add(name, _place_of(function, where), function)
+            self._add(name, _place_of(function, where, "payload", "session"), function)
             return function
 
         return register
@@ -97,10 +97,15 @@ def _checked(at: str, where: str) -> str:
     return at
 
 
-def _place_of(function: Any, where: str) -> str:
-    """`module:function`, where another process finds it."""
+def _place_of(function: Any, where: str, *arguments: str) -> str:
+    """`module:function`, where another process finds it, and calls it with these."""
     name = getattr(function, "__qualname__", repr(function))
-    if not inspect.isroutine(function) or not _PLACE.match(f"{function.__module__}:{name}"):
+    bound = inspect.ismethod(function) and not inspect.isclass(function.__self__)
+    if (
+        bound
+        or not inspect.isroutine(function)
+        or not _PLACE.match(f"{function.__module__}:{name}")
+    ):
         raise ConfigError(
             f"{where}: {name} is no function of a module",
             hint="a child imports it by its name: no lambda, none within another function",
@@ -110,4 +115,11 @@ def _place_of(function: Any, where: str) -> str:
             f"{where}: {name} is in the program itself, which a child does not run",
             hint="put it into a module",
         )
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        wanted = ", ".join(arguments)
+        raise ConfigError(f"{where}: {name} is called as {name}({wanted}): {error}") from None
+    except ValueError:
+        pass  # a builtin that does not tell
     return f"{function.__module__}:{name}"

@@ -24,6 +24,13 @@ class Drawing:
     def draw(payload: Any, session: Any) -> Any:
         """One of a class."""
 
+    def erase(self, payload: Any, session: Any) -> Any:
+        """One of an object, which no child has."""
+
+
+def careless() -> None:
+    """Takes nothing, and is given two."""
+
 
 def warm_up() -> None:
     """An init."""
@@ -78,13 +85,26 @@ def test_command_refuses_what_a_child_cannot_import() -> None:
     def inner(payload: Any, session: Any) -> None:
         """Only here."""
 
-    for function in (inner, lambda payload, session: None, Drawing, object()):
+    for function in (inner, lambda payload, session: None, Drawing, object(), Drawing().erase):
         with pytest.raises(ConfigError, match="is no function of a module"):
             app.command("x")(function)  # type: ignore[type-var]
     outer = FunctionType(render.__code__, {"__name__": "__main__"}, "outer")
     with pytest.raises(ConfigError, match="in the program itself"):
         app.command("x")(outer)
     assert app.commands == {}
+
+
+def test_what_cannot_be_called_as_it_will_be_is_refused() -> None:
+    app = App("shop")
+    with pytest.raises(
+        ConfigError, match=r"careless is called as careless\(payload, session\): too"
+    ):
+        app.command("x")(careless)
+    with pytest.raises(ConfigError, match=r"missing a required argument"):
+        app.command("x")(Drawing.erase)
+    with pytest.raises(ConfigError, match=r"child_init: render is called as render\(\): missing"):
+        app.child_init(render)
+    assert (app.commands, app.child_inits) == ({}, [])
 
 
 def test_command_refuses_a_name_that_is_taken() -> None:
