@@ -59,6 +59,17 @@ async def test_process_of_another_name_space_is_believed() -> None:
     assert here.row().fingerprint == (2**30, 5)
 
 
+async def test_connections_of_another_name_space_take_turns_each() -> None:
+    here = Linked()
+    sources = set()
+    for pid in (0, 0, PID, PID):
+        client = here.client()
+        client.pid = pid
+        client.take(CallFrame(1, "echo"))
+        sources.add(client.peer.calls[1].source)
+    assert len(sources) == 3
+
+
 @pytest.mark.parametrize("role", ["worker", "child", "operator"])
 async def test_another_user_is_a_client_only(role: Any) -> None:
     here = Linked()

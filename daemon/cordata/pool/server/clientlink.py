@@ -74,8 +74,10 @@ class ClientPeer:
             self._link.say(ErrorFrame(id=message.id, code="closed", m="you said bye"))
             return
         hub.counting.calls += 1
+        # Of another name space the process is not known: each connection is a client there.
+        source = self._link.pid or id(self._link)
         call = hub.dispatcher.call_of(
-            message, client=self, source=self._link.pid, size_bytes=len(frame), now=hub.now
+            message, client=self, source=source, size_bytes=len(frame), now=hub.now
         )
         self.calls[message.id] = call
         hub.dispatcher.offer(call, hub.now)
