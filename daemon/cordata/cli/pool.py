@@ -77,7 +77,7 @@ def status(json_: bool, directory: str | None, config: str | None, debug: bool) 
 def sessions(
     limit: int, after: str, json_: bool, directory: str | None, config: str | None, debug: bool
 ) -> int:
-    """List sessions, their size and the time they have left; what they hold is not shown."""
+    """List sessions, their size, when they were used and end; what they hold is not shown."""
     from cordata.cli.poolview import show_sessions
 
     return _ask(

@@ -82,7 +82,7 @@ def _child(worker: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any
 
 def show_sessions(answer: Mapping[str, Any]) -> None:
     """Print one page, and where the next one starts."""
-    columns = ["id", "bytes", "expires_in_s", "ttl_s", "affinity", "worker"]
+    columns = ["id", "bytes", "idle_s", "expires_in_s", "ttl_s", "affinity", "worker"]
     show_table(answer["items"], columns)
     if not answer["items"]:
         click.echo("nothing there", err=True)

@@ -164,6 +164,26 @@ def test_call_that_changes_session_and_globals_changes_both_or_none(
             assert run.s is not None and run.s.full == {}
 
 
+def test_operator_sees_when_a_session_was_used_last(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager, manager.client() as client, manager.dial() as operator:
+        operator.hello("operator")
+        reply(client, SessionOp(1, "create", "s", ttl=60.0))
+
+        def times() -> tuple[float, float]:
+            found = msgspec.msgpack.decode(reply(operator, Ask(1, "sessions")).payload)
+            (item,) = found["items"]
+            assert item["idle_s"] + item["expires_in_s"] == pytest.approx(60.0, abs=0.11)
+            return item["idle_s"], item["expires_in_s"]
+
+        time.sleep(0.6)
+        assert times()[0] >= 0.5
+        reply(client, SessionOp(2, "get", "s", peek=True))
+        assert times()[0] >= 0.5  # a look is no use
+        began = time.monotonic()
+        reply(client, SessionOp(3, "get", "s"))
+        assert times()[0] <= time.monotonic() - began + 0.1
+
+
 def fill(client: Peer, count: int) -> None:
     for number in range(count):
         reply(client, SessionOp(1, "create", f"s{number}", set={"n": raw(number)}))
@@ -282,6 +302,7 @@ def test_operator_pages_through_sessions_without_their_data(tmp_path: Path) -> N
                 "id",
                 "bytes",
                 "version",
+                "idle_s",
                 "expires_in_s",
                 "ttl_s",
                 "affinity",

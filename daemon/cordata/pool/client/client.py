@@ -162,7 +162,7 @@ class Client:
         return dict(await self._order(Ask(id=0, op="status")))
 
     async def list_sessions(self, *, after: str = "", limit: int = 100) -> dict[str, Any]:
-        """Ids, ages and sizes behind the id `after`; `next` is where to go on."""
+        """Ids, sizes, last use and end behind the id `after`; `next` is where to go on."""
         return dict(await self._order(Ask(id=0, op="sessions", after=after, limit=limit)))
 
     async def drain(self, worker: str, on: bool = True) -> Any:

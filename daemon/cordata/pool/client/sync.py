@@ -137,7 +137,7 @@ class SyncClient:
         return dict(self._order(Ask(id=0, op="status")))
 
     def list_sessions(self, *, after: str = "", limit: int = 100) -> dict[str, Any]:
-        """Ids, ages and sizes behind the id `after`; `next` is where to go on."""
+        """Ids, sizes, last use and end behind the id `after`; `next` is where to go on."""
         return dict(self._order(Ask(id=0, op="sessions", after=after, limit=limit)))
 
     def drain(self, worker: str, on: bool = True) -> Any:

@@ -38,7 +38,7 @@ def answer_ask(hub: Hub, ask: Ask) -> Message:
 
 
 def _sessions(hub: Hub, ask: Ask) -> dict[str, Any]:
-    """Ids, ages and sizes; what a session holds is nobody's business here."""
+    """Ids, sizes and times; what a session holds is nobody's business here."""
     limit = min(max(ask.limit, 1), _PAGE)
     found = hub.sessions.page(ask.after, limit, hub.now)
     return {
@@ -47,6 +47,7 @@ def _sessions(hub: Hub, ask: Ask) -> dict[str, Any]:
                 "id": session.id,
                 "bytes": session.bytes,
                 "version": session.version,
+                "idle_s": round(hub.now + session.ttl_s - session.expires, 1),
                 "expires_in_s": round(session.expires - hub.now, 1),
                 "ttl_s": session.ttl_s,
                 "affinity": session.affinity,
