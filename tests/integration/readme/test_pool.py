@@ -25,6 +25,7 @@ from tests.integration.readme.test_readme import (
 import cordata
 from cordata.config import Document, build
 from cordata.config.pool import PoolConfig
+from cordata.pool.route import _STATUS
 from cordata.testing import open_app
 
 
@@ -131,6 +132,14 @@ def test_figures_of_the_readme_are_those_of_the_code() -> None:
     assert "of more than 16 MiB" in text and pool.max_frame_bytes == 16 << 20
     for name in ("max_calls", "max_age_s", "max_rss_bytes"):
         assert f"`{name}`" in text and hasattr(pool, name)
+
+
+def test_statuses_of_the_readme_are_those_of_the_route() -> None:
+    text = README.read_text()
+    text = text[text.index("JSON in, JSON out") :]
+    text = text[: text.index("\n\n")]
+    named = {int(found) for found in re.findall(r"\b[45]\d\d\b", text)}
+    assert named == {status for _, status in _STATUS} | {500}
 
 
 def test_settings_of_the_readme_are_taken() -> None:
