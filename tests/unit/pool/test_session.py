@@ -227,6 +227,12 @@ def test_scan_stops_before_the_damage_when_any_byte_is_flipped() -> None:
         assert found == [end for end in ends[1:] if end <= at]
 
 
+def test_scan_reads_a_record_as_large_as_the_configuration_lets_it_be() -> None:
+    large = record.Put(id="a", v=1, ttl=9.0, x=1, d={"k": Raw(msgpack.encode(bytes(65 << 20)))})
+    file = record.encode(large) + record.encode(record.Removed("b"))
+    assert [type(one.change) for one in record.scan(file)] == [record.Put, record.Removed]
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=60))
 def test_scan_raises_nothing_when_bytes_are_any(data: bytes) -> None:

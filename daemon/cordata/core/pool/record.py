@@ -25,8 +25,8 @@ from cordata.core.pool.message import Affinity, Counts, Number, Seconds, Values
 _NAME = b"CORDPOOL"
 VERSION = 1
 MAGIC = _NAME + VERSION.to_bytes(4, "big")
-#: A longer body is damage, not data.
-MAX_BODY = 64 * 1024 * 1024
+#: A longer body is damage, not data: the globals, or a session, may have 1 GiB.
+MAX_BODY = 2**31 - 1
 _HEAD = Layout(">II")
 
 
