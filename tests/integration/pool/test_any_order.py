@@ -255,5 +255,3 @@ async def test_manager_takes_every_message_in_any_order(tmp_path: Path, seed: in
         await here.until(lambda: not remembered(here), timeout_s=5.0)
     assert not broken, broken
     assert {"ok", "deadline", "crashed", "cancelled", "no_session"} <= status["outcomes"].keys()
-    assert status["sent_ahead"] > 0
-    assert status["had_back"] > 0
