@@ -23,7 +23,7 @@ MAKEFLAGS += --no-print-directory
 
 build := packaging/build
 # Most tests wait for a server or a process most of the time.
-parallel := -n 3 --dist worksteal
+parallel := -n 4 --dist worksteal
 # One environment for whoever develops; `make run` has one of its own, without them.
 extras := test lint bench
 # Hosts, the Debian 13 tree and its name spaces take root; the cache stays the caller's own.
@@ -42,7 +42,11 @@ help: ## Show this
 run: ## The hub with a demo hotel on 127.0.0.1 (PORT=8080 STATE=.run); Ctrl-C stops it
 	@$(build)/need python venv run && venv=$$($(build)/venv) && PYTHONPATH=daemon exec "$$venv/bin/python" packaging/run.py $(PORT) $(STATE)
 
-test: lint test-unit test-system ## Everything: lint, all tests in a venv, all tests in Debian 13 on systemd
+# What the parts need first, for two of them at once must not install; mypy leaves a core to the tests.
+test: ## Everything: lint, all tests in a venv, all tests in Debian 13 on systemd
+	@$(build)/need venv tree lint test && $(build)/venv $(extras) >/dev/null && $(root) $(build)/tree >/dev/null
+	@$(MAKE) -j2 lint test-unit
+	@$(MAKE) test-system
 
 test-unit: ## Unit, contract and integration tests in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
