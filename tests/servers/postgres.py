@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
 from tests.servers.process import Server, ServerError, as_user, in_memory, wait_until
+from tests.servers.reaper import swept
 
 #: Name of the superuser.
 USER = "cordata"
@@ -25,6 +29,7 @@ _SETTINGS = {
 }
 #: A commit is still with the kernel before it returns: only the machine's own crash could lose it.
 _FAST = {"fsync": "off", "full_page_writes": "off"}
+_NEW = ("--no-sync", "--encoding=UTF8", "--locale=C", f"--username={USER}")
 _STOP = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
@@ -159,24 +164,34 @@ class PostgresServer(Server):
         if self.standby_of:
             source = f"--dbname={self.standby_of.socket_url()}"
             words = ["--write-recovery-conf", "--checkpoint=fast", "--no-sync", source]
-            self._prepare(programs / "pg_basebackup", *words)
-            return
-        words = ["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C", f"--username={USER}"]
-        if self.password:
+            _prepare(self.data, programs / "pg_basebackup", *words)
+        elif self.password:
             secret = self.directory / "password"
             secret.write_text(self.password)
             secret.chmod(0o644)
-            words[0] = "--auth=scram-sha-256"
-            words.append(f"--pwfile={secret}")
-        self._prepare(programs / "initdb", *words)
+            words = ["--auth=scram-sha-256", f"--pwfile={secret}"]
+            _prepare(self.data, programs / "initdb", *_NEW, *words)
+        else:
+            subprocess.run(["cp", "-a", _template(programs), self.data], check=True)
 
-    def _prepare(self, program: Path, *words: str) -> None:
-        done = subprocess.run(
-            [program, "--pgdata", self.data, *words],
-            cwd=self.directory,
-            capture_output=True,
-            text=True,
-            **as_user(),
-        )
-        if done.returncode:
-            raise ServerError(f"{program.name} failed:\n{done.stdout}{done.stderr}")
+
+@cache
+def _template(programs: Path) -> Path:
+    """A cluster to copy, which takes a tenth of the time that it takes to make one."""
+    folder = swept(Path(tempfile.mkdtemp(prefix="cordata-template-", dir=in_memory())))
+    if user := as_user():
+        shutil.chown(folder, user["user"], user["group"])
+    _prepare(folder / "data", programs / "initdb", *_NEW, "--auth=trust")
+    return folder / "data"
+
+
+def _prepare(data: Path, program: Path, *words: str) -> None:
+    done = subprocess.run(
+        [program, "--pgdata", data, *words],
+        cwd=data.parent,
+        capture_output=True,
+        text=True,
+        **as_user(),
+    )
+    if done.returncode:
+        raise ServerError(f"{program.name} failed:\n{done.stdout}{done.stderr}")
