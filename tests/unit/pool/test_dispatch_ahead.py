@@ -339,3 +339,16 @@ def test_strict_session_without_a_worker_is_not_bound_by_a_call_ahead() -> None:
     one.offer(3)
     one.offer(4)
     assert [call.id for call in one.children[0].ahead] == [3, 4]
+
+
+def test_worker_that_does_not_answer_is_asked_again_after_half_a_second_only() -> None:
+    one = house(1)
+    for id in (1, 2):
+        one.offer(id)
+    now = 1.0
+    while now < 1.9:
+        at = one.pool.next_at()
+        assert at is not None
+        now = at
+        one.pool.expire(now)
+    assert len(one.told.orders) == 2

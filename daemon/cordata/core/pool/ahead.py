@@ -22,6 +22,8 @@ from cordata.core.pool.sending import PATIENCE_S, SHORT_PATIENCE_S
 
 #: A call ahead whose time has passed is answered after this, if its child has not given it back.
 SOON_S = 0.05
+#: A worker that has not answered is asked again after this.
+ASK_AGAIN_S = 0.5
 
 
 class Ahead(Placing):
@@ -72,7 +74,11 @@ class Ahead(Placing):
                 patience_s = SHORT_PATIENCE_S if idle else PATIENCE_S
                 look_at = now + patience_s
                 self._look_at = min(look_at, self._look_at or look_at)
-                if now - child.took_at >= patience_s:
+                order, at = child.asked
+                if now - child.took_at >= patience_s and (
+                    order != child.order or now - at >= ASK_AGAIN_S
+                ):
+                    child.asked = (child.order, now)
                     self.effects.take_back(child)
 
     def _take(self, child: Child, calls: list[Call], now: float) -> None:

@@ -58,7 +58,7 @@ class Child:
     """One process that runs calls, one at a time."""
 
     __slots__ = (
-        *("ahead", "call", "calls", "conn", "copies", "copies_bytes", "cut", "due"),
+        *("ahead", "asked", "call", "calls", "conn", "copies", "copies_bytes", "cut", "due"),
         *("globals_version", "killed", "load_us", "lost", "order", "pid", "pool", "retire"),
         *("rss_bytes", "since", "spare", "stale", "start", "state", "took_at", "worker"),
     )
@@ -84,6 +84,8 @@ class Child:
         self.load_us = 0.0
         #: The number of the last run that was sent.
         self.order = 0
+        #: Up to which number its worker was asked to take back, and when.
+        self.asked = (0, 0.0)
         #: It is to be replaced, so nothing is sent ahead any more.
         self.due = False
         #: Calls that it ended.

@@ -227,8 +227,10 @@ class Hub:
     def _expire(self) -> None:
         self._timer = None
         self.now = clock.monotonic()
-        self.dispatcher.expire(self.now)
-        self.arm()
+        try:
+            self.dispatcher.expire(self.now)
+        finally:  # one that could not be ended is no reason to keep the others waiting
+            self.arm()
 
     def _end_turn(self) -> None:
         if self.sessions.changes or self.globals.changes:
