@@ -9,7 +9,7 @@ import time
 from tests.host.load import booking_load
 from tests.host.machine import Host, wait_for
 
-COUNT = 5_000
+COUNT = 3_000
 SEED = 20_261_120
 
 
