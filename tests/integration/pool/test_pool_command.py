@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,10 +91,11 @@ NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_command_of_another_user_is_told_at_once_whose_it_is(tmp_path: Path) -> None:
+def test_command_of_another_user_is_told_at_once_whose_it_is() -> None:
     if subprocess.run([*NOBODY, sys.executable, "-c", "import click"], check=False).returncode:
         pytest.skip(f"others cannot read {sys.prefix}")
-    with managed(tmp_path) as manager:
+    # Not in pytest's directory: each new session, and some tests start one, shuts that to others.
+    with tempfile.TemporaryDirectory() as place, managed(Path(place)) as manager:
         for directory in (manager.runtime, *manager.runtime.parents):
             if directory.is_relative_to("/tmp/") and directory != Path("/tmp"):
                 directory.chmod(0o755)
