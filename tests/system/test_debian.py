@@ -30,6 +30,7 @@ _ONCE = (
     "integration/pool/test_chaos.py",
     "integration/pool/test_together.py",
     "integration/readme",
+    "integration/server/test_hub_postgres.py",
     "integration/store/test_crash.py",
 )
 #: A copy of the checkout, into which programs write their bytecode.
