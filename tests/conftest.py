@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 import os
 from collections.abc import Coroutine
@@ -27,12 +26,6 @@ def nobodys_service(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith((*_MANAGERS, *_DIRECTORIES)) and name != "CORDATA_CACHE":
             monkeypatch.delenv(name)
-
-
-def pytest_collection_finish() -> None:
-    """Thousands of tests and all that they import stay to the end: nobody need look at them."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
