@@ -20,7 +20,7 @@ from cordata.broker import Held, Message, Outcome, StoreBroker, Want
 from cordata.broker.inspection import DeadLetters, Filter, publish_again
 from cordata.broker.message import back
 from cordata.core.delivery import Verdict
-from cordata.store import Tx
+from cordata.store import Store, Tx
 
 __all__ = ["broker"]
 
@@ -251,7 +251,7 @@ async def test_hot_key_in_the_way_costs_others_nothing(broker: Open) -> None:
         first = await claim(parts)
         await publish(parts, *((n, f"k{n}") for n in range(300)))
         alone, alone_s = await _handle_by_tens(parts)
-        await parts.store.run(_pile_up)
+        await _pile_up(parts.store)
         await publish(parts, *((n, f"k{n}") for n in range(300)))
         await settle(parts, first, Verdict.RETRY, delay_us=3_600_000_000)
         beside, beside_s = await _handle_by_tens(parts)
@@ -279,7 +279,7 @@ async def test_hot_key_has_its_turn_and_no_more(broker: Open) -> None:
         await parts.broker.register(GROUPS, keyed=GROUPS)
         await publish(parts, (0, "hot"))
         first = await claim(parts)
-        await parts.store.run(_pile_up)
+        await _pile_up(parts.store)
         await publish(parts, *((n, f"k{n}") for n in range(1, 30)))
         await settle(parts, first, Verdict.DONE)
         others: set[int] = set()
@@ -292,21 +292,30 @@ async def test_hot_key_has_its_turn_and_no_more(broker: Open) -> None:
         assert passes <= 10  # three or four others in each
 
 
-async def _pile_up(tx: Tx) -> None:
+async def _pile_up(store: Store) -> None:
     """100,000 more of the key `hot`, as the relay would have written them."""
-    await raw(
-        tx,
-        """WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
-        INSERT INTO outbox (id, event_id, type, key, payload, state, next_at, created_at)
-        SELECT 1000 + i, 'hot' || i, 'thing.done', 'hot', '{"n": 0}', 'published', 0, 0 FROM n""",
-    )
-    await raw(
-        tx,
-        """INSERT INTO message (outbox_id, "group", key, state, priority, next_at)
-        SELECT id, 'a', 'hot', 'waiting', 0, 0 FROM outbox WHERE id > 1000""",
-    )
-    await raw(tx, "SELECT setval('outbox_id_seq', 200000)" if _is_postgres(tx) else "SELECT 1")
-    tx.wrote = True  # type: ignore[attr-defined]
+    for first in range(1, 100_000, 20_000):  # a busy machine may take seconds for each
+
+        async def unit(tx: Tx, first: int = first) -> None:
+            await raw(
+                tx,
+                f"""WITH RECURSIVE n (i) AS
+                (SELECT {first} UNION ALL SELECT i + 1 FROM n WHERE i < {first + 19_999})
+                INSERT INTO outbox (id, event_id, type, key, payload, state, next_at, created_at)
+                SELECT 1000 + i, 'hot' || i, 'thing.done', 'hot', '{{"n": 0}}', 'published', 0, 0
+                FROM n""",
+            )
+            await raw(
+                tx,
+                f"""INSERT INTO message (outbox_id, "group", key, state, priority, next_at)
+                SELECT id, 'a', 'hot', 'waiting', 0, 0 FROM outbox WHERE id >= {1000 + first}""",
+            )
+            await raw(
+                tx, "SELECT setval('outbox_id_seq', 200000)" if _is_postgres(tx) else "SELECT 1"
+            )
+            tx.wrote = True  # type: ignore[attr-defined]
+
+        await store.run(unit)
 
 
 def _is_postgres(tx: Tx) -> bool:
