@@ -35,11 +35,21 @@ ACTS = {
 }
 #: So many clients are killed, and stand still, at most: their calls are the proof.
 CLIENTS = 3
+#: For all that, however busy the machine is.
+PATIENCE_S = 300.0
 
 
 def begun(host: Host, *command: str) -> subprocess.Popen[Any]:
     """A command that runs on; what it says is seen when the test fails."""
     return watched(subprocess.Popen(host.argv(*command), stdin=subprocess.DEVNULL))
+
+
+def state_of(pid: int) -> str:
+    """As proc_pid_stat(5) has it; "" of none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 class Visitors(Guests):
@@ -56,7 +66,19 @@ class Visitors(Guests):
         return begun(self._host, "env", path, "python3", *self.words(number))
 
     def send(self, process: subprocess.Popen[Any], number: signal.Signals) -> None:
-        """To the program; who waits for it stops and goes on with it."""
+        """To the program; who waits for it stops and goes on with it.
+
+        But it stops when it hears that the program did, which may be after both were to go on.
+        """
+        self._signal(process, number)
+        calm = 0
+        while number == signal.SIGCONT and calm < 10 and process.poll() is None:
+            time.sleep(0.05)
+            calm = 0 if state_of(process.pid) == "T" else calm + 1
+            if not calm:
+                self._signal(process, number)
+
+    def _signal(self, process: subprocess.Popen[Any], number: signal.Signals) -> None:
         for pid in [*children_of(process.pid), process.pid]:
             if process.poll() is None and (number != signal.SIGKILL or pid != process.pid):
                 with suppress(ProcessLookupError):
@@ -78,7 +100,9 @@ class Killer:
     def run(self) -> None:
         """Until nobody calls any more."""
         first = self._rng.sample([*ACTS], len(ACTS))
+        end = time.monotonic() + PATIENCE_S
         while not self._visitors.over:
+            assert time.monotonic() < end, "callers do not come to their end"
             kind = first.pop() if first else self._rng.choices([*ACTS], [*ACTS.values()])[0]
             if kind in KINDS and self.done[kind] == CLIENTS:
                 continue
