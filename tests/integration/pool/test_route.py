@@ -200,9 +200,9 @@ def test_configuration_switches_it_on(tmp_path: Path) -> None:
         assert running.wait() == 0
 
 
-def outcomes(state: Path) -> Any:
+def until_cancelled(state: Path, count: int) -> None:
     with SyncClient(state / "run" / "pool.sock", operator=True) as pool:
-        return pool.status()["outcomes"]
+        until(lambda: pool.status()["outcomes"].get("cancelled") == count)
 
 
 def test_call_and_stream_end_when_their_client_leaves(tmp_path: Path) -> None:
@@ -220,13 +220,14 @@ def test_call_and_stream_end_when_their_client_leaves(tmp_path: Path) -> None:
         ):
             leaving.append(posting(address, command, payload, accept))
             until(lambda: under_way(tmp_path) == len(leaving))
-        for sock in leaving:
+        # Those that wait first: once the other one ends, the next may begin before it is cancelled.
+        for count, sock in enumerate(reversed(leaving), 1):
             sock.close()
-        until(lambda: outcomes(tmp_path).get("cancelled") == 3)
+            until_cancelled(tmp_path, count)
         sock = posting(address, "wait", 30.0, "application/x-ndjson")
         until(lambda: under_way(tmp_path) == 1)
         sock.close()
-        until(lambda: outcomes(tmp_path).get("cancelled") == 4)
+        until_cancelled(tmp_path, 4)
         until(lambda: under_way(tmp_path) == 0)
         assert not file.exists()
         assert "ERROR" not in running.log
