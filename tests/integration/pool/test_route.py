@@ -200,9 +200,13 @@ def test_configuration_switches_it_on(tmp_path: Path) -> None:
         assert running.wait() == 0
 
 
-def until_cancelled(state: Path, count: int) -> None:
+def outcomes(state: Path) -> Any:
     with SyncClient(state / "run" / "pool.sock", operator=True) as pool:
-        until(lambda: pool.status()["outcomes"].get("cancelled") == count)
+        return pool.status()["outcomes"]
+
+
+def until_cancelled(state: Path, count: int) -> None:
+    until(lambda: outcomes(state).get("cancelled") == count)
 
 
 def test_call_and_stream_end_when_their_client_leaves(tmp_path: Path) -> None:
