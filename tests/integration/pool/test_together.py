@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.integration.pool.peer import Peer
 from tests.integration.server.managed import Managed, managed
 from tests.integration.server.running import wait_gone
 
+from cordata import PoolError
 from cordata.core.pool.message import (
     CallFrame,
     Cancel,
@@ -30,6 +32,7 @@ from cordata.core.pool.message import (
     Result,
     SessionOp,
 )
+from cordata.pool import SyncClient
 
 APP = "tests.integration.pool.worker.pooled:app"
 QUICK = "restart_min_s = 0.01\nrestart_max_s = 0.1\nkill_grace_s = 0.5\ncancel_grace_s = 0.3\n"
@@ -290,3 +293,33 @@ def test_killed_manager_comes_back_to_its_children(tmp_path: Path) -> None:
             all_.manager.start()
         with all_.manager.client() as client:
             assert call(client, "echo", 1) == 1
+
+
+def test_no_call_is_lost_between_a_manager_and_the_next_one(tmp_path: Path) -> None:
+    """None is declared to run twice: what was sent as the manager left is answered, or refused."""
+    over, counts = threading.Event(), Counter[int]()
+    failures: list[str] = []
+
+    def calling(path: Path, number: int) -> None:
+        with SyncClient(path, timeout=30.0) as client:
+            while not over.is_set():
+                try:
+                    assert client.execute("echo", number) == number
+                    counts[number] += 1
+                except PoolError as error:
+                    failures.append(repr(error))
+
+    with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
+        path = all_.manager.path
+        threads = [threading.Thread(target=calling, args=[path, number]) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for _ in range(6):
+            all_.manager.until(lambda found: found["calls"] > 20, "it is called")
+            assert all_.manager.end() == 0
+            all_.manager.start()
+        over.set()
+        for thread in threads:
+            thread.join(40.0)
+    assert not failures, failures[:5]
+    assert len(counts) == 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import sqlite3
@@ -131,12 +132,13 @@ async def test_nothing_leaks_when_stores_are_opened_and_closed(tmp_path: Path) -
                 await tx.execute("account.add", id=os.urandom(4).hex(), balance=0)
 
     await use()
+    gc.collect()  # what tests before this one left open
     await asyncio.sleep(0.05)
     files, threads = open_files(), threading.active_count()
     for _ in range(20):
         await use()
     await asyncio.sleep(0.05)
-    assert open_files() == files
+    assert open_files() <= files
     assert threading.active_count() == threads
 
 

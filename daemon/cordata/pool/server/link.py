@@ -238,6 +238,15 @@ class Link(asyncio.BufferedProtocol):
             self.hub.ending[self] = clock.monotonic()
             self._transport.close()
 
+    def deafen(self) -> None:
+        """Whoever sends from now on is told that nobody reads; what came before is still read, and
+        answered, and then the connection ends.
+        """
+        if not self.closing and self._transport is not None:
+            fd = os.dup(self._transport.get_extra_info("socket").fileno())
+            with contextlib.suppress(OSError), socket.socket(fileno=fd) as twin:
+                twin.shutdown(socket.SHUT_RD)
+
     def give_up(self) -> None:
         """It reads nothing, and what waits for it is too much."""
         text = "process %d reads nothing, and %d bytes wait for it: its connection is closed"

@@ -205,7 +205,7 @@ class PoolServer:
     async def _stop(self, tick: Callable[[], None]) -> None:
         hub = self.hub
         hub.now = clock.monotonic()
-        end = hub.now + max(self._stop_timeout_s - 2 * _LAST_S, 0.0)
+        end = hub.now + max(self._stop_timeout_s - 3 * _LAST_S, 0.0)
         hub.stopping = True
         for link in list(hub.links):
             if isinstance(link.peer, ClientPeer):
@@ -221,6 +221,7 @@ class PoolServer:
             self._turn()
             tick()
         await asyncio.sleep(0)  # the end of this turn: what was said is written
+        await self._hear_clients_out()
         hub.over = True
         for link in list(hub.links):
             link.close()
@@ -228,6 +229,16 @@ class PoolServer:
             await _set_within(hub.deserted, _LAST_S)
         for link in list(hub.links):
             link.abort()
+
+    async def _hear_clients_out(self) -> None:
+        """A call that was sent before its client saw the goaway is answered that it did not run."""
+        clients = [link for link in self.hub.links if isinstance(link.peer, ClientPeer)]
+        for link in clients:
+            link.deafen()
+        end = clock.monotonic() + _LAST_S
+        # No event: of all connections these are to end.
+        while not self.hub.links.isdisjoint(clients) and clock.monotonic() < end:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> bool:
