@@ -112,7 +112,7 @@ def _more(error: CordataError, *, debug: bool) -> list[str]:
 
 def _payload(text: str | None, file: IO[bytes] | None) -> object:
     """What the options name. Raises: click.UsageError."""
-    import msgspec
+    from cordata.pool.client.wire import from_json
 
     if text is not None and file is not None:
         raise click.UsageError("either --json or --file, not both")
@@ -120,13 +120,9 @@ def _payload(text: str | None, file: IO[bytes] | None) -> object:
         return None
     given: str | bytes = text if text is not None else file.read() if file is not None else b""
     try:
-        return msgspec.Raw(msgspec.msgpack.encode(msgspec.json.decode(given)))
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise click.UsageError(f"the payload is not JSON: {error}") from None
-    except RecursionError:
-        raise click.UsageError("the payload is nested too deeply") from None
-    except OverflowError:
-        raise click.UsageError("the payload has an integer of more than 64 bits") from None
+        return from_json(given, "payload")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _run(

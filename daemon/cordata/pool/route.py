@@ -20,7 +20,7 @@ from contextlib import aclosing
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from msgspec import DecodeError, Raw, json, msgpack
+from msgspec import Raw, json
 
 from cordata.errors import (
     CommandFailed,
@@ -36,6 +36,7 @@ from cordata.errors import (
     WorkerCrashed,
 )
 from cordata.log import logger, remote_frames, request_id, shows_messages
+from cordata.pool.client.wire import from_json
 
 log = logger("cordata.pool.http")
 
@@ -148,13 +149,9 @@ async def _payload(receive: Receive) -> Raw:
             break
     body = b"".join(parts)
     try:
-        return Raw(msgpack.encode(json.decode(body) if body else None))
-    except (DecodeError, UnicodeDecodeError) as error:
-        raise _Refused(400, "json", f"the body is not JSON: {error}") from None
-    except RecursionError:
-        raise _Refused(400, "json", "the body is nested too deeply") from None
-    except OverflowError:
-        raise _Refused(400, "json", "the body has an integer of more than 64 bits") from None
+        return from_json(body or b"null", "body")
+    except ValueError as error:
+        raise _Refused(400, "json", str(error)) from None
 
 
 async def _while_there(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

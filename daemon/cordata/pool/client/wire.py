@@ -8,7 +8,7 @@ from functools import lru_cache
 from time import monotonic
 from typing import Any
 
-from msgspec import Raw, msgpack
+from msgspec import DecodeError, Raw, json, msgpack
 
 from cordata.core.pool.codec import POOL_ERRORS
 from cordata.core.pool.message import (
@@ -110,6 +110,18 @@ def packed(value: object) -> Raw:
         return Raw(msgpack.encode(value))
     except (OverflowError, RecursionError, UnicodeEncodeError) as error:
         raise TypeError(f"not a value of MessagePack: {error}") from None
+
+
+def from_json(text: bytes | str, name: str) -> Raw:
+    """A payload that comes as JSON. Raises: ValueError, which says what is wrong with `name`."""
+    try:
+        return Raw(msgpack.encode(json.decode(text)))
+    except (DecodeError, UnicodeError) as error:
+        raise ValueError(f"the {name} is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError(f"the {name} is nested too deeply") from None
+    except OverflowError:
+        raise ValueError(f"the {name} has an integer of more than 64 bits") from None
 
 
 def window_of(credit: int) -> int:
