@@ -21,9 +21,10 @@ from cordata.core.pool.dispatch import Dispatcher
 from cordata.core.pool.limits import Failure, PoolLimits, Rules
 from cordata.core.pool.message import CallFrame
 from cordata.core.pool.order import Run
-from cordata.core.pool.registry import Child, State
+from cordata.core.pool.registry import Child
 from cordata.core.pool.session import SessionTable
 from cordata.core.pool.shelf import Session, SessionLimits
+from cordata.core.pool.state import State
 
 PAYLOAD = Raw(msgpack.encode(b"x" * 100))
 

@@ -14,7 +14,7 @@ from tests.integration.cli.command import cordata
 from tests.integration.pool.managing import managed
 from tests.integration.pool.test_together import QUICK, Together, call, refused
 
-from cordata.core.pool.registry import TRANSITIONS
+from cordata.core.pool.state import TRANSITIONS
 from cordata.pool.fingerprint import start_of
 
 _STEP = re.compile(r"child \d+ of worker \d+: (\w+ -> \w+)")

@@ -15,7 +15,13 @@ def call(now: float = 0.0, *, timeout_s: float = 1000.0, **fields: Any) -> Call:
     serial = next(_serials)
     return Call(
         serial=serial,
-        now=now,
+        enqueued=now,
         deadline=now + timeout_s,
-        **{"command": "echo", "id": serial, "size_bytes": 10, **fields},
+        **{
+            "queue_deadline": now + timeout_s,
+            "command": "echo",
+            "id": serial,
+            "size_bytes": 10,
+            **fields,
+        },
     )

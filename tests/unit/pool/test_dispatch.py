@@ -12,9 +12,10 @@ from cordata.core.pool.dispatch import Dispatcher
 from cordata.core.pool.limits import Failure, PoolLimits, Rules
 from cordata.core.pool.message import CallFrame, Delta
 from cordata.core.pool.order import ChildEvent
-from cordata.core.pool.registry import Child, State
+from cordata.core.pool.registry import Child
 from cordata.core.pool.session import SessionTable
 from cordata.core.pool.shelf import Session, SessionLimits
+from cordata.core.pool.state import State
 
 RULES = Rules(poison_limit=2, poison_pause_s=10, cancel_grace_s=3, kill_grace_s=2)
 

@@ -8,12 +8,13 @@ from msgspec import Raw, msgpack
 from tests.unit.pool.test_dispatch import House
 
 from cordata.core.pool.call import Stage
+from cordata.core.pool.copies import send
 from cordata.core.pool.limits import PoolLimits
 from cordata.core.pool.message import Delta
 from cordata.core.pool.order import ChildEvent
 from cordata.core.pool.placing import LIGHT_BYTES
-from cordata.core.pool.registry import State
 from cordata.core.pool.sending import DEPTH, SHORT_PATIENCE_S
+from cordata.core.pool.state import State
 
 
 def house(workers: int, limits: PoolLimits | None = None, **us: int) -> House:
@@ -109,6 +110,41 @@ def test_very_short_call_of_a_small_session_does_not_wake_the_child_it_prefers()
     assert [call.id for call in awake.held()] == [1, 2]
     session = two.sessions.peek("s", 1.0)
     assert session is not None and session.worker == elsewhere  # it still prefers that one
+
+
+def test_very_short_call_goes_to_the_child_at_work_last_if_that_has_the_session_as_it_is() -> None:
+    two = house(2, crash=90_000)
+    last = two.pool.registry.free("default")
+    assert last is not None
+    own = next(child for child in two.children if child is not last)
+    session = two.sessions.create("s", 0.0, data={}, ttl_s=99.0, worker=own.worker)
+    send(last, session)
+    for id, command, changed, child in (
+        (1, "echo", False, last),
+        (2, "crash", False, own),  # long enough for what else its own one has at hand
+        (3, "echo", True, own),
+    ):
+        if changed:
+            two.sessions.apply("s", Delta(cnt={"n": 1}), 1.0)
+        two.offer(id, session="s", command=command)
+        assert [call.id for call in child.held()] == [id]
+        two.pool.answered(child, 1.0, ok=True)
+        two.pool.registry.move(last, State.BUSY, 1.0)  # it is the one that was at work last
+        two.pool.registry.move(last, State.READY, 1.0)
+
+
+def test_very_short_call_shares_the_child_that_woke_last_if_that_has_the_session_as_it_is() -> None:
+    for has_it in (True, False):
+        three = house(3, echo=100, crash=20)
+        three.offer(1)
+        (first,) = [child for child in three.children if child.call is not None]
+        three.offer(2)  # too long for both at one child
+        (last,) = [one for one in three.children if one.call is not None and one is not first]
+        session = three.sessions.create("s", 0.0, data={}, ttl_s=99.0, worker=first.worker)
+        if has_it:
+            send(last, session)
+        three.offer(3, session="s", command="crash")
+        assert [call.id for call in (last if has_it else first).held()][1:] == [3]
 
 
 def test_call_takes_a_free_child_when_no_more_may_wait() -> None:

@@ -26,10 +26,11 @@ from cordata.core.pool.limits import Failure, PoolLimits, Rules
 from cordata.core.pool.message import CallFrame, Delta
 from cordata.core.pool.order import ChildEvent
 from cordata.core.pool.placing import AWAKE_US
-from cordata.core.pool.registry import Child, State
+from cordata.core.pool.registry import Child
 from cordata.core.pool.sending import DEPTH
 from cordata.core.pool.session import SessionTable
 from cordata.core.pool.shelf import Session, SessionLimits
+from cordata.core.pool.state import State
 
 WORKERS = ("0", "1", "2", "9")
 POOLS = {
@@ -112,7 +113,7 @@ class Recorder:
             self.ahead += 1
             assert child.state is State.BUSY and not child.retire, "sent ahead to one who leaves"
             assert len(child.ahead) < DEPTH and not call.credits
-            assert call.session not in self.pool.in_use, "ahead, while its session is in use"
+            assert session is None or not session.calls, "ahead, while its session is in use"
             if self.pool.registry.idle.get(child.pool):
                 held_us = sum(each.cost_us for each in child.held())
                 assert held_us + self.pool.pace.expected_us(call.command) <= AWAKE_US
@@ -131,10 +132,11 @@ class Recorder:
         made = process.inbox.popleft()
         call, sent = made.call, made.sent
         if sent is not None:
-            for id in sent.forget:
+            copy, forget = sent
+            for id in forget:
                 process.kept.pop(id, None)
-            if sent.copy.full is not None:
-                process.kept[call.session] = dict(sent.copy.full)
+            if copy.full is not None:
+                process.kept[call.session] = dict(copy.full)
         if made.order <= process.mark or call.serial in process.skip:
             process.said.append(("back", made.order, None))
             return
@@ -279,7 +281,7 @@ class AnyOrder(RuleBasedStateMachine):
             return
         delta, id = None, made.call.session
         if made.sent is not None and value < 5:
-            delta = Delta(v=made.sent.copy.v, set={"k": Raw(bytes([value]))})
+            delta = Delta(v=made.sent[0].v, set={"k": Raw(bytes([value]))})
             if ok:
                 process.kept[id] = {**process.kept[id], "k": Raw(bytes([value]))}
         process.said.append(("ok" if ok else "failed", us, delta))
@@ -515,8 +517,11 @@ class AnyOrder(RuleBasedStateMachine):
         lent = sum(queue.ahead for queue in self.pool.waiting.values())
         assert lent == sum(len(child.ahead) for child in children)
         assert all(c.call or not c.ahead for c in children)
-        used = Counter(call.session for call in held if call.session)
-        assert used == self.pool.in_use
+        used = Counter(call.held for call in held if call.held is not None)
+        assert all(session.calls == count for session, count in used.items())
+        living = self.pool.sessions._sessions.values()
+        assert all(session.calls == 0 for session in living if session not in used)
+        assert all(call.held is None for call in calls if call not in held)
         for call in calls:
             assert call.stage is Stage.WAITING or call.child is not None
             if call.stage is not Stage.DETACHED:
@@ -551,7 +556,8 @@ class AnyOrder(RuleBasedStateMachine):
             self.worker_dies(worker, True)
         self.pool.client_gone([c for c in self.open_calls() if c.client], self.now)
         pool = self.pool
-        assert (len(pool.wheel), pool.wheel.next_at(), pool.in_use) == (0, None, {})
+        assert (len(pool.wheel), pool.wheel.next_at()) == (0, None)
+        assert not any(session.calls for session in pool.sessions._sessions.values())
         assert not pool.registry.by_worker
         assert not pool.registry.by_pid
         assert not any(pool.registry.idle.values())

@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cordata.core.pool.registry import TRANSITIONS, Child, Registry, State
+from cordata.core.pool.registry import Child, Registry
+from cordata.core.pool.state import TRANSITIONS, State
 
 STEPS: list[tuple[State, State]] = []
 

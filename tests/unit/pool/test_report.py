@@ -11,7 +11,8 @@ import pytest
 from cordata import events
 from cordata.core.pool.call import Call
 from cordata.core.pool.order import ChildEvent
-from cordata.core.pool.registry import TRANSITIONS, Child, Registry, State
+from cordata.core.pool.registry import Child, Registry
+from cordata.core.pool.state import TRANSITIONS, State
 from cordata.pool.server.counting import Complaints, Counting, Histogram
 from cordata.pool.server.hub import Hub
 from cordata.pool.server.report import Report
@@ -41,7 +42,9 @@ class Reporting:
 
 
 def call() -> Call:
-    return Call(serial=5, command="echo", now=0.0, deadline=9.0, request_id="r")
+    return Call(
+        serial=5, command="echo", enqueued=0.0, deadline=9.0, queue_deadline=9.0, request_id="r"
+    )
 
 
 @pytest.mark.parametrize(("before", "to"), STEPS)

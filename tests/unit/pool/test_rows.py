@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.pool.test_dispatch import House
 
 from cordata.core.pool.call import Stage
-from cordata.core.pool.registry import State
+from cordata.core.pool.state import State
 
 
 def replaced(house: House) -> None:

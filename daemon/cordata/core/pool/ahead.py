@@ -15,10 +15,11 @@ and a moment behind a long one.
 
 from __future__ import annotations
 
-from cordata.core.pool.call import Call, Stage
+from cordata.core.pool.call import AHEAD, DETACHED, RUNNING, WAITING, Call
 from cordata.core.pool.placing import Placing
-from cordata.core.pool.registry import Child, State
+from cordata.core.pool.registry import Child
 from cordata.core.pool.sending import PATIENCE_S, SHORT_PATIENCE_S
+from cordata.core.pool.state import BUSY, READY, TERMINATING, UNHEALTHY
 
 #: A call ahead whose time has passed is answered after this, if its child has not given it back.
 SOON_S = 0.05
@@ -36,17 +37,20 @@ class Ahead(Placing):
         call = child.ahead.popleft()
         self.waiting[child.pool].lend(call, -1)
         child.call, child.took_at, child.killed = call, now, False
-        if child.state is State.UNHEALTHY:
-            self.registry.move(child, State.READY, now)
-            self.registry.move(child, State.BUSY, now)
-        if call.stage is Stage.AHEAD:
-            call.stage = Stage.RUNNING
-            late = now >= call.deadline  # then it was told to give it back
-            self.wait_until(call, now + SOON_S if late else call.deadline)
+        if child.state is UNHEALTHY:
+            self.registry.move(child, READY, now)
+            self.registry.move(child, BUSY, now)
+        if call.stage is AHEAD:
+            call.stage = RUNNING
+            if now >= call.deadline:  # then it was told to give it back
+                self.wait_until(call, now + SOON_S)
+            elif call.due < 0 or call.queue_deadline < call.deadline:
+                self.wait_until(call, call.deadline)
         else:
             self.effects.cancel(child, call)
         self.registry.roomy[child.pool][child] = None
-        self.fill(child, now)
+        if self.waiting[child.pool].count:
+            self.fill(child, now)
         return True
 
     def given_back(self, child: Child, order: int, now: float) -> None:
@@ -101,7 +105,7 @@ class Ahead(Placing):
     def _stand_again(self, call: Call, now: float) -> None:
         """In line, as if it had never left, unless it has ended meanwhile."""
         call.child = None
-        if call.stage is Stage.DETACHED:
+        if call.stage is DETACHED:
             self.end(call)
         elif now >= call.deadline:
             text = "the deadline passed in the queue"
@@ -111,16 +115,16 @@ class Ahead(Placing):
         elif self.stopped:
             self.refuse(call, "not_run", "the pool stops")
         elif not self.refused_as_poisoned(call, now):
-            call.stage = Stage.WAITING
+            call.stage = WAITING
             self.place(call, now, back=True)
 
     def released(self, child: Child, now: float) -> None:
         """Its hands are empty: it leaves, or takes the next call."""
         if child.retire:
-            if child.state is not State.TERMINATING and not child.lost:
-                self.registry.move(child, State.TERMINATING, now)
+            if child.state is not TERMINATING and not child.lost:
+                self.registry.move(child, TERMINATING, now)
                 self.effects.retire(child)
-        elif child.state is State.BUSY or child.state is State.UNHEALTHY:
+        elif child.state is BUSY or child.state is UNHEALTHY:
             child.killed = False
-            self.registry.move(child, State.READY, now)
+            self.registry.move(child, READY, now)
             self.hand_on(child, now)

@@ -19,9 +19,9 @@ DETACHED: the caller was answered, or is gone; the child still has it.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from cordata.core.pool.message import NIL
 
@@ -39,92 +39,53 @@ class Stage(Enum):
     OVER = 5
 
 
-class Call:
+#: In Python 3.11 an enum's member takes 0.1 us to be found by its name, and a call asks ten times.
+WAITING, AHEAD, RUNNING, DETACHED, OVER = Stage
+
+
+class Call(Struct, eq=False):
     """What the manager knows of a call. Compared by identity; no table keeps one that is over."""
 
-    __slots__ = (
-        "attempts",
-        "child",
-        "client",
-        "command",
-        "cost_us",
-        "credits",
-        "deadline",
-        "due",
-        "enqueued",
-        "id",
-        "idempotent",
-        "key",
-        "order",
-        "parts",
-        "payload",
-        "pool",
-        "priority",
-        "queue_deadline",
-        "queued",
-        "request_id",
-        "serial",
-        "session",
-        "size_bytes",
-        "source",
-        "stage",
-    )
+    #: The manager's number of it; grows with each call.
+    serial: int
+    command: str
+    #: When it arrived.
+    enqueued: float
+    deadline: float
+    #: Until then it must have reached a child; its deadline if nothing else was said.
+    queue_deadline: float
+    #: Who is answered; None once it is gone.
+    client: Any = None
+    #: Whose turn it takes where clients take turns: the process of the client.
+    source: int = 0
+    #: The caller's number of it.
+    id: int = 0
+    payload: Raw = NIL
+    session: str = ""
+    idempotent: bool = False
+    priority: int = 0
+    credits: int = 0
+    request_id: str = ""
+    #: Runs that ended with a dead child.
+    attempts: int = 0
+    size_bytes: int = 0
+    pool: str = "default"
+    #: Parts of its stream that were passed on.
+    parts: int = 0
+    stage: Stage = WAITING
+    child: Child | None = None
+    #: Its session, of which this layer knows nothing, while it is at a child.
+    held: Any = None
+    #: The number of its latest run.
+    order: int = 0
+    #: How long it is expected to run, as it was sent.
+    cost_us: float = 0.0
+    #: Its tick in the wheel of deadlines; -1: none.
+    due: int = -1
+    #: Whether a queue holds it; one that was dropped there is skipped.
+    queued: bool = False
 
-    def __init__(
-        self,
-        *,
-        serial: int,
-        command: str,
-        now: float,
-        deadline: float,
-        queue_deadline: float = 0.0,
-        client: object = None,
-        source: int = 0,
-        id: int = 0,
-        payload: Raw = NIL,
-        session: str = "",
-        idempotent: bool = False,
-        priority: int = 0,
-        credits: int = 0,
-        request_id: str = "",
-        attempts: int = 0,
-        size_bytes: int = 0,
-        pool: str = "default",
-    ) -> None:
-        #: The manager's number of it; grows with each call.
-        self.serial = serial
-        self.command = command
-        self.enqueued = now
-        self.deadline = deadline
-        #: Until then it must have reached a child; its deadline if nothing else was said.
-        self.queue_deadline = min(queue_deadline or deadline, deadline)
-        #: Who is answered; None once it is gone.
-        self.client = client
-        #: Whose turn it takes where clients take turns: the process of the client.
-        self.source = source
-        #: The caller's number of it.
-        self.id = id
-        self.payload = payload
-        self.session = session
-        self.idempotent = idempotent
-        self.priority = priority
-        self.credits = credits
-        #: Parts of its stream that were passed on.
-        self.parts = 0
-        self.request_id = request_id
-        #: Runs that ended with a dead child.
-        self.attempts = attempts
-        self.size_bytes = size_bytes
-        self.pool = pool
-        self.stage = Stage.WAITING
-        self.child: Child | None = None
-        #: The number of its latest run.
-        self.order = 0
-        #: How long it is expected to run, as it was sent.
-        self.cost_us = 0.0
-        #: Its tick in the wheel of deadlines; -1: none.
-        self.due = -1
-        #: Whether a queue holds it; one that was dropped there is skipped.
-        self.queued = False
-        #: Place in line: a priority is worth so many seconds of waiting.
-        self.key = (now - priority, serial)
+    @property
+    def key(self) -> tuple[float, int]:
+        """Place in line: a priority is worth so many seconds of waiting."""
+        return (self.enqueued - self.priority, self.serial)

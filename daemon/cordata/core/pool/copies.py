@@ -6,8 +6,6 @@ or it is sent whole; after a call that went wrong nothing is known of the copy, 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from cordata.core.pool.order import SessionCopy
 from cordata.core.pool.registry import Child
 from cordata.core.pool.shelf import Session
@@ -17,11 +15,14 @@ MAX_COPIES = 256
 MAX_COPIES_BYTES = 16 * 1024 * 1024
 
 
-class Sent(NamedTuple):
-    """What a run says of its session, and which ones the child is to forget."""
+#: What a run says of its session, and which ones the child is to forget.
+Sent = tuple[SessionCopy, list[str]]
 
-    copy: SessionCopy
-    forget: list[str]
+
+def has_copy(child: Child, session: Session) -> bool:
+    """Whether nothing of its data would have to be sent."""
+    known = child.copies.get(session.id)
+    return known is not None and known[0] == session.version and not child.stale
 
 
 def send(child: Child, session: Session) -> Sent:
@@ -29,7 +30,7 @@ def send(child: Child, session: Session) -> Sent:
     known = child.copies.get(session.id)
     if known is not None and known[0] == session.version and not child.stale:
         child.copies.move_to_end(session.id)
-        return Sent(SessionCopy(id=session.id, v=session.version, wk=session.worker), [])
+        return SessionCopy(id=session.id, v=session.version, wk=session.worker), []
     child.copies.pop(session.id, None)
     child.copies_bytes -= known[1] if known else 0
     forget: list[str] = []
@@ -48,7 +49,7 @@ def send(child: Child, session: Session) -> Sent:
     if known is None or known[0] != session.version:
         copy.full = dict(session.data)
         copy.cnt = dict(session.counters)
-    return Sent(copy, forget)
+    return copy, forget
 
 
 def keeps(child: Child, session: Session, base: int, before: int) -> None:

@@ -12,12 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cordata.core.pool.call import Call, Stage
+from cordata.core.pool.call import RUNNING, Call
 from cordata.core.pool.limits import pool_of_command
 from cordata.core.pool.message import CallFrame, Delta
 from cordata.core.pool.order import ChildEvent
 from cordata.core.pool.outcome import Outcome
-from cordata.core.pool.registry import Child, Slot, State
+from cordata.core.pool.registry import Child, Slot
+from cordata.core.pool.state import (
+    BUSY,
+    INITIALIZING,
+    READY,
+    RESTARTING,
+    STARTING,
+    TERMINATING,
+    UNHEALTHY,
+)
 
 
 class Dispatcher(Outcome):
@@ -35,24 +44,25 @@ class Dispatcher(Outcome):
         timeout_s = limits.call_timeout_s if frame.timeout_s is None else frame.timeout_s
         asked = frame.queue_timeout_s
         queue_s = limits.queue_timeout_s if asked is None else asked
+        # By position: by name it takes eight times as long, a sixth of all that a call costs here.
         return Call(
-            serial=self._serial,
-            now=now,
-            deadline=now + timeout_s,
-            queue_deadline=now + queue_s if queue_s else 0.0,
-            client=client,
-            source=source,
-            id=frame.id,
-            command=frame.command,
-            payload=frame.payload,
-            session=frame.session,
-            idempotent=frame.idempotent,
-            priority=frame.priority,
-            credits=frame.credits,
-            request_id=frame.request_id,
-            attempts=frame.attempts,
-            size_bytes=size_bytes,
-            pool=pool,
+            self._serial,
+            frame.command,
+            now,
+            now + timeout_s,
+            now + (min(queue_s, timeout_s) if queue_s else timeout_s),
+            client,
+            source,
+            frame.id,
+            frame.payload,
+            frame.session,
+            frame.idempotent,
+            frame.priority,
+            frame.credits,
+            frame.request_id,
+            frame.attempts,
+            size_bytes,
+            pool,
         )
 
     def offer(self, call: Call, now: float) -> None:
@@ -63,7 +73,7 @@ class Dispatcher(Outcome):
             self.refuse(call, "deadline", "it came after its deadline", ran=call.attempts > 0)
         elif self.registry.unknown(call.pool, call.command):
             self.refuse(call, "unknown_command", f"no worker knows {call.command!r}")
-        elif not self.refused_as_poisoned(call, now):
+        elif not (self.poison.until and self.refused_as_poisoned(call, now)):
             self.place(call, now)
 
     def answered(
@@ -86,11 +96,13 @@ class Dispatcher(Outcome):
             return None
         child.call = None
         child.calls += 1
-        wanted = call.stage is Stage.RUNNING
+        wanted = call.stage is RUNNING
         self.poison.succeeded(call.command)
         self.off(child, call)
         self.pace.ran(call.command, run_us)
-        quota = self.settle(child, call, delta, now, keep=ok and wanted and not quota) or quota
+        if call.session and not (delta is None and ok and wanted):
+            keep = ok and wanted and not quota
+            quota = self.settle(child, call, delta, now, keep=keep) or quota
         if quota:
             wanted = False
             self.refuse(call, "quota", quota)
@@ -98,7 +110,7 @@ class Dispatcher(Outcome):
             self.end(call)
         if wanted:
             self.outcomes["ok" if ok else "failed"] += 1
-        if not self.next_in_hand(child, now):
+        if not (child.ahead and self.next_in_hand(child, now)):
             self.released(child, now)
         return call if wanted else None
 
@@ -160,7 +172,7 @@ class Dispatcher(Outcome):
         child = self.registry.by_pid.get((pid, start))
         if child is not None and child.conn is not None:
             child.cut = True  # what it answered over its former connection was not heard
-        if child is not None and child.state is State.TERMINATING:
+        if child is not None and child.state is TERMINATING:
             self._gone(child, None, now)  # as its former connection would have said
             child = None
         if child is None:
@@ -177,21 +189,21 @@ class Dispatcher(Outcome):
         slot = self.registry.by_worker[child.worker]
         if slot.conn is None and not slot.commands:
             self.registry.learn(slot, commands)
-        if child.state is not State.STARTING and child.state is not State.INITIALIZING:
-            if child.state is not State.RESTARTING:
-                self.registry.move(child, State.RESTARTING, now)
-            self.registry.move(child, State.STARTING, now)
-        if child.state is State.STARTING:
-            self.registry.move(child, State.INITIALIZING, now)
+        if child.state is not STARTING and child.state is not INITIALIZING:
+            if child.state is not RESTARTING:
+                self.registry.move(child, RESTARTING, now)
+            self.registry.move(child, STARTING, now)
+        if child.state is STARTING:
+            self.registry.move(child, INITIALIZING, now)
         if warm:
             self.child_ready(child, now)
         return child
 
     def child_ready(self, child: Child, now: float) -> None:
         """Warm: it takes calls; a spare takes its slot over."""
-        if child.state is not State.INITIALIZING or child.conn is None:
+        if child.state is not INITIALIZING or child.conn is None:
             return
-        self.registry.move(child, State.READY, now)
+        self.registry.move(child, READY, now)
         if child.spare:
             self._take_over(child, now)
         if child.retire:
@@ -204,7 +216,7 @@ class Dispatcher(Outcome):
             return
         child.cut = cut
         slot = self.registry.by_worker[child.worker]
-        if child.call is None and (child.state is State.TERMINATING or child is not slot.child):
+        if child.call is None and (child.state is TERMINATING or child is not slot.child):
             self._gone(child, None, now)
             return
         self.lose(child, now)
@@ -220,18 +232,18 @@ class Dispatcher(Outcome):
             return
         if event.ev == "exited":
             self._gone(child, event, now)
-        elif event.ev == "warm" and child.state is State.STARTING:
-            self.registry.move(child, State.INITIALIZING, now)
-        elif event.ev == "unhealthy" and child.state in (State.READY, State.BUSY):
+        elif event.ev == "warm" and child.state is STARTING:
+            self.registry.move(child, INITIALIZING, now)
+        elif event.ev == "unhealthy" and child.state in (READY, BUSY):
             child.killed = True
-            self.registry.move(child, State.UNHEALTHY, now)
+            self.registry.move(child, UNHEALTHY, now)
         elif event.ev == "due":
             child.due = True
         elif event.ev == "retired":
             child.retire = True
             self.registry.index(child)
-            if child.call is None and child.state is not State.TERMINATING:
-                self.registry.move(child, State.TERMINATING, now)
+            if child.call is None and child.state is not TERMINATING:
+                self.registry.move(child, TERMINATING, now)
 
     def _take_over(self, spare: Child, now: float) -> None:
         """New calls go to the spare from now on; who was there leaves with empty hands."""
@@ -255,8 +267,8 @@ class Dispatcher(Outcome):
         former = slot.spare if spare else slot.child
         if former is not None:
             self.bury(former, None, now)
-            if former.state not in (State.RESTARTING, State.TERMINATING):
-                self.registry.move(former, State.RESTARTING, now)
+            if former.state not in (RESTARTING, TERMINATING):
+                self.registry.move(former, RESTARTING, now)
         return self.registry.join(worker, pid, start, spare=spare, now=now)
 
     def _gone(self, child: Child, report: ChildEvent | None, now: float) -> None:
@@ -266,10 +278,10 @@ class Dispatcher(Outcome):
         self.registry.index(child)
         slot = self.registry.by_worker[child.worker]
         last = child.retire or child is not slot.child or slot.conn is None
-        if not last and child.state not in (State.RESTARTING, State.TERMINATING):
-            self.registry.move(child, State.RESTARTING, now)
+        if not last and child.state not in (RESTARTING, TERMINATING):
+            self.registry.move(child, RESTARTING, now)
         self.bury(child, report, now)
-        if last or child.state is State.TERMINATING:
+        if last or child.state is TERMINATING:
             self.registry.remove(child, now)
             self._forget_empty(slot, now)
 

@@ -6,8 +6,9 @@ from typing import Protocol
 
 from cordata.core.pool.call import Call
 from cordata.core.pool.limits import Failure
-from cordata.core.pool.registry import Child, State
+from cordata.core.pool.registry import Child
 from cordata.core.pool.shelf import Session
+from cordata.core.pool.state import State
 
 
 class Effects(Protocol):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cordata.core.pool.ahead import SOON_S, Ahead
-from cordata.core.pool.call import Call, Stage
+from cordata.core.pool.call import AHEAD, DETACHED, RUNNING, WAITING, Call
 from cordata.core.pool.copies import drop, keeps
 from cordata.core.pool.message import Delta
 from cordata.core.pool.order import ChildEvent
-from cordata.core.pool.registry import Child, State
+from cordata.core.pool.registry import Child
+from cordata.core.pool.state import BUSY, RESTARTING, TERMINATING, UNHEALTHY
 from cordata.errors import SessionQuotaExceeded
 
 #: A child that does not die though its worker was told is asked for again after this long.
@@ -26,7 +27,7 @@ class Outcome(Ahead):
         for call in self.wheel.due(now):
             call.due = -1
             child = call.child
-            if call.stage is Stage.WAITING:
+            if call.stage is WAITING:
                 self.waiting[call.pool].drop(call, now)
                 if now >= call.deadline:
                     text = "the deadline passed in the queue"
@@ -35,13 +36,13 @@ class Outcome(Ahead):
                     self.refuse(call, "queue_timeout", "no child was free in time")
             elif child is None:
                 continue
-            elif call.stage is Stage.AHEAD:
+            elif call.stage is AHEAD:
                 self._late_ahead(child, call, now)
             elif child.lost:
                 self.bury(child, None, now)
                 if child.retire:  # no other process will take its row over
                     self.registry.remove(child, now)
-            elif call.stage is Stage.RUNNING:
+            elif call.stage is RUNNING:
                 self.effects.cancel(child, call)
                 self._detach(call, now + self.rules.kill_grace_s)
                 self._answer(call, "deadline", "the deadline passed while it ran", ran=True)
@@ -55,21 +56,21 @@ class Outcome(Ahead):
 
     def cancel(self, call: Call, now: float, *, hard: bool) -> None:
         """The caller gives up; it is answered at once. `hard`: the child has a grace to end it."""
-        if call.stage is Stage.WAITING:
+        if call.stage is WAITING:
             self.waiting[call.pool].drop(call, now)
             self.refuse(call, "cancelled", "cancelled while it waited")
-        elif call.stage is Stage.AHEAD or call.stage is Stage.RUNNING:
-            when = "waited" if call.stage is Stage.AHEAD else "ran"
+        elif call.stage is AHEAD or call.stage is RUNNING:
+            when = "waited" if call.stage is AHEAD else "ran"
             self._abandon(call, now, hard=hard)
             self._answer(call, "cancelled", f"cancelled while it {when}")
 
     def client_gone(self, calls: Iterable[Call], now: float) -> None:
         """Nobody is there to be answered: what waits is never run, what runs is told."""
         for call in list(calls):
-            if call.stage is Stage.WAITING:
+            if call.stage is WAITING:
                 self.waiting[call.pool].drop(call, now)
                 self.end(call)
-            elif call.stage is Stage.AHEAD or call.stage is Stage.RUNNING:
+            elif call.stage is AHEAD or call.stage is RUNNING:
                 self._abandon(call, now, hard=False)
             call.client = None
 
@@ -92,8 +93,8 @@ class Outcome(Ahead):
             begun = serials.index(report.n) + 1 if report.n in serials else 0
         for number, each in enumerate(calls, 1):
             self.off(child, each)
-            if each.stage is Stage.AHEAD:
-                each.stage = Stage.RUNNING
+            if each.stage is AHEAD:
+                each.stage = RUNNING
             # Only a death by itself accuses the command, and only the one that was in hand.
             if number == begun and report is not None and not (child.killed or report.why):
                 self.crashes[each.command] += 1
@@ -112,7 +113,7 @@ class Outcome(Ahead):
     ) -> None:
         if call.session:
             drop(child, call.session)
-        if call.stage is not Stage.RUNNING:
+        if call.stage is not RUNNING:
             self.end(call)
         elif not began:
             self._again(call, now)
@@ -137,7 +138,7 @@ class Outcome(Ahead):
             self._crashed(call, *crash)
         elif not self.refused_as_poisoned(call, now):
             self._unwatch(call)
-            call.stage = Stage.WAITING
+            call.stage = WAITING
             call.child = None
             call.queue_deadline = call.deadline
             self.effects.note("retried", call)
@@ -174,10 +175,10 @@ class Outcome(Ahead):
             latest = call.deadline + self.rules.kill_grace_s
             self._detach(call, min(now + self.rules.cancel_grace_s, latest) if hard else latest)
         else:
-            call.stage = Stage.DETACHED  # the report of its death is still waited for
+            call.stage = DETACHED  # the report of its death is still waited for
 
     def _detach(self, call: Call, kill_at: float) -> None:
-        call.stage = Stage.DETACHED
+        call.stage = DETACHED
         self.wait_until(call, kill_at)
 
     def _answer(self, call: Call, code: str, text: str, **data: object) -> None:
@@ -209,8 +210,8 @@ class Outcome(Ahead):
         if not child.killed:
             child.killed = True
             self.effects.note("killed", call, reason=why)
-            if child.state is State.BUSY:
-                self.registry.move(child, State.UNHEALTHY, now)
+            if child.state is BUSY:
+                self.registry.move(child, UNHEALTHY, now)
         self.effects.kill(child, call, why)
         self.wait_until(call, now + _AGAIN_S)
 
@@ -218,8 +219,6 @@ class Outcome(Ahead):
         self, child: Child, call: Call, delta: Delta | None, now: float, *, keep: bool
     ) -> str:
         """What the call changed in its session; gives the reason when it cannot be kept."""
-        if not call.session:
-            return ""
         if not keep:
             drop(child, call.session)
             return ""
@@ -250,7 +249,7 @@ class Outcome(Ahead):
             self.bury(child, None, now)
         elif call is not None:
             latest = now + self.rules.exit_report_s
-            running = call.stage is Stage.RUNNING
+            running = call.stage is RUNNING
             self.wait_until(call, min(latest, call.deadline) if running else latest)
-        if child.state not in (State.RESTARTING, State.TERMINATING):
-            self.registry.move(child, State.RESTARTING, now)
+        if child.state not in (RESTARTING, TERMINATING):
+            self.registry.move(child, RESTARTING, now)

@@ -20,24 +20,26 @@ NEVER = 1e12
 class Pace:
     """By command that ever answered, its figures, as its children measured."""
 
-    __slots__ = ("_figures",)
+    __slots__ = ("_expected", "_figures")
 
     def __init__(self) -> None:
         #: The mean, and what most stay below.
         self._figures: dict[str, tuple[float, float]] = {}
+        #: What follows from them, which is asked for more often than it changes.
+        self._expected: dict[str, float] = {}
 
     def ran(self, command: str, us: int) -> None:
         """A run took so long; 0: its child did not say."""
         if us > 0:
             mean, most = self._figures.get(command, (us, us))
-            if us != most:
-                most = max(most * (_UP if us > most else _DOWN), 1.0)
-            self._figures[command] = (mean + _WEIGHT * (us - mean), most)
+            if us > most:
+                most *= _UP
+            elif us < most and most > 1.0:
+                most *= _DOWN
+            mean += _WEIGHT * (us - mean)
+            self._figures[command] = (mean, most)
+            self._expected[command] = mean if mean > LONG_US or mean < most else most
 
     def expected_us(self, command: str) -> float:
         """How long the next run is likely to take; for ever, when nothing is known of it."""
-        figures = self._figures.get(command)
-        if figures is None:
-            return NEVER
-        mean, most = figures
-        return mean if mean > LONG_US else min(mean, most)
+        return self._expected.get(command, NEVER)

@@ -8,14 +8,16 @@ cannot go holds up what stands behind it: the order of the queue is the order of
 
 Very short calls share one child though others are free, as long as it is done with all of them
 within AWAKE_US: with eight callers of an echo, two processes that take turns at the caches and the
-cores cost half of what five do.
+cores cost half of what five do. For the same reason such a call goes to the child that was at work
+last, and not to the one that its session prefers, if both have the session's data.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
-from cordata.core.pool.call import Call, Stage
+from cordata.core.pool.call import WAITING, Call
+from cordata.core.pool.copies import has_copy
 from cordata.core.pool.registry import Child
 from cordata.core.pool.sending import BUDGET_US, Sending
 from cordata.core.pool.shelf import Session
@@ -34,6 +36,7 @@ class Placing(Sending):
     def place(self, call: Call, now: float, *, back: bool = False) -> None:
         """Run it at once where a child is free, else let it wait; or refuse it."""
         pinned, session = "", None
+        call.cost_us = self.pace.expected_us(call.command)
         if call.session:
             session = self.sessions.touch(call.session, now)
             if session is None:
@@ -46,9 +49,9 @@ class Placing(Sending):
         strict = pinned and session is not None and session.affinity != "hint"
         if self._goes_ahead(call, pinned, session, now):
             return
-        child = self.registry.free(call.pool, pinned) if pinned else None
-        if child is None and not strict:
-            child = self.registry.free(call.pool)
+        child = None if strict else self.registry.free(call.pool)
+        if pinned and (child is None or not _as_good(child, call, session)):
+            child = self.registry.free(call.pool, pinned) or child
         if child is not None:
             self.start(child, call, now, session)
         elif strict and session is not None and session.affinity == "strict_fail":
@@ -65,13 +68,13 @@ class Placing(Sending):
         roomy, waiting = self.registry.roomy[call.pool], self.waiting[call.pool]
         if not roomy or waiting.count or call.credits or call.size_bytes > AHEAD_BYTES:
             return False
-        if session is not None and (session.affinity != "hint" or session.id in self.in_use):
+        if session is not None and (session.affinity != "hint" or session.calls):
             return False
         if self.registry.idle[call.pool]:
             limit_us, child = AWAKE_US, self._awake(roomy, pinned, session, now)
         else:
             limit_us, child = BUDGET_US, self._in_turn(roomy, now)
-        if child is None or child.load_us + self.pace.expected_us(call.command) > limit_us:
+        if child is None or child.load_us + call.cost_us > limit_us:
             return False
         if not waiting.has_room(call):
             return False
@@ -86,17 +89,18 @@ class Placing(Sending):
         session: Session | None,
         now: float,
     ) -> Child | None:
-        """The busy child that the session prefers, else the one that was woken last: so short a
-        call has no use for what its own one may have at hand, if the session is soon sent.
+        """The busy child that was woken last, if it has the session's data; else the one that the
+        session prefers. So short a call has no use for what else its own one may have at hand, so
+        that a session which is soon sent goes to the former if the latter sleeps.
         """
-        if pinned and session is not None:
+        child = next(reversed(roomy))
+        if pinned and session is not None and not has_copy(child, session):
             slot = self.registry.by_worker.get(pinned)
             own = slot.child if slot is not None else None
             if own is not None and own in roomy and self.has_room(own, now):
                 return own
             if session.bytes > LIGHT_BYTES:
                 return None
-        child = next(reversed(roomy))
         return child if self.has_room(child, now) else None
 
     def _in_turn(self, roomy: OrderedDict[Child, None], now: float) -> Child | None:
@@ -118,19 +122,17 @@ class Placing(Sending):
             if call is None:
                 return
             self._start_if_it_may(child, call, now)
-        self.fill(child, now)
+        if waiting.count:
+            self.fill(child, now)
 
     def fill(self, child: Child, now: float) -> None:
         """Send a busy child what it may have ahead: its share of those who wait, one at least."""
         waiting = self.waiting[child.pool]
-        if waiting.count:
-            share = 1 + waiting.count // max(1, len(self.registry.roomy[child.pool]))
-            while (
-                len(child.ahead) < share
-                and self.has_room(child, now)
-                and self._send_ahead(child, now)
-            ):
-                pass
+        share = 1 + waiting.count // max(1, len(self.registry.roomy[child.pool]))
+        while (
+            len(child.ahead) < share and self.has_room(child, now) and self._send_ahead(child, now)
+        ):
+            pass
 
     def _advance(self, pool: str, worker: str, now: float) -> None:
         """A call began to wait: it, or who is before it, may go ahead. `worker`: there only."""
@@ -149,11 +151,12 @@ class Placing(Sending):
         call = waiting.head(child.worker)
         if call is None or call.credits or call.size_bytes > AHEAD_BYTES:
             return False
-        if child.load_us + self.pace.expected_us(call.command) > BUDGET_US:
+        call.cost_us = self.pace.expected_us(call.command)
+        if child.load_us + call.cost_us > BUDGET_US:
             return False
         if call.session:
             session = self.sessions.peek(call.session, now)
-            if session is None or call.session in self.in_use:
+            if session is None or session.calls:
                 return False
             if session.affinity != "hint" and session.worker != child.worker:
                 return False
@@ -178,7 +181,13 @@ class Placing(Sending):
             if session.affinity != "hint" and elsewhere:
                 # It was pinned by a call before this one: wait, or fail, at that worker.
                 if self._pool_of(session.worker) == call.pool:
-                    call.stage = Stage.WAITING
+                    call.stage = WAITING
                     self.place(call, now, back=True)
                     return
+        call.cost_us = self.pace.expected_us(call.command)
         self.start(child, call, now, session)
+
+
+def _as_good(child: Child, call: Call, session: Session | None) -> bool:
+    """Whether the child that was at work last is as good for the call as the session's own one."""
+    return call.cost_us <= AWAKE_US and session is not None and has_copy(child, session)

@@ -6,13 +6,14 @@ from __future__ import annotations
 class Poison:
     """Counts deaths in a row by command. Only commands with a recent death are remembered."""
 
-    __slots__ = ("_deaths", "_until", "limit", "pause_s")
+    __slots__ = ("_deaths", "limit", "pause_s", "until")
 
     def __init__(self, limit: int, pause_s: float) -> None:
         self.limit = limit
         self.pause_s = pause_s
         self._deaths: dict[str, int] = {}
-        self._until: dict[str, float] = {}
+        #: Commands that are refused, and until when; also some that are not any more.
+        self.until: dict[str, float] = {}
 
     def died(self, command: str, now: float) -> bool:
         """A child died by itself in this command; True: the command is refused from now on."""
@@ -22,7 +23,7 @@ class Poison:
         fresh = self.refused_until(command, now) is None
         # After the pause one more death is enough.
         self._deaths[command] = self.limit - 1
-        self._until[command] = now + self.pause_s
+        self.until[command] = now + self.pause_s
         return fresh
 
     def succeeded(self, command: str) -> None:
@@ -32,14 +33,14 @@ class Poison:
 
     def refused_until(self, command: str, now: float) -> float | None:
         """When the command is taken again; None: now."""
-        until = self._until.get(command) if self._until else None
+        until = self.until.get(command)
         if until is None:
             return None
         if until <= now:
-            del self._until[command]
+            del self.until[command]
             return None
         return until
 
     def refused(self, now: float) -> dict[str, float]:
         """Seconds that each refused command is still refused."""
-        return {name: until - now for name, until in self._until.items() if until > now}
+        return {name: until - now for name, until in self.until.items() if until > now}

@@ -1,55 +1,22 @@
-"""Which worker has which child, found both ways at once; and the states of a child.
-
-```
-            spawned              hello                ready              run
-  (gone) --> STARTING ------> INITIALIZING ------> READY <===========> BUSY
-               |                  |                  |  ^    answer      |
-               | exit             | init timeout     |  '-- answer       |
-               v                  v                  v                   v
-            RESTARTING <----- RESTARTING <------ UNHEALTHY (no pong, or past deadline + grace)
-               | back-off, or it was alive           ^-- exit or end of file of READY and BUSY:
-               '--> STARTING                             RESTARTING at once
-     any --TERM, retired, its worker is gone--> TERMINATING --> (gone)
-```
-A dead child stays its worker's, as RESTARTING, until the next one starts: one life of the slot. A
-child that comes back to a restarted manager goes through the same states in one go. One that has
-calls ahead stays BUSY from one to the next.
-"""
+"""Which worker has which child, found both ways at once, and in which state each child is."""
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cordata.core.pool.call import Call
+from cordata.core.pool.state import (
+    GONE,
+    READY,
+    RESTARTING,
+    STARTING,
+    TERMINATING,
+    TRANSITIONS,
+    State,
+)
 
-
-class State(StrEnum):
-    """Of a child; GONE: there is none, before the first and after the last."""
-
-    STARTING = "starting"
-    INITIALIZING = "initializing"
-    READY = "ready"
-    BUSY = "busy"
-    UNHEALTHY = "unhealthy"
-    RESTARTING = "restarting"
-    TERMINATING = "terminating"
-    GONE = "gone"
-
-
-_END = {State.RESTARTING, State.TERMINATING}
-TRANSITIONS: Mapping[State, frozenset[State]] = {
-    State.GONE: frozenset({State.STARTING}),
-    State.STARTING: frozenset({State.INITIALIZING, *_END}),
-    State.INITIALIZING: frozenset({State.READY, *_END}),
-    State.READY: frozenset({State.BUSY, State.UNHEALTHY, *_END}),
-    State.BUSY: frozenset({State.READY, State.UNHEALTHY, *_END}),
-    State.UNHEALTHY: frozenset({State.READY, *_END}),
-    State.RESTARTING: frozenset({State.STARTING, State.TERMINATING}),
-    State.TERMINATING: frozenset({State.GONE}),
-}
 #: (pid, start time in clock ticks): one process, for ever.
 Fingerprint = tuple[int, int]
 
@@ -72,7 +39,7 @@ class Child:
         self.start = start
         #: It warms up beside the one that it will replace.
         self.spare = spare
-        self.state = State.GONE
+        self.state = GONE
         self.since = now
         #: What it has in hand; also one whose caller was answered already.
         self.call: Call | None = None
@@ -198,16 +165,16 @@ class Registry:
         slot = self.slot(worker)
         child = Child(worker, pid, start, spare=spare, now=now, pool=slot.pool)
         former = slot.spare if spare else slot.child
-        if former is not None and former.state is State.RESTARTING:
+        if former is not None and former.state is RESTARTING:
             # The slot goes on with another process: restarting -> starting is its step.
             self._forget(former)
-            child.state = State.RESTARTING
+            child.state = RESTARTING
         self.by_pid[child.fingerprint] = slot.children[child.fingerprint] = child
         if spare:
             slot.spare = child
         else:
             slot.child = child
-        self.move(child, State.STARTING, now)
+        self.move(child, STARTING, now)
         return child
 
     def move(self, child: Child, to: State, now: float) -> None:
@@ -226,7 +193,7 @@ class Registry:
         slot = self.by_worker[child.worker]
         idle = self.idle.setdefault(slot.pool, {})
         free = (
-            child.state is State.READY
+            child.state is READY
             and slot.child is child
             and child.conn is not None
             and not (child.lost or child.retire or slot.draining)
@@ -273,9 +240,9 @@ class Registry:
 
     def remove(self, child: Child, now: float) -> None:
         """The process is gone and nothing follows it."""
-        if child.state is not State.TERMINATING:
-            self.move(child, State.TERMINATING, now)
-        self.move(child, State.GONE, now)
+        if child.state is not TERMINATING:
+            self.move(child, TERMINATING, now)
+        self.move(child, GONE, now)
         self._forget(child)
 
     def remove_slot(self, slot: Slot, now: float) -> None:

@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from cordata.core.pool.call import Call, Stage
+from cordata.core.pool.call import AHEAD, OVER, RUNNING, Call
 from cordata.core.pool.deadline import Wheel
 from cordata.core.pool.effects import Effects
 from cordata.core.pool.limits import DEFAULT, Failure, PoolLimits, Rules, pool_of_worker
 from cordata.core.pool.message import NIL
 from cordata.core.pool.pace import Pace
 from cordata.core.pool.poison import Poison
-from cordata.core.pool.registry import Child, Registry, State
+from cordata.core.pool.registry import Child, Registry
 from cordata.core.pool.session import SessionTable
 from cordata.core.pool.shelf import Session
+from cordata.core.pool.state import BUSY, State
 from cordata.core.pool.waiting import Waiting
 
 #: So many calls at most lie at a child behind the one in hand, ...
@@ -49,8 +50,6 @@ class Sending:
         self.wheel: Wheel[Call] = Wheel()
         self.poison = Poison(rules.poison_limit, rules.poison_pause_s)
         self.pace = Pace()
-        #: Calls of each session that are at a child.
-        self.in_use: dict[str, int] = {}
         #: When to look for children that are slow, with calls behind; 0.0: nothing lies ahead.
         self._look_at = 0.0
         #: Runs that were sent, to any child. None has the number of another one, so that a word on
@@ -88,7 +87,7 @@ class Sending:
     def end(self, call: Call) -> None:
         """No table knows the call any more."""
         self._unwatch(call)
-        call.stage = Stage.OVER
+        call.stage = OVER
         call.payload = NIL
         call.child = None
 
@@ -102,7 +101,7 @@ class Sending:
         return True
 
     def start(self, child: Child, call: Call, now: float, session: Session | None) -> None:
-        """Hand it over, or send it ahead; one that cannot be sent is refused."""
+        """Hand it over, or send it ahead; one that cannot be sent is refused. `cost_us` is set."""
         self._orders += 1
         child.order = call.order = self._orders
         failure = self.effects.run(child, call, session)
@@ -110,14 +109,14 @@ class Sending:
             self.refuse(call, failure.code, failure.text, **failure.data)
             return
         call.child = child
-        call.cost_us = self.pace.expected_us(call.command)
         child.load_us += call.cost_us
         if session is not None:
-            self.in_use[session.id] = self.in_use.get(session.id, 0) + 1
-            if session.worker != child.worker:
-                self._pin(session, child, now)
+            session.calls += 1
+            call.held = session
+            if session.worker != child.worker and not self._is_pinned(session):
+                self.sessions.prefer(session, child.worker, now)
         if child.call is not None:
-            call.stage = Stage.AHEAD
+            call.stage = AHEAD
             child.ahead.append(call)
             self.waiting[child.pool].lend(call)
             self.sent_ahead += 1
@@ -125,11 +124,11 @@ class Sending:
             if not self._look_at or look_at < self._look_at:
                 self._look_at = look_at
             return
-        call.stage = Stage.RUNNING
+        call.stage = RUNNING
         child.call = call
         child.took_at = now
         self.wait_until(call, call.deadline)
-        self.registry.move(child, State.BUSY, now)
+        self.registry.move(child, BUSY, now)
         if call.cost_us < BUDGET_US:
             self.registry.roomy[child.pool][child] = None
 
@@ -137,20 +136,16 @@ class Sending:
         """The child does not have the call any more."""
         held = child.call is not None or child.ahead
         child.load_us = child.load_us - call.cost_us if held else 0.0
-        if call.session:
-            left = self.in_use[call.session] - 1
-            if left:
-                self.in_use[call.session] = left
-            else:
-                del self.in_use[call.session]
+        if call.held is not None:
+            call.held.calls -= 1
+            call.held = None
 
-    def _pin(self, session: Session, child: Child, now: float) -> None:
+    def _is_pinned(self, session: Session) -> bool:
         """The first worker becomes the session's own; another one only when that is away."""
-        if session.worker:
-            slot = self.registry.by_worker.get(session.worker)
-            if session.affinity != "hint" or (slot is not None and slot.conn is not None):
-                return
-        self.sessions.prefer(session, child.worker, now)
+        slot = self.registry.by_worker.get(session.worker)
+        if slot is not None and slot.conn is not None:
+            return True
+        return bool(session.worker) and session.affinity != "hint"
 
     def wait_until(self, call: Call, at: float) -> None:
         """Look at the call again at this time; it has one entry only."""
@@ -174,9 +169,9 @@ class Sending:
             return False
         slot = self.registry.by_worker[child.worker]
         return (
-            call.stage is Stage.RUNNING
+            call.stage is RUNNING
             and child.load_us < BUDGET_US
-            and child.state is State.BUSY
+            and child.state is BUSY
             and slot.child is child
             and not (child.lost or child.retire or child.due or slot.draining or self.stopped)
             and (now - child.took_at) * 1e6 < BUDGET_US

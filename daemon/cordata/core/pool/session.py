@@ -76,9 +76,10 @@ class SessionTable(Shelf):
 
     def touch(self, id: str, now: float, ttl_s: float | None = None) -> Session | None:
         """Use the session: it lives `ttl_s` from now on (and always, if given)."""
-        session = self.peek(id, now)
-        if session is None:
-            return None
+        session = self._sessions.get(id)
+        if session is None or session.expires <= now:
+            return self.peek(id, now)
+        self.stats.lookups += 1
         if ttl_s is not None and ttl_s != session.ttl_s:
             session.ttl_s = ttl_s
             self._change(session, now, ttl=ttl_s)

@@ -36,6 +36,7 @@ class Session:
     __slots__ = (
         "affinity",
         "bytes",
+        "calls",
         "counters",
         "data",
         "expires",
@@ -61,6 +62,8 @@ class Session:
         #: The worker that it prefers; "": none yet.
         self.worker = worker
         self.tick = -1
+        #: Its calls that are at a child.
+        self.calls = 0
 
 
 @dataclass(slots=True)

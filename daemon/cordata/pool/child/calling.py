@@ -97,10 +97,11 @@ class Calling:
                 text = f"this worker knows no command {run.command!r}"
                 return encode(ErrorFrame(id=run.id, code="unknown_command", m=text))
             value = copy_context().run(self._call, function, run, session, call)
-            frame = self._success(run, value, _delta(session, shared), began)
+            delta = _delta(session, shared)
+            frame = self._success(run, value, delta, began)
         except Exception as error:  # noqa: BLE001 - the boundary of a call
             return self._failure(run, error, began)
-        if session is not None:
+        if session is not None and delta is not None:
             session.keep()
         return frame
 

@@ -23,7 +23,8 @@ class Marked(io.RawIOBase):
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._mark = b""
+        #: Number and request id of the call in hand; 0: there is none.
+        self._call = (0, "")
         self._written = False
         #: The last line is not finished, so a mark would stand in its middle.
         self._open = False
@@ -36,8 +37,8 @@ class Marked(io.RawIOBase):
         """All of a buffer; waits for a worker that is slow."""
         view = memoryview(data).cast("B")
         if view.nbytes:
-            if self._mark and not self._written:
-                self._write_all(memoryview((b"\n" if self._open else b"") + self._mark))
+            if self._call[0] and not self._written:
+                self._write_all(memoryview((b"\n" if self._open else b"") + self._mark()))
                 self._written = True
             self._write_all(view)
             self._open = view[-1] != 0x0A
@@ -45,9 +46,7 @@ class Marked(io.RawIOBase):
 
     def begin(self, serial: int, request_id: str) -> None:
         """What is written from now on is of this call."""
-        if not request_id.isprintable():  # a client's; it must not begin a line of its own
-            request_id = ""
-        self._mark = f"{MARK}{serial} {request_id}\n".encode(errors="replace")
+        self._call = (serial, request_id)
         self._written = False
 
     def end(self) -> None:
@@ -55,7 +54,13 @@ class Marked(io.RawIOBase):
         if self._written:
             self._write_all(memoryview(b"\n\x1e0 \n" if self._open else b"\x1e0 \n"))
             self._open = False
-        self._mark = b""
+        self._call = (0, "")
+
+    def _mark(self) -> bytes:
+        serial, request_id = self._call
+        if not request_id.isprintable():  # a client's; it must not begin a line of its own
+            request_id = ""
+        return f"{MARK}{serial} {request_id}\n".encode(errors="replace")
 
     def _write_all(self, view: memoryview) -> None:
         try:

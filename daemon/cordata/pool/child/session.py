@@ -11,6 +11,9 @@ from cordata.core.pool.message import Counts, Delta, Values
 from cordata.core.pool.order import GlobalsCopy, News, Run, SessionCopy
 from cordata.errors import ProtocolError
 
+#: In place of each dictionary that a call has no use for, as most have none; never written.
+_NOTHING: dict[Any, Any] = {}
+
 
 class Noted(MutableMapping[str, Any]):
     """Values by name. What is read is decoded anew for each call, and kept for that call.
@@ -22,10 +25,10 @@ class Noted(MutableMapping[str, Any]):
 
     def __init__(self, before: Values) -> None:
         self._before = before
-        self._decoded: dict[str, Any] = {}
+        self._decoded: dict[str, Any] = _NOTHING
         #: What this call assigned, and what it deleted.
-        self.set: Values = {}
-        self.deleted: dict[str, None] = {}
+        self.set: Values = _NOTHING
+        self.deleted: dict[str, None] = _NOTHING
 
     def __getitem__(self, key: str) -> Any:
         if key in self._decoded:
@@ -35,6 +38,8 @@ class Noted(MutableMapping[str, Any]):
             if key in self.deleted:
                 raise KeyError(key)
             raw = self._before[key]
+        if self._decoded is _NOTHING:
+            self._decoded = {}
         value = self._decoded[key] = msgpack.decode(raw)
         return value
 
@@ -42,7 +47,10 @@ class Noted(MutableMapping[str, Any]):
         """Raises: TypeError when MessagePack has no such value."""
         if not isinstance(key, str):
             raise TypeError(f"a key is a str, not {type(key).__name__}")
-        self.set[key] = Raw(msgpack.encode(value))
+        raw = Raw(msgpack.encode(value))
+        if self.set is _NOTHING:
+            self.set = {}
+        self.set[key] = raw
         self.deleted.pop(key, None)
         self._decoded.pop(key, None)
 
@@ -52,6 +60,8 @@ class Noted(MutableMapping[str, Any]):
         self.set.pop(key, None)
         self._decoded.pop(key, None)
         if key in self._before:
+            if self.deleted is _NOTHING:
+                self.deleted = {}
             self.deleted[key] = None
 
     def __contains__(self, key: object) -> bool:
@@ -85,7 +95,7 @@ class Session(Noted):
         self.worker = copy.wk
         self._version = copy.v
         self._counters = counters
-        self._counted: Counts = {}
+        self._counted: Counts = _NOTHING
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -101,6 +111,8 @@ class Session(Noted):
             if not isinstance(number, int):
                 raise TypeError(f"a counter counts by int, not {type(number).__name__}")
             if number:
+                if self._counted is _NOTHING:
+                    self._counted = {}
                 self._counted[name] = self._counted.get(name, 0) + number
 
     def delta(self) -> Delta | None:
@@ -111,9 +123,8 @@ class Session(Noted):
         return Delta(v=self._version, set=self.set, delete=list(self.deleted), cnt=counted)
 
     def keep(self) -> None:
-        """The call succeeded."""
-        if self.set or self.deleted:
-            super().keep()
+        """The call succeeded, and has changed something."""
+        super().keep()
         for name, by in self._counted.items():
             self._counters[name] = self._counters.get(name, 0) + by
 

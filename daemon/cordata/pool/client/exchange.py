@@ -14,6 +14,7 @@ import asyncio
 import random
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import cached_property
 from time import monotonic
 
 from cordata.core.frame import TooLarge
@@ -75,6 +76,11 @@ class Exchange:
 
     def __len__(self) -> int:
         return len(self._requests)
+
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """That of the first request. To ask for it takes a system call each time in Python 3.11."""
+        return asyncio.get_running_loop()
 
     def submit(self, request: Request) -> None:
         """Send it, or keep it until there is a manager. Raises: PoolClosed, PoolSaturated."""
@@ -165,20 +171,16 @@ class Exchange:
             return
         # Many clients lose one manager at the same moment.
         pause_s *= random.uniform(0.5, 1.0)
-        self._dialling = asyncio.get_running_loop().call_later(pause_s, self._dial)
+        self._dialling = self.loop.call_later(pause_s, self._dial)
 
     def _dial(self) -> None:
         self._dialling = None
         if not self._unsent:
             return
         try:
-            self._link = Link(
-                self._path,
-                self._hello(),
-                heard=self._heard,
-                lost=self._lost,
-                room_again=self._pump,
-            )
+            heard, lost, pump = self._heard, self._lost, self._pump
+            hello = self._hello()
+            self._link = Link(self._path, hello, heard=heard, lost=lost, room_again=pump)
         except OSError as error:
             self._reason = error.strerror or str(error)
             self._grow_pause()
@@ -240,12 +242,8 @@ class Exchange:
         request = None if frame.id is None else self._requests.get(frame.id)
         if request is not None and request.link is link:
             self.abandon(request)
-            request.failed(
-                FrameTooLarge(
-                    f"an answer of {frame.length} bytes came, which is more than is taken",
-                    length_bytes=frame.length,
-                )
-            )
+            text = f"an answer of {frame.length} bytes came, which is more than is taken"
+            request.failed(FrameTooLarge(text, length_bytes=frame.length))
 
     def _leave(self, link: Link) -> None:
         """It answers what it has; new requests need another connection."""
@@ -289,12 +287,11 @@ class Exchange:
             self._alarm.set(request, monotonic() + ANSWER_GRACE_S)
             return
         self.abandon(request)
-        request.failed(self._too_late(request))
-
-    def _too_late(self, request: Request) -> Exception:
         if request.link is not None:
-            return DeadlineExceeded("no answer came before the deadline")
-        if self._link is not None and self._link.ready:
-            return DeadlineExceeded("the manager took nothing more", ran=request.ran_before)
-        reason = f" ({self._reason})" if self._reason else ""
-        return PoolUnavailable(f"nobody answered at {self._path}{reason}")
+            request.failed(DeadlineExceeded("no answer came before the deadline"))
+        elif self._link is not None and self._link.ready:
+            text = "the manager took nothing more"
+            request.failed(DeadlineExceeded(text, ran=request.ran_before))
+        else:
+            reason = f" ({self._reason})" if self._reason else ""
+            request.failed(PoolUnavailable(f"nobody answered at {self._path}{reason}"))

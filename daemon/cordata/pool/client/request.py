@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError, Future, get_running_loop
+from asyncio import AbstractEventLoop, CancelledError, Future
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 class Exchanging(Protocol):
     """Where requests go: to a manager, or in a test to commands in the same process."""
+
+    @property
+    def loop(self) -> AbstractEventLoop:
+        """Where they are waited for."""
 
     def submit(self, request: Request) -> None:
         """Have it answered. Raises: PoolClosed, PoolSaturated."""
@@ -55,7 +59,7 @@ class Request:
         #: The connection that it was given to, and the end of its frame there; None: to none yet.
         self.link: Link | None = None
         self.end = 0
-        self._future: Future[Any] = get_running_loop().create_future()
+        self._future: Future[Any] = exchange.loop.create_future()
 
     def __await__(self) -> Generator[Any, None, Any]:
         try:
@@ -174,7 +178,7 @@ class Stream(Request):
             if self._over:
                 return []
             await self._future
-            self._future = get_running_loop().create_future()
+            self._future = self.exchange.loop.create_future()
         part = self._parts.popleft()
         self._taken += 1
         # Half of a window at a time: neither a frame per part nor a pause for each window.

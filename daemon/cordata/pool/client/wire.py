@@ -75,12 +75,11 @@ def call_of(
     """
     if not 0.0 < timeout_s:
         raise ValueError(f"timeout is {timeout_s}, it must be more than 0")
-    for name in (command, session):
-        if not isinstance(name, str):
-            kind = type(name).__name__
-            raise TypeError(f"command and session are text (a session's is its .id), not {kind}")
-        if not name.isascii():
-            name.encode()  # what UTF-8 cannot say is found here, and not when it is sent
+    if not (isinstance(command, str) and isinstance(session, str)):
+        kind = type(session if isinstance(command, str) else command).__name__
+        raise TypeError(f"command and session are text (a session's is its .id), not {kind}")
+    if not (command.isascii() and session.isascii()):
+        (command + session).encode()  # what UTF-8 cannot say is found here, and not when it is sent
     if queue_timeout_s is not None and not 0.0 <= queue_timeout_s:
         raise ValueError(f"queue_timeout is {queue_timeout_s}, it must not be less than 0")
     if not 0 <= priority <= 9:

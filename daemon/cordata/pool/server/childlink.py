@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cordata.core.frame import TooLarge
-from cordata.core.pool.call import Call, Stage
+from cordata.core.pool.call import RUNNING, Call
 from cordata.core.pool.codec import encode, from_child
 from cordata.core.pool.limits import Failure
 from cordata.core.pool.message import Chunk, Delta, End, ErrorFrame, Hello, Result
@@ -88,7 +88,7 @@ class ChildPeer:
         hub, quota = self._hub, ""
         if delta.gset or delta.gdel:
             try:
-                if call.stage is not Stage.RUNNING:
+                if call.stage is not RUNNING:
                     child.globals_version = UNSURE
                 else:
                     hub.sessions.check(call.session, delta, hub.now)
@@ -109,22 +109,23 @@ class ChildPeer:
         run_us: int = 0,
     ) -> None:
         """The child has its next call before the client has its answer."""
-        self.hold(False)
+        if self._held:
+            self.hold(False)
         hub = self._hub
         call = hub.dispatcher.answered(
             child, hub.now, ok=ok, delta=delta, quota=quota, run_us=run_us
         )
         if call is not None and call.client is not None:
             hub.counting.results += ok
-            call.client.answer(call, frame)  # type: ignore[attr-defined]
+            call.client.answer(call, frame)
 
     def _chunk(self, call: Call, frame: bytes) -> None:
         client = call.client
-        if call.stage is not Stage.RUNNING or client is None:
+        if call.stage is not RUNNING or client is None:
             return
         self._hub.counting.chunks += 1
-        client.chunk(call, frame)  # type: ignore[attr-defined]
-        if client.blocked_now:  # type: ignore[attr-defined]
+        client.chunk(call, frame)
+        if client.blocked_now:
             self.hold(True)
 
     def hold(self, yes: bool) -> None:

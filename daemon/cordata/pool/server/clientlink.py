@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cordata.core.frame import TooLarge
-from cordata.core.pool.call import Call, Stage
+from cordata.core.pool.call import RUNNING, Call
 from cordata.core.pool.codec import UnfitMessage, encode, from_client
 from cordata.core.pool.limits import Failure
 from cordata.core.pool.message import (
@@ -91,7 +91,7 @@ class ClientPeer:
             raise ProtocolError(f"more than {_MOST_CREDITS} credits for call {call.id}")
         # Also counted: a stream that has not begun may have to begin at another child.
         call.credits += message.n
-        if call.stage is Stage.RUNNING and call.child is not None and call.child.conn is not None:
+        if call.stage is RUNNING and call.child is not None and call.child.conn is not None:
             call.child.conn.say(message)
 
     def _other(self, message: Message) -> None:

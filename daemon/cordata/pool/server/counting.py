@@ -19,7 +19,10 @@ class Histogram:
 
     def add(self, milliseconds: float) -> None:
         """One more."""
-        self.buckets[bisect_left(BOUNDS_MS, milliseconds)] += 1
+        if milliseconds <= 1:  # the first one: most of many
+            self.buckets[0] += 1
+        else:
+            self.buckets[bisect_left(BOUNDS_MS, milliseconds)] += 1
 
     def as_map(self) -> dict[str, int]:
         """By upper bound, the empty ones left out."""

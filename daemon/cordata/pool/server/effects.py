@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cordata.core.pool.call import Call
 from cordata.core.pool.codec import encode
-from cordata.core.pool.copies import Sent, drop, send
+from cordata.core.pool.copies import drop, send
 from cordata.core.pool.limits import Failure
 from cordata.core.pool.message import Cancel
 from cordata.core.pool.order import (
@@ -17,8 +17,9 @@ from cordata.core.pool.order import (
     Skip,
     TakeBack,
 )
-from cordata.core.pool.registry import Child, State
+from cordata.core.pool.registry import Child
 from cordata.core.pool.shelf import Session
+from cordata.core.pool.state import State
 from cordata.errors import FrameTooLarge
 from cordata.pool.server.childlink import UNSURE
 from cordata.pool.server.hub import Hub
@@ -46,18 +47,18 @@ class LinkEffects:
             request_id=call.request_id,
             o=call.order,
         )
-        sent: Sent | None = None
+        forget: list[str] = []
         if session is not None:
-            sent = send(child, session)
-            run.s, run.f = sent.copy, sent.forget
+            run.s, forget = send(child, session)
+            run.f = forget
         shared = hub.globals
         if child.globals_version != shared.version:
             run.gl = self._globals_for(child)
         try:
             frames = _frames_of(run, link.max_bytes)
         except FrameTooLarge as error:
-            if sent is not None:  # it heard nothing of this
-                child.stale.extend(sent.forget)
+            if session is not None:  # it heard nothing of this
+                child.stale.extend(forget)
                 drop(child, call.session)
             return Failure(error.code, str(error), {"limit_bytes": error.limit_bytes})
         child.globals_version = shared.version
@@ -69,7 +70,7 @@ class LinkEffects:
     def fail(self, call: Call, failure: Failure) -> None:
         """Answer the caller, if there is one."""
         if call.client is not None:
-            call.client.fail(call, failure)  # type: ignore[attr-defined]
+            call.client.fail(call, failure)
 
     def cancel(self, child: Child, call: Call) -> None:
         """Tell the child; what it still streams goes nowhere, so nothing holds it up."""

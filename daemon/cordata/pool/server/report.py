@@ -6,23 +6,34 @@ import logging
 
 from cordata import events
 from cordata.core.pool.call import Call
-from cordata.core.pool.registry import Child, State
+from cordata.core.pool.registry import Child
+from cordata.core.pool.state import (
+    BUSY,
+    GONE,
+    INITIALIZING,
+    READY,
+    RESTARTING,
+    STARTING,
+    TERMINATING,
+    UNHEALTHY,
+    State,
+)
 from cordata.log import fields, logger
 from cordata.pool.server.hub import Hub
 
 log = logger("cordata.pool")
 
 _EVENTS = {
-    State.STARTING: events.POOL_CHILD_STARTING,
-    State.INITIALIZING: events.POOL_CHILD_INITIALIZING,
-    State.READY: events.POOL_CHILD_READY,
-    State.BUSY: events.POOL_CHILD_BUSY,
-    State.UNHEALTHY: events.POOL_CHILD_UNHEALTHY,
-    State.RESTARTING: events.POOL_CHILD_RESTARTING,
-    State.TERMINATING: events.POOL_CHILD_TERMINATING,
-    State.GONE: events.POOL_CHILD_GONE,
+    STARTING: events.POOL_CHILD_STARTING,
+    INITIALIZING: events.POOL_CHILD_INITIALIZING,
+    READY: events.POOL_CHILD_READY,
+    BUSY: events.POOL_CHILD_BUSY,
+    UNHEALTHY: events.POOL_CHILD_UNHEALTHY,
+    RESTARTING: events.POOL_CHILD_RESTARTING,
+    TERMINATING: events.POOL_CHILD_TERMINATING,
+    GONE: events.POOL_CHILD_GONE,
 }
-_TURNS = {(State.READY, State.BUSY), (State.BUSY, State.READY)}
+_TURNS = {(READY, BUSY), (BUSY, READY)}
 _SATURATED_EVERY_S = 60.0
 
 
@@ -48,9 +59,9 @@ class Report:
         slot = self._hub.dispatcher.registry.by_worker[child.worker]
         if turn:
             level = logging.DEBUG
-        elif to is State.UNHEALTHY:
+        elif to is UNHEALTHY:
             level = logging.WARNING
-        elif to is State.RESTARTING and not (slot.draining or child.retire):
+        elif to is RESTARTING and not (slot.draining or child.retire):
             level = logging.WARNING  # nobody had asked for its end
         else:
             level = logging.INFO

@@ -214,7 +214,7 @@ class PoolServer:
                 link.say(Goaway(why="stop"))
         for call in hub.dispatcher.stop(hub.now):
             if call.client is not None:
-                call.client.fail(call, Failure("not_run", "the pool stops"))  # type: ignore[attr-defined]
+                call.client.fail(call, Failure("not_run", "the pool stops"))
         if not hub.running():
             hub.idle.set()
         while clock.monotonic() < end and not await _set_within(hub.idle, _SECOND_S):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordata.core.pool.registry import Child, Slot, State
+from cordata.core.pool.registry import Child, Slot
+from cordata.core.pool.state import BUSY, READY
 from cordata.pool.fingerprint import age_s
 from cordata.pool.server.hub import Hub
 
@@ -90,9 +91,9 @@ def _pool(hub: Hub, name: str) -> dict[str, Any]:
         if dispatcher.registry.by_worker[child.worker].pool == name
     ]
     return {
-        "ready": states.count(State.READY),
-        "busy": states.count(State.BUSY),
-        "other": sum(state not in (State.READY, State.BUSY) for state in states),
+        "ready": states.count(READY),
+        "busy": states.count(BUSY),
+        "other": sum(state not in (READY, BUSY) for state in states),
         "waiting": waiting.count + waiting.ahead,
         "waiting_bytes": waiting.bytes + waiting.ahead_bytes,
         "wait_now_ms": round(waiting.longest_s(hub.now) * 1000, 1),
