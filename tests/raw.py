@@ -13,6 +13,7 @@ from cordata.store.sqlite.tx import SqliteTx
 async def raw(tx: Tx, sql: str, args: Sequence[object] = ()) -> list[Row]:
     """The rows of a statement with `?` for each of `args`, run within a unit."""
     if isinstance(tx, SqliteTx):
+        tx.wrote = tx.wrote or not Query("raw", sql, "test", "sqlite").reads
         return list(tx._cursor.execute(sql, args).fetchall())
     from cordata.store.postgres.solo import SoloTx
     from cordata.store.postgres.unit import Ask, Call, UnitTx

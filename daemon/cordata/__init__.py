@@ -23,6 +23,7 @@ _PLACES = {
     "Store": "cordata.store",
     "Tx": "cordata.store",
     "Row": "cordata.store",
+    "Inline": "cordata.core.picture",
     "Supervisor": "cordata.supervisor",
     "connect": "cordata.connection",
     "current_call": "cordata.pool.child.current",
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from cordata.context import Context as Context
     from cordata.context import EventContext as EventContext
     from cordata.core.event import Event as Event
+    from cordata.core.picture import Inline as Inline
     from cordata.errors import CallCancelled as CallCancelled
     from cordata.errors import CommandFailed as CommandFailed
     from cordata.errors import CommandPoisoned as CommandPoisoned

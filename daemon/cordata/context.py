@@ -59,8 +59,8 @@ class Context:
         return await self.store.schema_current(self.chains)
 
     def alert(self, cause: str, text: str) -> None:
-        """Tell the operator: a line in the journal and, from a worker or the primary, a mail at
-        most once per cause and cool-down (`[alert]`), which tells how often it happened.
+        """Tell the operator: a line in the journal and, from a worker or the primary, soon a mail,
+        which tells how often it happened; one per cause and cool-down at most (`[alert]`).
 
         Neither is a place for personal data. Returns at once. A job that cannot do its work
         raises instead: the failure of its unit is an alert.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cordata import clock
-from cordata.alert.cooldown import Cooldown
+from cordata.alert.cooldown import Cooldown, TooMany
 from cordata.config.sections import AlertConfig, MailConfig
 from cordata.errors import TransientError
 from cordata.log import fields, logger
@@ -29,15 +29,21 @@ class Alerter:
         *,
         login: tuple[str, str] | None,
         directories: Sequence[Path],
+        keep: Callable[[str, str, int], None],
     ) -> None:
         """`login`: user and password, when the server wants them.
 
-        `directories` hold the cool-down's state, the first writable one (see Cooldown).
+        `directories` hold the cool-down's state, the first writable one (see Cooldown). `keep`
+        gets what is to be told later (cause, text, count): the server is away, or this host has
+        sent its mails of this hour.
         """
         self._config = config
         self._mail = mail
         self._login = login
-        self._cooldown = Cooldown(directories, cooldown_s=config.cooldown_s)
+        self._keep = keep
+        self._cooldown = Cooldown(
+            directories, cooldown_s=config.cooldown_s, max_per_hour=config.max_per_hour
+        )
         self._guard = threading.Lock()
         #: By cause: the latest text, and how often.
         self._pending: dict[str, tuple[str, int]] = {}
@@ -53,7 +59,7 @@ class Alerter:
 
         `cause` is what the cool-down counts by: a unit's name, `store-full`, ... The first line of
         `text` is the journal's message and the mail's subject. Returns False when a mail was due
-        and could not be sent; never raises.
+        and could not be sent now; never raises.
         """
         log.error("%s", text.split("\n", 1)[0], extra=fields(message_id, cause=cause))
         return not self.mails or self.mail(cause, text)
@@ -65,13 +71,19 @@ class Alerter:
             counted = self._cooldown.claim(cause, now=now, count=count)
         except OSError as error:
             log.error("no mail about %s: its cool-down cannot be kept: %s", cause, error)
+            self._keep(cause, text, count)
             return False
+        except TooMany:
+            log.error("no mail about %s: there were too many in this hour; it comes later", cause)
+            self._keep(cause, text, count)
+            return True
         if counted is None:
             return True
         try:
             self._send(cause, text, counted)
         except TransientError as error:
             log.error("the mail about %s was not sent: %s", cause, error)
+            self._keep(cause, text, count)
             try:
                 self._cooldown.give_back(cause, counted=counted, now=now)
             except OSError as second:
@@ -79,14 +91,14 @@ class Alerter:
             return False
         return True
 
-    def mail_soon(self, cause: str, text: str) -> None:
+    def mail_soon(self, cause: str, text: str, *, count: int = 1) -> None:
         """`mail` from an event loop: returns at once, the dialogue runs in a thread of its own.
 
         A daemon thread: a hanging mail server must not hold up a shutdown. It ends when nothing
         is left to say.
         """
         with self._guard:
-            self._pending[cause] = (text, self._pending.get(cause, ("", 0))[1] + 1)
+            self._pending[cause] = (text, self._pending.get(cause, ("", 0))[1] + count)
             if self._working:
                 return
             self._working = True

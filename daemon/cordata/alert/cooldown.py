@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 _FILE, _LOCK = "alerts.json", "alerts.lock"
@@ -15,6 +15,11 @@ _FILE, _LOCK = "alerts.json", "alerts.lock"
 _KEEP_S = 30 * 86_400.0
 #: A mail that could not be sent may be tried again this much later, not before.
 RETRY_S = 60.0
+_HOUR_S = 3600.0
+
+
+class TooMany(Exception):
+    """This host has sent its mails of this hour."""
 
 
 @dataclass(slots=True, order=True)
@@ -23,12 +28,21 @@ class _Cause:
     mailed_at: float = 0.0
     #: Alerts since then.
     counted: int = 0
+    #: Mails before that one, within the hour.
+    before: list[float] = field(default_factory=list)
+
+    @property
+    def mails(self) -> list[float]:
+        """When its mails were sent that still count."""
+        return [self.mailed_at, *self.before]
 
 
 class Cooldown:
     """Decides whether an alert becomes a mail."""
 
-    def __init__(self, directories: Sequence[Path], *, cooldown_s: float) -> None:
+    def __init__(
+        self, directories: Sequence[Path], *, cooldown_s: float, max_per_hour: int = 1000
+    ) -> None:
         """The state lies in the first directory that can be written.
 
         A second one (on another file system) keeps the promise when the first one's disk is full,
@@ -36,12 +50,14 @@ class Cooldown:
         """
         self._directories = directories
         self._cooldown_s = cooldown_s
+        self._max_per_hour = max_per_hour
 
     def claim(self, cause: str, *, now: float, count: int = 1) -> int | None:
         """Take the right to mail about a cause at `now` (wall time, seconds).
 
         `count`: alerts since the last call. Returns how many were only counted since its last
-        mail, without the one that is mailed now; None: no mail, all were counted. Raises:
+        mail, without the one that is mailed now; None: no mail, all were counted. Raises: TooMany
+        when another mail would be too many of all causes together, nothing is counted then;
         OSError when the state can be kept nowhere; then nothing may be mailed, since nobody would
         know that it was.
         """
@@ -53,8 +69,13 @@ class Cooldown:
                 entry.counted += count
                 self._save(causes, now)
                 return None
+            if sum(_within(now, at) for one in causes.values() for at in one.mails) >= (
+                self._max_per_hour
+            ):
+                raise TooMany()
             counted = entry.counted + count - 1
-            causes[cause] = _Cause(mailed_at=now)
+            recent = [at for at in entry.mails if _within(now, at)]
+            causes[cause] = _Cause(mailed_at=now, before=recent)
             self._save(causes, now)
             return counted
 
@@ -107,6 +128,10 @@ class Cooldown:
             else:
                 return
         raise error or OSError("no directory for the state of alerts")
+
+
+def _within(now: float, at: float) -> bool:
+    return 0 <= now - at < _HOUR_S
 
 
 def _replace(path: Path, text: str) -> None:

@@ -1,13 +1,20 @@
-"""Log records of a few events become alerts: who logs them need not know who is told."""
+"""Every error that a process logs becomes an alert: who logs it need not know who is told."""
 
 from __future__ import annotations
 
 import logging
+import sys
+from types import TracebackType
 
-from cordata import events
+from cordata import clock, events
 from cordata.alert.alerter import Alerter
+from cordata.alert.buffer import Buffer
+from cordata.core.alert import Group, group_of, scrub
+from cordata.log import message_of, trail
 
-#: MESSAGE_ID: the cause its cool-down counts by. Failed units have OnFailure= for that.
+#: MESSAGE_ID: the cause by which people know it. These are mailed at once and by this process
+#: itself, since the store or the primary may be what is broken. Failed units have OnFailure= for
+#: that.
 CAUSES = {
     events.DISK_FULL: "store-full",
     events.STORE_FAILED: "store-failed",
@@ -18,20 +25,72 @@ CAUSES = {
     events.POOL_COMMAND_POISONED: "command-refused",
     events.POOL_JOURNAL_FAILED: "sessions-unsaved",
 }
+#: Begins the Message-ID of a mail with alerts. When such a mail fails, no further one says so.
+MAIL_PREFIX = "<alert."
 
 
 class AlertHandler(logging.Handler):
-    """Beside the handler that writes the log: mails about the events in CAUSES, and about what the
-    application raises by `Context.alert`.
-    """
+    """Beside the handler that writes the log: counts errors by kind, and has the urgent mailed."""
 
-    def __init__(self, alerter: Alerter) -> None:
+    def __init__(self, alerter: Alerter, buffer: Buffer, *, place: str) -> None:
+        """`place`: host and role of this process."""
         super().__init__(logging.ERROR)
         self._alerter = alerter
+        self._buffer = buffer
+        self._place = place
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Start the mail, if its cool-down allows; never blocks."""
-        own = getattr(record, "ALERT", None)
-        cause = CAUSES.get(getattr(record, "MESSAGE_ID", "")) if own is None else f"app-{own}"
-        if cause is not None and self._alerter.mails:
-            self._alerter.mail_soon(cause, record.getMessage())
+        """Count it, start a mail if it is urgent; never blocks."""
+        if record.name == "cordata.alert":  # about an alert that could not be told
+            return
+        try:
+            group = self._group(record)
+        except Exception:  # noqa: BLE001 -- a log call whose arguments do not fit
+            self.handleError(record)
+            return
+        own_mail = str(getattr(record, "MESSAGE_ID_HEADER", "")).startswith(MAIL_PREFIX)
+        if own_mail or (group.urgent and self._alerter.mails):
+            group.pending = 0
+        self._buffer.add([group])
+        if group.urgent and self._alerter.mails and not own_mail:
+            self._alerter.mail_soon(group.cause, group.sample)
+
+    def _group(self, record: logging.LogRecord) -> Group:
+        own, id_ = getattr(record, "ALERT", None), getattr(record, "MESSAGE_ID", "")
+        text, now_us, key = message_of(record), clock.to_us(clock.now()), ""
+        error = record.exc_info[1] if record.exc_info else None
+        if own is not None:
+            cause = f"app-{own}"
+        elif id_ in CAUSES:
+            cause = CAUSES[id_]
+        else:
+            # Never the text: it differs from one to the next.
+            what = "error" if error is None else type(error).__name__
+            where = _place_of(error.__traceback__) if error is not None else ""
+            cause = f"{record.name} {what}" + (f" at {where}" if where else "")
+            key = "\0".join((record.name, id_, what, where or _template(record)))
+        if error is not None:
+            text = f"{text}\n{trail(error)}"
+        urgent = own is None and id_ in CAUSES
+        return group_of(cause, text, place=self._place, now_us=now_us, urgent=urgent, key=key)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Nothing: the handler that writes the log says it."""
+
+
+def _template(record: logging.LogRecord) -> str:
+    """The message without its arguments. A developer's f-string has none, so it is scrubbed; what
+    asyncio says quotes values.
+    """
+    return scrub(message_of(record) if record.name == "asyncio" else str(record.msg))
+
+
+def _place_of(trace: TracebackType | None) -> str:
+    """`module:function` of the innermost frame that is not the standard library's."""
+    place = ""
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", "?"))
+        if not place or module.partition(".")[0] not in sys.stdlib_module_names:
+            place = f"{module}:{trace.tb_frame.f_code.co_qualname}"
+        trace = trace.tb_next
+    return place

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from cordata.alert import Spool
 
 
 @click.command(
@@ -15,7 +20,8 @@ import click
   systemctl start alert@worker@0.service     (what OnFailure= does)
   cordata alert worker@0.service
 
-Exit codes: 0 it is in the journal and mailed if a mail was due, 1 the mail could not be sent."""
+Exit codes: 0 it is in the journal and mailed if a mail was due, 1 the mail could not be sent: the
+primary sends it when the server is back."""
 )
 @click.argument("unit")
 @click.option(
@@ -29,9 +35,10 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
     """Say that UNIT failed: in the journal, and by mail at most once per cool-down.
 
     Needs neither the store nor a valid configuration: a broken one may be what failed the unit.
+    The primary stores it afterwards, see `cordata alerts list`.
     """
     from cordata import events
-    from cordata.alert import Alerter
+    from cordata.alert import Alerter, Spool
     from cordata.connection import become_owner
     from cordata.errors import ConfigError
     from cordata.loading import salvage
@@ -47,14 +54,34 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
         logger("cordata.alert").error("%s", error)
         login = None
     become_owner(settings.paths.state)
+    text = describe(unit, os.environ)
+    directories = [settings.paths.state, settings.paths.runtime]
+    later: list[int] = []
     alerter = Alerter(
         settings.alert,
         settings.mail,
         login=login,
-        directories=[settings.paths.state, settings.paths.runtime],
+        directories=directories,
+        keep=lambda cause, text, count: later.append(count),
     )
-    sent = alerter.alert(unit, describe(unit, os.environ), message_id=events.UNIT_FAILED)
+    sent = alerter.alert(unit, text, message_id=events.UNIT_FAILED)
+    pending = 1 if later or not alerter.mails else 0
+    leave(unit, text, Spool(directories), pending=pending)
     return 0 if sent else 1
+
+
+def leave(unit: str, text: str, spool: Spool, *, pending: int) -> None:
+    """Leave it to the primary: it stores the alert, and mails it if it is `pending`."""
+    from cordata import clock
+    from cordata.core.alert import group_of
+    from cordata.log import logger
+
+    place, now_us = f"{socket.gethostname()} {unit}", clock.now_us()
+    group = group_of(unit, text, place=place, now_us=now_us, urgent=True, pending=pending)
+    try:
+        spool.add([group])
+    except OSError as error:
+        logger("cordata.alert").error("the alert cannot be kept for the primary: %s", error)
 
 
 def describe(unit: str, environ: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ _COMMANDS = {
     "call": ("cordata.cli.call", "call", "Run one command of the pool."),
     "job": ("cordata.cli.job", "job", "Run a job once (its timer's service)."),
     "alert": ("cordata.cli.alert", "alert", "Report a failed unit (alert@.service)."),
+    "alerts": ("cordata.cli.alerts", "alerts", "Look at alerts, by kind."),
     "outbox": ("cordata.cli.outbox", "outbox", "Look at events that were written."),
     "dlq": ("cordata.cli.dlq", "dlq", "Look at dead letters, replay or drop them."),
     "events": ("cordata.cli.events", "events", "Append to, read and follow the event store."),

@@ -124,23 +124,25 @@ async def _run(
     from cordata.connection import become_owner
     from cordata.opening import open_context, read_vault, store_password
     from cordata.services.job import run_job
+    from cordata.wiring.role import alerting
 
     current = asyncio.current_task()
     assert current is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
     vault, password = read_vault(loaded.config), store_password(loaded.config)
-    become_owner(loaded.config.paths.state)
-    async with open_context(loaded.config, loaded.app, vault=vault, password=password) as ctx:
-        await _wait_for_schema(ctx)
-        task = loaded.app.jobs[name]
-        result = await run_job(
-            ctx,
-            task,
-            runtime_dir=loaded.config.paths.runtime,
-            scope=scope,
-            period=period,
-            force=force,
-        )
-        said = _what_was_done(result, force=force)
-        said = said or await _why_nothing(ctx, name, scope, has_due=task.due is not None)
-        return result, said
+    with alerting(loaded.config, f"job {name}", ends_soon=True):
+        become_owner(loaded.config.paths.state)
+        async with open_context(loaded.config, loaded.app, vault=vault, password=password) as ctx:
+            await _wait_for_schema(ctx)
+            task = loaded.app.jobs[name]
+            result = await run_job(
+                ctx,
+                task,
+                runtime_dir=loaded.config.paths.runtime,
+                scope=scope,
+                period=period,
+                force=force,
+            )
+            said = _what_was_done(result, force=force)
+            said = said or await _why_nothing(ctx, name, scope, has_due=task.due is not None)
+            return result, said

@@ -171,8 +171,16 @@ class AlertConfig:
 
     #: Addresses; empty: the journal only.
     to: tuple[str, ...] = ()
-    #: One mail per unit or cause in this time; the rest is counted.
+    #: One mail per unit or kind of error in this time; the rest is counted.
     cooldown_s: float = 900.0
+    #: Errors are told together: so many of a kind at once, or
+    count: int = 10
+    #: when the first of them is so old. What is urgent (the store, dead letters, units) is not
+    #: held back.
+    wait_s: float = 300.0
+    #: Mails in an hour, from the primary and, about what is urgent, from each host; what is beyond
+    #: them is told together later.
+    max_per_hour: int = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime
 
+from cordata.core.picture import Inline
 from cordata.errors import PermanentError
 
 _SPECIAL = r"\s<>()\[\],;:\\\"@\x00-\x1f\x7f"
@@ -81,8 +82,10 @@ def letter(
     text: str,
     html: str | None,
     date: datetime,
+    inline: Iterable[Inline] = (),
 ) -> bytes:
-    """The message in RFC 5322 form with CRLF line ends, text and HTML as alternatives.
+    """The message in RFC 5322 form with CRLF line ends, text and HTML as alternatives, the
+    pictures beside the HTML.
 
     Raises: PermanentError when sender, recipient or Message-ID are malformed.
     """
@@ -99,7 +102,22 @@ def letter(
     mail.set_content(text)
     if html is not None:
         mail.add_alternative(html, subtype="html")
+        _add_pictures(mail, inline)
     return mail.as_bytes()
+
+
+def _add_pictures(mail: EmailMessage, inline: Iterable[Inline]) -> None:
+    beside = mail.get_body(("html",))
+    for one in inline:
+        main, _, sub = one.type.partition("/")
+        if beside is not None:
+            beside.add_related(
+                one.data,
+                *(main, sub),
+                cid=f"<{one.name}>",
+                filename=f"{one.name}.{sub}",
+                disposition="inline",
+            )
 
 
 def _display(text: str) -> Address:

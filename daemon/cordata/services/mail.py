@@ -24,6 +24,7 @@ from cordata.beat import Beat
 from cordata.config.sections import MailConfig
 from cordata.context import Context
 from cordata.core.letter import Verdict, address, letter, verdict
+from cordata.core.picture import read_pictures
 from cordata.core.retry import next_delay_s
 from cordata.errors import PermanentError, StoreUnavailable
 from cordata.log import fields, logger, request_id
@@ -187,6 +188,7 @@ class MailService:
             text=row["text"],
             html=row["html"],
             date=clock.from_us(row["created_at"]),
+            inline=read_pictures(row["inline"]),
         )
         return list(dict.fromkeys(address(one) for one in remaining)), message
 

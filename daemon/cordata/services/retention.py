@@ -23,6 +23,8 @@ _EVERY_S = 900.0
 _BATCH = 200
 #: Seen-marks outlive the outbox entries that could bring their message again.
 _SEEN_MARGIN_S = 86_400.0
+#: A kind of alert that did not come again for so long is forgotten.
+_ALERT_S = 30 * 86_400.0
 
 
 class RetentionService:
@@ -61,11 +63,13 @@ class RetentionService:
         before = ctx.now_us() - int(self._engine.retention_s * 1e6)
         seen_before = before - int(_SEEN_MARGIN_S * 1e6)
         mail_before = ctx.now_us() - int(self._mail.retention_s * 1e6)
+        alert_before = ctx.now_us() - int(_ALERT_S * 1e6)
         return {
             "outbox entries": await self._outbox(ctx, stop, before),
             "seen-marks": await self._marks(ctx, stop, seen_before),
             "idempotency keys": await self._batches(ctx, stop, "retention.idempotency", before),
             "mails": await self._batches(ctx, stop, "retention.mail", mail_before),
+            "alerts": await self._batches(ctx, stop, "retention.alert", alert_before),
             "messages of unknown groups": await self._groups_gone(ctx, stop, before),
         }
 

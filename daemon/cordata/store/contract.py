@@ -195,6 +195,8 @@ class Store(Protocol):
     async def checkpoint(self, *, force: bool = False) -> object | None:
         """Fold the write-ahead log back when it is over its limit; None: nothing was to do.
 
+        `force`: in any case, and the log's file is cut, so that no deleted row is left in it.
+
         Raises: StoreUnavailable.
         """
         ...

@@ -14,6 +14,7 @@ import msgspec
 from cordata import clock, log
 from cordata.core.naming import check_event_names, check_key
 from cordata.core.outbox import LANES, LIVE
+from cordata.core.picture import Inline, check_pictures
 from cordata.errors import CordataError, KeyReused, PermanentError
 
 T = TypeVar("T")
@@ -183,19 +184,23 @@ class Tx(ABC):
         subject: str,
         text: str,
         html: str | None = None,
+        inline: Sequence[Inline] = (),
         message_id: str | None = None,
     ) -> str:
         """Write a mail; the primary sends it after the commit. Returns its Message-ID.
 
         `to` are addresses, `user@host` or `Name <user@host>`. With a `message_id` (`<id@host>`)
         that exists already nothing is written: a caller that derives it from its work (hotel and
-        day, for example) sends that mail once, however often it runs. Raises: PermanentError when
-        `to` is empty or one string.
+        day, for example) sends that mail once, however often it runs. `inline` are pictures that
+        the HTML shows. Raises: PermanentError when `to` is empty or one string, or a picture has no
+        plain name and type.
         """
         if isinstance(to, str) or not to:  # a string is a sequence of strings to a type checker
             raise PermanentError("a mail needs a list of addresses to go to")
         if message_id is not None:
             check_key(message_id, "a Message-ID")
+        if inline:
+            check_pictures(inline)
         message_id = message_id or f"<{new_id(self.now_us)}@{socket.gethostname()}>"
         written = await self.execute(
             "mail.add",
@@ -204,6 +209,7 @@ class Tx(ABC):
             subject=subject,
             text=text,
             html=html,
+            inline=_encode(inline).decode() if inline else None,
             next_at=self.now_us,
             request_id=log.request_id.get(),
             created_at=self.now_us,

@@ -68,9 +68,9 @@ class InlineExchange:
         self._awaited: Request | None = None
         self._last_id = 0
         self._alarm = Alarm(self._due)
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "pool")
-        self._loop.add_reader(self._hand.socket, self._readable)
+        self.loop.add_reader(self._hand.socket, self._readable)
         #: How often a command's process is to die, by command.
         self.crashes: Counter[str] = Counter()
         self.closed = False
@@ -112,7 +112,7 @@ class InlineExchange:
             return
         self.closed = True
         self._alarm.close()
-        self._loop.remove_reader(self._hand.socket)
+        self.loop.remove_reader(self._hand.socket)
         for request in (*self._waiting, *((self._awaited,) if self._awaited else ())):
             self._leave(request)
             request.failed(PoolClosed("the client was closed"))
@@ -148,7 +148,7 @@ class InlineExchange:
                 request.failed(error)
                 continue
             self._running = self._awaited = request
-            ending = self._loop.run_in_executor(self._thread, self._hand.answer, run)
+            ending = self.loop.run_in_executor(self._thread, self._hand.answer, run)
             ending.add_done_callback(partial(self._ended, request))
 
     def _crash(self, request: Request, message: CallFrame) -> None:

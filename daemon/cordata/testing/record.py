@@ -11,6 +11,7 @@ from typing import Any
 from cordata.broker.inspection import WholeLetter
 from cordata.clock import from_us
 from cordata.core.event import Event
+from cordata.core.picture import Inline, read_pictures
 from cordata.eventstore import StoredEvent
 from cordata.store import Row
 
@@ -68,6 +69,8 @@ class Mail:
     subject: str
     text: str
     html: str | None
+    #: Pictures that the HTML shows.
+    inline: Sequence[Inline]
     created_at: datetime
 
     @classmethod
@@ -79,6 +82,7 @@ class Mail:
             subject=row["subject"],
             text=row["text"],
             html=row["html"],
+            inline=read_pictures(row["inline"]),
             created_at=from_us(row["created_at"]),
         )
 

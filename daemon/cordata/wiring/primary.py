@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 async def run_primary(role: Role) -> int:
     """primary: the lease first; what only one may do waits for it."""
     from cordata.broker import StoreBroker
+    from cordata.services.alertmail import AlertMailService
     from cordata.services.backfill import BackfillService
     from cordata.services.checkpoint import CheckpointService
     from cordata.services.handover import HandoverService, holder_name
@@ -29,7 +30,7 @@ async def run_primary(role: Role) -> int:
     from cordata.services.retention import RetentionService
 
     config, app = role.config, role.app
-    with Notifier() as notifier, alerting(config):
+    with Notifier() as notifier, alerting(config, "primary") as alerts:
         async with patient_context(config, app, notifier) as ctx:
             leadership = Leadership()
             broker = StoreBroker(ctx.store, claim_timeout_s=config.engine.claim_timeout_s)
@@ -40,6 +41,7 @@ async def run_primary(role: Role) -> int:
                 BackfillService(leadership, app.backfills),
                 RetentionService(leadership, app.subscriptions, config.engine, config.mail),
                 *_keepers(config, leadership, holder),
+                AlertMailService(leadership, config.alert, config.mail),
                 HandoverService(ctx.store, leadership, holder=holder),
             ]
             mail = MailService(leadership, config.mail, login=smtp_login(config))
@@ -50,7 +52,7 @@ async def run_primary(role: Role) -> int:
             runner = Runner(
                 [
                     Layer("intake", intake),
-                    Layer("delivery", [mail]),
+                    Layer("delivery", [mail, alerts.service(config, ctx.store, sweeps=True)]),
                     Layer("lease", [primary]),
                     Layer("stores", [CheckpointService(ctx.store, leadership)]),
                 ],

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cordata.alert import Alerter, AlertHandler
+from cordata import clock
+from cordata.alert import RETRY_S, Alerter, AlertHandler, Buffer, Spool
 from cordata.app import App
 from cordata.config import Config, build, open_document
+from cordata.core.alert import group_of
 from cordata.errors import ConfigError
 from cordata.log import handled_by, logger
 from cordata.opening import smtp_login
+from cordata.runner import Service
+from cordata.services.alerting import AlertService, pace_of
+from cordata.store import Store
 from cordata.systemd import set_level
 
 if TYPE_CHECKING:
     from cordata.loading import Loaded
 
 log = logger("cordata.wiring")
+
+#: When what could not be mailed is due again.
+_RETRY_US = round((RETRY_S + 1.0) * 1e6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +51,51 @@ class Role:
         return self.loaded.app
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alerts:
+    """What this process has for its alerts."""
+
+    alerter: Alerter
+    buffer: Buffer
+    #: Of this host.
+    spool: Spool
+
+    def service(self, config: Config, store: Store, *, sweeps: bool = False) -> Service:
+        """What carries them into the store; with `sweeps` those of the host's file, too."""
+        spool = self.spool if sweeps else None
+        return AlertService(store, self.buffer, self.alerter, pace_of(config.alert), spool=spool)
+
+
 @contextmanager
-def alerting(config: Config) -> Iterator[None]:
-    """While inside, some of this process's log events are mailed too."""
+def alerting(config: Config, role: str, *, ends_soon: bool = False) -> Iterator[Alerts]:
+    """While inside, the errors that this process logs are alerts; `role` says whose they are.
+
+    What is not in the store at the end waits in a file for the primary. A process that `ends_soon`
+    mails nothing itself: it would not live to see it sent.
+    """
+    alert = replace(config.alert, to=()) if ends_soon else config.alert
+    place = f"{socket.gethostname()} {role}"
+    directories = [config.paths.state, config.paths.runtime]
+    buffer, spool = Buffer(), Spool(directories)
+
+    def keep(cause: str, text: str, count: int) -> None:
+        now_us = clock.now_us()
+        group = group_of(cause, text, place=place, now_us=now_us, urgent=True, pending=count)
+        group.count = 0  # it was counted when it came
+        # Not before the cool-down lets it be mailed: a claim within its pause is only counted.
+        group.since_at = now_us + _RETRY_US
+        buffer.add([group])
+
     alerter = Alerter(
-        config.alert,
-        config.mail,
-        login=smtp_login(config),
-        directories=[config.paths.state, config.paths.runtime],
+        alert, config.mail, login=smtp_login(config), directories=directories, keep=keep
     )
-    with handled_by(AlertHandler(alerter)):
-        yield
+    try:
+        with handled_by(AlertHandler(alerter, buffer, place=place)):
+            yield Alerts(alerter=alerter, buffer=buffer, spool=spool)
+    finally:
+        if left := buffer.take():
+            with suppress(OSError):  # the journal has them
+                spool.add(left)
 
 
 def reload_of(

@@ -36,10 +36,10 @@ async def run_worker(role: Role) -> int:
     if role.test_mode and "engine" not in settings.services:
         return EXIT_OK  # nothing that could come to an end
     sockets = _http_sockets("http" in settings.services and not role.test_mode)
-    with Notifier() as notifier, alerting(role.config):
+    with Notifier() as notifier, alerting(role.config, f"worker@{role.instance}") as alerts:
         async with patient_context(role.config, role.app, notifier, sockets) as ctx:
             intake: list[Service] = []
-            delivery: list[Service] = []
+            delivery: list[Service] = [alerts.service(role.config, ctx.store)]
             gate = SchemaGate(ctx.store, ctx.chains, notifier)
             troubles: list[Trouble] = [lambda: gate.trouble]
             refusal = RefusalService(sockets, role.config.http, troubles)

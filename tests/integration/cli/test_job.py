@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tests.integration.cli.command import cordata, write_config
 
+from cordata.alert import Spool
+
 
 def test_job_says_what_it_did(tmp_path: Path) -> None:
     config = str(write_config(tmp_path, app="tests.integration.cli.diary:app"))
@@ -38,3 +40,13 @@ def test_job_says_what_it_did(tmp_path: Path) -> None:
     assert said("halves", code=1) == "halves: 1 ran, 1 failed (the next call tries again)\n"
     again = said("halves", code=1)
     assert again.startswith("halves: 1 failed (") and "1 done before" in again
+
+
+def test_errors_of_a_job_are_left_to_the_primary_as_alerts(tmp_path: Path) -> None:
+    config = str(write_config(tmp_path, app="tests.integration.cli.diary:app"))
+    assert cordata("migrate", "--config", config).returncode == 0
+    assert cordata("job", "halves", "--config", config).returncode == 1
+    with Spool([tmp_path / "state"]).taken() as groups:
+        [group] = groups
+    assert group.place.endswith(" job halves")
+    assert (group.count, group.pending) == (1, 1)

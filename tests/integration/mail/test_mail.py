@@ -16,6 +16,7 @@ from tests.integration.primary.primary import build, running
 
 from cordata.app import App
 from cordata.config.sections import MailConfig
+from cordata.core.picture import Inline
 from cordata.store import Row, Store, Tx
 
 PROCESS = "tests.integration.primary.primary"
@@ -59,6 +60,22 @@ async def test_mail_is_sent_once_when_its_unit_committed(
     assert mail["To"] == "a@hotel.example, Desk <b@hotel.example>"
     assert "hotel.example" not in caplog.text
     assert "Report" not in caplog.text
+
+
+async def test_mail_brings_the_pictures_of_its_html(state: Path) -> None:
+    picture = Inline("chart", "image/png", bytes(range(256)))
+
+    async def unit(tx: Tx) -> None:
+        html = '<img src="cid:chart">'
+        await tx.send_mail(to=["a@x.example"], subject="s", text="t", html=html, inline=[picture])
+
+    async with opened(state) as store, smtp_server(Mailbox()) as box:
+        async with running(build(store, state, App("p"), mail=config_of(box))):
+            await store.run(unit)
+            await until(lambda: _states(store, sent=1))
+    [(_, mail)] = box.got
+    [part] = [part for part in mail.walk() if part.get_content_type() == "image/png"]
+    assert (part["Content-ID"], part.get_content()) == ("<chart>", picture.data)
 
 
 async def test_mail_waits_when_no_server_is_configured(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import cast
 
-from cordata import events
-from cordata.alert import Alerter, AlertHandler
+from cordata import clock, events
+from cordata.alert import Alerter, AlertHandler, Buffer, Cooldown
 from cordata.alert.alerter import compose
 from cordata.config.sections import AlertConfig, MailConfig
 from cordata.context import Context
@@ -24,7 +24,11 @@ class Heard(Alerter):
 
     def __init__(self, to: tuple[str, ...] = ("ops@example.org",)) -> None:
         super().__init__(
-            AlertConfig(to=to), MailConfig(host="mx"), login=None, directories=[Path("/nowhere")]
+            AlertConfig(to=to),
+            MailConfig(host="mx"),
+            login=None,
+            directories=[Path("/nowhere")],
+            keep=lambda cause, text, count: None,
         )
         self.heard: list[tuple[str, str, int]] = []
         self.told = threading.Event()
@@ -35,36 +39,86 @@ class Heard(Alerter):
         return True
 
 
-def logger_with(alerter: Alerter) -> logging.Logger:
+def logger_with(alerter: Alerter, buffer: Buffer) -> logging.Logger:
     log = logging.Logger("test")
-    log.addHandler(AlertHandler(alerter))
+    log.addHandler(AlertHandler(alerter, buffer, place="host worker@0"))
     return log
 
 
-def test_handler_mails_errors_of_the_watched_events_only() -> None:
-    alerter = Heard()
-    log = logger_with(alerter)
-    log.error("nothing", extra=fields(events.REQUEST_FAILED))
+def test_handler_mails_the_urgent_at_once_and_counts_every_error() -> None:
+    alerter, buffer = Heard(), Buffer()
+    log = logger_with(alerter, buffer)
+    log.error("a request failed", extra=fields(events.REQUEST_FAILED))
     log.error("no id")
     log.warning("not grave", extra=fields(events.STORE_FAILED))
     log.error("the disk is %s", "full", extra=fields(events.DISK_FULL))
     assert alerter.told.wait(10)
     assert alerter.heard == [("store-full", "the disk is full", 1)]
+    pending = {group.title: group.pending for group in buffer.take()}
+    assert pending == {"a request failed": 1, "no id": 1, "the disk is full": 0}
 
 
-def test_handler_mails_what_the_application_raises_under_a_cause_of_its_own() -> None:
-    alerter = Heard()
-    ctx = Context(store=cast(Store, None), vault=Vault(None), log=logger_with(alerter))
-    ctx.alert("store-full", "a hotel is full 100%")
-    assert alerter.told.wait(10)
-    assert alerter.heard == [("app-store-full", "a hotel is full 100%", 1)]
+def test_handler_counts_what_the_application_raises_under_a_cause_of_its_own() -> None:
+    buffer = Buffer()
+    ctx = Context(store=cast(Store, None), vault=Vault(None), log=logger_with(Heard(), buffer))
+    for hotel in ("EDELW", "HIRSCH"):
+        ctx.alert("store-full", f"hotel {hotel} is full 100%")
+    (group,) = buffer.take()
+    assert (group.cause, group.title) == ("app-store-full", "hotel HIRSCH is full 100%")
+    assert (group.count, group.pending, group.urgent) == (2, 2, False)
 
 
-def test_handler_starts_nothing_when_there_is_nobody_to_write_to() -> None:
-    alerter = Heard(to=())
-    logger_with(alerter).error("full", extra=fields(events.DISK_FULL))
+def test_handler_keeps_errors_apart_by_what_failed_and_never_by_the_text() -> None:
+    buffer = Buffer()
+    log = logger_with(Heard(), buffer)
+    for number in range(3):
+        log.error("handler of guest %s failed", f"Anna {number}")
+        for fail in (_one, _other):
+            try:
+                fail(number)
+            except ValueError:
+                log.error("guest %s", f"Anna {number}", exc_info=True)
+    groups = buffer.take()
+    assert sorted(group.count for group in groups) == [3, 3, 3]
+    assert {group.cause for group in groups} == {
+        "test error",
+        "test ValueError at tests.unit.alert.test_alerter:_one",
+        "test ValueError at tests.unit.alert.test_alerter:_other",
+    }
+    # What an exception says is nobody's business; where it was raised is.
+    assert not any("secret" in group.sample for group in groups)
+    assert any("in _one" in group.sample for group in groups)
+
+
+def _one(number: int) -> None:
+    raise ValueError(f"secret of {number}")
+
+
+def _other(number: int) -> None:
+    raise ValueError(f"another secret of {number}")
+
+
+def test_handler_does_not_tell_by_mail_that_a_mail_with_alerts_failed() -> None:
+    alerter, buffer = Heard(), Buffer()
+    extra = fields(events.MAIL_FAILED, message_id_header="<alert.0@host>")
+    logger_with(alerter, buffer).error("mail 1 failed: refused", extra=extra)
+    (group,) = buffer.take()
+    assert (group.count, group.pending) == (1, 0)
+    assert not alerter.told.is_set()
+
+
+def test_handler_starts_no_mail_when_there_is_nobody_to_write_to() -> None:
+    alerter, buffer = Heard(to=()), Buffer()
+    logger_with(alerter, buffer).error("full", extra=fields(events.DISK_FULL))
     assert alerter.heard == []
     assert not alerter.told.is_set()
+    assert [group.pending for group in buffer.take()] == [1]
+
+
+def test_handler_survives_a_log_call_whose_arguments_do_not_fit() -> None:
+    buffer = Buffer()
+    logger_with(Heard(), buffer).error("%d", "one")
+    assert buffer.take() == []
 
 
 def test_compose_keeps_header_lines_single_when_the_text_has_line_breaks() -> None:
@@ -84,9 +138,29 @@ def test_compose_keeps_what_is_not_unicode_readable() -> None:
     assert b"group \\udc80" in message.as_bytes()
 
 
-def test_mail_can_be_tried_again_when_the_host_is_no_name(tmp_path: Path) -> None:
-    config, mail = AlertConfig(to=("ops@example.org",)), MailConfig(host="mail..example.org")
-    alerter = Alerter(config, mail, login=None, directories=[tmp_path])
-    assert not alerter.mail("store-full", "the disk is full")
+def unreachable(directory: Path, kept: list[tuple[str, str, int]], limit: int = 12) -> Alerter:
+    return Alerter(
+        AlertConfig(to=("ops@example.org",), max_per_hour=limit),
+        MailConfig(host="mail..example.org"),
+        login=None,
+        directories=[directory],
+        keep=lambda cause, text, count: kept.append((cause, text, count)),
+    )
+
+
+def test_mail_is_kept_and_can_be_tried_again_when_the_host_is_no_name(tmp_path: Path) -> None:
+    kept: list[tuple[str, str, int]] = []
+    assert not unreachable(tmp_path, kept).mail("store-full", "the disk is full")
     stored = json.loads((tmp_path / "alerts.json").read_text())
     assert stored["store-full"]["counted"] == 1
+    assert kept == [("store-full", "the disk is full", 1)]
+
+
+def test_mail_is_kept_when_the_host_sent_its_mails_of_this_hour(tmp_path: Path) -> None:
+    kept: list[tuple[str, str, int]] = []
+    alerter = unreachable(tmp_path, kept, limit=2)
+    now = clock.now().timestamp()
+    for cause in ("a", "b"):
+        Cooldown([tmp_path], cooldown_s=900).claim(cause, now=now)
+    assert alerter.mail("c", "too many", count=3)
+    assert kept == [("c", "too many", 3)]

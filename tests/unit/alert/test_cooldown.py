@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cordata.alert import Cooldown
+from cordata.alert.cooldown import TooMany
 
 
 def test_claim_counts_within_the_cooldown_and_tells_afterwards(tmp_path: Path) -> None:
@@ -74,3 +75,12 @@ def test_claim_forgets_causes_when_they_are_old(tmp_path: Path) -> None:
     cooldown.claim("old", now=1000.0)
     cooldown.claim("new", now=1000.0 + 31 * 86_400)
     assert list(json.loads((tmp_path / "alerts.json").read_text())) == ["new"]
+
+
+def test_claim_is_refused_when_there_were_many_mails_of_whatever_cause(tmp_path: Path) -> None:
+    cooldown = Cooldown([tmp_path], cooldown_s=900, max_per_hour=3)
+    for at in (0.0, 900.0, 1800.0):
+        assert cooldown.claim("a", now=10_000 + at) == 0
+    with pytest.raises(TooMany):
+        cooldown.claim("b", now=11_900.0)
+    assert cooldown.claim("b", now=13_601.0) == 0

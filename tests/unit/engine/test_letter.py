@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cordata.core.letter import address, letter, verdict
+from cordata.core.picture import Inline, check_pictures
 from cordata.errors import PermanentError
 
 AT = datetime(2026, 3, 1, 7, 0, tzinfo=UTC)
@@ -45,6 +46,27 @@ def test_letter_has_its_headers_and_both_bodies_when_html_is_given() -> None:
     assert text is not None and text.get_content() == "Grüße\r\n"
     assert html is not None and html.get_content() == "<p>Grüße</p>\r\n"
     assert mail.get_content_type() == "multipart/alternative"
+
+
+def test_letter_shows_a_picture_beside_its_html() -> None:
+    picture = Inline("chart", "image/png", bytes(range(256)))
+    mail = parsed(build(html='<img src="cid:chart">', inline=[picture]))
+    text, html = mail.get_body(("plain",)), mail.get_body(("html",))
+    assert text is not None and text.get_content() == "Hello\r\n"
+    assert html is not None and "cid:chart" in html.get_content()
+    [part] = [part for part in mail.walk() if part.get_content_type() == "image/png"]
+    assert part["Content-ID"] == "<chart>"
+    assert part.get_content_disposition() == "inline"
+    assert part.get_content() == picture.data
+    assert mail.get_content_type() == "multipart/alternative"
+
+
+@pytest.mark.parametrize(
+    "picture", [Inline("a>b", "image/png", b""), Inline("a", "text/html", b""), Inline("", "", b"")]
+)
+def test_picture_needs_a_name_and_type_that_a_header_can_have(picture: Inline) -> None:
+    with pytest.raises(PermanentError, match="picture"):
+        check_pictures([picture])
 
 
 def test_letter_is_seven_bit_with_short_lines_when_its_text_is_not() -> None:

@@ -29,6 +29,7 @@ _SETTINGS = (
     "PRAGMA foreign_keys = ON",
     "PRAGMA temp_store = MEMORY",  # savepoint journals of a batch stay off the disk
     "PRAGMA trusted_schema = OFF",
+    "PRAGMA secure_delete = ON",  # what is deleted is no longer in the file; Debian's default
 )
 
 

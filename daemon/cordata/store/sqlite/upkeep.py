@@ -37,10 +37,12 @@ class LogKeeper:
         self._next_deadline = 0.0
 
     async def checkpoint(self, *, force: bool) -> Checkpoint | None:
-        """Fold the log back if it is over its limit, or in any case; None: it was not."""
+        """Fold the log back if it is over its limit (None: it was not), or in any case: then the
+        file is cut as well.
+        """
         if not force and self.wal.live_bytes() <= self._limit_bytes:
             return None
-        return await self._start()
+        return await self._start(truncate=force)
 
     def committed(self) -> None:
         """Look at the log now and then; wake the primary, or act if that was not enough."""
@@ -65,9 +67,9 @@ class LogKeeper:
         if error is not None or not call.result().complete:
             self._next_deadline = self._loop.time() + _PAUSE_S
 
-    def _start(self) -> asyncio.Future[Checkpoint]:
-        # Only a file that grew far beyond its limit is cut: written over, it is quicker.
-        truncate = self.wal.file_bytes() > _FAR_OVER * self._limit_bytes
+    def _start(self, *, truncate: bool = False) -> asyncio.Future[Checkpoint]:
+        # Else only a file that grew far beyond its limit is cut: written over, it is quicker.
+        truncate = truncate or self.wal.file_bytes() > _FAR_OVER * self._limit_bytes
         return self._exclusive.call(lambda c: self.wal.checkpoint(c, truncate=truncate))
 
 

@@ -2,8 +2,8 @@
 
 -- name: mail.due
 -- A row found 'sending' is one whose sender died: it is due at once.
-SELECT id, message_id, "to", remaining, subject, text, html, state, attempts, request_id,
-       created_at, sent_at
+SELECT id, message_id, "to", remaining, subject, text, html, inline, state, attempts,
+       request_id, created_at, sent_at
 FROM mail WHERE state IN ('pending', 'sending') AND next_at <= :now_us
 ORDER BY next_at, id LIMIT 1;
 

@@ -6,8 +6,8 @@ VALUES (:event_id, :type, :key, :lane, :priority, :payload, :headers, :next_at, 
 
 -- name: mail.add
 -- A second insert of the same message_id is a no-op.
-INSERT INTO mail (message_id, "to", subject, text, html, next_at, request_id, created_at)
-VALUES (:message_id, :to, :subject, :text, :html, :next_at, :request_id, :created_at)
+INSERT INTO mail (message_id, "to", subject, text, html, inline, next_at, request_id, created_at)
+VALUES (:message_id, :to, :subject, :text, :html, :inline, :next_at, :request_id, :created_at)
 ON CONFLICT (message_id) DO NOTHING;
 
 -- name: idempotency.get

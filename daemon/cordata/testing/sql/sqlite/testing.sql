@@ -3,4 +3,4 @@ SELECT event_id, type, key, payload, headers, lane, priority, state, next_at, cr
 FROM outbox WHERE :type IS NULL OR type = :type ORDER BY id;
 
 -- name: testing.mails
-SELECT message_id, "to", subject, text, html, created_at FROM mail ORDER BY id;
+SELECT message_id, "to", subject, text, html, inline, created_at FROM mail ORDER BY id;

@@ -1,0 +1,88 @@
+"""A file for alerts that cannot wait for the store: it is away, or their process ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from cordata.core.alert import Group
+
+_FILE = "alerts.waiting"
+#: Beyond it nothing is added: some thousand alerts, of which the first tell what is wrong.
+_MAX_BYTES = 1 << 20
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Group).decode
+
+
+class Spool:
+    """Lines of JSON in the first directory that can be written; processes of a host share it."""
+
+    def __init__(self, directories: Sequence[Path]) -> None:
+        self._directories = directories
+
+    def add(self, groups: Iterable[Group]) -> None:
+        """Keep these, on the disk when it returns. Raises: OSError when nothing can be written."""
+        lines = b"".join(_encode(group) + b"\n" for group in groups)
+        error: OSError | None = None
+        for directory in self._directories:
+            try:
+                _append(directory / _FILE, lines)
+            except OSError as found:
+                error = error or found
+            else:
+                return
+        raise error or OSError("no directory for alerts that wait")
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is anything; cheap."""
+        return any(_size(directory / _FILE) for directory in self._directories)
+
+    @contextmanager
+    def taken(self) -> Iterator[list[Group]]:
+        """What is there, gone when the block ends well; nothing while another process has it.
+
+        Who adds meanwhile waits. After a crash within the block it is all there once more.
+        """
+        with ExitStack() as stack:
+            files: list[BinaryIO] = []
+            for directory in self._directories:
+                # Missing, not ours, or in somebody's hand: this time without it.
+                with suppress(OSError):
+                    file: BinaryIO = stack.enter_context(open(directory / _FILE, "r+b"))
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    files.append(file)
+            yield [group for file in files for group in _read(file)]
+            for file in files:
+                file.truncate(0)
+
+
+def _append(path: Path, lines: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.fstat(fd).st_size < _MAX_BYTES:
+            os.write(fd, lines)
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _read(file: BinaryIO) -> Iterator[Group]:
+    for line in file:
+        with suppress(msgspec.MsgspecError, UnicodeError):  # cut off by a crash: without it
+            yield _decode(line)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

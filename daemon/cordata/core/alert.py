@@ -1,0 +1,191 @@
+"""Alerts by kind: what belongs together, what of a text may leave the host, when a mail is due.
+
+error ──fingerprint──> group: count, pending ──due──> one mail for all groups that are due
+                         ^                              │
+                         └────cool-down, then again─────┘
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+
+import msgspec
+
+#: Longest title, a line; longest sample, some lines.
+TITLE_CHARS, SAMPLE_CHARS = 200, 2000
+#: Kinds that one mail tells of; further ones are only counted in it.
+TOLD = 30
+
+_CUT = "…"
+_UNITS = "service|socket|timer|target"
+#: What could be a person's, or a secret. The first ones take what the later ones would cut up.
+_PRIVATE = (
+    (re.compile(r"(\w+://)(?:[^\s/@]*@)?([^\s/?#\"'<>]+)[^\s\"'<>]*"), rf"\1\2/{_CUT}"),
+    (re.compile(rf"[^\s<>\"'@=:,;()]+@[\w.-]+\.(?!(?:{_UNITS})\b)[A-Za-z]{{2,}}"), _CUT),
+    (
+        re.compile(
+            r"(?i)\b((?:[\w-]*(?:password|passwd|secret|token|api[_-]?key))|authorization)"
+            r"(\s*[=:]\s*)(?:(?:basic|bearer)\s+)?[^\s,;]+"
+        ),
+        rf"\1\2{_CUT}",
+    ),
+    (re.compile(r"(?<!\w)'[^'\n]+'(?!\w)"), f"'{_CUT}'"),
+    (re.compile(r'"[^"\n]+"'), f'"{_CUT}"'),
+    (re.compile(r"(?<!\w)(?:\+|0)\d[\d /()-]{5,}\d"), _CUT),
+    (re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"), _CUT),
+    (re.compile(r"\b(?=\w*\d)[0-9a-fA-F]{16,}\b"), _CUT),
+    (re.compile(r"\d{5,}"), _CUT),
+)
+_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
+
+def scrub(text: str) -> str:
+    """A text without what could be a person's or a secret: addresses, telephone numbers, what
+    stands in quotes, long numbers and ids, paths and queries of URLs.
+
+    The journal keeps the whole of it. Nobody can tell a name that stands free in a sentence: texts
+    of alerts hold none.
+    """
+    text = text.encode(errors="backslashreplace").decode()  # a path may hold any byte
+    text = _CONTROLS.sub(" ", text[: 4 * SAMPLE_CHARS])
+    for pattern, instead in _PRIVATE:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def fingerprint(*parts: str) -> str:
+    """The short id of what belongs together: the same parts give the same one, on every host."""
+    return blake2b("\0".join(parts).encode(errors="replace"), digest_size=6).hexdigest()
+
+
+class Group(msgspec.Struct, kw_only=True):
+    """Alerts of one kind. Moments are microseconds since the epoch."""
+
+    fingerprint: str
+    #: What people call it: `dead-letter`, `app-silent:EDELW`, an exception and its place.
+    cause: str
+    title: str
+    #: The latest text, scrubbed.
+    sample: str
+    #: Where it happened last: host and role.
+    place: str
+    #: Told at once; others wait for more of their kind.
+    urgent: bool
+    count: int
+    #: Of them, not told in any mail yet.
+    pending: int
+    first_at: int
+    last_at: int
+    #: Of the first one that is not told.
+    since_at: int
+    mailed_at: int | None = None
+
+
+def group_of(
+    cause: str, text: str, *, place: str, now_us: int, urgent: bool, pending: int = 1, key: str = ""
+) -> Group:
+    """One alert as a group; `key` is what it is told apart by, `cause` unless it is given."""
+    text = scrub(text)
+    return Group(
+        fingerprint=fingerprint(key or cause),
+        cause=scrub(cause)[:TITLE_CHARS],
+        title=" ".join(text.split("\n", 1)[0].split())[:TITLE_CHARS],
+        sample=text[:SAMPLE_CHARS],
+        place=place,
+        urgent=urgent,
+        count=1,
+        pending=pending,
+        first_at=now_us,
+        last_at=now_us,
+        since_at=now_us,
+    )
+
+
+def merge(group: Group, later: Group) -> None:
+    """Count what came later into a group."""
+    if later.pending and not group.pending:
+        group.since_at = later.since_at
+    group.count += later.count
+    group.pending += later.pending
+    group.urgent = later.urgent
+    group.title, group.sample, group.place = later.title, later.sample, later.place
+    group.last_at = max(group.last_at, later.last_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How mails are held back; times in microseconds."""
+
+    #: So many of a kind are due at once,
+    count: int
+    #: and the first of them after so long.
+    wait_us: int
+    #: No kind is told more often than this.
+    cooldown_us: int
+    #: Mails an hour, of whatever kind.
+    max_per_hour: int
+
+    def due_at(self, group: Group) -> int:
+        """When a group with something pending is to be told."""
+        soon = group.urgent or group.pending >= self.count
+        at = group.since_at if soon else group.since_at + self.wait_us
+        return at if group.mailed_at is None else max(at, group.mailed_at + self.cooldown_us)
+
+
+def subject_of(groups: Sequence[Group]) -> str:
+    """The subject of the mail about these groups."""
+    first = groups[0]
+    if len(groups) == 1:
+        return f"[{first.place}] {first.title}"[:TITLE_CHARS]
+    return f"{len(groups)} alerts: {first.title}"[:TITLE_CHARS]
+
+
+def text_of(groups: Sequence[Group], pace: Pace) -> str:
+    """The text of the mail about these groups."""
+    parts = [_paragraph(group) for group in groups[:TOLD]]
+    if len(groups) > TOLD:
+        parts.append(f"{len(groups) - TOLD} more kinds: cordata alerts list")
+    parts.append(
+        f"Further ones of a kind within {pace.cooldown_us / 1e6:g} s are counted, and told "
+        f"later; at most {pace.max_per_hour} mails an hour.\n"
+        f"Look: cordata alerts list; cordata alerts show {groups[0].fingerprint}"
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _paragraph(group: Group) -> str:
+    times = "once" if group.pending == 1 else f"{group.pending} times"
+    span = _moment(group.last_at)
+    if group.pending > 1:
+        # A mail that failed is due later than it happened.
+        span = f"{_moment(min(group.since_at, group.last_at))} to {span}"
+    lines = [group.sample, f"  {times}, {span}, last at {group.place}"]
+    lines.append(f"  {group.fingerprint}: {group.cause}, {group.count} in all")
+    return "\n".join(lines)
+
+
+def _moment(us: int) -> str:
+    return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def add_to(groups: dict[str, Group], more: Iterable[Group], limit: int) -> None:
+    """Count groups into others, `limit` kinds at most: what is beyond them is one of its own."""
+    for group in more:
+        key = group.fingerprint
+        if key not in groups and len(groups) >= limit:
+            key = fingerprint("many")
+            group = msgspec.structs.replace(
+                group,
+                fingerprint=key,
+                cause="many",
+                title="more kinds of errors than are kept apart",
+                sample="more kinds of errors than are kept apart: see the journal",
+            )
+        if key in groups:
+            merge(groups[key], group)
+        else:
+            groups[key] = group

@@ -1,0 +1,55 @@
+-- Alerts by kind.
+
+-- name: alert.add
+INSERT INTO alert (fingerprint, cause, title, sample, place, urgent, count, pending, first_at,
+    last_at, since_at)
+VALUES (:fingerprint, :cause, :title, :sample, :place, :urgent, :count, :pending, :first_at,
+    :last_at, :since_at)
+ON CONFLICT (fingerprint) DO UPDATE SET
+    cause = excluded.cause, title = excluded.title, sample = excluded.sample,
+    place = excluded.place, urgent = excluded.urgent, count = alert.count + excluded.count,
+    pending = alert.pending + excluded.pending,
+    first_at = min(alert.first_at, excluded.first_at),
+    last_at = max(alert.last_at, excluded.last_at),
+    since_at = CASE WHEN alert.pending = 0 THEN excluded.since_at ELSE alert.since_at END;
+
+-- name: alert.pending
+-- The oldest first; more wait for the next mail.
+SELECT fingerprint, cause, title, sample, place, urgent, count, pending, first_at, last_at,
+    since_at, mailed_at
+FROM alert WHERE pending > 0 ORDER BY since_at, fingerprint LIMIT :limit;
+
+-- name: alert.told
+-- What was counted meanwhile stays pending.
+UPDATE alert SET pending = pending - :pending, since_at = :now, mailed_at = :now
+WHERE fingerprint = :fingerprint AND pending >= :pending;
+
+-- name: alert.mails
+-- How many there were, and when the first of them.
+SELECT count(*) AS count, min(written_at) AS first_at FROM alert_mail WHERE written_at > :since;
+
+-- name: alert.note_mail
+INSERT INTO alert_mail (written_at) VALUES (:now);
+
+-- name: alert.forget_mails
+DELETE FROM alert_mail WHERE written_at <= :since;
+
+-- name: alert.list
+SELECT fingerprint, cause, title, sample, place, urgent, count, pending, first_at, last_at,
+    since_at, mailed_at
+FROM alert ORDER BY last_at DESC, fingerprint LIMIT :limit;
+
+-- name: alert.show
+SELECT fingerprint, cause, title, sample, place, urgent, count, pending, first_at, last_at,
+    since_at, mailed_at
+FROM alert WHERE fingerprint = :fingerprint;
+
+-- name: alert.clear
+DELETE FROM alert WHERE fingerprint = :fingerprint;
+
+-- name: alert.clear_all
+DELETE FROM alert;
+
+-- name: retention.alert
+DELETE FROM alert WHERE fingerprint IN (
+    SELECT fingerprint FROM alert WHERE last_at < :before LIMIT :limit);

@@ -1,0 +1,212 @@
+"""From an error to a mail: grouped, held back, kept while the mail server or the store is away."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.integration.alert.alerts import (
+    OPS,
+    mail_count,
+    mail_of,
+    primary,
+    process,
+    rows_of,
+    service,
+    stored,
+)
+from tests.integration.engine.parts import context_of, opened, until
+from tests.integration.mail.smtp_server import Mailbox, smtp_server
+from tests.integration.primary.primary import build
+
+from cordata import clock
+from cordata.alert import RETRY_S, Buffer, Cooldown, Spool
+from cordata.app import App
+from cordata.config import Config
+from cordata.config.sections import AlertConfig, MailConfig, PathsConfig
+from cordata.core.alert import group_of
+from cordata.log import fields
+from cordata.services.alerting import AlertService, pace_of
+from cordata.wiring.role import alerting
+
+NOBODY = MailConfig()
+
+
+def guest_error(one: int) -> str:
+    return f"guest anna{one}@example.com: password=hunter{one} was refused"
+
+
+async def test_errors_of_a_kind_are_one_mail_without_what_is_private(state: Path) -> None:
+    config = AlertConfig(to=OPS, count=3)
+    async with opened(state) as store, smtp_server(Mailbox()) as box:
+        mail = mail_of(box)
+        one = process(store, state, config, mail)
+        async with service(store, state, config, mail, one):
+            for number in range(14):
+                one.log.error("%s", guest_error(number), extra=fields(alert="refused"))
+            one.log.error("something else", extra=fields(alert="other"))
+            await until(lambda: _got(box, 1))
+        alerts = await stored(store)
+    ((recipients, message),) = box.got
+    text = message.get_content()
+    assert recipients == list(OPS)
+    assert "14 times" in text
+    assert "last at host worker@0" in text
+    assert "guest …: password=… was refused" in text
+    assert "something else" not in text  # it waits for more of its kind
+    assert not any(word in message.as_string() for word in ("anna", "hunter"))
+    assert alerts["something else"]["pending"] == 1
+    assert not any("hunter" in str(dict(row)) for row in alerts.values())
+
+
+async def test_mail_waits_in_the_outbox_while_the_server_is_away(state: Path) -> None:
+    async with opened(state) as store:
+        async with smtp_server(Mailbox()) as box:
+            pass  # its port, and nobody there
+        config, mail = AlertConfig(to=OPS, count=1), mail_of(box)
+        one = process(store, state, config, mail)
+        async with service(store, state, config, mail, one):
+            one.log.error("it broke", extra=fields(alert="broke"))
+            await until(lambda: _mails(store, 1))
+            assert box.got == []
+            async with smtp_server(box):
+                await until(lambda: _got(box, 1))
+    assert "it broke" in box.got[0][1].get_content()
+
+
+async def test_mail_tells_all_that_is_due_and_then_the_cooldown_holds(state: Path) -> None:
+    config = AlertConfig(to=OPS, count=1, cooldown_s=900.0)
+    async with opened(state) as store:
+        one = process(store, state, config, NOBODY)
+        mail = MailConfig(host="127.0.0.1", port=9)
+        async with primary(store, state, config, mail) as mails:
+            ctx = context_of(store)
+            for cause in ("a", "b", "c"):
+                one.log.error("%s failed", cause, extra=fields(alert=cause))
+            await one.service.run_once()
+            assert await mails.run_once(ctx) == 0.0
+            one.log.error("a failed", extra=fields(alert="a"))
+            await one.service.run_once()
+            assert await mails.run_once(ctx) > 800.0
+            assert await mail_count(store) == 1
+        rows = {row["cause"]: row for row in await rows_of(store)}
+    assert {cause: row["pending"] for cause, row in rows.items()} == {
+        "app-a": 1,
+        "app-b": 0,
+        "app-c": 0,
+    }
+
+
+async def test_mail_goes_to_a_mailbox_of_the_host_when_it_is_a_bare_name(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store, smtp_server(Mailbox()) as box:
+        config, mail = AlertConfig(to=("root",), count=1), mail_of(box)
+        one = process(store, tmp_path, config, mail)
+        async with service(store, tmp_path, config, mail, one):
+            one.log.error("it broke")
+            await until(lambda: _got(box, 1))
+    assert box.got[0][0] == ["root@localhost"]
+
+
+async def test_mails_are_limited_in_an_hour_whatever_they_are_about(state: Path) -> None:
+    config = AlertConfig(to=OPS, count=1, max_per_hour=2)
+    async with opened(state) as store:
+        one = process(store, state, config, NOBODY)
+        async with primary(store, state, config, MailConfig(host="127.0.0.1", port=9)) as mails:
+            ctx = context_of(store)
+            for number in range(4):
+                one.log.error("failed", extra=fields(alert=f"cause {number}"))
+                await one.service.run_once()
+                await mails.run_once(ctx)
+            assert await mail_count(store) == 2
+            assert 3000.0 < await mails.run_once(ctx) <= 3600.0
+
+
+async def test_alerts_of_two_processes_are_one_kind(state: Path) -> None:
+    config = AlertConfig(to=OPS)
+    async with opened(state) as store:
+        processes = [process(store, state, config, NOBODY) for _ in range(2)]
+        for one in processes:
+            for _ in range(50):
+                one.log.error("a handler failed")
+                one.log.error("another failed")
+        await asyncio.gather(*(one.service.run_once() for one in processes))
+        counts = [row["count"] for row in await rows_of(store)]
+    assert counts == [100, 100]
+
+
+async def test_kind_that_did_not_come_again_is_forgotten(state: Path) -> None:
+    old = group_of("old", "old", place="host", now_us=1, urgent=False)
+    async with opened(state) as store:
+        one = process(store, state, AlertConfig(), NOBODY)
+        one.buffer.add([old])
+        one.log.error("new")
+        await one.service.run_once()
+        retention = build(store, state, App("p")).retention
+        deleted = await retention.run_once(context_of(store), asyncio.Event())
+        assert deleted["alerts"] == 1
+        assert [row["title"] for row in await rows_of(store)] == ["new"]
+
+
+async def test_what_waited_in_the_file_is_stored_once(state: Path) -> None:
+    config = AlertConfig(to=OPS)
+    failed = group_of(
+        "worker@0.service", "worker@0.service failed", place="host", now_us=1, urgent=True
+    )
+    Spool([state]).add([failed, failed])
+    async with opened(state) as store:
+        one = process(store, state, config, NOBODY, sweeps=True)
+        assert await one.service.run_once()
+        assert await one.service.run_once()
+        (row,) = await rows_of(store)
+    assert (row["count"], row["pending"], row["urgent"]) == (2, 2, 1)
+
+
+async def test_alerts_are_kept_and_the_urgent_mailed_while_the_store_is_away(
+    tmp_path: Path,
+) -> None:
+    config = AlertConfig(to=OPS, count=2, wait_s=300.0)
+    async with smtp_server(Mailbox()) as box:
+        async with opened(tmp_path) as store:
+            one = process(store, tmp_path, config, mail_of(box))
+        for cause in ("twice", "twice", "once"):
+            one.log.error("%s", cause, extra=fields(alert=cause))
+        assert not await one.service.run_once()
+        await until(lambda: _got(box, 1))
+    assert [message.get_content().splitlines()[0] for _, message in box.got] == ["twice"]
+    kept = {group.cause: (group.count, group.pending) for group in one.buffer.take()}
+    assert kept == {"app-twice": (2, 0), "app-once": (1, 1)}
+
+
+async def test_urgent_alert_is_kept_until_it_may_be_mailed_again_when_the_mail_server_is_away(
+    state: Path,
+) -> None:
+    """The store is away, too: what is only counted then would never be mailed."""
+    paths = PathsConfig(state=state, runtime=state)
+    mail = MailConfig(host="127.0.0.1", port=9, timeout_s=5.0)  # nobody listens
+    config = Config(alert=AlertConfig(to=OPS), mail=mail, paths=paths)
+    async with opened(state) as store:
+        pass
+    with alerting(config, "worker") as alerts:
+        carry = AlertService(store, alerts.buffer, alerts.alerter, pace_of(config.alert))
+        now_us = clock.now_us()
+        alerts.alerter.mail_soon("store", "the store is away")
+        await until(lambda: _kept(alerts.buffer))
+        for _ in range(2):
+            assert not await carry.run_once()
+        [kept] = alerts.buffer.take()
+        assert (kept.pending, kept.urgent) == (1, True)
+        due_at = pace_of(config.alert).due_at(kept)
+        assert due_at > now_us + RETRY_S * 1e6
+        assert Cooldown([state], cooldown_s=900).claim("store", now=due_at / 1e6) is not None
+
+
+async def _kept(buffer: Buffer) -> bool:
+    return bool(buffer)
+
+
+async def _got(box: Mailbox, count: int) -> bool:
+    return len(box.got) >= count
+
+
+async def _mails(store: object, count: int) -> bool:
+    return await mail_count(store) >= count  # type: ignore[arg-type]

@@ -1,0 +1,69 @@
+"""`cordata alerts`: what a unit's failure left, and its mail when the server is back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from aiosmtpd.smtp import SMTP
+from tests.integration.cli.command import cordata, write_config
+from tests.integration.cli.service import running, told, until
+from tests.integration.cli.test_alert import Mailbox, mailbox
+
+UNIT = "worker@3.service"
+
+
+def config(directory: Path, port: int) -> Path:
+    return write_config(
+        directory,
+        '[worker]\nservices = ["engine"]\n'
+        f'[mail]\nhost = "127.0.0.1"\nport = {port}\nretry_min_s = 0.1\nretry_max_s = 0.5\n'
+        '[alert]\nto = ["ops@example.org"]\n',
+        app="tests.integration.cli.accounts:app",
+    )
+
+
+async def serve_until_mailed(box: Mailbox, port: int) -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: SMTP(box), "127.0.0.1", port)
+    async with asyncio.timeout(30):
+        while not box.mails:  # noqa: ASYNC110 - the server calls no event of ours
+            await asyncio.sleep(0.05)
+    server.close()
+
+
+def test_failed_unit_is_listed_and_its_mail_comes_when_the_server_is_back(tmp_path: Path) -> None:
+    with mailbox() as box:
+        port = box.port
+    path = config(tmp_path, port)
+    failed = cordata("alert", UNIT, "--config", str(path))
+    assert failed.returncode == 1, failed
+    with running(path):
+        until(path, "alerts", "list", true=lambda page: page["items"])
+        asyncio.run(serve_until_mailed(box := Mailbox(), port))
+        (row,) = told(path, "alerts", "list")["items"]
+        assert (row["cause"], row["count"], row["pending"]) == (UNIT, 1, 0)
+    assert f"{UNIT} failed" in box.mails[0]["Subject"]
+    assert f"systemctl status {UNIT}" in box.mails[0].get_payload()
+
+
+def test_alerts_are_shown_and_cleared(tmp_path: Path) -> None:
+    path = config(tmp_path, 9)
+    cordata("alert", UNIT, "--config", str(path))
+    with running(path):
+        page = until(path, "alerts", "list", true=lambda page: page["items"])
+        name = page["items"][0]["fingerprint"]
+        where = ("--config", str(path))
+        listed = cordata("alerts", "list", *where)
+        assert name in listed.stdout
+        assert "PENDING" in listed.stdout
+        shown = cordata("alerts", "show", name, *where)
+        assert f"systemctl status {UNIT}" in shown.stdout
+        assert told(path, "alerts", "show", name)["text"].startswith(f"{UNIT} failed")
+        assert cordata("alerts", "show", "0a1b2c3d4e5f", *where).returncode == 1
+        assert cordata("alerts", "clear", *where).returncode == 2
+        missing = cordata("alerts", "clear", name, "0a1b2c3d4e5f", "--json", *where)
+        assert missing.returncode == 1
+        assert json.loads(missing.stdout) == {"count": 1, "missing": ["0a1b2c3d4e5f"]}
+        assert told(path, "alerts", "clear", "--all")["count"] == 0

@@ -1,0 +1,116 @@
+"""What belongs together, what may be told, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from cordata.core.alert import (
+    TOLD,
+    Group,
+    Pace,
+    add_to,
+    fingerprint,
+    group_of,
+    merge,
+    scrub,
+    subject_of,
+    text_of,
+)
+
+SECOND = 1_000_000
+PACE = Pace(count=10, wait_us=300 * SECOND, cooldown_us=900 * SECOND, max_per_hour=12)
+
+
+def group(cause: str = "x", *, at: int = 0, pending: int = 1, urgent: bool = False) -> Group:
+    return group_of(
+        cause,
+        f"{cause} went wrong",
+        place="host worker@0",
+        now_us=at * SECOND,
+        urgent=urgent,
+        pending=pending,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("mail to anna.huber@example.com failed", "mail to … failed"),
+        ("<anna@example.com>", "<…>"),
+        ("worker@0.service failed", "worker@0.service failed"),
+        ("call +39 0471 12 34 56 now", "call … now"),
+        ("call 0471/123456", "call …"),
+        ("request 0190b2c4d5e67f8090a1b2c3d4e5f607 is dead", "request … is dead"),
+        ("id 123e4567-e89b-12d3-a456-426614174000", "id …"),
+        ("card 4111111111111111", "card …"),
+        ("no guest 'Anna Huber' here", "no guest '…' here"),
+        ('no guest "Anna" here', 'no guest "…" here'),
+        ("the hotel's list isn't there", "the hotel's list isn't there"),
+        (
+            "POST https://u:pw@api.example.com/hook/s3cr3t?key=1 failed",
+            "POST https://api.example.com/… failed",
+        ),
+        ("postgresql://hub:hunter2@db/hub", "postgresql://db/…"),
+        ("password=hunter2 token: abc", "password=… token: …"),
+        ("Authorization: Basic dXNlcjpwdw==", "Authorization: …"),
+        ("127.0.0.1:5432: 12 of 200 on 2026-02-01 at 08:00", None),
+        ("at day.py:39 < job.py:41", None),
+        ("one\n  two\x00\x1b[31m", "one\n  two  [31m"),
+        ("group \udc80", "group \\udc80"),
+    ],
+)
+def test_scrub_leaves_out_what_could_be_a_persons_or_a_secret(text: str, told: str | None) -> None:
+    assert scrub(text) == (text if told is None else told)
+
+
+def test_fingerprint_is_the_same_for_the_same_parts_only() -> None:
+    assert fingerprint("a", "b") == fingerprint("a", "b")
+    assert fingerprint("a", "b") != fingerprint("ab")
+    assert fingerprint("\udc80")
+
+
+def test_merge_counts_and_keeps_when_the_first_untold_one_came() -> None:
+    told = group(at=1, pending=0)
+    merge(told, group(at=5))
+    merge(told, group(at=9))
+    assert (told.count, told.pending, told.since_at) == (3, 2, 5 * SECOND)
+    assert (told.first_at, told.last_at) == (1 * SECOND, 9 * SECOND)
+
+
+def test_due_at_waits_for_more_of_the_kind() -> None:
+    assert PACE.due_at(group(at=100)) == 400 * SECOND
+
+
+@pytest.mark.parametrize("many", [group(at=100, pending=10), group(at=100, urgent=True)])
+def test_due_at_is_at_once_when_it_is_urgent_or_many(many: Group) -> None:
+    assert PACE.due_at(many) == 100 * SECOND
+
+
+def test_due_at_is_not_before_the_cooldown_is_over() -> None:
+    again = group(at=100, urgent=True)
+    again.mailed_at = 50 * SECOND
+    assert PACE.due_at(again) == 950 * SECOND
+
+
+def test_add_to_keeps_a_bound_on_the_number_of_kinds() -> None:
+    groups: dict[str, Group] = {}
+    add_to(groups, (group(f"kind {number}") for number in range(50)), limit=3)
+    assert len(groups) == 4
+    assert groups[fingerprint("many")].count == 47
+    assert groups[fingerprint("kind 0")].count == 1
+
+
+def test_text_tells_counts_and_moments_of_each_kind() -> None:
+    many = group("first", at=10, pending=14)
+    many.last_at = 70 * SECOND
+    text = text_of([many, group("second", at=20)], PACE)
+    assert "14 times, 1970-01-01 00:00:10 UTC to 1970-01-01 00:01:10 UTC, last at host" in text
+    assert "once, 1970-01-01 00:00:20 UTC" in text
+    assert subject_of([many]) == "[host worker@0] first went wrong"
+    assert subject_of([many, many]) == "2 alerts: first went wrong"
+
+
+def test_text_is_bounded_when_there_are_very_many_kinds() -> None:
+    text = text_of([group(f"kind {number}") for number in range(TOLD + 7)], PACE)
+    assert "7 more kinds: cordata alerts list" in text
+    assert f"kind {TOLD} went" not in text
