@@ -11,7 +11,8 @@ from hashlib import blake2b
 from time import monotonic
 from weakref import WeakKeyDictionary
 
-from alpinehub.directory import Hotel, User, directory_of
+from alpinehub.directory import directory_of
+from alpinehub.party import Hotel, User
 from alpinehub.passwords import hash_password, verify_password
 from cordata import Context, Store
 
@@ -39,9 +40,15 @@ class Account:
     #: The hotels he may read, none of them disabled.
     hotels: tuple[Hotel, ...]
 
-    def hotel(self, code: str) -> Hotel | None:
-        """His hotel of that code; None for one that is not his, and for one that does not exist."""
-        return next((hotel for hotel in self.hotels if hotel.code == code), None)
+    def hotel(self, code: str | None, name: str | None = None) -> Hotel | None:
+        """His hotel that is meant; None for one that is not his, and for one that does not exist.
+
+        The code decides where it is given; a name must be that of one of his hotels only.
+        """
+        if code is not None:
+            return next((hotel for hotel in self.hotels if hotel.code == code), None)
+        named = [hotel for hotel in self.hotels if hotel.name == name]
+        return named[0] if len(named) == 1 else None
 
 
 class TooManyLogins(Exception):
@@ -143,6 +150,12 @@ def _nobody() -> str:
     return hash_password(os.urandom(16).hex())
 
 
+def _before(ctx: Context, user: User) -> str | None:
+    """The password that a rotation left valid for a while."""
+    until = user.before_until
+    return user.password_before if until is not None and ctx.now_us() < until else None
+
+
 async def authenticate(ctx: Context, name: str, password: str) -> Account | None:
     """The account of a user, or None: unknown, disabled and wrong password look and cost the same.
 
@@ -153,7 +166,10 @@ async def authenticate(ctx: Context, name: str, password: str) -> Account | None
     user: User | None = users.get(name)
     stored = user.password if user is not None else await asyncio.to_thread(_nobody)
     memory = _memories.get(ctx.store) or _memories.setdefault(ctx.store, Memory())
-    right = await memory.verify(name, password, stored, lane=name if user is not None else "")
+    lane = name if user is not None else ""
+    right = await memory.verify(name, password, stored, lane=lane)
+    if not right and user is not None and (before := _before(ctx, user)) is not None:
+        right = await memory.verify(name, password, before, lane=lane)
     if user is None or not right:
         return None
     return Account(id=user.id, name=user.name, hotels=user.hotels)

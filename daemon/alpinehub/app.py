@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from alpinehub import counts, demo, trail
+from alpinehub import counts, demo, inbox, trail
+from alpinehub.alpinebits.call import READ_LARGE
 from alpinehub.alpinebits.endpoint import alpinebits
-from alpinehub.alpinebits.reading import READ_LARGE
+from alpinehub.alpinebits.rehearsal import rehearse
+from alpinehub.alpinebits.serving import FIT_LARGE
 from alpinehub.health import health, ready
-from alpinehub.report.job import due_reports, send_report
+from alpinehub.people import retention, upkeep
+from alpinehub.people.hashing import RULE
+from alpinehub.push import bringing
+from alpinehub.push.waking import waker
+from alpinehub.report.job import due_fleet, due_reports, send_fleet, send_report
 from alpinehub.report.rendering import RENDER
+from alpinehub.settings import HubSettings
 from alpinehub.sources import sealed_elsewhere
+from alpinehub.watch.silent import watch
 from alpinehub.webhooks.endpoint import Webhooks
 from alpinehub.webhooks.generic import generic
-from cordata import App, Context, Event, EventContext
+from alpinehub.webhooks.lenient import form, google, wix
+from cordata import App, BackfillContext, Context, Event, EventContext
 
 #: Handlers of one worker at once: their notes share a commit.
 TRAIL_AT_ONCE = 64
+INTERPRETED_AT_ONCE = 32
+#: Each of them waits for somebody else's server, for 30 s at worst.
+PUSHED_AT_ONCE = 64
 
 app = App("alpinehub")
 app.migrations("alpinehub.sql")
 app.queries("alpinehub.sql")
 app.command(RENDER, at="alpinehub.report.writing:render")
-app.command(READ_LARGE, at="alpinehub.alpinebits.message:read_large")
+app.command(READ_LARGE, at="alpinehub.alpinebits.large:read_large")
+app.command(FIT_LARGE, at="alpinehub.alpinebits.fitting:fit_large")
 
 app.mount(
     "/api",
@@ -37,19 +48,13 @@ app.mount(
         ]
     ),
 )
-app.mount("/api/webhook", Webhooks({"/generic": generic}))
-
-
-@app.settings("alpinehub")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HubSettings:
-    """[alpinehub]: the hub."""
-
-    #: Make the hotel DEMO, its user demo/demo and its webhook secret demo at start. Never in
-    #: production: everybody knows them.
-    demo: bool = False
-    #: Addresses that get the daily report of every hotel, beside the hotel's own.
-    report_to: tuple[str, ...] = ()
+app.mount(
+    "/api/webhook",
+    Webhooks(
+        {"/generic": generic, "/wix/": wix, "/google": google, "/google/": google, "/form/": form}
+    ),
+)
+app.settings("alpinehub")(HubSettings)
 
 
 @app.startup
@@ -71,22 +76,35 @@ async def check_secrets(ctx: Context) -> None:
         )
 
 
+@app.on("inbox.received", concurrency=INTERPRETED_AT_ONCE)
+async def interpret(event: Event, ctx: EventContext) -> None:
+    """What a lenient source sent becomes a reservation, or waits in the review list."""
+    await inbox.interpret(event, ctx)
+
+
 @app.on("reservation.received", concurrency=TRAIL_AT_ONCE)
 async def note_received(event: Event, ctx: EventContext) -> None:
     """A new request is on the trail."""
-    await trail.note(event, ctx)
+    await _note_version(event, ctx)
 
 
 @app.on("reservation.modified", concurrency=TRAIL_AT_ONCE)
 async def note_modified(event: Event, ctx: EventContext) -> None:
     """A change is on the trail."""
-    await trail.note(event, ctx)
+    await _note_version(event, ctx)
 
 
 @app.on("reservation.cancelled", concurrency=TRAIL_AT_ONCE)
 async def note_cancelled(event: Event, ctx: EventContext) -> None:
     """A cancellation is on the trail."""
-    await trail.note(event, ctx)
+    await _note_version(event, ctx)
+
+
+async def _note_version(event: Event, ctx: EventContext) -> None:
+    """With it whatever else there is to do for a new version."""
+    held = await rehearse(ctx, event)
+    # Woken first: what the version of his polls cannot carry, that of the push may.
+    await trail.note(event, ctx, await waker(ctx, event.payload["hotel_id"]), held)
 
 
 @app.on("reservation.delivered", concurrency=TRAIL_AT_ONCE)
@@ -107,13 +125,67 @@ async def note_refused(event: Event, ctx: EventContext) -> None:
     await trail.note(event, ctx)
 
 
+@app.on("push.due", key=True, retries=3, concurrency=PUSHED_AT_ONCE, timeout_s=bringing.TIMEOUT_S)
+async def push(event: Event, ctx: EventContext) -> None:
+    """What waits is brought to hotel software that does not come for it."""
+    await bringing.bring(event, ctx)
+
+
+@app.on("reservation.status", concurrency=TRAIL_AT_ONCE)
+async def note_status(event: Event, ctx: EventContext) -> None:
+    """What became of a request at the hotel is on the trail."""
+    await trail.note(event, ctx)
+
+
 @app.job("daily-report", due=due_reports)
 async def daily_report(ctx: Context, scope: str, period: str) -> None:
     """The mail on one hotel's day: scope is its code, period the day."""
     await send_report(ctx, scope, period)
 
 
+@app.job("fleet-report", due=due_fleet)
+async def fleet_report(ctx: Context, scope: str, period: str) -> None:
+    """The mail on one day of all hotels."""
+    await send_fleet(ctx, scope, period)
+
+
+@app.every(seconds=300)
+async def watch_hotels(ctx: Context) -> None:
+    """Miss hotel software that does not come."""
+    await watch(ctx)
+
+
+@app.every(seconds=60)
+async def sweep_pushes(ctx: Context) -> None:
+    """Bring what waits for hotel software that does not come, and was forgotten."""
+    await bringing.sweep(ctx)
+
+
+@app.every(seconds=60)
+async def take_up_inbox(ctx: Context) -> None:
+    """Interpret what was received and left lying."""
+    await inbox.take_up(ctx)
+
+
 @app.every(seconds=60)
 async def count_versions(ctx: Context) -> None:
     """Keep the hourly counts of each hotel."""
     await counts.count(ctx.store)
+
+
+@app.every(seconds=5)
+async def keep_up_customers(ctx: Context) -> None:
+    """Make the numbers and hashes of new customers, and one of those who are one."""
+    await upkeep.keep_up(ctx.store)
+
+
+@app.every(seconds=900)
+async def retain(ctx: Context) -> None:
+    """End what was kept long enough."""
+    await retention.retain(ctx)
+
+
+@app.backfill(f"customer-hashes-{RULE}", batch=upkeep.STEP)
+async def hash_customers(ctx: BackfillContext, cursor: str | None) -> str | None:
+    """Make them all again by this rule."""
+    return await upkeep.rehash(ctx.store, cursor, ctx.batch)

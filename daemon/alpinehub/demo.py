@@ -1,4 +1,4 @@
-"""A hotel to try things with: DEMO, its user demo with password demo, its webhook secret demo."""
+"""A hotel to try things with: DEMO, its user demo with password demo, its webhook secrets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from alpinehub.users import add_user, list_users
 from cordata import Context
 
 HOTEL, USER, PASSWORD, SOURCE, SECRET = "DEMO", "demo", "demo", "demo", "demo"
+#: Of the sources for forms, which are called as their kind: a secret in a path is long.
+FORM_SECRETS = {kind: f"demo-{kind}-0123456789012" for kind in ("wix", "google", "form")}
 
 
 async def set_up(ctx: Context) -> bool:
@@ -20,7 +22,12 @@ async def set_up(ctx: Context) -> bool:
     if USER not in [row["name"] for row in await list_users(store)]:
         await add_user(store, USER, PASSWORD, [HOTEL])
         made = True
-    if (HOTEL, SOURCE) not in [(row["hotel"], row["name"]) for row in await list_sources(store)]:
+    there = {row["name"] for row in await list_sources(store) if row["hotel"] == HOTEL}
+    if SOURCE not in there:
         await add_source(ctx, HOTEL, "generic", SOURCE, SECRET)
         made = True
+    for kind, secret in FORM_SECRETS.items():
+        if kind not in there:
+            await add_source(ctx, HOTEL, kind, kind, secret)
+            made = True
     return made

@@ -8,52 +8,24 @@ can be lost because none is needed.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import TypeVar
 from weakref import WeakKeyDictionary, proxy
 
-from cordata import Context, Store, Tx
+import msgspec
+
+from alpinehub.party import Before, Hotel, Options, Settings, Source, User
+from cordata import Context, Row, Store, Tx
 
 #: Seconds for which a look-up believes its memory; a change is promised to be seen within 2 s.
 TRUST_S = 1.0
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hotel:
-    """A hotel that is not disabled."""
-
-    id: int
-    code: str
-    name: str
-    time_zone: str
-    language: str
-    region: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Where requests of one hotel come from; neither it nor its hotel is disabled."""
-
-    id: int
-    hotel: Hotel
-    kind: str
-    name: str
-    #: Sealed with the master key for the context SOURCE_SECRET.
-    sealed: bytes
-    fingerprint: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class User:
-    """A login that is not disabled."""
-
-    id: int
-    name: str
-    #: As passwords.hash_password made it.
-    password: str
-    #: Those not disabled.
-    hotels: tuple[Hotel, ...]
+_log = logging.getLogger("alpinehub.directory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +36,7 @@ class Snapshot:
     hotels: Mapping[str, Hotel] = field(default_factory=dict)
     users: Mapping[str, User] = field(default_factory=dict)
     sources: Mapping[int, Source] = field(default_factory=dict)
-    #: A secret may be shared by sources of several hotels.
+    #: A secret may be shared by sources of several hotels. That of before a rotation is here, too.
     sources_by_fingerprint: Mapping[bytes, tuple[Source, ...]] = field(default_factory=dict)
     sources_by_hotel: Mapping[str, tuple[Source, ...]] = field(default_factory=dict)
 
@@ -106,23 +78,18 @@ class Directory:
 
 async def read_snapshot(tx: Tx, revision: int) -> Snapshot:
     """Read everything that is not disabled."""
-    by_id = {row["id"]: Hotel(**row) for row in await tx.fetch_all("active_hotels")}
+    by_id = {row["id"]: _hotel(row) for row in await tx.fetch_all("active_hotels")}
     sources: dict[int, Source] = {}
     by_fingerprint: dict[bytes, tuple[Source, ...]] = {}
     by_hotel: dict[str, tuple[Source, ...]] = {}
     for row in await tx.fetch_all("active_sources"):
-        source = Source(
-            id=row["id"],
-            hotel=by_id[row["hotel_id"]],
-            kind=row["kind"],
-            name=row["name"],
-            sealed=row["secret"],
-            fingerprint=row["fingerprint"],
-        )
+        source = source_of(row, by_id[row["hotel_id"]])
         sources[source.id] = source
-        code, mark = source.hotel.code, source.fingerprint
+        code = source.hotel.code
         by_hotel[code] = (*by_hotel.get(code, ()), source)
-        by_fingerprint[mark] = (*by_fingerprint.get(mark, ()), source)
+        marks = {source.fingerprint, *((source.before.fingerprint,) if source.before else ())}
+        for mark in marks:
+            by_fingerprint[mark] = (*by_fingerprint.get(mark, ()), source)
     reads: dict[int, list[Hotel]] = {}
     for row in await tx.fetch_all("active_user_hotels"):
         reads.setdefault(row["user_id"], []).append(by_id[row["hotel_id"]])
@@ -138,6 +105,48 @@ async def read_snapshot(tx: Tx, revision: int) -> Snapshot:
         sources_by_fingerprint=by_fingerprint,
         sources_by_hotel=by_hotel,
     )
+
+
+def _hotel(row: Row) -> Hotel:
+    """One hotel's settings that cannot be read keep no other hotel away."""
+    settings = _decoded(row["settings"], Settings, f"the settings of hotel {row['code']}")
+    return Hotel(**{**row, "settings": settings})
+
+
+def source_of(row: Row, hotel: Hotel) -> Source:
+    """A source as the store has it."""
+    before = None
+    if row["secret_before"] is not None and row["before_until"] is not None:
+        before = Before(
+            sealed=row["secret_before"],
+            fingerprint=row["fingerprint_before"],
+            until=row["before_until"],
+        )
+    return Source(
+        id=row["id"],
+        hotel=hotel,
+        kind=row["kind"],
+        name=row["name"],
+        sealed=row["secret"],
+        fingerprint=row["fingerprint"],
+        before=before,
+        options=options_of(row["options"], row["name"]),
+    )
+
+
+def options_of(text: str | None, name: str) -> Options:
+    """The options of a source as they are stored."""
+    return _decoded(text, Options, f"the options of source {name}")
+
+
+def _decoded(text: str | None, type_: type[T], what: str) -> T:
+    """The record in a JSON text; without one, and for one that cannot be read, the default."""
+    if text:
+        try:
+            return msgspec.json.decode(text, type=type_)
+        except msgspec.DecodeError as error:
+            _log.error("%s are not used: %s", what, error)
+    return type_()
 
 
 _directories: WeakKeyDictionary[Store, Directory] = WeakKeyDictionary()

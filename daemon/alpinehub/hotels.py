@@ -1,17 +1,22 @@
-"""Hotels as the operator manages them: add, list, disable. Effective in all workers in a second."""
+"""Hotels as the operator manages them. What he changes is effective in all workers in a second."""
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from cordata import CordataError, Store, Tx
+from alpinehub.party import FEATURES
+from cordata import CordataError, Row, Store, Tx
 
 _CODE = re.compile(r"[\x21-\x7e]{1,16}")
 _LANGUAGE = re.compile(r"[a-z]{2}")
+#: What no mail server takes before the @ without an extension would stop a mail for all others.
+_ADDRESS = re.compile(r"[^\s@,<>\x7f-\U0010ffff]+@[^\s@,<>]+")
 _REGION = re.compile(r"[A-Z]{2}")
 
 
@@ -50,6 +55,8 @@ def check_hotel(hotel: NewHotel) -> None:
         problems.append(f"language {hotel.language!r} must be two lower-case letters, like it")
     if not _REGION.fullmatch(hotel.region):
         problems.append(f"region {hotel.region!r} must be two upper-case letters, like IT")
+    if not _are_addresses(hotel.report_email):
+        problems.append("report-email must be mail addresses, commas between")
     hint = None
     try:
         ZoneInfo(hotel.time_zone)
@@ -89,6 +96,96 @@ async def list_hotels(store: Store) -> list[dict[str, object]]:
     return [dict(row) for row in rows]
 
 
+#: What is changed in the table itself.
+_COLUMNS = ("name", "time_zone", "language", "region", "report_email")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HotelChange:
+    """What is to be changed of a hotel."""
+
+    #: Some of name, time_zone, language, region, report_email ("": nobody).
+    columns: Mapping[str, str]
+    #: Some of silent_after_h, alert_email, report_language; None: as for all hotels.
+    settings: Mapping[str, int | str | None]
+    #: Features given back, and taken away.
+    on: frozenset[str] = frozenset()
+    off: frozenset[str] = frozenset()
+    #: Days for which something is kept, by the name of its setting; None: as for all hotels.
+    retention: Mapping[str, int | None] = field(default_factory=dict)
+
+
+async def show_hotel(store: Store, code: str) -> dict[str, object]:
+    """A hotel with its settings. Raises: Unusable."""
+    row = await store.read(lambda tx: _require_row(tx, code))
+    settings = _settings(row)
+    off = sorted(_off(settings))
+    settings.pop("off", None)
+    on = [feature for feature in FEATURES if feature not in off]
+    return {**row, "settings": settings, "features": on, "features_off": off}
+
+
+async def change_hotel(store: Store, code: str, change: HotelChange) -> None:
+    """Change a hotel; what is not named stays as it is. Raises: Unusable."""
+    if not _are_addresses(change.settings.get("alert_email")):
+        raise Unusable("alert-email must be mail addresses, commas between")
+    language = change.settings.get("report_language")
+    if language and not _LANGUAGE.fullmatch(str(language)):
+        raise Unusable(f"report language {language!r} must be two lower-case letters, like it")
+
+    async def unit(tx: Tx) -> None:
+        row = await _require_row(tx, code)
+        columns = {name: change.columns.get(name, row[name]) for name in _COLUMNS}
+        columns["report_email"] = columns["report_email"] or None
+        # What it was given before stays: an older program did not look at addresses.
+        told = {**columns, "report_email": change.columns.get("report_email")}
+        check_hotel(NewHotel(code=code, **told))
+        settings = _changed(_settings(row), change)
+        await tx.execute("change_hotel", id=row["id"], settings=settings, **columns)
+        if columns["region"] != row["region"]:  # its national numbers are others now
+            await tx.execute("people_mark_hotel", hotel_id=row["id"])
+        await tx.execute("bump_directory")
+
+    await store.run(unit)
+
+
+def _changed(settings: dict[str, object], change: HotelChange) -> str | None:
+    """The JSON of `hotel.settings`. What this program does not know of it stays."""
+    taken = {*_off(settings), *change.off} - change.on
+    before = settings.get("retention")
+    days = {**(before if isinstance(before, dict) else {}), **change.retention}
+    days = {name: value for name, value in days.items() if value is not None}
+    merged = {**settings, **change.settings, "off": sorted(taken), "retention": days}
+    kept = {name: value for name, value in merged.items() if value not in (None, "", [], {})}
+    return json.dumps(kept) if kept else None
+
+
+def _off(settings: Mapping[str, object]) -> list[str]:
+    """The features taken away, also those of a newer program."""
+    off = settings.get("off")
+    return [str(one) for one in off] if isinstance(off, list) else []
+
+
+def _settings(row: Row) -> dict[str, object]:
+    try:
+        settings = json.loads(row["settings"] or "{}")
+    except ValueError:
+        settings = None
+    if not isinstance(settings, dict):
+        raise Unusable(
+            f"the settings of hotel {row['code']} cannot be read",
+            hint="hotel.settings must be a JSON object, or NULL",
+        )
+    return settings
+
+
+async def _require_row(tx: Tx, code: str) -> Row:
+    await require_hotel(tx, code)
+    row = await tx.fetch_one("show_hotel", code=code)
+    assert row is not None  # it is there already
+    return row
+
+
 async def set_hotel_disabled(store: Store, code: str, disabled: bool) -> None:
     """Disable a hotel (its sources and users find it no more) or enable it. Raises: Unusable."""
 
@@ -108,6 +205,17 @@ async def require_hotel(tx: Tx, code: str) -> int:
         known = [r["code"] for r in await tx.fetch_all("list_hotels")]
         raise Unusable(f"there is no hotel {code!r}", hint=nearest(code, known))
     return int(row["id"])
+
+
+def addresses_of(*texts: str | None) -> list[str]:
+    """The e-mail addresses in texts (commas between them), each once; what is none is left out."""
+    found = [one.strip() for text in texts for one in (text or "").split(",")]
+    return [one for one in dict.fromkeys(found) if _ADDRESS.fullmatch(one)]
+
+
+def _are_addresses(text: object) -> bool:
+    """Whether there are none, or e-mail addresses with commas between."""
+    return not text or all(_ADDRESS.fullmatch(one.strip()) for one in str(text).split(","))
 
 
 def nearest(name: str, known: set[str] | list[str]) -> str | None:

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
-from alpinehub.customers import find_or_create
-from alpinehub.directory import Source
+from alpinehub import counts
+from alpinehub.party import Source
+from alpinehub.people.identity import find_or_create
 from alpinehub.reservations import (
+    STAY,
     ReservationData,
     content_hash,
     decode,
@@ -29,7 +32,7 @@ from cordata import Conflict, Row, Store, StoreUnavailable, Tx
 
 #: Runs of one unit that loses races for unique keys; the next run finds the winner's row. In each
 #: round somebody wins: so many may change one reservation in several processes at once.
-_RUNS = 8
+RUNS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,19 @@ class Arrival:
     #: The sender's Idempotency-Key, and the hash of the body it stands for.
     key: str | None = None
     body_hash: str = ""
+    #: The row of the inbox that holds it already, which the caller settles; None: make one.
+    inbox_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What became of a submission."""
+
+    reservation_id: str
+    #: duplicate: it said nothing new, and nothing of it was written.
+    outcome: Literal["new", "changed", "duplicate"]
+    #: The newest version of the reservation; 0: not looked up.
+    version: int = 0
 
 
 class Unknown(Exception):
@@ -60,39 +76,59 @@ async def take_in(store: Store, arrival: Arrival, *, now_us: int) -> str:
     Raises: KeyReused, Unknown (nothing is written then), StoreUnavailable. Cancelling is safe: it
     is stored whole or not at all, and sent again it gets the same id.
     """
-    encoded = encode(arrival.data)
-    version = _Version(arrival, encoded.decode(), content_hash(encoded), new_id(now_us))
-    for _ in range(_RUNS):
+    version = _Version(arrival, new_id(now_us))
+    for _ in range(RUNS):
         try:
-            return await store.run(version.store)
+            return (await store.run(version.store_counted)).reservation_id
         except Conflict:
             continue
     raise StoreUnavailable("too many change the same reservation at once", retry_after_s=1)
 
 
+async def store_arrival(tx: Tx, arrival: Arrival) -> Stored:
+    """Store it within a unit of the caller's, which is run again when it ends with a Conflict.
+
+    Raises: KeyReused, Unknown, Conflict, StoreUnavailable.
+    """
+    return await _Version(arrival, new_id(tx.now_us)).store(tx)
+
+
 class _Version:
-    """The unit. All that costs time and needs no store was done before it."""
+    """The unit. All that costs time and needs no store is done when it is made."""
 
     __slots__ = ("_arrival", "_data", "_hash", "_id")
 
-    def __init__(self, arrival: Arrival, data: str, digest: bytes, fresh_id: str) -> None:
+    def __init__(self, arrival: Arrival, fresh_id: str) -> None:
+        encoded = encode(arrival.data)
         self._arrival = arrival
-        self._data = data
-        self._hash = digest
+        self._data = encoded.decode()
+        self._hash = content_hash(encoded)
         self._id = fresh_id
 
-    async def store(self, tx: Tx) -> str:
+    async def store_counted(self, tx: Tx) -> Stored:
+        """As `store`; what says nothing new leaves no row behind, so it is counted."""
+        stored = await self.store(tx)
+        if stored.outcome == "duplicate":
+            await counts.note(tx, self._arrival.source.hotel.id, "duplicates")
+        return stored
+
+    async def store(self, tx: Tx) -> Stored:
         arrival = self._arrival
         if arrival.key is None:
             return await self._store(tx)
-        return await tx.remembered(
-            f"source:{arrival.source.id}",
-            arrival.key,
-            lambda: self._store(tx),
-            body_hash=arrival.body_hash,
-        )
+        stored: Stored | None = None
 
-    async def _store(self, tx: Tx) -> str:
+        async def store() -> str:
+            nonlocal stored
+            stored = await self._store(tx)
+            return stored.reservation_id
+
+        reservation_id = await tx.remembered(
+            f"source:{arrival.source.id}", arrival.key, store, body_hash=arrival.body_hash
+        )
+        return stored or Stored(reservation_id, "duplicate")
+
+    async def _store(self, tx: Tx) -> Stored:
         arrival = self._arrival
         if arrival.external_id is None:
             return await self._add(tx)
@@ -101,11 +137,12 @@ class _Version:
         )
         if known is None:
             return await self._add(tx)
-        if known["content_hash"] != self._hash:
-            await self._change(tx, known)
-        return str(known["id"])
+        if known["content_hash"] == self._hash:
+            return Stored(str(known["id"]), "duplicate", int(known["version"]))
+        await self._change(tx, known)
+        return Stored(str(known["id"]), "changed", int(known["version"]) + 1)
 
-    async def _add(self, tx: Tx) -> str:
+    async def _add(self, tx: Tx) -> Stored:
         """Version 1 of a new reservation."""
         arrival = self._arrival
         if arrival.incomplete:
@@ -123,7 +160,7 @@ class _Version:
         )
         await self._add_version(tx, self._id, 1, next_res_status(data.status, None), self._data)
         await self._publish(tx, "reservation.received", self._id, 1)
-        return self._id
+        return Stored(self._id, "new", 1)
 
     async def _change(self, tx: Tx, known: Row) -> None:
         """The next version of a known reservation."""
@@ -136,7 +173,7 @@ class _Version:
         if data.email or data.phone or customer_id is None:
             customer_id = await find_or_create(tx, arrival.source.hotel.id, data)
         reservation_id, version = str(known["id"]), int(known["version"]) + 1
-        await tx.write(
+        found = await tx.execute(
             "update_reservation",
             id=reservation_id,
             version=version,
@@ -144,6 +181,8 @@ class _Version:
             customer_id=customer_id,
             now=tx.now_us,
         )
+        if not found:  # it was kept long enough, and ended just now: then this is a new one
+            raise Conflict(f"reservation {reservation_id} is gone")
         res_status = next_res_status(data.status, known["status"])
         await self._add_version(tx, reservation_id, version, res_status, text)
         event = "cancelled" if data.status == "cancelled" else "modified"
@@ -163,16 +202,8 @@ class _Version:
             request_id=arrival.request_id,
             now=tx.now_us,
         )
-        await tx.write(
-            "insert_inbox",
-            source_id=arrival.source.id,
-            external_id=arrival.external_id,
-            now=tx.now_us,
-            headers=arrival.headers,
-            body=arrival.body,
-            reservation_id=reservation_id,
-            request_id=arrival.request_id,
-        )
+        if arrival.inbox_id is None:
+            await self._add_inbox(tx, reservation_id, version)
         # Behind the inbox: who grants the hotel to a user meanwhile holds its source (users.py).
         if version > 1:
             await tx.write("end_waiting", reservation_id=reservation_id)
@@ -182,6 +213,21 @@ class _Version:
             version=version,
             hotel_id=arrival.source.hotel.id,
             unique_id_type=arrival.data.unique_id_type,
+        )
+
+    async def _add_inbox(self, tx: Tx, reservation_id: str, version: int) -> None:
+        """What a strict source sent: it is in the inbox only when it can be used."""
+        arrival = self._arrival
+        await tx.write(
+            "insert_inbox",
+            source_id=arrival.source.id,
+            external_id=arrival.external_id,
+            now=tx.now_us,
+            headers=arrival.headers,
+            body=arrival.body,
+            reservation_id=reservation_id,
+            request_id=arrival.request_id,
+            outcome="new" if version == 1 else "changed",
         )
 
     async def _publish(self, tx: Tx, event: str, reservation_id: str, version: int) -> None:
@@ -205,10 +251,8 @@ def carry_over(before: ReservationData, now: ReservationData) -> ReservationData
     said = {
         f.name: value
         for f in msgspec.structs.fields(now)
-        if (value := getattr(now, f.name)) not in (None, "", 0, (), {})
+        if f.name not in STAY and ((value := getattr(now, f.name)) is False or value)
     }
-    if (now.arrival is None) != (now.departure is None):  # half a stay is none
-        said = {name: said[name] for name in said if name not in ("arrival", "departure")}
-    if now.newsletter is not None:
-        said["newsletter"] = now.newsletter
+    if now.has_stay:  # as a whole; half a stay is none
+        said |= {name: getattr(now, name) for name in STAY}
     return msgspec.structs.replace(before, **said)

@@ -24,6 +24,17 @@ MEAL_PLAN_CODES: dict[MealPlan, int] = {
 }
 
 
+#: The fields that say when somebody wants to come: they stand or fall together.
+STAY = ("arrival", "departure", "arrival_latest", "nights", "alternatives")
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A stay: the first night, and the morning the guest leaves."""
+
+    arrival: date
+    departure: date
+
+
 class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One version of a guest request, reservation or cancellation, as `reservation_version.data`.
 
@@ -32,16 +43,17 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     output escapes for itself. A field is added with a default; none changes its meaning.
 
     What its status promises (checked before it is stored):
-    request: arrival, departure, adults and at least one of first_name, last_name, email, phone;
-    reservation: the same and room_type, rate_plan, total, currency;
+    request: a stay (or none: who asks without dates), adults and at least one of first_name,
+        last_name, email, phone;
+    reservation: arrival, departure and the same, and room_type, rate_plan, total, currency;
     cancelled: nothing but the status (a cancellation of something known may say no more; the
     fields of the version before it are carried over then).
     """
 
     status: Status
-    #: First night; None only in a cancellation.
+    #: First night; with `arrival_latest` the first of those that it may be.
     arrival: date | None = None
-    #: The morning the guest leaves, after `arrival`.
+    #: The morning the guest leaves, after `arrival`; None with `arrival_latest`.
     departure: date | None = None
     #: At least 1, except in a cancellation: 0 there means not given.
     adults: int = 0
@@ -75,6 +87,43 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     #: Click ids of Google and Meta.
     gclid: str = ""
     fbclid: str = ""
+    #: Other stays that would do as well, at most 4.
+    alternatives: tuple[Span, ...] = ()
+    #: The last day on which the stay may begin, after `arrival`: a window, and `nights` in it.
+    arrival_latest: date | None = None
+    #: 1 to 366, with `arrival_latest`; 0 without.
+    nights: int = 0
+    #: Herr, Dott.ssa: at most 16 characters each.
+    prefix: str = ""
+    title: str = ""
+    gender: Literal["", "female", "male"] = ""
+    birth_date: date | None = None
+    #: Street and number.
+    address: str = ""
+    city: str = ""
+    postal_code: str = ""
+    #: ISO 3166, two upper-case letters.
+    country: str = ""
+    #: Province, canton, federal state: as written.
+    state: str = ""
+    #: None: not told.
+    pets: bool | None = None
+    #: What is included, a line each.
+    services: tuple[str, ...] = ()
+    #: OTA code of the room's class (Guest Room Info); 0: not told.
+    room_class: int = 0
+    #: AlpineBits RoomType, 1 to 9; 0: not told.
+    room_kind: int = 0
+    #: Answers of a form that no field takes, a line each: "Label: value".
+    extra: str = ""
+    #: Whether the guest may be advertised to, which is not the newsletter. None: not asked.
+    consent: bool | None = None
+
+    @property
+    def has_stay(self) -> bool:
+        """Whether it says when: by two days, or by a window and a number of nights."""
+        window = self.arrival_latest is not None and self.nights > 0
+        return self.arrival is not None and (self.departure is not None or window)
 
     @property
     def unique_id_type(self) -> int:

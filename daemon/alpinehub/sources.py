@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+import json
 import re
+import secrets
+from collections.abc import Mapping
+from urllib.parse import quote
 
 from alpinehub.hotels import Unusable, nearest, require_hotel
-from cordata import Context, CordataError, Store, Tx
+from cordata import Context, CordataError, Row, Store, Tx
 
 #: The vault's context of source secrets.
 SOURCE_SECRET = "alpinehub source"
 #: A header cannot carry more than visible ASCII without doubt about its encoding.
 _SECRET = re.compile(r"[\x21-\x7e]{1,256}")
 #: The webhooks there are.
-KINDS = ("generic",)
+KINDS = ("generic", "wix", "google", "form")
+#: Those whose secret stands in the path, where a log may meet it: our own cuts out what looks so.
+_IN_PATH = ("wix", "form")
+#: What can be chosen for a form, and what each may be.
+_OPTION = {
+    "honeypot": re.compile(r"[\x21-\x7e]{0,64}"),
+    "redirect": re.compile(r"(https?://[\x21-\x7e]{1,2000})?"),
+}
+OPTIONS = tuple(_OPTION)
+_PATH_SECRET = re.compile(r"(?=.*[0-9])[A-Za-z0-9_-]{20,128}")
 
 
-async def add_source(ctx: Context, hotel: str, kind: str, name: str, secret: str) -> int:
+async def add_source(
+    ctx: Context,
+    hotel: str,
+    kind: str,
+    name: str,
+    secret: str,
+    options: Mapping[str, str] | None = None,
+) -> int:
     """Add a source to a hotel; its id. Raises: Unusable; ConfigError without a master key."""
     if kind not in KINDS:
         raise Unusable(f"there is no kind {kind!r}", hint=f"one of {', '.join(KINDS)}")
     if not 1 <= len(name) <= 64 or not name.isprintable():
         raise Unusable("a source's name has 1 to 64 printable characters")
+    check_secret(kind, secret)
+    written = write_options(kind, options or {}, None)
     sealed, fingerprint = _seal(ctx, secret)
 
     async def unit(tx: Tx) -> int:
@@ -37,6 +59,7 @@ async def add_source(ctx: Context, hotel: str, kind: str, name: str, secret: str
             name=name,
             secret=sealed,
             fingerprint=fingerprint,
+            options=written,
             now=tx.now_us,
         )
         assert row is not None
@@ -50,6 +73,15 @@ async def list_sources(store: Store) -> list[dict[str, object]]:
     """All sources, without their secrets."""
     rows = await store.read(lambda tx: tx.fetch_all("list_sources"))
     return [dict(row) for row in rows]
+
+
+async def hotels_with_key(ctx: Context, hotel: str, key: str) -> list[str]:
+    """The other hotels whose source of kind google has this key: leads must name their hotel."""
+    mark = ctx.vault.fingerprint(key.encode(), context=SOURCE_SECRET)
+    rows = await ctx.store.read(
+        lambda tx: tx.fetch_all("google_hotels", fingerprint=mark, hotel=hotel)
+    )
+    return [row["hotel"] for row in rows]
 
 
 async def sealed_elsewhere(ctx: Context) -> list[str]:
@@ -66,26 +98,68 @@ async def sealed_elsewhere(ctx: Context) -> list[str]:
     return closed
 
 
-async def set_secret(ctx: Context, hotel: str, name: str, secret: str) -> None:
-    """Give a source another secret; the old one ends within a second. Raises: Unusable."""
+async def set_secret(
+    ctx: Context, hotel: str, name: str, secret: str, *, keep_s: int = 0
+) -> dict[str, object]:
+    """Give a source another secret; the old one is taken for `keep_s` more, and ends within a
+    second without. The source. Raises: Unusable.
+    """
+    check_secret("", secret)
     sealed, fingerprint = _seal(ctx, secret)
 
-    async def unit(tx: Tx) -> None:
-        source_id = await _require_source(tx, hotel, name)
-        await _require_new_secret(tx, await require_hotel(tx, hotel), fingerprint)
+    async def unit(tx: Tx) -> dict[str, object]:
+        source = await require_source(tx, hotel, name)
+        check_secret(source["kind"], secret)
+        await _require_new_secret(
+            tx, await require_hotel(tx, hotel), fingerprint, source_id=source["id"]
+        )
+        until = tx.now_us + keep_s * 1_000_000 if keep_s else None
         await tx.execute(
-            "set_secret", id=source_id, secret=sealed, fingerprint=fingerprint, now=tx.now_us
+            "set_secret",
+            id=source["id"],
+            secret=sealed,
+            fingerprint=fingerprint,
+            now=tx.now_us,
+            until=until,
         )
         await tx.execute("bump_directory")
+        return {**described(source), "before_until": until}
 
-    await ctx.store.run(unit)
+    return await ctx.store.run(unit)
+
+
+async def show_source(store: Store, hotel: str, name: str) -> dict[str, object]:
+    """A source with its mapping, its options and the forms seen of it. Raises: Unusable."""
+
+    async def unit(tx: Tx) -> dict[str, object]:
+        source = await require_source(tx, hotel, name)
+        forms = await tx.fetch_all("source_forms", source_id=source["id"])
+        return {
+            **described(source),
+            "mapping": json.loads(source["mapping"] or "null"),
+            "forms": [{**dict(form), "fields": json.loads(form["fields"])} for form in forms],
+        }
+
+    return await store.read(unit)
+
+
+async def set_options(store: Store, hotel: str, name: str, options: Mapping[str, str]) -> None:
+    """Change options of a source; "" is the default. Raises: Unusable."""
+
+    async def unit(tx: Tx) -> None:
+        source = await require_source(tx, hotel, name)
+        written = write_options(source["kind"], options, source["options"])
+        await tx.execute("set_options", id=source["id"], options=written)
+        await tx.execute("bump_directory")
+
+    await store.run(unit)
 
 
 async def set_source_disabled(store: Store, hotel: str, name: str, disabled: bool) -> None:
     """Disable a source or enable it. Raises: Unusable."""
 
     async def unit(tx: Tx) -> None:
-        source_id = await _require_source(tx, hotel, name)
+        source_id = (await require_source(tx, hotel, name))["id"]
         at = tx.now_us if disabled else None
         await tx.execute("set_source_disabled", id=source_id, disabled_at=at)
         await tx.execute("bump_directory")
@@ -93,27 +167,86 @@ async def set_source_disabled(store: Store, hotel: str, name: str, disabled: boo
     await store.run(unit)
 
 
-async def _require_source(tx: Tx, hotel: str, name: str) -> int:
+async def require_source(tx: Tx, hotel: str, name: str) -> Row:
+    """A source of a hotel, disabled ones too. Raises: Unusable naming the nearest name."""
     await require_hotel(tx, hotel)
     row = await tx.fetch_one("get_source", hotel=hotel, name=name)
     if row is None:
         known = [r["name"] for r in await tx.fetch_all("list_sources") if r["hotel"] == hotel]
         raise Unusable(f"hotel {hotel!r} has no source {name!r}", hint=nearest(name, known))
-    return int(row["id"])
+    return row
 
 
-async def _require_new_secret(tx: Tx, hotel_id: int, fingerprint: bytes) -> None:
+def described(source: Row) -> dict[str, object]:
+    """A row of `get_source` for people: without what is sealed."""
+    shown = ("id", "hotel", "name", "kind", "created_at", "changed_at", "disabled_at")
+    return {
+        **{name: source[name] for name in shown},
+        "before_until": source["before_until"],
+        "options": json.loads(source["options"] or "{}"),
+    }
+
+
+async def _require_new_secret(
+    tx: Tx, hotel_id: int, fingerprint: bytes, *, source_id: int = 0
+) -> None:
     """Two sources of one hotel with one secret could not be told apart."""
     other = await tx.fetch_one(
-        "find_source_by_fingerprint", hotel_id=hotel_id, fingerprint=fingerprint
+        "find_source_by_fingerprint",
+        id=source_id,
+        hotel_id=hotel_id,
+        fingerprint=fingerprint,
+        now=tx.now_us,
     )
     if other is not None:
         raise Unusable(f"source {other['name']!r} of the hotel has this secret")
 
 
-def _seal(ctx: Context, secret: str) -> tuple[bytes, bytes]:
+def write_options(kind: str, options: Mapping[str, str], before: str | None) -> str | None:
+    """The JSON of `source.options` with some changed; None when all are the defaults.
+
+    What this program does not know of it stays. Raises: Unusable.
+    """
+    if options and kind != "form":
+        raise Unusable(f"a source of kind {kind} has no options", hint="those of kind form have")
+    merged = json.loads(before or "{}")
+    for name, value in options.items():
+        if name not in OPTIONS:
+            raise Unusable(
+                f"there is no option {name!r}", hint=nearest(name, list(OPTIONS)) or str(OPTIONS)
+            )
+        if not _OPTION[name].fullmatch(value):
+            raise Unusable(f"option {name}: {value!r} cannot be one")
+        merged[name] = value
+    return json.dumps(merged) if merged else None
+
+
+def new_secret() -> str:
+    """A secret for any kind that nobody has to think of: 112 bits."""
+    return f"{secrets.randbelow(10)}{secrets.token_hex(14)}"
+
+
+def path_of(kind: str, hotel: str, secret: str) -> str:
+    """Where a source posts to."""
+    if kind in _IN_PATH:
+        return f"/api/webhook/{kind}/{quote(hotel)}/{secret}"
+    if kind == "google":  # without the hotel it is taken where no other has the key
+        return f"/api/webhook/google/{quote(hotel)}"
+    return f"/api/webhook/{kind}"
+
+
+def check_secret(kind: str, secret: str) -> None:
+    """Raises: Unusable for one that a source of this kind cannot have."""
+    if kind in _IN_PATH and not _PATH_SECRET.fullmatch(secret):
+        raise Unusable(
+            "a secret in a path has 20 to 128 letters, digits, - and _, a digit among them",
+            hint="let one be made",
+        )
     if not _SECRET.fullmatch(secret):
         raise Unusable("a secret has 1 to 256 visible ASCII characters")
+
+
+def _seal(ctx: Context, secret: str) -> tuple[bytes, bytes]:
     plain = secret.encode()
     sealed = ctx.vault.seal(plain, context=SOURCE_SECRET)
     return sealed, ctx.vault.fingerprint(plain, context=SOURCE_SECRET)

@@ -40,13 +40,16 @@ async def list_users(store: Store) -> list[dict[str, object]]:
     return [dict(row) for row in rows]
 
 
-async def set_password(store: Store, name: str, password: str) -> None:
-    """Give a user another password; the old one ends within a second. Raises: Unusable."""
+async def set_password(store: Store, name: str, password: str, *, keep_s: int = 0) -> None:
+    """Give a user another password; the old one is taken for `keep_s` more, and ends within a
+    second without. Raises: Unusable.
+    """
     stored = await _hash(password)
 
     async def unit(tx: Tx) -> None:
-        await _require_user(tx, name)
-        await tx.execute("set_password", name=name, password=stored, now=tx.now_us)
+        await require_user(tx, name)
+        until = tx.now_us + keep_s * 1_000_000 if keep_s else None
+        await tx.execute("set_password", name=name, password=stored, now=tx.now_us, until=until)
         await tx.execute("bump_directory")
 
     await store.run(unit)
@@ -56,7 +59,7 @@ async def set_user_disabled(store: Store, name: str, disabled: bool) -> None:
     """Disable a login or enable it; what comes meanwhile waits for it. Raises: Unusable."""
 
     async def unit(tx: Tx) -> None:
-        await _require_user(tx, name)
+        await require_user(tx, name)
         at = tx.now_us if disabled else None
         await tx.execute("set_user_disabled", name=name, disabled_at=at)
         await tx.execute("bump_directory")
@@ -71,7 +74,7 @@ async def grant(store: Store, name: str, hotel: str) -> None:
     """
 
     async def unit(tx: Tx) -> None:
-        await _grant(tx, await _require_user(tx, name), await require_hotel(tx, hotel))
+        await _grant(tx, await require_user(tx, name), await require_hotel(tx, hotel))
         await tx.execute("bump_directory")
 
     await store.run(unit)
@@ -81,7 +84,7 @@ async def revoke(store: Store, name: str, hotel: str) -> None:
     """Take a hotel from a user. Raises: Unusable."""
 
     async def unit(tx: Tx) -> None:
-        user_id, hotel_id = await _require_user(tx, name), await require_hotel(tx, hotel)
+        user_id, hotel_id = await require_user(tx, name), await require_hotel(tx, hotel)
         if not await tx.execute("revoke_hotel", user_id=user_id, hotel_id=hotel_id):
             raise Unusable(f"user {name!r} does not read hotel {hotel!r}")
         await tx.execute("bump_directory")
@@ -96,7 +99,8 @@ async def _grant(tx: Tx, user_id: int, hotel_id: int) -> None:
         await tx.execute("deliver_open", user_id=user_id, hotel_id=hotel_id)
 
 
-async def _require_user(tx: Tx, name: str) -> int:
+async def require_user(tx: Tx, name: str) -> int:
+    """The id of a login, disabled ones too. Raises: Unusable naming the nearest name."""
     row = await tx.fetch_one("get_user", name=name)
     if row is None:
         known = [r["name"] for r in await tx.fetch_all("list_users")]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.host.load import Load, booking_load
-from tests.host.machine import Host, HostError, find_tree, wait_for
+from tests.host.machine import CHECKOUT, Host, HostError, find_tree, wait_for
 from tests.host.mail import PostOffice
 from tests.host.network import Network, start_all
 from tests.host.package import later_version
@@ -67,8 +67,10 @@ KEY = "5a" * 32
 CLAIM_S = 10.0
 #: More than a primary sends before it is found dead.
 MAILS = 500
-#: The migration of the later version.
-MIGRATION = "usr/share/cordata/alpinehub/sql/postgres/migrations/0003_added.sql"
+#: Where the hub's migrations are, in this tree and in the package.
+MIGRATIONS = "alpinehub/sql/postgres/migrations"
+#: The one that the later version brings: numbers have no gaps.
+ADDED = f"{len(list((CHECKOUT / 'daemon' / MIGRATIONS).glob('*.sql'))) + 1:04}_added"
 
 
 @dataclass(slots=True)
@@ -284,7 +286,11 @@ def fleet(deb: Path, folder: Path) -> Iterator[Fleet]:
     A later version of the package, with one more migration, is at hand as /newer.deb.
     """
     tree = find_tree()
-    newer = later_version(deb, folder, {MIGRATION: "CREATE TABLE added_later (id bigint);\n"})
+    newer = later_version(
+        deb,
+        folder,
+        {f"usr/share/cordata/{MIGRATIONS}/{ADDED}.sql": "CREATE TABLE added_later (id bigint);\n"},
+    )
     binds = {deb: "/cordata.deb", newer: "/newer.deb"}
     with ExitStack() as stack:
         network = stack.enter_context(Network())

@@ -15,7 +15,7 @@ _BROKERS = ("redis-server", "valkey-server")
 #: subjects. Two fifths of the processor time of all; what comes of them hangs on our own code and
 #: hardly on a library's version, and the tests of the hosts kill the package's own processes here.
 _ONCE = (
-    "unit/style",
+    "integration/cli/test_alerts.py",
     "integration/cli/test_eventstore.py::test_subscription_is_seen_reset_resumed_and_rebuilt",
     "integration/cli/test_eventstore.py::test_test_mode_handles_every_event_that_is_there",
     "integration/cli/test_new.py",
@@ -26,12 +26,21 @@ _ONCE = (
     "integration/engine/test_order.py",
     "integration/engine/test_server_crash.py",
     "integration/eventstore/test_crash.py",
+    "integration/hub/test_cli.py::test_command_manages_a_hotel_from_first_to_last",
+    "integration/hub/test_cli.py::test_command_tells_and_erases_a_person",
+    "integration/hub/test_delivery_model.py",
+    "integration/hub/test_either.py",
+    "integration/hub/test_load.py",
     "integration/hub/test_race.py",
+    "integration/hub/test_requests.py::test_command_lists_shows_resends_and_cancels",
+    "integration/hub/test_rotation.py::test_command_adds_shows_and_rotates_sources_of_every_kind",
     "integration/pool/test_chaos.py",
     "integration/pool/test_together.py",
     "integration/readme",
     "integration/server/test_hub_postgres.py",
+    "integration/server/test_test_mode.py::test_chains_are_followed_by_several_workers_on_servers",
     "integration/store/test_crash.py",
+    "unit/style",
 )
 #: A copy of the checkout, into which programs write their bytecode.
 _COPY = "/srv/checkout"

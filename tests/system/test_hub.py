@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -69,7 +70,8 @@ def test_report_reaches_the_mail_server_once_when_the_timer_was_missed(
         wait_for(lambda: host.sh(unsent) == "0", what="the last mail")
     reports = [mail["text"] for mail in post_office.mails() if mail["to"] == ["boss@example.com"]]
     ids = [line for text in reports for line in text.splitlines() if "Message-ID" in line]
-    made = host.sh(f"sqlite3 {STORE} \"SELECT count(*) FROM job_run WHERE state = 'done'\"")
+    done = "SELECT count(*) FROM job_run WHERE job = 'daily-report' AND state = 'done'"
+    made = host.sh(f'sqlite3 {STORE} "{done}"')
     assert len(ids) == len(set(ids)) == int(made) <= 2
     assert all("<daily-report." in line for line in ids)
     assert len(host.journal(*ran)) == 1
@@ -96,6 +98,31 @@ def test_every_unit_failure_is_mailed_once_when_it_repeats(post_office: PostOffi
     wait_for(lambda: alerts(post_office), what="the alert")
     [alert] = alerts(post_office)
     assert "worker@2" in alert["text"]
+
+
+def test_unit_failure_is_kept_and_mailed_when_the_mail_server_is_back(
+    post_office: PostOffice,
+) -> None:
+    host = post_office.host
+    host.systemctl("stop", "smtp")
+    unit = "worker@1.service"
+    host.kill("KILL", wait_for_pid(host, "worker@1"))
+
+    def listed() -> dict[str, Any]:
+        items = json.loads(host.run("cordata", "alerts", "list", "--json").stdout)["items"]
+        return next((one for one in items if one["cause"] == unit), {})
+
+    wait_for(lambda: listed().get("mailed_at"), timeout_s=60, what="the mail in the outbox")
+    assert not any(unit in alert["text"] for alert in alerts(post_office))
+    host.systemctl("start", "smtp")
+
+    def told() -> list[dict[str, Any]]:
+        return [alert for alert in alerts(post_office) if unit in alert["text"]]
+
+    wait_for(told, timeout_s=60, what="the mail")
+    [alert] = told()
+    assert "<alert." in alert["text"]
+    assert listed()["pending"] == 0
 
 
 def alerts(post_office: PostOffice) -> list[dict[str, Any]]:

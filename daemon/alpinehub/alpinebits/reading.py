@@ -1,41 +1,53 @@
-"""Where an acknowledgement is read: a large one in a child of the pool, so that it neither holds up
-the other requests of this worker, by the turns of its threads, nor can harm it.
-"""
+"""How a kind of request is read: the same here, in a thread and in a child of the pool."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from alpinehub.alpinebits.message import Acknowledgement, Outcome, read_acknowledgement
-from alpinehub.alpinebits.refusal import Refusal
-from alpinehub.pooled import in_the_pool
-from cordata import CommandPoisoned, PoolError, WorkerCrashed
+from alpinehub.alpinebits.document import MAX_MARKUP
+from alpinehub.alpinebits.form import LARGE_BYTES, MAX_BODY_BYTES
+from alpinehub.alpinebits.grammar import parse
 
 if TYPE_CHECKING:
-    from alpinehub.alpinebits.version import Version
-    from cordata import Context
+    from lxml.etree import _Element
 
-#: The command: `alpinehub.alpinebits.message.read_large`.
-READ_LARGE = "read_acknowledgement"
-#: Documents above it are for the pool: 2,500 acknowledgements.
-LARGE_BYTES = 256 * 1024
-#: One of 2 MiB takes 0.4 s; then it is read here, beside the loop.
-_TIMEOUT_S = 3.0
+    from alpinehub.alpinebits.protocol import Protocol
+
+T = TypeVar("T")
+
+#: Of a document that tells all rates or all free rooms of a large hotel.
+PUSH_BYTES, PUSH_MARKUP = MAX_BODY_BYTES, 4 * MAX_MARKUP
 
 
-async def read(ctx: Context, data: bytes, version: Version) -> Acknowledgement:
-    """What a large OTA_NotifReportRQ reports. Raises: Refusal."""
-    payload = {"document": data, "version": version.name}
-    try:
-        told = await in_the_pool(ctx, READ_LARGE, payload, timeout_s=_TIMEOUT_S, type=Outcome)
-    except WorkerCrashed:  # it would be this worker's turn to die
-        raise Refusal(500, "the request cannot be read") from None
-    except CommandPoisoned:
-        raise Refusal(503, "large requests cannot be read at the moment; try again") from None
-    except PoolError as error:
-        ctx.log.warning("a large acknowledgement is read here, not by the pool (%s)", error.code)
-        return await asyncio.to_thread(read_acknowledgement, data, version)
-    if told.acknowledgement is None:
-        raise Refusal(told.status, told.text)
-    return told.acknowledgement
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader(Generic[T]):
+    """How a kind of request is read."""
+
+    #: Name of its root element.
+    root: str
+    #: What a document says that is checked already: pure, and the same in every process.
+    read: Callable[[_Element], T]
+    #: What msgspec writes it as, and reads again.
+    type: type[T]
+    #: It may be large, and is in `large.READERS`.
+    pooled: bool = False
+    #: Longest document, and most tags in it.
+    max_bytes: int = LARGE_BYTES
+    max_markup: int = MAX_MARKUP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What came of reading in another process."""
+
+    #: MessagePack of what was read; None: refused, with `status` and `text`.
+    told: bytes | None = None
+    status: int = 0
+    text: str = ""
+
+
+def read_here(data: bytes, protocol: Protocol, reader: Reader[T]) -> T:
+    """What a document says. Raises: Refusal."""
+    return reader.read(parse(data, protocol, reader.root, max_markup=reader.max_markup))

@@ -9,10 +9,17 @@ from typing import NoReturn
 
 import click
 
+from alpinehub.cli.check import check
+from alpinehub.cli.customer import customer
 from alpinehub.cli.hotel import hotel
+from alpinehub.cli.inbox import inbox
+from alpinehub.cli.pms import pms
+from alpinehub.cli.push import push
 from alpinehub.cli.report import report
+from alpinehub.cli.requests import requests
 from alpinehub.cli.source import source
 from alpinehub.cli.user import user
+from alpinehub.cli.webhook import webhook
 from cordata import ConfigError, CordataError, __version__
 
 EXIT_FAILED, EXIT_INTERRUPTED, EXIT_CONFIG = 1, 130, 78
@@ -47,7 +54,8 @@ def alpinehub(context: click.Context, config: str | None) -> None:
 @alpinehub.command()
 @click.pass_obj
 def demo(config: str | None) -> None:
-    """Make the hotel DEMO, its user demo with password demo, its webhook secret demo.
+    """Make the hotel DEMO, its user demo with password demo, its webhook secrets: demo, and
+    demo-wix-0123456789012 of the source wix, likewise of google and form.
 
     For trying out only: everybody knows them. What exists already is left as it is.
     """
@@ -60,8 +68,15 @@ def demo(config: str | None) -> None:
 
 alpinehub.add_command(hotel)
 alpinehub.add_command(user)
+user.add_command(push)
 alpinehub.add_command(source)
+alpinehub.add_command(requests)
+alpinehub.add_command(inbox)
+alpinehub.add_command(customer)
+alpinehub.add_command(webhook)
 alpinehub.add_command(report)
+alpinehub.add_command(pms)
+alpinehub.add_command(check)
 
 
 def _choose_config(

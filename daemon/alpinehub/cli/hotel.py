@@ -1,11 +1,21 @@
-"""`alpinehub hotel add|list|disable|enable`."""
+"""`alpinehub hotel add|list|show|told|set|disable|enable`."""
 
 from __future__ import annotations
+
+import json
+import sys
+from dataclasses import fields
 
 import click
 
 from alpinehub import hotels
-from alpinehub.cli.run import as_json, run, show, show_table
+from alpinehub.alpinebits import told as told_
+from alpinehub.cli.run import as_json, plain, printable, run, show, show_table
+from alpinehub.party import FEATURES
+from alpinehub.settings import HubSettings
+
+#: The word for "as for all hotels".
+_DEFAULT = "default"
 
 
 @click.group()
@@ -58,6 +68,156 @@ def list_(config: str | None, json_: bool) -> None:
     rows = run(config, lambda ctx: hotels.list_hotels(ctx.store))
     columns = ("code", "name", "time_zone", "language", "region", "users", "sources")
     show_table(rows, (*columns, "report_email", "disabled_at"), json_)
+
+
+@hotel.command("show")
+@click.argument("code")
+@as_json
+@click.pass_obj
+def show_(config: str | None, code: str, json_: bool) -> None:
+    """Show a hotel: its settings, what its software may do, and what it told of it."""
+    found = run(config, lambda ctx: hotels.show_hotel(ctx.store, code))
+    record = {name: plain(name, value) for name, value in found.items()}
+    documents = run(config, lambda ctx: told_.overview(ctx.store, code))
+    if json_:
+        told = [{name: plain(name, value) for name, value in one.items()} for one in documents]
+        click.echo(json.dumps({**record, "told": told}, indent=2))
+        return
+    for name, value in record.items():
+        if name == "settings" and isinstance(value, dict):
+            text = ", ".join(f"{key}={said}" for key, said in sorted(value.items()))
+        else:
+            text = " ".join(value) if isinstance(value, list) else str(value or "")
+        click.echo(f"{name.replace('_', ' '):14}{printable(text) or '-'}")
+    if documents:
+        click.echo()
+        show_table(documents, ("kind", "protocol", "told_by", "complete_at", "changed_at"), False)
+
+
+@hotel.command(
+    epilog="""Examples:
+
+\b
+  alpinehub hotel told EDELW freerooms
+  alpinehub hotel told EDELW pushes --limit 10
+  alpinehub hotel told EDELW inventory | xmllint --format -"""
+)
+@click.argument("code")
+@click.argument("what", type=click.Choice(tuple(told_.COLUMNS)))
+@click.option("--limit", default=50, show_default=True, help="Of the pushes: the newest ones.")
+@as_json
+@click.pass_obj
+def told(config: str | None, code: str, what: str, limit: int, json_: bool) -> None:
+    """Show what hotel software told of a hotel: rooms that are free, what the hotel has, prices,
+    activities; or each time that it told something, and what it was answered.
+    """
+    rows = run(config, lambda ctx: told_.look_at(ctx.store, code, what, limit))
+    columns = told_.COLUMNS[what]
+    if columns == ("xml",) and not json_:
+        for row in rows:
+            lines = str(row["xml"]).splitlines()
+            seen = map(printable, lines) if sys.stdout.isatty() else lines
+            click.echo("\n".join(seen))
+        return
+    show_table(rows, columns, json_)
+
+
+_feature = click.Choice(FEATURES)
+#: What is kept for some days.
+_KEPT = tuple(one.name for one in fields(HubSettings) if one.name.endswith("_days"))
+
+
+@hotel.command(
+    "set",
+    epilog="""Examples:
+
+\b
+  alpinehub hotel set EDELW --off deltas --off rooms
+  alpinehub hotel set EDELW --silent-after 6 --alert-email reception@edelw.example
+  alpinehub hotel set EDELW --silent-after default --on rooms
+  alpinehub hotel set EDELW --retention customer_days=365 --retention inbox_days=default""",
+)
+@click.argument("code")
+@click.option("--name", help="As hotel software shows it.")
+@click.option("--time-zone", help="The hotel's day.")
+@click.option("--language", help="ISO 639-1, lower case.")
+@click.option("--region", help="Country of its telephone numbers.")
+@click.option("--report-email", metavar="ADDRESSES", help='Who gets the daily report; "": nobody.')
+@click.option(
+    "--alert-email", metavar="ADDRESSES", help='Who is told when its software is missed; "": none.'
+)
+@click.option("--report-language", help='Of its mails; "": its own language.')
+@click.option(
+    "--silent-after", metavar="HOURS",
+    help="Until its software is missed; 0: never; default: as for all.",
+)  # fmt: skip
+@click.option(
+    "--retention", multiple=True, metavar="KEY=DAYS",
+    help=f"How long it is kept: {', '.join(_KEPT)}; 0: for ever; default: as for all. Several.",
+)  # fmt: skip
+@click.option("--off", multiple=True, type=_feature, help="Take a feature away; several.")
+@click.option("--on", multiple=True, type=_feature, help="Give a feature back; several.")
+@as_json
+@click.pass_obj
+def set_(
+    config: str | None,
+    /,
+    code: str,
+    silent_after: str | None,
+    alert_email: str | None,
+    report_language: str | None,
+    retention: tuple[str, ...],
+    off: tuple[str, ...],
+    on: tuple[str, ...],
+    json_: bool,
+    **columns: str | None,
+) -> None:
+    """Change a hotel; what is not named stays as it is.
+
+    A feature that is taken away is refused, and no longer announced to hotel software.
+    """
+    settings: dict[str, int | str | None] = {}
+    if silent_after is not None:
+        settings["silent_after_h"] = _hours(silent_after)
+    if alert_email is not None:
+        settings["alert_email"] = alert_email
+    if report_language is not None:
+        settings["report_language"] = report_language
+    change = hotels.HotelChange(
+        columns={name: value for name, value in columns.items() if value is not None},
+        settings=settings,
+        on=frozenset(on),
+        off=frozenset(off),
+        retention=dict(map(_days, retention)),
+    )
+    if both := sorted(change.on & change.off):
+        raise click.UsageError(f"{both[0]} is to be taken away and given back")
+    if not any((change.columns, change.settings, change.on, change.off, change.retention)):
+        raise click.UsageError("nothing is to be changed; see --help")
+    run(config, lambda ctx: hotels.change_hotel(ctx.store, code, change))
+    record = run(config, lambda ctx: hotels.show_hotel(ctx.store, code))
+    show(record, f"hotel {code} changed", json_)
+
+
+def _days(text: str) -> tuple[str, int | None]:
+    """KEY=DAYS."""
+    key, _, days = text.partition("=")
+    if key not in _KEPT:
+        near = hotels.nearest(key, list(_KEPT)) or f"one of {', '.join(_KEPT)}"
+        raise click.UsageError(f"--retention {key!r} is not known; {near}")
+    if days == _DEFAULT:
+        return key, None
+    if not days.isdecimal() or len(days) > 5:
+        raise click.UsageError(f"--retention {key}= must be days or {_DEFAULT}")
+    return key, int(days)
+
+
+def _hours(text: str) -> int | None:
+    if text == _DEFAULT:
+        return None
+    if not text.isdecimal() or len(text) > 5:
+        raise click.UsageError(f"--silent-after must be hours or {_DEFAULT}")
+    return int(text)
 
 
 @hotel.command()

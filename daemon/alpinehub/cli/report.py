@@ -1,21 +1,28 @@
-"""`alpinehub report`: a hotel's daily report, shown and not sent."""
+"""`alpinehub report`: a hotel's daily report, or that of all hotels, shown and not sent."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from alpinehub.cli.run import run
 
+if TYPE_CHECKING:
+    from alpinehub.report.figures import Figures
+    from alpinehub.report.fleet import Fleet
+
 
 @click.command(
-    epilog="""Example:
+    epilog="""Examples:
 
 \b
-  alpinehub report --hotel EDELW --date 2026-02-01 --format html > report.html"""
+  alpinehub report --hotel EDELW --date 2026-02-01 --format html > report.html
+  alpinehub report --fleet --date 2026-02-01"""
 )
-@click.option("--hotel", "code", required=True, help="Code of the hotel.")
+@click.option("--hotel", "code", help="Code of the hotel.")
+@click.option("--fleet", is_flag=True, help="The summary of all hotels.")
 @click.option(
     "--date",
     "day",
@@ -33,14 +40,27 @@ from alpinehub.cli.run import run
     help="What is shown.",
 )
 @click.pass_obj
-def report(config: str | None, code: str, day: datetime, kind: str) -> None:
-    """Show the daily report of a hotel. Nothing is sent; what waits is what waits now."""
-    from alpinehub.report.job import read_report
+def report(config: str | None, code: str | None, fleet: bool, day: datetime, kind: str) -> None:
+    """Show the daily report of a hotel, or of all. Nothing is sent; what waits is what waits now.
+
+    In JSON moments are microseconds since the epoch.
+    """
+    from alpinehub.report.fleet import write_fleet
+    from alpinehub.report.job import read_all, read_report
     from alpinehub.report.writing import to_json, write
 
-    figures = run(config, lambda ctx: read_report(ctx, code, day.date().isoformat()))
+    if (code is None) != fleet:
+        raise click.UsageError("which? --hotel CODE or --fleet")
+    on = day.date().isoformat()
+    found: Figures | Fleet
+    # What a browser shows has no mail around it that could bring the picture.
+    if code is None:
+        found = fleet_found = run(config, lambda ctx: read_all(ctx, on))
+        written = write_fleet(fleet_found, picture=False)
+    else:
+        found = figures = run(config, lambda ctx: read_report(ctx, code, on))
+        written = write(figures, picture=False)
     if kind == "json":
-        click.echo(to_json(figures))
-        return
-    written = write(figures)
-    click.echo(written.html if kind == "html" else written.text, nl=False)
+        click.echo(to_json(found))
+    else:
+        click.echo(written.html if kind == "html" else written.text, nl=False)

@@ -63,7 +63,7 @@ def show(record: Mapping[str, object], sentence: str, json_: bool) -> None:
 def show_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str], json_: bool) -> None:
     """Print rows as a table, or all their columns as one JSON array."""
     if json_:
-        records = [{name: _plain(name, value) for name, value in row.items()} for row in rows]
+        records = [{name: plain(name, value) for name, value in row.items()} for row in rows]
         click.echo(json.dumps(records, indent=2))
         return
     cells = [[_text(column, row[column]) for column in columns] for row in rows]
@@ -74,9 +74,15 @@ def show_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str], jso
         click.echo("  ".join(padded).rstrip())
 
 
-def _plain(column: str, value: object) -> object:
+def show_line(name: str, value: object) -> None:
+    """Print one fact of a record; a moment as such."""
+    head = name.removesuffix("_at").replace("_", " ")
+    click.echo(f"{head}: {printable(str(plain(name, value)).replace('+00:00', 'Z'))}")
+
+
+def plain(column: str, value: object) -> object:
     """A moment as ISO 8601 in UTC, everything else as it is."""
-    if column.endswith("_at") and isinstance(value, int):
+    if column.endswith(("_at", "_until")) and isinstance(value, int):
         return datetime.fromtimestamp(value // 1_000_000, UTC).isoformat()
     return value
 
@@ -85,5 +91,14 @@ def _text(column: str, value: object) -> str:
     if value is None:
         return "-"
     if column == "disabled_at":
-        return f"since {_plain(column, value)}"
-    return str(_plain(column, value)).replace("+00:00", "Z")
+        return f"since {plain(column, value)}"
+    return printable(str(plain(column, value)).replace("+00:00", "Z"))
+
+
+def printable(text: str) -> str:
+    """What others wrote must not move the cursor, or turn the line of whoever reads it."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )

@@ -1,15 +1,22 @@
-"""`alpinehub source add|list|rotate|disable|enable`."""
+"""`alpinehub source add|list|show|set|rotate|disable|enable`."""
 
 from __future__ import annotations
+
+import json
 
 import click
 
 from alpinehub import sources
-from alpinehub.cli.run import as_json, new_secret, read_secret, run, show, show_table
+from alpinehub.cli.duration import duration
+from alpinehub.cli.run import as_json, printable, read_secret, run, show, show_line, show_table
 
 _from_stdin = click.option(
     "--secret-stdin", is_flag=True, help="Read the secret from standard input."
 )
+_options = click.option(
+    "--option", "options", multiple=True, metavar="NAME=VALUE",
+    help=f"Of a form: {', '.join(sources.OPTIONS)}; several.",
+)  # fmt: skip
 
 
 @click.group()
@@ -22,6 +29,8 @@ def source() -> None:
 
 \b
   alpinehub source add EDELW website
+  alpinehub source add EDELW homepage --kind wix
+  alpinehub source add EDELW contact --kind form --option redirect=https://edelw.example/danke
   echo "$SECRET" | alpinehub source add EDELW shop --secret-stdin"""
 )
 @click.argument("hotel")
@@ -30,17 +39,30 @@ def source() -> None:
     "--kind", type=click.Choice(sources.KINDS), default="generic", show_default=True,
     help="Which webhook it posts to.",
 )  # fmt: skip
+@_options
 @_from_stdin
 @as_json
 @click.pass_obj
 def add(
-    config: str | None, hotel: str, name: str, kind: str, secret_stdin: bool, json_: bool
+    config: str | None,
+    hotel: str,
+    name: str,
+    kind: str,
+    options: tuple[str, ...],
+    secret_stdin: bool,
+    json_: bool,
 ) -> None:
-    """Add a source to a hotel. A secret is made and printed, once, unless one is given."""
-    secret = read_secret("Secret") if secret_stdin else new_secret()
-    source_id = run(config, lambda ctx: sources.add_source(ctx, hotel, kind, name, secret))
+    """Add a source to a hotel. A secret is made and printed, once, unless one is given.
+
+    Where it posts to is printed with it; for the kinds wix and form the secret is in the address.
+    """
+    secret = read_secret("Secret") if secret_stdin else sources.new_secret()
+    chosen = pairs(options)
+    source_id = run(config, lambda ctx: sources.add_source(ctx, hotel, kind, name, secret, chosen))
     record: dict[str, object] = {"id": source_id, "hotel": hotel, "name": name, "kind": kind}
-    _show(record, f"source {name} of {hotel} added", "" if secret_stdin else secret, json_)
+    sentence = f"source {name} of {hotel} added"
+    _warn_of_shared_key(config, record, secret)
+    _show(record, sentence, "" if secret_stdin else secret, json_)
 
 
 @source.command("list")
@@ -53,19 +75,84 @@ def list_(config: str | None, json_: bool) -> None:
     show_table(rows, columns, json_)
 
 
-@source.command()
+@source.command(
+    "show",
+    epilog="""Example:
+
+\b
+  alpinehub source show EDELW homepage""",
+)
 @click.argument("hotel")
 @click.argument("name")
+@as_json
+@click.pass_obj
+def show_(config: str | None, hotel: str, name: str, json_: bool) -> None:
+    """Show a source with its mapping and the fields that its forms had; never its secret."""
+    record = run(config, lambda ctx: sources.show_source(ctx.store, hotel, name))
+    if json_:
+        click.echo(json.dumps(record, indent=2))
+        return
+    forms = record.pop("forms")
+    for key, value in record.items():
+        text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
+        if text is not None:
+            show_line(key, text)
+    for form in forms if isinstance(forms, list) else ():
+        names = ", ".join(key or label for key, label in form["fields"])
+        click.echo(f"form {printable(form['form_key']) or '-'}: {printable(names)}")
+
+
+@source.command(
+    "set",
+    epilog="""Example:
+
+\b
+  alpinehub source set EDELW contact --option honeypot=url2 --option redirect=""",
+)
+@click.argument("hotel")
+@click.argument("name")
+@_options
+@as_json
+@click.pass_obj
+def set_(config: str | None, hotel: str, name: str, options: tuple[str, ...], json_: bool) -> None:
+    """Change options of a form: honeypot (a hidden field that only robots fill; empty: none),
+    redirect (the page after the form; empty: one that says thanks).
+    """
+    if not options:
+        raise click.UsageError("nothing to set: --option NAME=VALUE")
+    chosen = pairs(options)
+    run(config, lambda ctx: sources.set_options(ctx.store, hotel, name, chosen))
+    show({"hotel": hotel, "name": name, "options": chosen}, f"source {name} changed", json_)
+
+
+@source.command(
+    epilog="""Examples:
+
+\b
+  alpinehub source rotate EDELW homepage
+  alpinehub source rotate EDELW shop --keep 0"""
+)
+@click.argument("hotel")
+@click.argument("name")
+@click.option(
+    "--keep", callback=duration, default="24h", show_default=True,
+    help="How long the old secret is still taken; 0: it ends at once.",
+)  # fmt: skip
 @_from_stdin
 @as_json
 @click.pass_obj
-def rotate(config: str | None, hotel: str, name: str, secret_stdin: bool, json_: bool) -> None:
-    """Give a source another secret; the old one ends."""
-    secret = read_secret("Secret") if secret_stdin else new_secret()
-    run(config, lambda ctx: sources.set_secret(ctx, hotel, name, secret))
-    record: dict[str, object] = {"hotel": hotel, "name": name}
+def rotate(
+    config: str | None, hotel: str, name: str, keep: int, secret_stdin: bool, json_: bool
+) -> None:
+    """Give a source another secret. The old one is taken beside it for a while, so that nothing is
+    lost until the sender has the new one; a warning in the journal tells who still uses it.
+    """
+    secret = read_secret("Secret") if secret_stdin else sources.new_secret()
+    record = run(config, lambda ctx: sources.set_secret(ctx, hotel, name, secret, keep_s=keep))
+    shown = {key: record[key] for key in ("hotel", "name", "kind", "before_until")}
     sentence = f"source {name} of {hotel} has a new secret"
-    _show(record, sentence, "" if secret_stdin else secret, json_)
+    _warn_of_shared_key(config, shown, secret)
+    _show(shown, sentence, "" if secret_stdin else secret, json_)
 
 
 @source.command()
@@ -92,9 +179,37 @@ def enable(config: str | None, hotel: str, name: str, json_: bool) -> None:
     show(record, f"source {name} of {hotel} enabled", json_)
 
 
+def pairs(words: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=VALUE` words as a mapping. Raises: click.UsageError."""
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise click.UsageError(f"{word!r} must be NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _warn_of_shared_key(config: str | None, record: dict[str, object], secret: str) -> None:
+    """A lead that names no hotel is nobody's once two hotels have its key."""
+    if record["kind"] != "google":
+        return
+    hotel = str(record["hotel"])
+    others = run(config, lambda ctx: sources.hotels_with_key(ctx, hotel, secret))
+    if others:
+        click.echo(
+            f"warning: {', '.join(map(printable, others))} has this key, too: leads posted to "
+            "/api/webhook/google without a hotel are refused from now on, for all of them",
+            err=True,
+        )
+
+
 def _show(record: dict[str, object], sentence: str, secret: str, json_: bool) -> None:
     """With the secret when it was made here: the only time it is to be seen."""
+    kind, hotel = str(record["kind"]), str(record["hotel"])
     if secret:
         record["secret"] = secret
         sentence += f"\nsecret: {secret}\n(shown only now)"
+    record["path"] = sources.path_of(kind, hotel, secret or "SECRET")
+    sentence += f"\npost to: https://HOST{record['path']}"
     show(record, sentence, json_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from alpinehub import users
+from alpinehub.cli.duration import duration
 from alpinehub.cli.run import as_json, new_secret, read_secret, run, show, show_table
 
 _from_stdin = click.option(
@@ -51,15 +52,24 @@ def list_(config: str | None, json_: bool) -> None:
     show_table(rows, ("name", "hotels", "created_at", "changed_at", "disabled_at"), json_)
 
 
-@user.command()
+@user.command(
+    epilog="""Example:
+
+\b
+  alpinehub user rotate edelweiss-pms --keep 24h"""
+)
 @click.argument("name")
+@click.option(
+    "--keep", callback=duration, default="0", show_default=True,
+    help="How long the old password is still taken: 30m, 24h.",
+)  # fmt: skip
 @_from_stdin
 @as_json
 @click.pass_obj
-def rotate(config: str | None, name: str, password_stdin: bool, json_: bool) -> None:
-    """Give a login another password; the old one ends."""
+def rotate(config: str | None, name: str, keep: int, password_stdin: bool, json_: bool) -> None:
+    """Give a login another password; the old one ends, unless it is kept for a while."""
     password = read_secret("Password") if password_stdin else new_secret()
-    run(config, lambda ctx: users.set_password(ctx.store, name, password))
+    run(config, lambda ctx: users.set_password(ctx.store, name, password, keep_s=keep))
     _show(
         {"name": name}, f"user {name} has a new password", "" if password_stdin else password, json_
     )

@@ -1,15 +1,9 @@
-"""What one day of one hotel brought, in numbers."""
+"""What one day of one hotel brought, in numbers. Moments are microseconds since the epoch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
-
-from alpinehub.report.day import day_bounds
-
-if TYPE_CHECKING:  # a child of the pool, which renders figures, needs no store
-    from cordata import Row, Tx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +14,7 @@ class Subject:
     code: str
     name: str
     time_zone: str
-    #: ISO 639-1.
+    #: ISO 639-1, of the report.
     language: str
     #: Addresses with commas between, or None.
     report_email: str | None
@@ -31,14 +25,44 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """What waits for one user of the hotel at this moment."""
+    """One user of the hotel, and what waits for him at this moment."""
 
     user: str
     count: int
     #: Of them, what his version of the protocol cannot carry.
     held: int
-    #: When the oldest came; None: nothing waits. Microseconds since the epoch.
+    #: When the oldest came; None: nothing waits.
     since_at: int | None
+    #: How many of them came more than a day ago.
+    late: int = 0
+    #: When his software last asked, and last acknowledged; None: never.
+    polled_at: int | None = None
+    acked_at: int | None = None
+    #: Where they are brought to it: when it last took one, and how often it failed since.
+    pushed_at: int | None = None
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCount:
+    """What one source brought, new ones by what they are."""
+
+    source: str
+    requests: int = 0
+    reservations: int = 0
+    #: Somebody who asks without saying when.
+    leads: int = 0
+    #: Of something never heard of.
+    cancellations: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayCount:
+    """A bar of the chart."""
+
+    day: date
+    #: New guest requests and reservations.
+    received: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,51 +84,26 @@ class Figures:
     #: For each user of the hotel; of the moment of `made_at`, not of the day.
     waiting: tuple[Waiting, ...]
     made_at: int
+    leads: int = 0
+    #: By name.
+    sources: tuple[SourceCount, ...] = ()
+    #: Sent again as they were, or once more by the same guest for the same stay.
+    duplicates: int = 0
+    tests: int = 0
+    spam: int = 0
+    #: What was refused as wrong: of sources, and of hotel software.
+    errors: int = 0
+    #: Submissions nobody could map; of the moment, not of the day.
+    review: int = 0
+    #: This day and those before it, the oldest first.
+    days: tuple[DayCount, ...] = ()
 
     @property
     def received(self) -> int:
         """New guest requests and reservations."""
-        return self.requests + self.reservations
+        return self.requests + self.reservations + self.leads
 
-
-async def read_hotels(tx: Tx) -> list[Subject]:
-    """All hotels that are not disabled, by code."""
-    return [_subject(row) for row in await tx.fetch_all("report_hotels")]
-
-
-def _subject(row: Row) -> Subject:
-    return Subject(**{name: row[name] for name in row.keys()})
-
-
-async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
-    """Count one day."""
-    from_at, until_at = day_bounds(day, hotel.time_zone)
-    bounds = {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
-    counts = {
-        (row["res_status"], bool(row["is_first"])): int(row["count"])
-        for row in await tx.fetch_all("report_versions", **bounds)
-    }
-    sent = await tx.fetch_one("report_deliveries", **bounds)
-    users = await tx.fetch_all("report_waiting", hotel_id=hotel.id)
-    return Figures(
-        hotel=hotel,
-        day=day,
-        requests=counts.get(("Requested", True), 0),
-        reservations=counts.get(("Reserved", True), 0),
-        changes=sum(
-            count
-            for (status, first), count in counts.items()
-            if not first and status != "Cancelled"
-        ),
-        cancellations=sum(count for (status, _), count in counts.items() if status == "Cancelled"),
-        delivered=int(sent["delivered"]) if sent else 0,
-        acknowledged=int(sent["acknowledged"]) if sent else 0,
-        refused=int(sent["refused"]) if sent else 0,
-        waiting=tuple(
-            Waiting(
-                user=row["name"], count=row["waiting"], held=row["held"], since_at=row["since_at"]
-            )
-            for row in users
-        ),
-        made_at=tx.now_us,
-    )
+    @property
+    def held(self) -> int:
+        """What waits for somebody whose version of the protocol cannot carry it."""
+        return sum(user.held for user in self.waiting)

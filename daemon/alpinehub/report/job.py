@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfoNotFoundError
 
+from alpinehub.hotels import addresses_of
+from alpinehub.report.chart import png
+from alpinehub.report.counting import read_figures, read_hotels
 from alpinehub.report.day import MAX_DAYS, due_days
-from alpinehub.report.figures import Figures, Subject, read_figures, read_hotels
+from alpinehub.report.figures import DayCount, Figures, Subject
+from alpinehub.report.fleet import Fleet, read_fleet, write_fleet
 from alpinehub.report.rendering import render
-from cordata import Context, PermanentError, Tx, from_us
+from alpinehub.report.writing import PICTURE, Report
+from cordata import Context, Inline, PermanentError, Tx, from_us
 
 #: Days of which bounds can be told.
 _YEARS = range(1970, 9999)
-_ADDRESS = re.compile(r"[^\s@,<>]+@[^\s@,<>]+")
+#: Days for which a summary of all hotels that was missed is made up for.
+FLEET_DAYS = 7
 
 
 async def due_reports(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
@@ -48,18 +53,12 @@ async def send_report(ctx: Context, scope: str, period: str) -> None:
     """
     figures = await read_report(ctx, scope, period)
     hotel, day = figures.hotel, figures.day
-    to = recipients(hotel.report_email, ctx.settings["alpinehub"].report_to)
+    to = addresses_of(hotel.report_email, *ctx.settings["alpinehub"].report_to)
     report = await render(ctx, figures) if to else None
 
     async def unit(tx: Tx) -> None:
         if report is not None:
-            await tx.send_mail(
-                to=to,
-                subject=report.subject,
-                text=report.text,
-                html=report.html,
-                message_id=message_id(hotel, day),
-            )
+            await _send(tx, to, report, figures.days, message_id(hotel, day))
         await tx.execute(
             "note_report",
             day=day.isoformat(),
@@ -75,12 +74,7 @@ async def send_report(ctx: Context, scope: str, period: str) -> None:
 
 async def read_report(ctx: Context, code: str, day: str) -> Figures:
     """The figures of one hotel and day. Raises: PermanentError when either cannot be."""
-    try:
-        on = date.fromisoformat(day)
-    except ValueError:
-        raise PermanentError(f"{day!r} is no day", hint="write it as YYYY-MM-DD") from None
-    if on.year not in _YEARS:
-        raise PermanentError(f"nothing can be known of {day}")
+    on = _day(day)
 
     async def unit(tx: Tx) -> Figures:
         for hotel in await read_hotels(tx):
@@ -91,14 +85,29 @@ async def read_report(ctx: Context, code: str, day: str) -> Figures:
     return await ctx.store.read(unit)
 
 
-def recipients(of_hotel: str | None, of_all: Iterable[str]) -> list[str]:
-    """Addresses of a hotel (commas between) and those that get every report, each once."""
-    addresses = [*(of_hotel or "").split(","), *of_all]
-    return [
-        address
-        for address in dict.fromkeys(address.strip() for address in addresses)
-        if _ADDRESS.fullmatch(address)
-    ]
+def _day(text: str) -> date:
+    """Raises: PermanentError."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        raise PermanentError(f"{text!r} is no day", hint="write it as YYYY-MM-DD") from None
+    if day.year not in _YEARS:
+        raise PermanentError(f"nothing can be known of {text}")
+    return day
+
+
+async def _send(
+    tx: Tx, to: Sequence[str], report: Report, days: Sequence[DayCount], message_id: str
+) -> None:
+    """The mail, with the picture of its chart for clients that do not show the other one."""
+    await tx.send_mail(
+        to=to,
+        subject=report.subject,
+        text=report.text,
+        html=report.html,
+        inline=[Inline(PICTURE, "image/png", png(days))],
+        message_id=message_id,
+    )
 
 
 def message_id(hotel: Subject, day: date) -> str:
@@ -106,3 +115,49 @@ def message_id(hotel: Subject, day: date) -> str:
     two hubs apart.
     """
     return f"<daily-report.{hotel.id}.{hotel.created_at:x}.{day.isoformat()}@alpinehub>"
+
+
+async def due_fleet(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
+    """("", day) of the summaries that may be due, oldest first: of FLEET_DAYS at most. Which of
+    them were made, the job knows.
+    """
+    zone = ctx.settings["alpinehub"].fleet_zone
+    hotels = await ctx.store.read(read_hotels)
+    if not hotels:
+        return []
+    since = from_us(min(hotel.created_at for hotel in hotels))
+    try:
+        days = due_days(since, now, zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise PermanentError(
+            f"[alpinehub] fleet_zone: {zone!r} is not known", hint="Europe/Rome, for example"
+        ) from None
+    return [("", day.isoformat()) for day in days[-FLEET_DAYS:]]
+
+
+async def send_fleet(ctx: Context, scope: str, period: str) -> None:
+    """Write the mail on one day of all hotels, if anybody is to get it. Raises: PermanentError."""
+    to = addresses_of(*ctx.settings["alpinehub"].fleet_to)
+    if not to:
+        return
+    fleet = await read_all(ctx, period)
+    report = write_fleet(fleet)
+
+    async def unit(tx: Tx) -> None:
+        first = min((one.created_at for one in await read_hotels(tx)), default=0)
+        name = f"<fleet-report.{first:x}.{fleet.day.isoformat()}@alpinehub>"
+        await _send(tx, to, report, fleet.days, name)
+
+    await ctx.store.run(unit)
+
+
+async def read_all(ctx: Context, day: str) -> Fleet:
+    """The figures of all hotels on one day. Raises: PermanentError."""
+    settings, on = ctx.settings["alpinehub"], _day(day)
+    return await read_fleet(
+        ctx.store,
+        on,
+        time_zone=settings.fleet_zone,
+        language=settings.fleet_language,
+        silent_after_h=settings.silent_after_h,
+    )

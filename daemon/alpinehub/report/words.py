@@ -1,4 +1,4 @@
-"""The words of the report in the languages it speaks."""
+"""The words of the reports in the languages they speak."""
 
 from __future__ import annotations
 
@@ -13,85 +13,205 @@ class Words:
     #: strftime patterns.
     date: str
     date_time: str
+    short_date: str
     title: str
     received: str
     requests: str
     reservations: str
+    leads: str
     changes: str
     cancellations: str
+    duplicates: str
+    tests: str
+    spam: str
     delivered: str
     acknowledged: str
     refused: str
+    errors: str
+    review: str
+    by_source: str
     #: With {at}: when it was counted.
     waiting: str
     nothing: str
-    #: With {at}.
+    #: With {at} and {age}.
     since: str
     #: With {count}.
+    late: str
+    #: With {count}.
     held: str
+    #: With {at}.
+    polled: str
+    acked: str
+    pushed: str
+    #: With {count}.
+    failures: str
+    never: str
+    #: With {hours}; with {days}.
+    hours: str
+    days: str
     no_user: str
+    #: With {count}: of the chart.
+    last_days: str
     made_by: str
+    #: Of the summary of all hotels.
+    fleet_title: str
+    hotel: str
+    hotels: str
+    in_all: str
+    open: str
+    oldest: str
+    last_contact: str
+    #: Heads of narrow columns.
+    to_review: str
+    held_short: str
+    errors_short: str
+    #: With {hotels}.
+    silent: str
 
 
 _GERMAN = Words(
     language="de",
     date="%d.%m.%Y",
     date_time="%d.%m.%Y, %H:%M",
+    short_date="%d.%m.",
     title="Gästeanfragen",
     received="Eingegangen",
     requests="Anfragen",
     reservations="Buchungen",
+    leads="Kontakte ohne Reisedatum",
     changes="Änderungen",
     cancellations="Stornierungen",
+    duplicates="Doppelt gesendet",
+    tests="Testsendungen",
+    spam="Spam",
     delivered="An die Hotelsoftware übertragen",
     acknowledged="Von ihr bestätigt",
     refused="Von ihr abgelehnt",
+    errors="Als falsch abgelehnt",
+    review="Nicht zuzuordnen, in Prüfung",
+    by_source="Nach Quelle",
     waiting="Offen (Stand {at})",
     nothing="nichts",
-    since="älteste seit {at}",
+    since="älteste seit {at} ({age})",
+    late="davon {count} länger als einen Tag",
     held="davon {count} in ihrer AlpineBits-Version nicht darstellbar",
+    polled="zuletzt abgefragt: {at}",
+    acked="zuletzt bestätigt: {at}",
+    pushed="zuletzt hingebracht: {at}",
+    failures="seither {count} Mal gescheitert",
+    never="nie",
+    hours="{hours} h",
+    days="{days} Tage",
     no_user="Keine Hotelsoftware ist angeschlossen: Nichts kann übertragen werden.",
+    last_days="Eingegangen in den letzten {count} Tagen",
     made_by="Täglicher Bericht von alpinehub",
+    fleet_title="Alle Hotels",
+    hotel="Hotel",
+    hotels="Hotels",
+    in_all="Zusammen",
+    open="Offen",
+    oldest="Älteste",
+    last_contact="Letzter Kontakt",
+    to_review="Prüfung",
+    held_short="Gehalten",
+    errors_short="Fehler",
+    silent="Hotelsoftware meldet sich nicht: {hotels}",
 )
 _ITALIAN = Words(
     language="it",
     date="%d/%m/%Y",
     date_time="%d/%m/%Y, %H:%M",
+    short_date="%d/%m",
     title="Richieste degli ospiti",
     received="Ricevute",
     requests="Richieste",
     reservations="Prenotazioni",
+    leads="Contatti senza date",
     changes="Modifiche",
     cancellations="Cancellazioni",
+    duplicates="Inviate due volte",
+    tests="Invii di prova",
+    spam="Spam",
     delivered="Trasmesse al software dell'hotel",
     acknowledged="Confermate dal software",
     refused="Rifiutate dal software",
+    errors="Rifiutate perché errate",
+    review="Non attribuibili, da verificare",
+    by_source="Per provenienza",
     waiting="In attesa (situazione: {at})",
     nothing="niente",
-    since="la più vecchia dal {at}",
+    since="la più vecchia dal {at} ({age})",
+    late="di cui {count} da più di un giorno",
     held="di cui {count} non rappresentabili nella sua versione di AlpineBits",
+    polled="ultima richiesta: {at}",
+    acked="ultima conferma: {at}",
+    pushed="ultimo invio: {at}",
+    failures="da allora {count} tentativi falliti",
+    never="mai",
+    hours="{hours} h",
+    days="{days} giorni",
     no_user="Nessun software dell'hotel è collegato: non può essere trasmesso nulla.",
+    last_days="Ricevute negli ultimi {count} giorni",
     made_by="Rapporto giornaliero di alpinehub",
+    fleet_title="Tutti gli hotel",
+    hotel="Hotel",
+    hotels="Hotel",
+    in_all="In tutto",
+    open="In attesa",
+    oldest="Più vecchia",
+    last_contact="Ultimo contatto",
+    to_review="Verifica",
+    held_short="Trattenute",
+    errors_short="Errori",
+    silent="Il software dell'hotel non si collega: {hotels}",
 )
 _ENGLISH = Words(
     language="en",
     date="%Y-%m-%d",
     date_time="%Y-%m-%d %H:%M",
+    short_date="%m-%d",
     title="Guest requests",
     received="Received",
     requests="Requests",
     reservations="Reservations",
+    leads="Contacts without a date",
     changes="Changes",
     cancellations="Cancellations",
+    duplicates="Sent twice",
+    tests="Tests",
+    spam="Spam",
     delivered="Delivered to the hotel software",
     acknowledged="Acknowledged by it",
     refused="Refused by it",
+    errors="Refused as wrong",
+    review="Could not be mapped, in review",
+    by_source="By source",
     waiting="Waiting (as of {at})",
     nothing="nothing",
-    since="the oldest since {at}",
+    since="the oldest since {at} ({age})",
+    late="of which {count} for more than a day",
     held="of which {count} cannot be told in its version of AlpineBits",
+    polled="last polled: {at}",
+    acked="last acknowledged: {at}",
+    pushed="last brought: {at}",
+    failures="failed {count} times since",
+    never="never",
+    hours="{hours} h",
+    days="{days} days",
     no_user="No hotel software is connected: nothing can be delivered.",
+    last_days="Received in the last {count} days",
     made_by="Daily report of alpinehub",
+    fleet_title="All hotels",
+    hotel="Hotel",
+    hotels="Hotels",
+    in_all="In all",
+    open="Waiting",
+    oldest="Oldest",
+    last_contact="Last contact",
+    to_review="Review",
+    held_short="Held",
+    errors_short="Errors",
+    silent="Hotel software does not come: {hotels}",
 )
 _WORDS = {words.language: words for words in (_GERMAN, _ITALIAN, _ENGLISH)}
 
@@ -99,3 +219,11 @@ _WORDS = {words.language: words for words in (_GERMAN, _ITALIAN, _ENGLISH)}
 def words_in(language: str) -> Words:
     """The words of a language; English where it is not spoken here."""
     return _WORDS.get(language, _ENGLISH)
+
+
+def age_in(words: Words, us: int) -> str:
+    """How old something is: hours, from two days on days."""
+    hours = max(us, 0) // 3_600_000_000
+    if hours < 48:
+        return words.hours.format(hours=hours)
+    return words.days.format(days=hours // 24)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -10,12 +11,18 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from alpinehub.report.figures import Figures
-from alpinehub.report.words import Words, words_in
+from alpinehub.report.chart import sparkline, svg
+from alpinehub.report.figures import Figures, Waiting
+from alpinehub.report.words import Words, age_in, words_in
 from cordata import from_us
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+#: Under this name the HTML of a mail shows the picture of the chart.
+PICTURE = "chart"
+#: Control characters, and those that turn the direction of what follows.
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,46 +39,89 @@ def render(payload: Any, session: Any) -> Report:
     return write(msgspec.convert(payload, Figures))
 
 
-def write(figures: Figures) -> Report:
-    """The report in the hotel's language, its times in the hotel's zone."""
+def write(figures: Figures, *, picture: bool = True) -> Report:
+    """The report in the hotel's language, its times in the hotel's zone.
+
+    `picture`: the HTML shows the one that goes with the mail, too, where its own is not shown.
+    """
     words = words_in(figures.hotel.language)
-    context = {"figures": figures, "hotel": figures.hotel, "words": words}
-    context |= {"day": figures.day.strftime(words.date), "rows": _rows(figures, words)}
-    context["waiting"] = _waiting(figures, words)
-    context["waiting_title"] = words.waiting.format(at=_local(figures.made_at, figures, words))
-    templates = _templates()
+    made_at = _local(figures.made_at, figures, words)
+    last_days = words.last_days.format(count=len(figures.days))
+    context: dict[str, Any] = {
+        "figures": figures,
+        "hotel": figures.hotel,
+        "words": words,
+        "day": figures.day.strftime(words.date),
+        "rows": _rows(figures, words),
+        "sources": _sources(figures, words),
+        "waiting": [(user.user, _waiting(user, figures, words)) for user in figures.waiting],
+        "waiting_title": words.waiting.format(at=made_at),
+        "last_days": last_days,
+        "sparkline": sparkline(figures.days),
+        "chart": svg(figures.days, title=last_days, date_format=words.short_date),
+        "picture": PICTURE if picture else "",
+    }
     return Report(
-        subject=f"{figures.hotel.name}: {words.title} {figures.day.strftime(words.date)}",
-        text=templates.get_template("daily.txt.j2").render(context),
-        html=templates.get_template("daily.html.j2").render(context),
+        subject=plain(f"{figures.hotel.name}: {words.title} {context['day']}"),
+        text=templates().get_template("daily.txt.j2").render(context),
+        html=templates().get_template("daily.html.j2").render(context),
     )
 
 
 def _rows(figures: Figures, words: Words) -> list[tuple[str, int, bool]]:
     """(what, how many, whether it is part of the row above it), in the order of a day."""
-    return [
+    rows = [
         (words.received, figures.received, False),
         (words.requests, figures.requests, True),
         (words.reservations, figures.reservations, True),
+        (words.leads, figures.leads, True),
         (words.changes, figures.changes, False),
         (words.cancellations, figures.cancellations, False),
+        (words.duplicates, figures.duplicates, False),
+        (words.tests, figures.tests, False),
+        (words.spam, figures.spam, False),
         (words.delivered, figures.delivered, False),
         (words.acknowledged, figures.acknowledged, False),
         (words.refused, figures.refused, False),
+        (words.errors, figures.errors, False),
+        (words.review, figures.review, False),
     ]
+    rare = (words.leads, words.tests, words.spam)
+    return [row for row in rows if row[1] or row[0] not in rare]
 
 
-def _waiting(figures: Figures, words: Words) -> list[tuple[str, str]]:
-    """(user, what waits for him)"""
+def _sources(figures: Figures, words: Words) -> list[tuple[str, str]]:
+    """(source, what it brought)"""
     told = []
-    for waiting in figures.waiting:
-        parts = [str(waiting.count) if waiting.count else words.nothing]
-        if waiting.since_at is not None:
-            parts.append(words.since.format(at=_local(waiting.since_at, figures, words)))
-        if waiting.held:
-            parts.append(words.held.format(count=waiting.held))
-        told.append((waiting.user, ", ".join(parts)))
+    for one in figures.sources:
+        counts = [
+            (one.requests, words.requests),
+            (one.reservations, words.reservations),
+            (one.leads, words.leads),
+            (one.cancellations, words.cancellations),
+        ]
+        told.append((one.source, ", ".join(f"{what} {count}" for count, what in counts if count)))
     return told
+
+
+def _waiting(user: Waiting, figures: Figures, words: Words) -> str:
+    parts = [str(user.count) if user.count else words.nothing]
+    if user.since_at is not None:
+        age = age_in(words, figures.made_at - user.since_at)
+        parts.append(words.since.format(at=_local(user.since_at, figures, words), age=age))
+    if user.late:
+        parts.append(words.late.format(count=user.late))
+    if user.held:
+        parts.append(words.held.format(count=user.held))
+    last = [(words.polled, user.polled_at), (words.acked, user.acked_at)]
+    if user.pushed_at is not None or user.failures:
+        last = [(words.pushed, user.pushed_at)]
+    for sentence, at in last:
+        told = words.never if at is None else _local(at, figures, words)
+        parts.append(sentence.format(at=told))
+    if user.failures:
+        parts.append(words.failures.format(count=user.failures))
+    return "; ".join(parts)
 
 
 def _local(us: int, figures: Figures, words: Words) -> str:
@@ -80,12 +130,18 @@ def _local(us: int, figures: Figures, words: Words) -> str:
     return from_us(us).astimezone(zone).strftime(words.date_time)
 
 
+def plain(text: object) -> str:
+    """A name as it stands in a line of text: nothing in it moves what is around it."""
+    return _UNPRINTABLE.sub(" ", str(text))
+
+
 @cache
-def _templates() -> Environment:
+def templates() -> Environment:
+    """The templates of all reports."""
     # Imported here: only the process that renders pays for jinja2: a child, in most cases.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-    return Environment(
+    found = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=select_autoescape(["html.j2"]),
         undefined=StrictUndefined,
@@ -93,8 +149,11 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    found.filters["plain"] = plain
+    found.filters["zip"] = zip
+    return found
 
 
-def to_json(figures: Figures) -> str:
-    """The figures for programs."""
-    return msgspec.json.format(msgspec.json.encode(asdict(figures)), indent=2).decode()
+def to_json(record: Any) -> str:
+    """Figures for programs."""
+    return msgspec.json.format(msgspec.json.encode(asdict(record)), indent=2).decode()

@@ -11,13 +11,17 @@ both must be right in both. Every failure is the same 401, whether the hotel exi
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import TypeGuard
 from urllib.parse import parse_qs
 
-from alpinehub.directory import Snapshot, Source
+from alpinehub.directory import Snapshot
+from alpinehub.party import Before, Source
 from alpinehub.sources import SOURCE_SECRET
 from alpinehub.webhooks.problem import Refused
-from cordata import Context, PermanentError
+from cordata import Context, PermanentError, fields
 
 #: Longer ones are nobody's.
 _MAX_SECRET_BYTES = 512
@@ -25,16 +29,19 @@ _MAX_SECRET_BYTES = 512
 _MAX_HASHED_BYTES, _MAX_TRIED = 1 << 20, 256
 _MAX_UNSEALED = 4096
 _unsealed: dict[bytes, bytes] = {}
+#: Seconds between two lines about a source that still uses its old secret.
+_NOTE_AGAIN_S = 3600.0
+#: When to say it again, by source and rotation.
+_noted: dict[tuple[int, bytes], float] = {}
+
+_log = logging.getLogger("alpinehub.webhook")
 
 
-def unauthorized() -> Refused:
+def unauthorized(
+    message: str = "A valid X-Webhook-Secret or X-Signature-256 is required.",
+) -> Refused:
     """The one answer to whoever cannot prove to be a source."""
-    return Refused(
-        401,
-        "unauthorized",
-        "A valid X-Webhook-Secret or X-Signature-256 is required.",
-        headers=((b"www-authenticate", b"Webhook"),),
-    )
+    return Refused(401, "unauthorized", message, headers=((b"www-authenticate", b"Webhook"),))
 
 
 def by_secret(ctx: Context, snapshot: Snapshot, kind: str, secret: bytes) -> tuple[Source, ...]:
@@ -43,10 +50,67 @@ def by_secret(ctx: Context, snapshot: Snapshot, kind: str, secret: bytes) -> tup
         raise unauthorized()
     mark = ctx.vault.fingerprint(secret, context=SOURCE_SECRET)
     found = snapshot.sources_by_fingerprint.get(mark, ())
-    sources = tuple(source for source in found if source.kind == kind)
+    sources = tuple(s for s in found if s.kind == kind and _fits(ctx, s, mark))
     if not sources:
         raise unauthorized()
     return sources
+
+
+def one_by_secret(
+    ctx: Context, snapshot: Snapshot, kind: str, secret: bytes, hotel: str | None
+) -> Source:
+    """The source of a hotel that has this secret; without a hotel the only one that has it.
+
+    Another hotel's secret, a hotel that does not exist: all one answer. Raises: Refused 401.
+    """
+    try:
+        found = by_secret(ctx, snapshot, kind, secret)
+    except Refused:
+        found = ()
+    ours = [source for source in found if hotel is None or source.hotel.code == hotel]
+    if len(ours) != 1 or not _proves(ctx, ours[0], secret):
+        raise unauthorized("A valid secret is required.")
+    return ours[0]
+
+
+def _proves(ctx: Context, source: Source, secret: bytes) -> bool:
+    """Whether it is the secret, compared in constant time: the look-up was by a hash of it."""
+    known = [_unseal(ctx, sealed) for sealed in _seals(ctx, source)]
+    return any([hmac.compare_digest(one, secret) for one in known if one is not None])
+
+
+def _fits(ctx: Context, source: Source, mark: bytes) -> bool:
+    """Whether a source is still known by this mark of a secret."""
+    if source.fingerprint == mark:
+        return True
+    if not _taken(source.before, ctx):
+        return False
+    _note_old(source)
+    return True
+
+
+def _taken(before: Before | None, ctx: Context) -> TypeGuard[Before]:
+    return before is not None and ctx.now_us() < before.until
+
+
+def _seals(ctx: Context, source: Source) -> list[bytes]:
+    """The sealed secrets that are taken: the source's, and the one before it for a while."""
+    before = source.before
+    return [source.sealed, before.sealed] if _taken(before, ctx) else [source.sealed]
+
+
+def _note_old(source: Source) -> None:
+    """Say, once an hour, who has not changed to the new secret yet."""
+    assert source.before is not None
+    now, rotation = monotonic(), (source.id, source.before.sealed)
+    if now >= _noted.get(rotation, 0.0):
+        _noted[rotation] = now + _NOTE_AGAIN_S
+        _log.warning(
+            "source %s of hotel %s is still sent with the secret before its rotation",
+            source.name,
+            source.hotel.code,
+            extra=fields(source=source.id),
+        )
 
 
 def by_signature(
@@ -56,12 +120,16 @@ def by_signature(
     given = signature.strip().lower().removeprefix(b"sha256=")
     found = []
     for source in sources:
-        secret = _unseal(ctx, source)
-        if secret is None:
-            continue
-        expected = hmac.digest(secret, body, "sha256").hex()
-        if hmac.compare_digest(expected.encode(), given):
-            found.append(source)
+        for sealed in _seals(ctx, source):
+            secret = _unseal(ctx, sealed)
+            if secret is None:
+                continue
+            expected = hmac.digest(secret, body, "sha256").hex()
+            if hmac.compare_digest(expected.encode(), given):
+                found.append(source)
+                if sealed is not source.sealed:
+                    _note_old(source)
+                break
     if not sources:  # no faster for a hotel that does not exist
         hmac.digest(b"nobody", body, "sha256")
     if not found:
@@ -96,19 +164,19 @@ def _named_source(snapshot: Snapshot, query: bytes) -> tuple[Source, ...] | None
     return () if source is None else (source,)
 
 
-def _unseal(ctx: Context, source: Source) -> bytes | None:
-    """The secret of a source; opened once, for the sealed bytes change with the secret.
+def _unseal(ctx: Context, sealed: bytes) -> bytes | None:
+    """A secret; opened once, for the sealed bytes change with it.
 
     None: another master key sealed it (the primary says so at its start). Nobody can be this
     source then, by neither header, but the others can be who they are.
     """
-    secret = _unsealed.get(source.sealed)
+    secret = _unsealed.get(sealed)
     if secret is None:
         try:
-            secret = ctx.vault.open(source.sealed, context=SOURCE_SECRET)
+            secret = ctx.vault.open(sealed, context=SOURCE_SECRET)
         except PermanentError:
             return None
         if len(_unsealed) >= _MAX_UNSEALED:
             _unsealed.clear()
-        _unsealed[source.sealed] = secret
+        _unsealed[sealed] = secret
     return secret

@@ -9,7 +9,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from alpinehub.webhooks.problem import Refused, error_body
 from cordata import ConfigError, Context, StoreUnavailable, fields, request_id
@@ -20,9 +23,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 #: A guest request is a page of text; what is larger is a mistake.
 MAX_BODY_BYTES = 262_144
+#: Characters of a path behind an endpoint's name: a hotel, a secret.
+MAX_REST = 600
 
 #: Our fields and headers, and what may be meant as one: no address, no telephone number.
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}(\[[0-9]+\])?")
+
+_KEPT = (b"content-type", b"user-agent")
+_encode = msgspec.json.Encoder().encode
 
 _log = logging.getLogger("alpinehub.webhook")
 
@@ -38,15 +46,17 @@ _UNCONFIGURED = Refused(
 class Call:
     """One POST: its Context, the headers asked for, and its body when it is asked for."""
 
-    __slots__ = ("_receive", "_scope", "ctx", "headers", "query")
+    __slots__ = ("_receive", "_scope", "ctx", "headers", "query", "rest")
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
+    def __init__(self, scope: Scope, receive: Receive, rest: str = "") -> None:
         self._scope = scope
         self._receive = receive
         self.ctx: Context = scope["state"]["cordata"]
         #: By name in lower case; of a repeated one the last.
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.query: bytes = scope.get("query_string", b"")
+        #: What the path has behind the endpoint's name, percent-decoded.
+        self.rest = rest
 
     async def body(self) -> bytes:
         """The whole body. Raises: Refused 413, 400 when the client is gone."""
@@ -68,11 +78,25 @@ class Call:
             chunks.append(chunk)
 
 
-Endpoint = Callable[[Call], Awaitable[bytes]]
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer that is not JSON with status 200."""
+
+    status: int
+    body: bytes = b""
+    content_type: bytes = b"application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+#: Answers with JSON, or with a Reply.
+Endpoint = Callable[[Call], Awaitable[bytes | Reply]]
 
 
 class Webhooks:
-    """The ASGI application below /api/webhook: one endpoint per name, each answers with JSON."""
+    """The ASGI application below /api/webhook: one endpoint per name.
+
+    A name that ends in "/" takes all paths below it: `Call.rest` tells which.
+    """
 
     def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
         self._endpoints = dict(endpoints)
@@ -82,7 +106,7 @@ class Webhooks:
         if scope["type"] != "http":
             return
         try:
-            body = await self._answer(scope, receive)
+            answer = await self._answer(scope, receive)
         except Refused as error:
             await _refuse(send, error)
         except StoreUnavailable as error:
@@ -91,38 +115,40 @@ class Webhooks:
             _log.error("webhooks cannot be taken: %s; %s", error, error.hint, extra=fields())
             await _refuse(send, _UNCONFIGURED)
         else:
-            await _respond(send, 200, body)
+            await _respond(send, answer if isinstance(answer, Reply) else Reply(200, answer))
 
-    async def _answer(self, scope: Scope, receive: Receive) -> bytes:
-        path: str = scope["path"]
-        endpoint = self._endpoints.get(path[len(scope.get("root_path", "")) :])
+    async def _answer(self, scope: Scope, receive: Receive) -> bytes | Reply:
+        path: str = scope["path"][len(scope.get("root_path", "")) :]
+        rest = ""
+        endpoint = self._endpoints.get(path)
+        if endpoint is None:
+            name, slash, rest = path[1:].partition("/")
+            endpoint = self._endpoints.get(f"/{name}/") if slash and len(rest) <= MAX_REST else None
         if endpoint is None:
             raise Refused(404, "not_found", "There is no such webhook.")
         if scope["method"] != "POST":
             raise Refused(
                 405, "method_not_allowed", "Send it with POST.", headers=((b"allow", b"POST"),)
             )
-        return await endpoint(Call(scope, receive))
+        return await endpoint(Call(scope, receive, rest))
 
 
-async def _respond(
-    send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()
-) -> None:
-    length = (b"content-length", b"%d" % len(body))
+async def _respond(send: Send, reply: Reply) -> None:
+    length = (b"content-length", b"%d" % len(reply.body))
     await send(
         {
             "type": "http.response.start",
-            "status": status,
-            "headers": [(b"content-type", b"application/json"), length, *headers],
+            "status": reply.status,
+            "headers": [(b"content-type", reply.content_type), length, *reply.headers],
         }
     )
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": reply.body})
 
 
 async def _refuse(send: Send, refused: Refused) -> None:
     _note(refused)
     body = error_body(refused, request_id.get())
-    await _respond(send, refused.status, body, refused.headers)
+    await _respond(send, Reply(refused.status, body, headers=refused.headers))
 
 
 def _unavailable(error: StoreUnavailable) -> Refused:
@@ -146,8 +172,23 @@ def require_json(headers: Mapping[bytes, bytes]) -> None:
     charset = parameters.replace(" ", "").replace('"', "")
     if not json or (charset.startswith("charset=") and charset != "charset=utf-8"):
         raise Refused(415, "unsupported_type", "The body must be application/json in UTF-8.")
+    require_plain(headers)
+
+
+def require_plain(headers: Mapping[bytes, bytes]) -> None:
+    """Raises: Refused 415 for a compressed body."""
     if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
         raise Refused(415, "unsupported_encoding", "The body must not be compressed.")
+
+
+def kept_headers(headers: Mapping[bytes, bytes]) -> str:
+    """What may help to tell where it came from, as JSON; a secret or a signature is never kept."""
+    kept = {
+        name.decode(): value.decode("latin-1")[:256]
+        for name in _KEPT
+        if (value := headers.get(name)) is not None
+    }
+    return _encode(kept).decode()
 
 
 def _too_large() -> Refused:

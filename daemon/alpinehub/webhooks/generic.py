@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 
-import msgspec
-
-from alpinehub.directory import Source, directory_of
+from alpinehub import counts
+from alpinehub.directory import directory_of
 from alpinehub.intake import Arrival, Unknown, take_in
+from alpinehub.party import Source
 from alpinehub.webhooks import authentication
-from alpinehub.webhooks.endpoint import Call, require_json
+from alpinehub.webhooks.endpoint import Call, kept_headers, require_json
 from alpinehub.webhooks.normalise import normalise
 from alpinehub.webhooks.payload import parse
 from alpinehub.webhooks.problem import Problem, Refused, invalid
-from cordata import KeyReused, request_id
+from cordata import KeyReused, StoreUnavailable, request_id
 
 KIND = "generic"
 _KEY = re.compile(rb"[\x21-\x7e]{1,200}")
-_KEPT = (b"content-type", b"user-agent")
-_encode = msgspec.json.Encoder().encode
 
 
 async def generic(call: Call) -> bytes:
@@ -47,7 +47,20 @@ async def generic(call: Call) -> bytes:
                 snapshot, KIND, call.query, body, lambda: _hotel_code(body)
             )
         sources = authentication.by_signature(call.ctx, sources, signature, body)
-    return await _take_in(call, sources, body)
+    try:
+        return await _take_in(call, sources, body)
+    except Refused:
+        await _count_refused(call, sources)
+        raise
+
+
+async def _count_refused(call: Call, sources: Sequence[Source]) -> None:
+    """For the report of the hotel, where the secret is one hotel's."""
+    hotels = {source.hotel.id for source in sources}
+    if len(hotels) != 1:
+        return
+    with suppress(StoreUnavailable):  # the refusal is the answer
+        await call.ctx.store.run(partial(counts.note, hotel_id=hotels.pop(), kind="errors"))
 
 
 def _hotel_code(body: bytes) -> str:
@@ -70,7 +83,7 @@ async def _take_in(call: Call, sources: Sequence[Source], body: bytes) -> bytes:
         external_id=submission.external_id,
         incomplete=submission.lacks,
         body=body,
-        headers=_kept_headers(call.headers),
+        headers=kept_headers(call.headers),
         request_id=request_id.get(),
         key=key,
         body_hash=blake2b(body, digest_size=16).hexdigest() if key else "",
@@ -107,13 +120,3 @@ def _idempotency_key(headers: dict[bytes, bytes]) -> str | None:
         problem = Problem("Idempotency-Key", "expected 1 to 200 visible ASCII characters")
         raise invalid([problem])
     return key.decode()
-
-
-def _kept_headers(headers: dict[bytes, bytes]) -> str:
-    """What may help to tell where it came from; a secret or a signature is never kept."""
-    kept = {
-        name.decode(): value.decode("latin-1")[:256]
-        for name in _KEPT
-        if (value := headers.get(name)) is not None
-    }
-    return _encode(kept).decode()

@@ -11,10 +11,8 @@ import msgspec
 from alpinehub.reservations import ReservationData, Status
 from alpinehub.webhooks.payload import Parsed, Payload
 from alpinehub.webhooks.problem import Problem, invalid
+from alpinehub.webhooks.values import EMAIL, YEARS, read_phone
 
-_EMAIL = re.compile(r'[^\s@<>(),;:"\\\[\]]{1,64}@[^\s@<>(),;:"\\\[\].]+(\.[^\s@<>(),;:"\\\[\].]+)+')
-_PHONE = re.compile(r"\+?[0-9 ()./\-\u00a0]+")
-_NOT_DIGIT = re.compile(r"[^0-9]")
 _LANGUAGE = re.compile(r"[A-Za-z]{2}([-_][A-Za-z0-9]{2,8})*")
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 #: What XML 1.0 cannot carry; a lone surrogate never gets through the JSON decoder.
@@ -29,7 +27,6 @@ _LINES = (
 _WHO = ("first_name", "last_name", "email", "phone")
 _MAX_TOTAL = Decimal("99999999.99")
 _CENT = Decimal("0.01")
-_YEARS = range(2000, 2200)
 
 _STAY = ("arrival", "departure", "adults")
 #: Fields that must be given, by status. A cancellation is known by its external_id.
@@ -106,17 +103,17 @@ def _illegal(name: str, match: re.Match[str]) -> Problem:
 def _check_dates(payload: Payload, problems: list[Problem]) -> None:
     arrival, departure = payload.arrival, payload.departure
     for name, day in (("arrival", arrival), ("departure", departure)):
-        if day is not None and day.year not in _YEARS:
-            problems.append(Problem(name, f"not in the years {_YEARS[0]} to {_YEARS[-1]}"))
+        if day is not None and day.year not in YEARS:
+            problems.append(Problem(name, f"not in the years {YEARS[0]} to {YEARS[-1]}"))
     if arrival is not None and departure is not None and departure <= arrival:
         problems.append(Problem("departure", "must be after arrival"))
 
 
 def _check_contact(payload: Payload, problems: list[Problem]) -> None:
-    if payload.email is not None and not _EMAIL.fullmatch(payload.email):
+    if payload.email is not None and not EMAIL.fullmatch(payload.email):
         problems.append(Problem("email", "not an e-mail address"))
     if payload.phone is not None:
-        phone = _plain_phone(payload.phone)
+        phone = read_phone(payload.phone)
         if phone is None:
             problems.append(Problem("phone", "not a telephone number"))
         payload.phone = phone
@@ -124,19 +121,6 @@ def _check_contact(payload: Payload, problems: list[Problem]) -> None:
         if not _LANGUAGE.fullmatch(payload.language):
             problems.append(Problem("language", "not a language code (de, it, en, de-AT)"))
         payload.language = payload.language[:2].lower()
-
-
-def _plain_phone(text: str) -> str | None:
-    """The number without its layout: digits, + before a country code. None: it is no number."""
-    if not _PHONE.fullmatch(text):
-        return None
-    international = text.startswith(("+", "00"))
-    if international:
-        text = text.removeprefix("00").replace("(0)", "")
-    digits = _NOT_DIGIT.sub("", text)
-    if not 4 <= len(digits) <= 20:
-        return None
-    return f"+{digits}" if international else digits
 
 
 def _check_total(payload: Payload, problems: list[Problem]) -> None:
@@ -198,6 +182,7 @@ def _record(payload: Payload, utm: dict[str, str], status: Status) -> Reservatio
         rate_plan=payload.rate_plan or "",
         meal_plan=payload.meal_plan,
         newsletter=payload.newsletter,
+        consent=payload.consent,
         utm=utm,
         gclid=payload.gclid or "",
         fbclid=payload.fbclid or "",

@@ -53,6 +53,7 @@ class Payload(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     rate_plan: Name | None = None
     meal_plan: MealPlan | None = None
     newsletter: bool | None = None
+    consent: bool | None = None
     gclid: Parameter | None = None
     fbclid: Parameter | None = None
     utm_source: Parameter | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -28,6 +28,7 @@ from cordata.store import Chain, Queries, dialect_of, open_store
 from cordata.vault import Vault
 
 NAMESPACE = "http://www.opentravel.org/OTA/2003/05"
+CHAINS = (Chain("cordata", "cordata.store.sql"), Chain("alpinehub", "alpinehub.sql"))
 PASSWORD = "secret:ä"
 _HASH = hash_password(PASSWORD)
 CREATED_AT = 1_704_201_987_938_000  # 2024-01-02T13:26:27.938Z: long ago, whatever the clock says
@@ -224,11 +225,12 @@ async def open_hub(folder: Path, door: Door | None = None) -> AsyncIterator[Hub]
 
 
 @asynccontextmanager
-async def open_worker(folder: Path, door: Door | None = None) -> AsyncIterator[Hub]:
+async def open_worker(
+    folder: Path, door: Door | None = None, *, chains: Sequence[Chain] = CHAINS
+) -> AsyncIterator[Hub]:
     """One worker on the store of a folder; several may share one."""
     config = StoreConfig(url=url_of(folder))
     queries = Queries.load(["alpinehub.sql"], dialect_of(config))
-    chains = [Chain("cordata", "cordata.store.sql"), Chain("alpinehub", "alpinehub.sql")]
     async with await open_store(
         config, state_dir=folder, runtime_dir=folder, queries=queries
     ) as store:

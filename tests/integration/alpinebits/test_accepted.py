@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from lxml import etree
 from tests.integration.alpinebits import material
 
-from alpinehub.alpinebits.render import Record, render, response
-from alpinehub.alpinebits.version import VERSIONS
-from alpinehub.directory import Hotel
+from alpinehub.alpinebits.capability import SERVED
+from alpinehub.alpinebits.guest import Record, render, response
+from alpinehub.party import Hotel
 from alpinehub.reservations import ReservationData, ResStatus, decode, encode
 from alpinehub.webhooks.normalise import normalise
 from alpinehub.webhooks.payload import parse
@@ -93,8 +93,8 @@ def test_every_accepted_payload_is_rendered_and_valid_in_every_version(
             created_at=1_767_360_387_938_000,
             changed_at=1_767_360_387_938_001,
         )
-        for version in VERSIONS:
-            document = response([render(record, HOTEL, VERSIONS[version])])
+        for version, protocol in SERVED.items():
+            document = response([render(record, HOTEL, protocol)])
             assert material.problems(document, version) == []
             assert etree.fromstring(document)[1][0].get("ResStatus") == res_status
 

@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import Hub, error_of, open_hub, open_worker, read_rq
 
-from alpinehub.alpinebits import delivery
-from alpinehub.alpinebits.version import VERSIONS
+from alpinehub.alpinebits import listing
+from alpinehub.alpinebits.capability import SERVED
+from alpinehub.alpinebits.guest import Record, find_invalid, render
+from alpinehub.alpinebits.guest.proof import REVISION
+from alpinehub.alpinebits.protocol import Protocol
+from alpinehub.party import Hotel
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
@@ -143,7 +148,7 @@ async def test_acknowledgement_may_be_repeated(tmp_path: Path) -> None:
         assert await hub.acknowledge("u1") == []
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", SERVED)
 async def test_unknown_id_is_success_with_a_warning_where_the_version_has_them(
     tmp_path: Path, version: str
 ) -> None:
@@ -151,7 +156,7 @@ async def test_unknown_id_is_success_with_a_warning_where_the_version_has_them(
         unknown = await hub.acknowledge(
             "u1", (14, "no-such"), (15, "no-such"), refused={"nor-this": "why"}, version=version
         )
-        assert unknown == ([] if version == "2020-10" else ["no-such", "nor-this"])
+        assert unknown == ([] if version < "2022-10" else ["no-such", "nor-this"])
 
 
 async def test_refusal_ends_delivery_keeps_the_hotels_words_and_is_an_alert(
@@ -173,6 +178,49 @@ async def test_refusal_ends_delivery_keeps_the_hotels_words_and_is_an_alert(
         assert await hub.read("u2", "H1") == ["a1", "a2"]
     alerts = [r.getMessage() for r in caplog.records if hasattr(r, "ALERT")]
     assert alerts == ["hotel software of user 1 refused 1 guest requests: a1"]
+
+
+async def test_refusal_after_an_acknowledgement_is_an_event_and_an_alert(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        await hub.read("u1", "H1")
+        await hub.acknowledge("u1", (14, "a1"))
+        acked_at = hub.deliveries(U1)["a1", 1]["acked_at"]
+        for _ in range(2):
+            assert await hub.acknowledge("u1", refused={"a1": "no room"}) == []
+        row = hub.deliveries(U1)["a1", 1]
+        assert (row["refused_text"], row["acked_at"]) == ("no room", acked_at)
+        rows = hub.db.execute("SELECT type FROM outbox ORDER BY id")
+        assert [row["type"].removeprefix("reservation.") for row in rows] == [
+            *("delivered", "acknowledged", "refused"),
+        ]
+    alerts = [r.getMessage() for r in caplog.records if hasattr(r, "ALERT")]
+    assert alerts == ["hotel software of user 1 refused 1 guest requests: a1"]
+
+
+@pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
+@pytest.mark.parametrize("how", ["taken", "refused"])
+async def test_acknowledgement_that_meets_a_resending_leaves_it_waiting(
+    tmp_path: Path, how: str
+) -> None:
+    """As if it had not been sent: what is said of it was said of what went before."""
+    resend = "UPDATE delivery SET waiting = 1, first_sent_at = NULL WHERE reservation_id = 'a1'"
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        await hub.read("u1", "H1")
+        with hub.db as db:
+            db.execute(resend)
+            said = ((14, "a1"),) if how == "taken" else ()
+            refused = {"a1": "no room"} if how == "refused" else {}
+            task = asyncio.create_task(hub.acknowledge("u1", *said, refused=refused))
+            async with asyncio.timeout(10):
+                while not db.one("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+        assert await task == ["a1"]
+        row = hub.deliveries(U1)["a1", 1]
+        assert (row["waiting"], row["acked_at"], row["refused_text"]) == (1, None, None)
 
 
 async def test_refused_request_is_delivered_again_when_it_changes(tmp_path: Path) -> None:
@@ -230,6 +278,9 @@ async def test_record_that_cannot_be_rendered_is_held_and_blocks_nothing(tmp_pat
             assert await hub.read("u1", "H1") == ["a1", "a4"]
         rows = hub.deliveries(U1)
         assert rows["a2", 1]["held_text"] == "there are no adults"
+        codes = {name: rows[name, 1]["held_code"] for name in ("a1", "a2", "a3", "a5")}
+        assert codes == {"a1": None, "a2": "no_adults", "a3": "room_type_long", "a5": "unreadable"}
+        assert rows["a2", 1]["held_at"] > hub.made_at
         assert "room type" in rows["a3", 1]["held_text"]
         assert "cannot be read" in rows["a5", 1]["held_text"]
         assert {rows[name, 1]["waiting"] for name in ("a2", "a3", "a5")} == {1}
@@ -246,7 +297,67 @@ async def test_record_on_which_the_renderer_fails_blocks_nothing(tmp_path: Path)
         # The year 33658.
         hub.db.execute("UPDATE reservation SET created_at = 1000000000000000000 WHERE id = 'a1'")
         assert await hub.read("u1", "H1") == ["a2"]
-        assert "renderer" in hub.deliveries(U1)["a1", 1]["held_text"]
+        row = hub.deliveries(U1)["a1", 1]
+        assert row["held_code"] == "renderer" and "renderer" in row["held_text"]
+
+
+async def test_record_that_is_rendered_wrongly_is_held_and_blocks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mistake of ours is not sent, told once, and sent when it is mended."""
+
+    def wrong(record: Record, hotel: Hotel, protocol: Protocol) -> bytes:
+        made = render(record, hotel, protocol)
+        if record.id == "a2":
+            return made.replace(b'ResStatus="Requested"', b'ResStatus="Wanted"')
+        return made.replace(b"<RoomStays>", b"<RoomStays") if record.id == "a4" else made
+
+    async with open_hub(tmp_path) as hub:
+        for name in ("a1", "a2", "a3", "a4"):
+            hub.add(H1, name)
+        with monkeypatch.context() as patch:
+            patch.setattr(listing, "render", wrong)
+            for _ in range(2):
+                assert await hub.read("u1", "H1") == ["a1", "a3"]
+        rows = hub.deliveries(U1)
+        assert [rows[name, 1]["held_code"] for name in ("a2", "a4")] == ["schema", "schema"]
+        assert rows["a2", 1]["held_text"] == "HotelReservation/@ResStatus is not valid"
+        assert rows["a2", 1]["waiting"] == 1 and rows["a2", 1]["rendered"] is None
+        told = [record for record in caplog.records if "rendered wrongly" in record.getMessage()]
+        assert len(told) == 2
+        assert await hub.read("u1", "H1") == ["a1", "a2", "a3", "a4"]
+        assert hub.deliveries(U1)["a2", 1]["held_code"] is None
+
+
+async def test_version_is_checked_once_for_each_form_that_it_is_sent_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[int] = []
+
+    def count(made: Sequence[bytes], protocol: Protocol) -> dict[int, str]:
+        checked.append(len(made))
+        return find_invalid(made, protocol)
+
+    monkeypatch.setattr(listing, "find_invalid", count)
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        hub.add(H1, "a2")
+        for version in ("2024-10", "2024-10", "2020-10", "2020-10"):
+            await hub.read("u1", "H1", version)
+        hub.add(H1, "a2", adults=7)
+        await hub.read("u1", "H1", "2020-10")
+        assert checked == [2, 0, 2, 0, 1]
+        row = hub.deliveries(U1)["a1", 1]
+        assert (row["rendered"], row["sent_count"]) == (f"2020-10/{REVISION}", 5)
+
+
+async def test_client_that_fetched_a_version_is_recorded(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        for said, expected in (("ASA\t 7 " + "x" * 100, ("ASA\t 7 " + "x" * 100)[:64]), ("", None)):
+            hub.client.headers["X-AlpineBits-ClientID"] = said
+            await hub.read("u1", "H1")
+            assert hub.deliveries(U1)["a1", 1]["client_id"] == expected
 
 
 async def test_held_record_is_released_when_it_can_be_rendered(tmp_path: Path) -> None:
@@ -256,12 +367,13 @@ async def test_held_record_is_released_when_it_can_be_rendered(tmp_path: Path) -
         assert await hub.read("u1", "H1", "2020-10") == []
         assert hub.deliveries(U1)["a1", 1]["held_text"]
         assert await hub.read("u1", "H1", "2022-10") == ["a1"]
-        assert hub.deliveries(U1)["a1", 1]["held_text"] is None
+        row = hub.deliveries(U1)["a1", 1]
+        assert (row["held_code"], row["held_text"], row["held_at"]) == (None, None, None)
 
 
 async def test_list_longer_than_a_page_is_complete_and_in_order(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        names = [f"a{number:04d}" for number in range(2 * delivery.PAGE + 50)]
+        names = [f"a{number:04d}" for number in range(2 * listing.PAGE + 50)]
         for name in names:
             hub.add(H1, name)
         assert await hub.read("u1", "H1") == names
@@ -270,7 +382,7 @@ async def test_list_longer_than_a_page_is_complete_and_in_order(tmp_path: Path) 
         assert await hub.read("u1", "H1") == names[-1:]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", SERVED)
 async def test_hotel_is_found_by_code_and_before_2024_by_name(tmp_path: Path, version: str) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add(H1, "a1")
@@ -295,7 +407,7 @@ async def test_name_of_two_hotels_is_an_invalid_hotel(tmp_path: Path) -> None:
         assert error_of(response) == ("13", "392")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", SERVED)
 async def test_responses_are_valid_in_every_version(tmp_path: Path, version: str) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add(H1, "a1", first_name="<b>&\"'", message="]]> \u202e שלום 𝄞")
@@ -375,4 +487,5 @@ async def test_each_first_reading_acknowledgement_and_refusal_is_one_event(tmp_p
             ("reservation.refused", "a2"),
         ]
         expected = {"reservation_id": "a2", "version": 1, "hotel_id": H1, "user_id": U1}
+        expected |= {"protocol": "2024-10", "client_id": ""}
         assert json.loads(rows[-1]["payload"]) == expected  # and nothing of what the hotel said

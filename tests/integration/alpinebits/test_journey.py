@@ -11,7 +11,7 @@ from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import notif_report_rq, read_rq
 from tests.integration.hub.material import BOOKING, PRICE, Answer, Hub, open_hub
 
-from alpinehub.alpinebits.version import VERSIONS
+from alpinehub.alpinebits.capability import SERVED
 from alpinehub.users import add_user, grant, revoke, set_password, set_user_disabled
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -52,7 +52,7 @@ async def acknowledge(hub: Hub, kind: int, unique_id: str, user: str = "demo") -
     assert b"<Success/>" in answer.body
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", SERVED)
 async def test_booking_reaches_the_hotel_in_each_state_until_it_is_acknowledged(
     tmp_path: Path, version: str
 ) -> None:

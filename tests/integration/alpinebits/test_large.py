@@ -12,7 +12,7 @@ from tests.contract.pool.running import running
 from tests.integration.alpinebits.hub import Hub, notif_report_rq, open_hub
 from tests.integration.pool.peer import Listening
 
-from alpinehub.alpinebits.reading import LARGE_BYTES, READ_LARGE
+from alpinehub.alpinebits.call import POOL_BYTES, READ_LARGE
 from cordata.core.pool.message import CallFrame, ErrorFrame
 from cordata.pool import SyncClient
 from cordata.pool.client.door import Door
@@ -23,7 +23,7 @@ COUNT = 4000
 def large(*ids: str) -> str:
     unknown = (f"{number:032x}" for number in range(COUNT))
     document = notif_report_rq(tuple((14, one) for one in (*ids, *unknown)), {})
-    assert len(document) > LARGE_BYTES
+    assert len(document) > POOL_BYTES
     return document
 
 
@@ -61,7 +61,7 @@ async def test_large_acknowledgement_is_read_here_when_there_is_no_pool(
         assert (await send(hub, large("a1"))).status_code == 200
         assert await hub.read("u1", "H1") == []
     told = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
-    assert told == ["a large acknowledgement is read here, not by the pool (unavailable)"]
+    assert told == ["a large OTA_NotifReportRQ is read here, not by the pool (unavailable)"]
 
 
 @pytest.mark.parametrize(("code", "status"), [("crashed", 500), ("poisoned", 503)])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -9,8 +10,9 @@ from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import PASSWORD, Hub, error_of, open_hub, read_rq
 
 from alpinehub import accounts
-from alpinehub.alpinebits.form import MAX_BODY_BYTES
-from alpinehub.alpinebits.version import VERSIONS
+from alpinehub.alpinebits.capability import SERVED
+from alpinehub.alpinebits.form import LARGE_BYTES, MAX_BODY_BYTES
+from alpinehub.alpinebits.turns import MAX_BODIES, turns_of
 from cordata import request_id
 
 URL = "/api/alpinebits"
@@ -86,7 +88,7 @@ async def test_version_is_checked(tmp_path: Path) -> None:
 
 async def test_action_is_checked_case_sensitively(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        for action in ("", "ota_read:guestrequests", "OTA_HotelInvCountNotif:FreeRooms", "x" * 500):
+        for action in ("", "ota_read:guestrequests", "OTA_HotelAvailNotif:FreeRooms", "x" * 500):
             response = await send(hub, body(action))
             assert_error(response, 400, "unknown or missing action")
         no_action = b'--B\r\nContent-Disposition: form-data; name="x"\r\n\r\n\r\n--B--\r\n'
@@ -133,6 +135,20 @@ async def test_body_may_be_packed(tmp_path: Path) -> None:
         assert_error(await send(hub, bomb, Content_Encoding="gzip"), 413)
 
 
+async def test_body_that_is_large_only_when_it_is_unpacked_waits_its_turn(tmp_path: Path) -> None:
+    large = body(request="".join(f"{at:09}" for at in range(LARGE_BYTES // 8)))
+    packed = gzip.compress(large)
+    assert len(packed) < LARGE_BYTES < len(large)
+    async with open_hub(tmp_path) as hub:
+        with ExitStack() as held:
+            for _ in range(MAX_BODIES):
+                held.enter_context(turns_of(hub.ctx).body())
+            assert_error(await send(hub, packed, Content_Encoding="gzip"), 503, "too many large")
+            assert (await send(hub, body())).status_code == 200
+        for _ in range(MAX_BODIES + 1):  # each gives its turn back
+            assert_error(await send(hub, packed, Content_Encoding="gzip"), 413)
+
+
 async def test_body_is_refused_when_it_is_too_large(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         response = await send(hub, body(request="x" * MAX_BODY_BYTES))
@@ -172,7 +188,7 @@ async def test_handshake_answers_a_sample_whatever_version_the_header_names(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         document = material.message(version, "Handshake-OTA_PingRQ.xml")
-        for name in (*VERSIONS, "2018-10", "2030-10", "2015-07b"):
+        for name in (*SERVED, "2030-10", "2015-07b"):
             response = await hub.post("u1", "OTA_Ping:Handshaking", document, name)
             assert response.status_code == 200
             assert "ALPINEBITS_HANDSHAKE" in response.text
@@ -212,7 +228,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
     return [(line["OTA_CODE"], line.get("REQUEST_ID", "")) for line in lines]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", SERVED)
 async def test_samples_are_answered_in_every_version(tmp_path: Path, version: str) -> None:
     """Their hotel 123 is known; of the IDs that they acknowledge, none."""
     async with open_hub(tmp_path) as hub:

@@ -170,9 +170,12 @@ class Hub:
 
 
 @asynccontextmanager
-async def open_hub(directory: Path, *, seed: bool = True) -> AsyncIterator[Hub]:
-    """The hub on the store of a directory, migrated, with a demo hotel, user and source."""
-    config = {"store": {"url": url_of(directory)}}
+async def open_hub(directory: Path, *, seed: bool = True, **settings: object) -> AsyncIterator[Hub]:
+    """The hub on the store of a directory, migrated, with a demo hotel, user and source.
+
+    `settings` are those of [alpinehub].
+    """
+    config: dict[str, Any] = {"store": {"url": url_of(directory)}, "alpinehub": settings}
     async with open_app(hub_app, config=config, directory=directory, startup=False) as harness:
         ctx = harness.ctx
         if seed:

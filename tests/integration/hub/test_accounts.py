@@ -21,6 +21,8 @@ from alpinehub.users import add_user, grant, revoke, set_password, set_user_disa
 from cordata import Tx
 
 on_each_store = pytest.mark.usefixtures("each_store")
+#: How a version goes out.
+HOW = {"rendered": "2024-10/1", "client_id": None}
 #: What is promised: a change counts in every worker within two seconds.
 PROMISED_S = 2.0
 
@@ -187,8 +189,10 @@ async def test_grant_delivers_what_nobody_acknowledged_when_user_is_new(tmp_path
 
         async def acknowledge(tx: Tx) -> None:
             sent, accepted = json.dumps([[first, 1, 14]]), json.dumps([[14, first]])
-            await tx.execute("mark_sent", user_id=1, sent=sent, now_us=tx.now_us)
-            await tx.fetch_all("acknowledge", user_id=1, accepted=accepted, now_us=tx.now_us)
+            await tx.execute("listing_mark_sent", user_id=1, sent=sent, **HOW, now_us=tx.now_us)
+            await tx.fetch_all(
+                "listing_acknowledge", user_id=1, accepted=accepted, now_us=tx.now_us
+            )
 
         await store.run(acknowledge)
         await add_user(store, "late", "late", ["DEMO"])

@@ -112,3 +112,52 @@ async def test_command_says_so_when_its_output_cannot_be_written(tmp_path: Path)
             )
     assert done.returncode == 1
     assert "No space left" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.usefixtures("each_store")
+async def test_command_tells_and_erases_a_person(tmp_path: Path, run: Run) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.post(BOOKING)
+        await hub.post({**BOOKING, "external_id": "n-2", "email": "else@example.com"})
+
+        async def command(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+            finished = await asyncio.to_thread(run, "customer", *words)
+            assert finished.returncode == code, finished.stderr
+            assert "Traceback" not in finished.stderr
+            return finished
+
+        eva = ("--email", "Eva@example.com")
+        for text in ("eva@example.com", "Muster"):
+            found = json.loads((await command("find", text, "--json")).stdout)
+            assert found[0]["email"] in ("eva@example.com", "else@example.com")
+        assert len(json.loads((await command("find", "+39 333 1234567", "--json")).stdout)) == 2
+        refused = await command("find", "Muster", code=2)
+        assert "terminal" in refused.stderr and "eva@" not in refused.stdout
+        shown = (await command("show", *eva)).stdout
+        assert "eva@example.com" in shown and "Muster" in shown
+        assert json.loads((await command("show", *eva, "--json")).stdout)[0]["requests"] == 1
+        file = tmp_path / "eva.json"
+        await command("export", *eva, "--output", str(file))
+        assert file.stat().st_mode & 0o777 == 0o600
+        [document] = json.loads(file.read_text())["people"]
+        assert document["requests"][0]["versions"][0]["data"]["message"] == BOOKING["message"]
+        printed = json.loads((await command("export", *eva)).stdout)
+        assert printed["people"][0]["requests"] == document["requests"]
+        assert "exists" in (await command("export", *eva, "--output", str(file), code=1)).stderr
+        again = str(tmp_path / "nobody.json")
+        await command("export", "--email", "nobody@example.com", "--output", again, code=1)
+        assert not Path(again).exists()
+        due = json.loads((await command("rehash", "--hotel", "DEMO", "--json")).stdout)
+        assert due["hotel"] == "DEMO"
+
+        tried = json.loads((await command("erase", *eva, "--dry-run", "--json")).stdout)
+        assert tried == {"customers": 1, "requests": 1, "waiting": 1}
+        waits = await command("erase", *eva, "--yes", code=1)
+        assert "wait for hotel software" in waits.stderr and "--force" in waits.stderr
+        done = await command("erase", *eva, "--yes", "--force", "--reason", "a letter", "--json")
+        assert json.loads(done.stdout)["requests"] == 1
+        gone = await command("erase", *eva, "--yes", code=1)
+        assert "no such customer" in gone.stderr
+        await command("show", "--email", "a@b.it", "--id", "1", code=2)
+        [left] = await hub.rows("SELECT email FROM customer")
+        assert left["email"] == "else@example.com"

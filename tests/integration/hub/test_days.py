@@ -104,12 +104,12 @@ async def test_each_event_of_a_reservation_is_published_and_on_its_trail_once(
         await report(hub, (14, one), (15, other))  # 15: a cancellation
         assert await hub.drain() == 6
         assert await trail(hub, one) == [
-            *((1, "acknowledged"), (1, "delivered"), (1, "received")),
-            *((2, "acknowledged"), (2, "delivered"), (2, "modified")),
+            *((1, "acknowledged"), (1, "delivered"), (1, "received"), (1, "rendered")),
+            *((2, "acknowledged"), (2, "delivered"), (2, "modified"), (2, "rendered")),
         ]
         assert await trail(hub, other) == [
-            *((1, "delivered"), (1, "received"), (1, "refused")),
-            *((2, "acknowledged"), (2, "cancelled"), (2, "delivered")),
+            *((1, "delivered"), (1, "received"), (1, "refused"), (1, "rendered")),
+            *((2, "acknowledged"), (2, "cancelled"), (2, "delivered"), (2, "rendered")),
         ]
 
 

@@ -286,6 +286,33 @@ async def test_store_that_cannot_write_is_a_503_with_retry_after(tmp_path: Path)
         assert answer.json["error"] == "store_unavailable"
 
 
+async def test_endpoint_takes_all_paths_below_its_name_when_that_ends_with_a_slash(
+    tmp_path: Path,
+) -> None:
+    from alpinehub.webhooks.endpoint import MAX_REST, Call, Webhooks
+
+    async def below(call: Call) -> bytes:
+        return json.dumps(["below", call.rest]).encode()
+
+    async def exact(call: Call) -> bytes:
+        return json.dumps(["exact", call.rest]).encode()
+
+    app = Webhooks({"/shop/": below, "/shop": exact})
+    async with open_hub(tmp_path) as hub:
+        for path, expected in (
+            ("/shop", ["exact", ""]),
+            ("/shop/", ["below", ""]),
+            ("/shop/DEMO/s3cret", ["below", "DEMO/s3cret"]),
+            ("/shop/" + "x" * MAX_REST, ["below", "x" * MAX_REST]),
+            ("/shop/" + "x" * (MAX_REST + 1), None),
+            ("/shops/DEMO", None),
+            ("/shop//", ["below", "/"]),
+            ("//shop/", None),
+        ):
+            answer = await hub.call("POST", f"/api/webhook{path}", [], app=app)
+            assert (answer.json if answer.status == 200 else None) == expected, path
+
+
 async def test_log_names_fields_but_nothing_that_a_guest_wrote(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

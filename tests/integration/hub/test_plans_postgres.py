@@ -37,24 +37,30 @@ _PARAMS: dict[str, object] = {
     "accepted": json.dumps([[14, id_] for id_ in _NEWEST[:100]]),
     "after_at": 0,
     "after_id": "",
+    "client_id": "pms",
     "created_at": 0,
     "customer_id": 7,
     "email": "guest7@example.com",
+    "force": 0,
     "external_id": "e-7",
+    "held_code": "no_stay",
     "held_text": "why",
     "hotel_id": 7,
     "id": id_of(7),
     "ids": json.dumps(list(range(1, 101))),
     "key": "k-7",
     "limit": 100,
+    "lost_at": 0,
     "now": 0,
     "now_us": 0,
     "phone": "+39shared",
+    "rendered": "2024-10/1",
     "refused": json.dumps([[id_, "no"] for id_ in _NEWEST[:100]]),
     "reservation_id": _NEWEST[0],
     "scope": "source:7",
     "sent": json.dumps([[id_, 1, 14] for id_ in _NEWEST[:100]]),
     "source_id": 7,
+    "taken": json.dumps(list(range(1, 101))),
     "status": "request",
     "unique_id_type": 14,
     "user_id": 7,
@@ -64,19 +70,23 @@ _PARAMS: dict[str, object] = {
 _HOT = {
     "idempotency.get": 10,
     "find_reservation": 15,
-    "find_customer": 15,
-    "find_customer_by_phone": 10,
+    "people_find": 15,
+    "people_find_by_phone": 10,
     "update_reservation": 60,
     "end_waiting": 30,
     "fan_out": 60,
-    "waiting_reservations": 2000,
-    "selected_reservations": 2000,
-    "mark_sent": 4500,
-    "mark_held": 30,
-    "acknowledge": 4000,
-    "refuse": 4000,
+    "listing_waiting": 2000,
+    "listing_selected": 2000,
+    "listing_mark_sent": 4500,
+    "listing_mark_held": 30,
+    "listing_acknowledge": 4000,
+    "listing_refuse": 4000,
+    "listing_refused": 4000,
     "hour_changes": 1500,
+    "add_to_hours": 1500,
     "forget_changes": 1500,
+    "push_wake": 40,
+    "push_waits": 10,
     "directory_revision": 5,
 }
 
@@ -103,6 +113,8 @@ def _fill() -> str:
         INSERT INTO hotel_user (name, password, created_at, changed_at)
         SELECT 'u' || n, '', 0, 0 FROM generate_series(1, {HOTELS}) AS n;
         INSERT INTO user_hotel SELECT n, n FROM generate_series(1, {HOTELS}) AS n;
+        INSERT INTO push_target (user_id, url, login, secret, protocol, packed, changed_at)
+        SELECT n, '', '', '', '2024-10', 0, 0 FROM generate_series(1, {HOTELS}) AS n;
         INSERT INTO source (hotel_id, kind, name, secret, fingerprint, created_at, changed_at)
         SELECT n, 'generic', 'website', '', '', 0, 0 FROM generate_series(1, {HOTELS}) AS n;
         INSERT INTO customer (hotel_id, email, phone, created_at)
@@ -124,6 +136,12 @@ def _fill() -> str:
         FROM generate_series(1, {ALL}) AS n;
         INSERT INTO idempotency (scope, key, body_hash, response, created_at)
         SELECT 'source:7', 'k-' || n, '', '', n FROM generate_series(1, {ALL}) AS n;
+        INSERT INTO inbox (source_id, received_at, headers, body, state, error, reservation_id,
+            request_id)
+        SELECT 1 + (n - 1) % {HOTELS}, n, '{{}}', '',
+            CASE WHEN n % 400 = 7 THEN 'review' ELSE 'mapped' END, NULL,
+            CASE WHEN n % 400 = 7 THEN NULL ELSE {_ID} END, ''
+        FROM generate_series(1, {ALL}) AS n;
         INSERT INTO hour_change (hotel_id, hour_at, received, modified, cancelled)
         SELECT 7, 0, 1, 0, 0 FROM generate_series(1, {ALL}) AS n"""
 
@@ -168,16 +186,77 @@ def test_statement_stays_on_its_indexes_when_history_is_long(
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 def test_waiting_list_costs_what_waits_and_not_what_ever_was(filled: Database, mode: str) -> None:
-    text = explain(filled, "waiting_reservations", mode, after_id=_NEWEST[-2])
+    text = explain(filled, "listing_waiting", mode, after_id=_NEWEST[-2])
     assert "delivery_waiting" in text
     assert buffers(text) <= 40, text
     filled.execute("UPDATE delivery SET waiting = 1 WHERE hotel_id = 8")  # much waits elsewhere
-    text = explain(filled, "waiting_reservations", mode, after_id=_NEWEST[-2])
+    text = explain(filled, "listing_waiting", mode, after_id=_NEWEST[-2])
     assert buffers(text) <= 40, text
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_sweep_of_what_is_brought_costs_what_waits(filled: Database, mode: str) -> None:
+    for changes in ({"user_id": None}, {"user_id": None, "hotel_id": None}):
+        text = explain(filled, "push_wake", mode, **changes)
+        assert not re.search(r"Seq Scan on delivery\b", text), text
+        assert buffers(text) <= 20 * HOTELS, text
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_look_for_silent_software_costs_what_waits(filled: Database, mode: str) -> None:
+    text = explain(filled, "watch_contacts", mode)
+    assert not re.search(r"Seq Scan on (reservation_version|delivery)\b", text), text
+    assert buffers(text) <= 150 * HOTELS, text
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 def test_customer_of_a_shared_number_is_found_at_once(filled: Database, mode: str) -> None:
     for changes in ({"email": "nobody@example.com"}, {"phone": None}, {"phone": "+390"}):
-        text = explain(filled, "find_customer", mode, **changes)
+        text = explain(filled, "people_find", mode, **changes)
         assert buffers(text) <= 20, text
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_what_an_operator_asks_costs_what_he_sees(filled: Database, mode: str) -> None:
+    ids = json.dumps(_NEWEST[:100])
+    asked: dict[str, tuple[int, dict[str, Any]]] = {
+        "requests_newest": (1000, {"before_id": "g"}),
+        "requests_of_hotel": (1000, {"before_at": 2**62, "before_id": "g"}),
+        "requests_states": (2500, {"ids": ids}),
+        "requests_one": (20, {}),
+        "requests_deliveries": (20, {}),
+        "requests_trail": (20, {}),
+        "requests_resend": (60, {"user_id": None}),
+        "requests_cancel": (30, {"user_id": None}),
+        "listing_rehearsal": (30, {}),
+        "status_find": (2000, {"ids": ids}),
+    }
+    for name, (most, changes) in asked.items():
+        text = explain(filled, name, mode, **changes)
+        assert not re.search(r"Seq Scan on (reservation|reservation_version|delivery)\b", text), (
+            text
+        )
+        assert buffers(text) <= most, text
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_review_list_costs_what_waits_and_the_inbox_what_is_shown(
+    filled: Database, mode: str
+) -> None:
+    every = {"hotel": None, "source": None, "since": 0, "after": 2**62, "limit": 50}
+    asked: dict[str, tuple[int, dict[str, Any]]] = {
+        "inbox_list_open": (600, {**every, "state": "review"}),
+        "inbox_list": (600, {**every, "state": None, "window": 1000}),
+        "inbox_window": (100, {**every, "window": 1000}),
+        "inbox_held": (40, every),
+        "inbox_stale": (40, {"before": 2**62, "limit": 200}),
+        "inbox_newer": (20, {"id": 1}),
+        "inbox_open": (20, {"id": 407}),
+        "inbox_hold": (30, {"id": 407}),
+        "inbox_settle": (60, {"id": 407, "state": "mapped", "outcome": "new", "error": None,
+                              "form_id": 1}),
+    }  # fmt: skip
+    for name, (most, changes) in asked.items():
+        text = explain(filled, name, mode, **changes)
+        assert not re.search(r"Seq Scan on (inbox|delivery|reservation)\b", text), text
+        assert buffers(text) <= most, text

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
+from zoneinfo import ZoneInfo
 
 import pytest
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 
 from alpinehub import counts, demo
 from alpinehub.app import app
+from alpinehub.people import upkeep
+from alpinehub.report.job import read_report
 from alpinehub.trail import note
-from cordata import Event, EventContext, Store, StoreUnavailable
+from cordata import Event, EventContext, Store, StoreUnavailable, Tx, from_us
 from cordata.errors import AlreadySeen
 from cordata.store import Chain
 
@@ -58,6 +62,43 @@ async def test_counts_goes_in_steps_when_much_is_new(
         await hub.handle_events()
         assert await counts.count(hub.ctx.store) == 5
         assert [sum(column) for column in zip(*await hours(hub), strict=True)] == [5, 0, 0]
+
+
+@on_each_store
+async def test_counts_ends_while_notes_keep_coming(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = counts.count_step
+
+    async def and_one_more(tx: Tx) -> int:
+        taken = await step(tx)
+        await counts.note(tx, 1, "errors")
+        return taken
+
+    monkeypatch.setattr(counts, "STEP", 2)
+    monkeypatch.setattr(counts, "count_step", and_one_more)
+    async with open_hub(tmp_path) as hub:
+
+        async def fill(tx: Tx) -> None:
+            for at in (1, 2, HOUR_US):
+                await counts._note(tx, 1, at, "received")
+
+        await hub.ctx.store.run(fill)
+        async with asyncio.timeout(10):
+            assert await counts.count(hub.ctx.store) == 5
+        assert [one[0] for one in await hours(hub)][:2] == [2, 1]
+
+
+async def test_upkeep_of_customers_ends_while_new_ones_keep_coming(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def one_more(store: Store, after: int, limit: int) -> list[int]:
+        await asyncio.sleep(0)
+        return [after + 1]
+
+    monkeypatch.setattr(upkeep, "settle", one_more)
+    async with open_hub(tmp_path) as hub, asyncio.timeout(10):
+        assert await upkeep.keep_up(hub.ctx.store, step=2) == 1
 
 
 @on_each_store
@@ -137,3 +178,27 @@ async def test_demo_is_made_once_and_left_alone(tmp_path: Path) -> None:
 
 def test_app_registers_what_the_primary_keeps_up() -> None:
     assert "count_versions" in [task.name for task in app.periodics]
+
+
+@on_each_store
+async def test_counts_what_said_nothing_new_and_what_was_refused(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        for _ in range(3):
+            await hub.post(BOOKING)
+        key = {"idempotency-key": "k-1"}
+        for _ in range(2):
+            await hub.post({**BOOKING, "external_id": "n-2"}, headers=key)
+        assert (await hub.post({**BOOKING, "arrival": "2027-02-29"})).status == 422
+        assert (await hub.post(body=b"{")).status == 400
+        assert (await hub.post(BOOKING, headers={"x-webhook-secret": "wrong"})).status == 401
+        await hub.handle_events()
+        await counts.count(hub.ctx.store)
+        [total] = await hub.rows(
+            "SELECT CAST(sum(received) AS BIGINT) AS received,"
+            " CAST(sum(duplicates) AS BIGINT) AS duplicates,"
+            " CAST(sum(errors) AS BIGINT) AS errors FROM hotel_hour"
+        )
+        assert total == {"received": 2, "duplicates": 3, "errors": 2}
+        day = from_us(hub.ctx.now_us()).astimezone(ZoneInfo("Europe/Rome")).date()
+        figures = await read_report(hub.ctx, "DEMO", day.isoformat())
+        assert (figures.duplicates, figures.errors) == (4, 2)  # n-2 is the same guest and stay

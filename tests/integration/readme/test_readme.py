@@ -25,7 +25,7 @@ from tests.host.readme import README, blocks, commands
 from tests.servers.reaper import watched
 
 CHECKOUT = README.parent
-TIMEOUT_S = 60.0
+TIMEOUT_S = 150.0
 
 
 def free_port() -> int:
@@ -70,7 +70,7 @@ def ready(
 
 
 def run_shell(script: str) -> str:
-    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -92,8 +92,13 @@ def test_first_request_is_received_read_and_acknowledged_when_typed(tmp_path: Pa
         setting, *typed_there = from_checkout()
         assert setting == "export CORDATA_CONFIG=.run/cordata.toml"
         setting = setting.replace(".run", str(tmp_path / "state"))
-        shown = run_shell("\n".join([install(tmp_path), setting, *typed_there]))
+        there = [line.replace("127.0.0.1:8080", f"127.0.0.1:{port}") for line in typed_there]
+        shown = run_shell("\n".join([install(tmp_path), setting, *there]))
         assert "reservation.received" in shown and "DEMO" in shown
+        assert "action_OTA_Read" in shown and "0 guest requests" in shown
+        assert "passed, 0 failed, 0 warnings" in shown
+        assert "wix: 200" in shown
+        assert "demo: acknowledged" in shown and "<OTA_ResRetrieveRS" in shown
 
 
 def from_checkout() -> list[str]:

@@ -19,10 +19,11 @@ from tests.integration.cli.command import python
 from tests.integration.pool.peer import Listening
 from tests.integration.report.stalling import STALLED
 
-from alpinehub.app import HubSettings, app
+from alpinehub.app import app
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.report.job import due_reports, read_report, send_report
 from alpinehub.report.rendering import RENDER, render
+from alpinehub.settings import HubSettings
 from cordata.core.pool.message import CallFrame, ErrorFrame
 from cordata.pool import SyncClient
 from cordata.pool.client.door import Door
@@ -150,8 +151,8 @@ async def test_report_goes_out_with_a_warning_when_the_pool_refuses(
 
 
 def test_modules_of_the_commands_import_neither_store_nor_templates_nor_xml() -> None:
-    modules = "alpinehub.report.writing, alpinehub.alpinebits.message"
+    modules = "alpinehub.report.writing, alpinehub.alpinebits.large"
     imported = set(python("-c", f"import sys, {modules}; print(*sys.modules)").stdout.split())
-    assert {"alpinehub.report.figures", "alpinehub.alpinebits.structure"} <= imported
+    assert {"alpinehub.report.figures", "alpinehub.alpinebits.grammar"} <= imported
     heavy = {"jinja2", "lxml", "sqlite3", "asyncio", "cordata.store", "cordata.app", "starlette"}
     assert not heavy & imported

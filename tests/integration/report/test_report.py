@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -12,8 +13,17 @@ from tests.integration.alpinebits.database import Found
 from tests.integration.alpinebits.hub import CREATED_AT, Hub, open_hub
 
 from alpinehub.hotels import set_hotel_disabled
-from alpinehub.report.job import due_reports, read_report, send_report
+from alpinehub.report.job import (
+    due_fleet,
+    due_reports,
+    read_all,
+    read_report,
+    send_fleet,
+    send_report,
+)
+from alpinehub.settings import HubSettings
 from cordata import PermanentError
+from cordata.core.picture import read_pictures
 from cordata.registry import JobTask
 from cordata.services.job import run_job
 
@@ -25,13 +35,9 @@ NOW = datetime.fromisoformat("2024-01-03T08:00:00+01:00")
 BOOKED = {"total": 1, "currency": "EUR", "room_type": "DZ"}
 
 
-@dataclass(frozen=True)
-class Settings:
-    report_to: tuple[str, ...] = ()
-
-
-def with_settings(hub: Hub, *report_to: str) -> None:
-    hub.ctx = replace(hub.ctx, settings={"alpinehub": Settings(report_to)})
+def with_settings(hub: Hub, *report_to: str, **more: Any) -> None:
+    settings = HubSettings(report_to=report_to, **more)
+    hub.ctx = replace(hub.ctx, settings={"alpinehub": settings})
 
 
 def mails(hub: Hub) -> list[Found]:
@@ -107,7 +113,9 @@ async def test_reports_begin_anew_when_a_hotel_is_enabled_again(tmp_path: Path) 
 async def test_report_is_mailed_once_however_often_it_runs(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         with_settings(hub, "agency@example.com")
-        hub.db.execute("UPDATE hotel SET report_email = 'a@example.com, b@example.com'")
+        hub.db.execute(
+            "UPDATE hotel SET report_email = 'a@example.com, hütte@example.com, b@example.com'"
+        )
         hub.add(H1, "a1")
         for _ in range(3):
             await send_report(hub.ctx, "H1", DAY)
@@ -158,3 +166,134 @@ async def test_report_fails_for_good_when_hotel_or_day_cannot_be(tmp_path: Path)
         for code, day in (("H9", DAY), ("H1", "2026-02-30"), ("H1", "9999-12-31"), ("H1", "x")):
             with pytest.raises(PermanentError):
                 await read_report(hub.ctx, code, day)
+
+
+async def test_figures_tell_sources_repeats_and_what_made_no_reservation(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        hub.add(H1, "a2")
+        hub.add(H1, "a3", arrival=None, departure=None)
+        hub.add(H1, "a4", "reservation", **BOOKED)
+        hub.add(H1, "a5", "cancelled")
+        shop = "INSERT INTO source (hotel_id, kind, name, secret, fingerprint, created_at,"
+        hub.db.execute(f"{shop} changed_at) VALUES (1, 'wix', 'shop', ?, ?, 0, 0)", b"", b"shop")
+        hub.db.execute("UPDATE reservation SET source_id = 2 WHERE id = 'a4'")
+        hub.db.execute("INSERT INTO customer (hotel_id, email, created_at) VALUES (1, 'e@x', 0)")
+        hub.db.execute("UPDATE reservation SET customer_id = 1 WHERE id <> 'a3'")
+        received = (
+            "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id, outcome)"
+            " VALUES (1, ?, '', ?, ?, '', ?)"
+        )
+        for state, outcome in (
+            *(("mapped", "duplicate"), ("rejected", "test"), ("rejected", "spam")),
+            *(("rejected", "spam"), ("review", None)),
+        ):
+            hub.db.execute(received, CREATED_AT, b"", state, outcome)
+        pushed = (
+            "INSERT INTO pms_push (hotel_id, user_id, action, protocol, request_id, received_at,"
+            " size_bytes, outcome) VALUES (1, 1, 'x', '2024-10', '', ?, 1, ?)"
+        )
+        for outcome in ("success", "error"):
+            hub.db.execute(pushed, CREATED_AT, outcome)
+        figures = await read_report(hub.ctx, "H1", DAY)
+        assert [(s.source, s.requests, s.reservations, s.leads) for s in figures.sources] == [
+            ("shop", 0, 1, 0),
+            ("website", 2, 0, 1),
+        ]
+        assert (figures.received, figures.leads, figures.cancellations) == (4, 1, 1)
+        # a2 is a1 once more, and a4 a booking of the same stay; besides one was sent again.
+        assert figures.duplicates == 3
+        assert (figures.tests, figures.spam, figures.errors, figures.review) == (1, 2, 1, 1)
+        assert (await read_report(hub.ctx, "H1", "2024-01-01")).duplicates == 0
+
+
+async def test_figures_tell_when_software_last_came(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        await hub.read("u1", "H1")
+        [user] = (await read_report(hub.ctx, "H1", DAY)).waiting
+        assert user.polled_at is not None and user.acked_at is None
+        assert (user.count, user.late) == (1, 1)
+        await hub.acknowledge("u1", (14, "a1"))
+        [user] = (await read_report(hub.ctx, "H1", DAY)).waiting
+        assert user.acked_at is not None
+        assert (user.count, user.late) == (0, 0)
+
+
+async def test_chart_counts_local_days_across_the_change_of_the_clock(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        for moment in (
+            "2024-03-30T23:59:59+01:00",
+            "2024-03-31T00:00:00+01:00",  # 23 hours long
+            "2024-03-31T23:59:59+02:00",
+            "2024-04-01T00:00:00+02:00",
+        ):
+            hub.made_at = round(datetime.fromisoformat(moment).timestamp()) * 1_000_000 - 1_000_000
+            hub.add(H1, f"a{hub.made_at}")
+        figures = await read_report(hub.ctx, "H1", "2024-04-01")
+        assert len(figures.days) == 30
+        assert figures.days[0].day.isoformat() == "2024-03-03"
+        assert [day.received for day in figures.days][-4:] == [0, 1, 2, 1]
+        assert sum(day.received for day in figures.days) == 4
+
+
+async def test_report_speaks_the_language_that_was_chosen_for_it(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        with_settings(hub, "agency@example.com")
+        hub.db.execute("UPDATE hotel SET settings = ?", '{"report_language": "it", "new": 1}')
+        await send_report(hub.ctx, "H1", DAY)
+        hub.db.execute("UPDATE hotel SET settings = 'damaged'")
+        await send_report(hub.ctx, "H1", "2024-01-03")
+        assert ["Richieste" in mail["subject"] for mail in mails(hub)] == [True, False]
+
+
+async def test_mail_brings_the_picture_that_its_html_shows(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        with_settings(hub, "agency@example.com")
+        await send_report(hub.ctx, "H1", DAY)
+        [mail] = mails(hub)
+        [picture] = read_pictures(mail["inline"])
+        assert f'src="cid:{picture.name}"' in mail["html"]
+        assert picture.data.startswith(b"\x89PNG")
+
+
+async def test_summary_of_all_hotels_has_the_worst_first(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        with_settings(hub)
+        second = hub.add_hotel("H2")
+        hub.add_hotel("ODD", time_zone="Mars/Olympus")
+        hub.add_user("u2", second)
+        hub.add(second, "a1")
+        fleet = await read_all(hub.ctx, DAY)
+        told = [(one.code, one.received, one.waiting, one.silent) for one in fleet.hotels]
+        assert told == [("H2", 1, 1, True), ("H1", 0, 0, False)]
+        assert fleet.received == fleet.days[-1].received == 1
+        assert fleet.hotels[0].since_at is not None
+
+
+async def test_summary_is_mailed_once_for_each_day_and_missed_ones_are_made_up_for(
+    tmp_path: Path,
+) -> None:
+    task = JobTask(name="fleet-report", run=send_fleet, due=due_fleet, claim_timeout_s=60)
+    async with open_hub(tmp_path) as hub:
+        with_settings(hub, fleet_to=("agency@example.com",), fleet_language="en")
+        early = NOW - timedelta(seconds=1)
+        assert (await run_job(hub.ctx, task, runtime_dir=tmp_path, now=early)).ran == []
+        first = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=NOW)
+        assert [run.period for run in first.ran] == [DAY]
+        for _ in range(2):
+            await run_job(hub.ctx, task, runtime_dir=tmp_path, now=NOW + timedelta(days=3))
+        subjects = [mail["subject"] for mail in mails(hub)]
+        assert subjects == [f"All hotels: Guest requests 2024-01-0{day}" for day in (2, 3, 4, 5)]
+        late = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=NOW + timedelta(days=300))
+        assert len(late.ran) == 7
+
+
+async def test_summary_is_for_nobody_when_nobody_asked(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        with_settings(hub, "boss@example.com")
+        await send_fleet(hub.ctx, "", DAY)
+        assert mails(hub) == []
+        with_settings(hub, fleet_zone="Mars/Olympus")
+        with pytest.raises(PermanentError, match="fleet_zone"):
+            await due_fleet(hub.ctx, NOW)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from alpinehub.alpinebits.actions.handshake import ECHO, NoCapabilities, intersect
+from alpinehub.alpinebits.actions.read import WANTED
+from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.document import parse
 from alpinehub.alpinebits.form import parse_form, unpack
-from alpinehub.alpinebits.handshake import NoCapabilities, intersect
-from alpinehub.alpinebits.message import read_acknowledgement, read_ping, read_read_request
+from alpinehub.alpinebits.large import READERS as LARGE
+from alpinehub.alpinebits.reading import Reader, read_here
 from alpinehub.alpinebits.refusal import Refusal
-from alpinehub.alpinebits.version import VERSIONS
+
+READERS: tuple[Reader[Any], ...] = (ECHO, WANTED, *LARGE.values())
 
 MULTIPART = st.lists(
     st.sampled_from(
@@ -68,16 +73,13 @@ def test_unpacking_takes_or_refuses(body: bytes, cut: int) -> None:
 def test_document_reader_takes_or_refuses(document: bytes) -> None:
     with contextlib.suppress(Refusal):
         parse(document)
-    with contextlib.suppress(Refusal):
-        read_ping(document)
-    for version in VERSIONS.values():
-        with contextlib.suppress(Refusal):
-            read_read_request(document, version)
-        with contextlib.suppress(Refusal):
-            read_acknowledgement(document, version)
+    for protocol in SERVED.values():
+        for reader in READERS:
+            with contextlib.suppress(Refusal):
+                read_here(document, protocol, reader)
 
 
 @given(echo=st.text(max_size=60) | st.text(st.sampled_from('{}[]":,versions&quot;'), max_size=60))
 def test_handshake_answers_or_says_no(echo: str) -> None:
     with contextlib.suppress(NoCapabilities):
-        intersect(echo)
+        intersect(echo, {})

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from alpinehub.alpinebits.document import MAX_DEPTH, MAX_MARKUP, parse
+from alpinehub.alpinebits.document import MAX_ATTRIBUTES, MAX_DEPTH, MAX_MARKUP, parse
 from alpinehub.alpinebits.refusal import Refusal
 
 BOMB = b"""<?xml version="1.0"?><!-- x --><!DOCTYPE a [
@@ -85,3 +85,29 @@ def test_document_is_refused_when_it_is_nested_too_deep() -> None:
 
 def test_document_is_refused_when_it_has_too_many_elements() -> None:
     assert refused(b"<a>" + b"<b/>" * MAX_MARKUP + b"</a>").status == 413
+
+
+def attributes(count: int, value: str = "1") -> str:
+    return " ".join(f'a{number}="{value}"' for number in range(count))
+
+
+@pytest.mark.parametrize("value", ["1", ">", "'>", "/>", "=", "&lt;"])
+def test_element_has_no_more_attributes_than_a_parser_can_bear(value: str) -> None:
+    assert len(parse(f"<a><b {attributes(MAX_ATTRIBUTES, value)}/></a>".encode())[0].attrib)
+    for document in (
+        f"<a><b {attributes(MAX_ATTRIBUTES + 1, value)}/></a>",
+        f"<a {attributes(MAX_ATTRIBUTES + 1, value)}>{'=' * 9}</a>",
+        f"<a>{'=' * 9}</a><b\n{attributes(MAX_ATTRIBUTES + 1, value)}",
+    ):
+        error = refused(document.encode())
+        assert (error.status, error.text) == (400, "an element of the XML has too many attributes")
+
+
+def test_text_may_hold_what_looks_like_attributes() -> None:
+    html = '&lt;p class="x"&gt;' * 1000
+    for document in (
+        f"<a b='1'>{html}</a>",
+        f"<a><!-- {attributes(1000)} -->{html}</a>",
+        f"<a><![CDATA[{attributes(1000)}]]></a>",
+    ):
+        assert parse(document.encode()) is not None

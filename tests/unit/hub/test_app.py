@@ -23,9 +23,11 @@ def test_every_named_statement_exists_and_is_used() -> None:
     assert own <= used, f"nobody uses: {sorted(own - used)}"
 
 
-def test_every_reservation_event_has_a_handler() -> None:
+def test_every_event_has_a_handler() -> None:
     handled = {s.type for s in app.subscriptions}
+    assert handled >= {"inbox.received", "push.due"}
+    handled -= {"inbox.received", "push.due"}
     by_source = ("received", "modified", "cancelled")
-    by_user = ("delivered", "acknowledged", "refused")
+    by_user = ("delivered", "acknowledged", "refused", "status")
     assert handled == {f"reservation.{what}" for what in by_source + by_user}
     assert len({s.group for s in app.subscriptions}) == len(app.subscriptions)

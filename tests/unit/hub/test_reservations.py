@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import date
+from decimal import Decimal
 from typing import get_args
 
+import msgspec
 import pytest
 
 from alpinehub.intake import carry_over
@@ -13,8 +15,10 @@ from alpinehub.reservations import (
     MealPlan,
     ReservationData,
     ResStatus,
+    Span,
     Status,
     content_hash,
+    decode,
     encode,
     new_id,
     next_res_status,
@@ -84,3 +88,50 @@ def test_every_meal_plan_has_a_code() -> None:
     assert set(MEAL_PLAN_CODES) == set(get_args(MealPlan))
     assert BEFORE.unique_id_type == 14
     assert ReservationData(status="cancelled").unique_id_type == 15
+
+
+#: As the first release wrote it, and its hash.
+_OLD = (
+    b'{"status":"reservation","arrival":"2026-02-01","departure":"2026-02-08","adults":2,'
+    b'"children":[5,8],"first_name":"Eva","last_name":"Rossi","email":"eva@example.com",'
+    b'"phone":"+39047112","language":"de","message":"Hallo","total":"10.50","currency":"EUR",'
+    b'"room_type":"DZ","rate_plan":"B","meal_plan":"breakfast","newsletter":false,'
+    b'"utm":{"a":"1","b":"2"},"gclid":"g"}'
+)
+_OLD_HASH = "65d255c8fbbf61a8436df2b964ed80e1"
+
+
+def test_record_of_the_first_release_is_read_and_written_as_it_was() -> None:
+    data = decode(_OLD)
+    assert (data.total, data.meal_plan, data.newsletter) == (Decimal("10.50"), "breakfast", False)
+    assert encode(data) == _OLD
+    assert content_hash(_OLD).hex() == _OLD_HASH
+
+
+def test_record_has_a_stay_when_it_tells_two_days_or_a_window_with_nights() -> None:
+    first, last = date(2027, 2, 1), date(2027, 2, 8)
+    for said, has_stay in (
+        ({}, False),
+        ({"arrival": first}, False),
+        ({"departure": last}, False),
+        ({"arrival": first, "departure": last}, True),
+        ({"arrival": first, "arrival_latest": last}, False),
+        ({"arrival": first, "arrival_latest": last, "nights": 7}, True),
+        ({"arrival_latest": last, "nights": 7}, False),
+    ):
+        data = msgspec.convert({"status": "request", **said}, ReservationData)
+        assert data.has_stay is has_stay, said
+
+
+def test_stay_of_a_cancellation_replaces_the_one_before_as_a_whole() -> None:
+    other = Span(arrival=date(2027, 3, 1), departure=date(2027, 3, 8))
+    before = msgspec.structs.replace(BEFORE, alternatives=(other,), pets=True, consent=True)
+    first, last = date(2028, 1, 1), date(2028, 1, 5)
+    said = ReservationData(status="cancelled", arrival=first, arrival_latest=last, nights=3)
+    after = carry_over(before, said)
+    assert (after.arrival, after.departure, after.nights) == (first, None, 3)
+    assert after.alternatives == ()
+    assert (after.pets, after.consent) == (True, True)
+    half = carry_over(before, ReservationData(status="cancelled", departure=last, pets=False))
+    assert (half.arrival, half.departure) == (BEFORE.arrival, BEFORE.departure)
+    assert half.alternatives == (other,) and half.pets is False

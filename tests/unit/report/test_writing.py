@@ -1,16 +1,19 @@
+"""The daily report as people read it."""
+
 from __future__ import annotations
 
 import dataclasses
 import json
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
+from tests.unit.report.golden import HOSTILE, check_golden, check_harmless
 
-from alpinehub.report.figures import Figures, Subject, Waiting
-from alpinehub.report.job import message_id, recipients
+from alpinehub.report.figures import DayCount, Figures, SourceCount, Subject, Waiting
+from alpinehub.report.job import message_id
 from alpinehub.report.words import words_in
-from alpinehub.report.writing import to_json, write
+from alpinehub.report.writing import render, to_json, write
 
 HOTEL = Subject(
     id=7,
@@ -21,6 +24,10 @@ HOTEL = Subject(
     report_email=None,
     created_at=0x123,
     since_at=0x123,
+)
+DAYS = tuple(
+    DayCount(day=date(2025, 12, 4) + timedelta(days=number), received=(number * 7) % 11)
+    for number in range(30)
 )
 FIGURES = Figures(
     hotel=HOTEL,
@@ -33,10 +40,33 @@ FIGURES = Figures(
     acknowledged=14,
     refused=15,
     waiting=(
-        Waiting(user="pms<b>", count=4, held=1, since_at=1_767_360_387_938_000),
-        Waiting(user="second", count=0, held=0, since_at=None),
+        Waiting(
+            user="pms<b>",
+            count=4,
+            held=1,
+            since_at=1_767_187_587_938_000,
+            late=3,
+            polled_at=1_767_423_000_000_000,
+        ),
+        Waiting(
+            user="second",
+            count=0,
+            held=0,
+            since_at=None,
+            polled_at=1_767_423_500_000_000,
+            acked_at=1_767_360_387_938_000,
+        ),
     ),
     made_at=1_767_423_600_000_000,
+    sources=(
+        SourceCount(source="<Website>", requests=2, reservations=2, leads=4),
+        SourceCount(source="shop", requests=1, cancellations=1),
+    ),
+    leads=4,
+    duplicates=5,
+    errors=6,
+    review=7,
+    days=DAYS,
 )
 
 
@@ -48,27 +78,32 @@ def in_language(language: str) -> Figures:
     return changed(hotel=dataclasses.replace(HOTEL, language=language))
 
 
-def test_report_tells_every_figure_in_the_hotels_time() -> None:
-    report = write(FIGURES)
-    assert report.subject == 'Hotel "Zur <Post>" & Söhne: Gästeanfragen 02.01.2026'
-    assert report.text == (
-        'Hotel "Zur <Post>" & Söhne\n'
-        "Gästeanfragen 02.01.2026\n\n"
-        "Eingegangen: 5\n  Anfragen: 3\n  Buchungen: 2\nÄnderungen: 11\nStornierungen: 12\n"
-        "An die Hotelsoftware übertragen: 13\nVon ihr bestätigt: 14\nVon ihr abgelehnt: 15\n\n"
-        "Offen (Stand 03.01.2026, 08:00)\n"
-        "  pms<b>: 4, älteste seit 02.01.2026, 14:26, "
-        "davon 1 in ihrer AlpineBits-Version nicht darstellbar\n"
-        "  second: nichts\n\n"
-        "-- \nTäglicher Bericht von alpinehub (POST)\n"
-    )
+@pytest.mark.parametrize("language", ["de", "it", "en"])
+def test_report_reads_as_it_should(language: str) -> None:
+    report = write(in_language(language))
+    check_golden(f"daily.{language}.txt", f"{report.subject}\n\n{report.text}")
+    check_golden(f"daily.{language}.html", report.html)
 
 
-def test_html_is_escaped() -> None:
-    html = write(FIGURES).html
-    assert "Hotel &#34;Zur &lt;Post&gt;&#34; &amp; Söhne" in html
-    assert "<b>pms&lt;b&gt;</b>" in html
-    assert html.count("<Post>") == 0
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_change_nothing_but_themselves(name: str) -> None:
+    hotel = dataclasses.replace(HOTEL, name=name)
+    users = (dataclasses.replace(FIGURES.waiting[0], user=name),)
+    sources = (dataclasses.replace(FIGURES.sources[0], source=name),)
+    report = write(changed(hotel=hotel, waiting=users, sources=sources))
+    check_harmless(report, name)
+
+
+def test_html_of_a_page_shows_no_picture_of_a_mail() -> None:
+    assert "cid:" in write(FIGURES).html
+    assert "cid:" not in write(FIGURES, picture=False).html
+    assert "<svg" in write(FIGURES, picture=False).html
+
+
+def test_report_without_a_chart_is_whole() -> None:
+    report = write(changed(days=()))
+    assert "<svg" not in report.html
+    assert "30" not in report.text
 
 
 @pytest.mark.parametrize(
@@ -104,13 +139,8 @@ def test_json_holds_every_figure() -> None:
     assert (told["requests"], told["refused"]) == (3, 15)
 
 
-def test_recipients_are_those_of_the_hotel_and_of_all_each_once() -> None:
-    assert recipients(" a@x.it, b@x.it ,,nonsense, <c@x.it>", ("b@x.it", "d@x.it")) == [
-        "a@x.it",
-        "b@x.it",
-        "d@x.it",
-    ]
-    assert recipients(None, ()) == []
+def test_report_is_the_same_when_its_figures_were_json_meanwhile() -> None:
+    assert render(json.loads(to_json(FIGURES)), None) == write(FIGURES)
 
 
 def test_message_id_is_the_hotels_and_the_days() -> None:

@@ -2,8 +2,64 @@
 
 -- name: report_hotels
 SELECT id, code, name, time_zone, language, report_email, created_at,
-    coalesce(enabled_at, created_at) AS since_at
+    coalesce(enabled_at, created_at) AS since_at, settings
 FROM hotel WHERE disabled_at IS NULL ORDER BY code
+
+-- name: report_sources
+-- What came in for the first time, by source and ResStatus; a lead says no day.
+SELECT s.name AS source, v.res_status,
+       CASE WHEN v.res_status = 'Requested' AND (v.data::json ->> 'arrival') IS NULL THEN 1 ELSE 0 END AS is_lead,
+       count(*) AS count
+FROM reservation r
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = 1
+JOIN source s ON s.id = r.source_id
+WHERE r.hotel_id = :hotel_id AND r.created_at >= :from_at AND r.created_at < :until_at
+GROUP BY s.name, v.res_status, is_lead
+
+-- name: report_repeated
+-- The same guest and the same stay, submitted before as something else.
+SELECT count(*) AS count
+FROM reservation r
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = 1
+WHERE r.hotel_id = :hotel_id AND r.created_at >= :from_at AND r.created_at < :until_at
+  AND r.customer_id IS NOT NULL AND v.res_status <> 'Cancelled' AND (v.data::json ->> 'arrival') IS NOT NULL
+  AND EXISTS (
+    SELECT 1 FROM reservation o
+    JOIN reservation_version ov ON ov.reservation_id = o.id AND ov.version = 1
+    WHERE o.customer_id = r.customer_id AND o.created_at > r.created_at - :repeat_us
+      AND (o.created_at, o.id) < (r.created_at, r.id)
+      AND (ov.data::json ->> 'arrival') = (v.data::json ->> 'arrival')
+      AND (ov.data::json ->> 'departure') IS NOT DISTINCT FROM (v.data::json ->> 'departure'))
+
+-- name: report_inbox
+-- What made no reservation.
+SELECT i.outcome, count(*) AS count
+FROM source s JOIN inbox i ON i.source_id = s.id
+WHERE s.hotel_id = :hotel_id AND i.outcome IN ('duplicate', 'test', 'spam')
+  AND i.received_at >= :from_at AND i.received_at < :until_at
+GROUP BY i.outcome
+
+-- name: report_trouble
+-- Wrong pushes of the day, what nobody could map until now, and what was counted by the hour:
+-- submissions that said nothing new, and those that were refused as wrong.
+SELECT (SELECT count(*) FROM pms_push p
+        WHERE p.hotel_id = :hotel_id AND p.outcome = 'error'
+          AND p.received_at >= :from_at AND p.received_at < :until_at) AS errors,
+       (SELECT count(*) FROM inbox i JOIN source s ON s.id = i.source_id
+        WHERE i.state IN ('received', 'review') AND i.state = 'review'
+          AND s.hotel_id = :hotel_id) AS review,
+       h.duplicates, h.refused
+FROM (SELECT coalesce(sum(duplicates), 0) AS duplicates, coalesce(sum(errors), 0) AS refused
+      FROM hotel_hour
+      WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at) AS h
+
+-- name: report_days
+-- New ones on each of some local days: the index alone.
+SELECT j.key - 1 AS number,
+       (SELECT count(*) FROM reservation r
+        WHERE r.hotel_id = :hotel_id
+          AND r.created_at >= CAST(j.value ->> 0 AS BIGINT) AND r.created_at < CAST(j.value ->> 1 AS BIGINT)) AS count
+FROM json_array_elements(CAST(:bounds AS json)) WITH ORDINALITY AS j (value, key)
 
 -- name: report_versions
 -- What came in: versions by ResStatus, the first of a reservation apart from the later ones.
@@ -28,13 +84,17 @@ FROM (SELECT min(d.first_sent_at) AS sent_at,
 -- name: report_waiting
 -- What waits, for each user of the hotel; since when the oldest does.
 SELECT u.name, count(d.reservation_id) AS waiting, min(v.created_at) AS since_at,
-       count(d.held_text) AS held
+       count(CASE WHEN d.held_text IS NOT NULL OR d.held_code IS NOT NULL THEN 1 END) AS held,
+       count(CASE WHEN v.created_at < :late_at THEN 1 END) AS late, c.polled_at, c.acked_at,
+       p.pushed_at, coalesce(p.failures, 0) AS failures
 FROM user_hotel uh
 JOIN hotel_user u ON u.id = uh.user_id AND u.disabled_at IS NULL
+LEFT JOIN contact c ON c.user_id = uh.user_id AND c.hotel_id = uh.hotel_id
+LEFT JOIN push_hotel p ON p.user_id = uh.user_id AND p.hotel_id = uh.hotel_id
 LEFT JOIN delivery d ON d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1
 LEFT JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
 WHERE uh.hotel_id = :hotel_id
-GROUP BY u.id, u.name ORDER BY u.name
+GROUP BY u.id, u.name, c.polled_at, c.acked_at, p.pushed_at, p.failures ORDER BY u.name
 
 -- name: reports_made
 -- Of the days that can still be due.

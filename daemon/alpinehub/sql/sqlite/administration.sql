@@ -14,6 +14,20 @@ SELECT h.id, h.code, h.name, h.time_zone, h.language, h.region, h.report_email, 
     (SELECT count(*) FROM source s WHERE s.hotel_id = h.id) AS sources
 FROM hotel h ORDER BY h.code
 
+-- name: show_hotel
+SELECT id, code, name, time_zone, language, region, report_email, settings, created_at, disabled_at
+FROM hotel WHERE code = :code
+
+-- name: change_hotel
+UPDATE hotel SET
+    name = :name,
+    time_zone = :time_zone,
+    language = :language,
+    region = :region,
+    report_email = :report_email,
+    settings = :settings
+WHERE id = :id
+
 -- name: get_hotel
 SELECT id, code, disabled_at FROM hotel WHERE code = :code
 
@@ -50,7 +64,11 @@ SELECT u.id, u.name, u.created_at, u.changed_at, u.disabled_at,
 FROM hotel_user u ORDER BY u.name
 
 -- name: set_password
-UPDATE hotel_user SET password = :password, changed_at = :now WHERE name = :name
+-- until: how long the password before it is still taken.
+UPDATE hotel_user
+SET password = :password, changed_at = :now, before_until = :until,
+    password_before = CASE WHEN :until IS NULL THEN NULL ELSE password END
+WHERE name = :name
 
 -- name: set_user_disabled
 UPDATE hotel_user SET disabled_at = :disabled_at WHERE name = :name
@@ -74,7 +92,8 @@ WHERE r.hotel_id = :hotel_id AND NOT EXISTS (
 ON CONFLICT (reservation_id, user_id, version) DO NOTHING
 
 -- name: list_sources
-SELECT s.id, h.code AS hotel, s.kind, s.name, s.created_at, s.changed_at, s.disabled_at
+SELECT s.id, h.code AS hotel, s.kind, s.name, s.created_at, s.changed_at, s.disabled_at,
+    s.before_until
 FROM source s JOIN hotel h ON h.id = s.hotel_id ORDER BY h.code, s.name
 
 -- name: sealed_secrets
@@ -82,21 +101,44 @@ SELECT h.code AS hotel, s.name, s.secret FROM source s JOIN hotel h ON h.id = s.
 WHERE s.disabled_at IS NULL ORDER BY s.id
 
 -- name: get_source
-SELECT s.id, s.kind, s.name, s.fingerprint FROM source s JOIN hotel h ON h.id = s.hotel_id
+SELECT s.id, h.code AS hotel, s.kind, s.name, s.fingerprint, s.mapping, s.options, s.before_until,
+    s.created_at, s.changed_at, s.disabled_at
+FROM source s JOIN hotel h ON h.id = s.hotel_id
 WHERE h.code = :hotel AND s.name = :name
 
 -- name: add_source
-INSERT INTO source (hotel_id, kind, name, secret, fingerprint, created_at, changed_at)
-VALUES (:hotel_id, :kind, :name, :secret, :fingerprint, :now, :now)
+INSERT INTO source (hotel_id, kind, name, secret, fingerprint, options, created_at, changed_at)
+VALUES (:hotel_id, :kind, :name, :secret, :fingerprint, :options, :now, :now)
 ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: find_source_by_fingerprint
-SELECT name FROM source WHERE hotel_id = :hotel_id AND fingerprint = :fingerprint
+-- That before a rotation counts as long as it is taken.
+SELECT name FROM source
+WHERE hotel_id = :hotel_id AND (fingerprint = :fingerprint
+    OR (id <> :id AND fingerprint_before = :fingerprint AND before_until > :now))
+
+-- name: google_hotels
+-- Other hotels with this key, so that a lead has to name its own.
+SELECT h.code AS hotel FROM source s JOIN hotel h ON h.id = s.hotel_id
+WHERE s.kind = 'google' AND s.fingerprint = :fingerprint AND h.code <> :hotel
+    AND s.disabled_at IS NULL AND h.disabled_at IS NULL
+ORDER BY h.code
 
 -- name: set_secret
-UPDATE source SET secret = :secret, fingerprint = :fingerprint, changed_at = :now
+-- until: how long the secret before it is still taken.
+UPDATE source
+SET secret = :secret, fingerprint = :fingerprint, changed_at = :now, before_until = :until,
+    secret_before = CASE WHEN :until IS NULL THEN NULL ELSE secret END,
+    fingerprint_before = CASE WHEN :until IS NULL THEN NULL ELSE fingerprint END
 WHERE id = :id
+
+-- name: set_options
+UPDATE source SET options = :options WHERE id = :id
+
+-- name: set_mapping
+-- was: what it is expected to be; else somebody else changed it meanwhile.
+UPDATE source SET mapping = :mapping WHERE id = :id AND coalesce(mapping, '') = :was
 
 -- name: set_source_disabled
 UPDATE source SET disabled_at = :disabled_at WHERE id = :id

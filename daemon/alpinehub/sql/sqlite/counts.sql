@@ -1,21 +1,26 @@
--- Versions per hotel and hour, each counted once (counts.py).
+-- What came per hotel and hour, each thing counted once (counts.py).
 
 -- name: note_change
-INSERT INTO hour_change (hotel_id, hour_at, received, modified, cancelled)
-VALUES (:hotel_id, :hour_at, :received, :modified, :cancelled)
+INSERT INTO hour_change (hotel_id, hour_at, received, modified, cancelled, duplicates, errors)
+VALUES (:hotel_id, :hour_at, :received, :modified, :cancelled, :duplicates, :errors)
 
 -- name: hour_changes
--- The next ones to be folded in.
-SELECT id, hotel_id, hour_at, received, modified, cancelled FROM hour_change
-ORDER BY id LIMIT :limit
+-- The next ones to be folded in: all up to an id.
+SELECT max(id) AS taken, count(*) AS count FROM (SELECT id FROM hour_change ORDER BY id LIMIT :limit)
 
--- name: add_to_hour
-INSERT INTO hotel_hour (hotel_id, hour_at, received, modified, cancelled)
-VALUES (:hotel_id, :hour_at, :received, :modified, :cancelled)
+-- name: add_to_hours
+INSERT INTO hotel_hour (hotel_id, hour_at, received, modified, cancelled, duplicates, errors)
+SELECT hotel_id, hour_at, sum(received), sum(modified), sum(cancelled), sum(duplicates),
+    sum(errors)
+FROM hour_change
+WHERE id <= :taken
+GROUP BY hotel_id, hour_at ORDER BY hotel_id, hour_at
 ON CONFLICT (hotel_id, hour_at) DO UPDATE SET
     received = hotel_hour.received + excluded.received,
     modified = hotel_hour.modified + excluded.modified,
-    cancelled = hotel_hour.cancelled + excluded.cancelled
+    cancelled = hotel_hour.cancelled + excluded.cancelled,
+    duplicates = hotel_hour.duplicates + excluded.duplicates,
+    errors = hotel_hour.errors + excluded.errors
 
 -- name: forget_changes
-DELETE FROM hour_change WHERE id IN (SELECT value FROM json_each(:ids))
+DELETE FROM hour_change WHERE id <= :taken

@@ -7,16 +7,18 @@ SELECT revision FROM directory WHERE id = 1
 UPDATE directory SET revision = revision + 1 WHERE id = 1
 
 -- name: active_hotels
-SELECT id, code, name, time_zone, language, region FROM hotel WHERE disabled_at IS NULL
+SELECT id, code, name, time_zone, language, region, settings
+FROM hotel WHERE disabled_at IS NULL
 
 -- name: active_sources
-SELECT s.id, s.hotel_id, s.kind, s.name, s.secret, s.fingerprint
+SELECT s.id, s.hotel_id, s.kind, s.name, s.secret, s.fingerprint, s.secret_before,
+    s.fingerprint_before, s.before_until, s.options
 FROM source s JOIN hotel h ON h.id = s.hotel_id
 WHERE s.disabled_at IS NULL AND h.disabled_at IS NULL
 ORDER BY s.id
 
 -- name: active_users
-SELECT id, name, password FROM hotel_user WHERE disabled_at IS NULL
+SELECT id, name, password, password_before, before_until FROM hotel_user WHERE disabled_at IS NULL
 
 -- name: active_user_hotels
 SELECT uh.user_id, uh.hotel_id

@@ -7,30 +7,6 @@ FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.source_id = :source_id AND r.external_id = :external_id
 
--- name: find_customer
--- By e-mail, else one of that telephone whose e-mail is not known: a telephone is shared more often
--- than a mailbox, and two customers that are one can be merged, but not the other way.
-SELECT id, email, phone FROM customer WHERE hotel_id = :hotel_id AND email = :email
-UNION ALL
-SELECT * FROM (
-    SELECT id, email, phone FROM customer
-    WHERE hotel_id = :hotel_id AND phone = :phone AND email IS NULL LIMIT 1
-)
-LIMIT 1
-
--- name: find_customer_by_phone
-SELECT id, email, phone FROM customer WHERE hotel_id = :hotel_id AND phone = :phone
-ORDER BY email LIMIT 1
-
--- name: create_customer
-INSERT INTO customer (hotel_id, email, phone, created_at)
-VALUES (:hotel_id, :email, :phone, :created_at)
-RETURNING id
-
--- name: complete_customer
-UPDATE customer SET email = coalesce(email, :email), phone = coalesce(phone, :phone)
-WHERE id = :id
-
 -- name: insert_reservation
 INSERT INTO reservation (id, hotel_id, source_id, external_id, customer_id, version, status,
     created_at, changed_at)
@@ -48,8 +24,9 @@ VALUES (:reservation_id, :version, :content_hash, :res_status, :data, :request_i
 
 -- name: insert_inbox
 INSERT INTO inbox (source_id, external_id, received_at, headers, body, state, reservation_id,
-    request_id)
-VALUES (:source_id, :external_id, :now, :headers, :body, 'mapped', :reservation_id, :request_id)
+    request_id, outcome, handled_at)
+VALUES (:source_id, :external_id, :now, :headers, :body, 'mapped', :reservation_id, :request_id,
+    :outcome, :now)
 
 -- name: end_waiting
 -- A newer version is there: no older one waits any more.

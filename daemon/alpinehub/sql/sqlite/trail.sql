@@ -1,3 +1,12 @@
--- name: note_event
-INSERT INTO reservation_event (reservation_id, version, event, user_id, at, request_id)
-VALUES (:reservation_id, :version, :event, :user_id, :at, :request_id)
+-- name: trail_add
+INSERT INTO reservation_event (reservation_id, version, event, user_id, at, request_id, detail)
+VALUES (:reservation_id, :version, :event, :user_id, :at, :request_id, :detail)
+
+-- name: trail_add_once
+INSERT INTO reservation_event (reservation_id, version, event, user_id, at, request_id, detail)
+SELECT :reservation_id, :version, :event, :user_id, :at, :request_id,
+       :detail
+WHERE NOT EXISTS (
+    SELECT 1 FROM reservation_event e
+    WHERE e.reservation_id = :reservation_id AND e.version = :version AND e.event = :event
+      AND e.user_id = :user_id AND e.detail = :detail)

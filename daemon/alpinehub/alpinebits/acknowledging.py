@@ -1,0 +1,105 @@
+"""What hotel software says of the guest requests that it fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from alpinehub.alpinebits.contact import note_contact
+from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.reading import Reader
+from alpinehub.alpinebits.sent import publish
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+    from alpinehub.alpinebits.call import Client
+    from cordata import Context, Row, Tx
+
+#: Type "business rule", code "unable to process": the one form in which a request is refused.
+_UNABLE_TO_PROCESS = ("3", "450")
+_MAX_REFUSAL_CHARS = 2000
+
+_encode = msgspec.json.encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """OTA_NotifReportRQ: what the hotel took, and what it could not take."""
+
+    #: (UniqueID type, ID) of what was processed.
+    accepted: tuple[tuple[str, str], ...]
+    #: ID -> the hotel's words on why it could not process the request.
+    refused: dict[str, str]
+
+
+def _read(root: _Element) -> Acknowledgement:
+    """A refusal is a Warning of Type 3 and Code 450 whose ID is not among the accepted; other
+    warnings are remarks on what was accepted and change nothing.
+    """
+    accepted = tuple((one.get("Type", ""), one.get("ID", "")) for one in _all(root, "UniqueID"))
+    taken = {unique_id for _, unique_id in accepted}
+    refused: dict[str, str] = {}
+    for warning in _all(root, "Warning"):
+        kind, code = (warning.get(name, "").strip().lstrip("0") for name in ("Type", "Code"))
+        record_id = warning.get("RecordID", "")
+        if (kind, code) == _UNABLE_TO_PROCESS and record_id not in taken:
+            text = " ".join((warning.text or "").split())
+            refused.setdefault(record_id, text[:_MAX_REFUSAL_CHARS])
+    return Acknowledgement(accepted=accepted, refused=refused)
+
+
+def _all(root: _Element, name: str) -> Iterator[_Element]:
+    return root.iter(f"{{{NAMESPACE}}}{name}")
+
+
+REPORT = Reader(root="OTA_NotifReportRQ", read=_read, type=Acknowledgement, pooled=True)
+
+
+async def acknowledge(ctx: Context, client: Client, told: Acknowledgement) -> Sequence[str]:
+    """Record what a user took and what he refused; the IDs that were never sent to him.
+
+    Saying the same again changes nothing. Raises: StoreUnavailable, with nothing recorded.
+    """
+    if not (told.accepted or told.refused):
+        return ()
+    accepted = _encode([(int(kind), unique_id) for kind, unique_id in told.accepted]).decode()
+    refused = _encode(list(told.refused.items())).decode()
+
+    async def unit(tx: Tx) -> tuple[set[tuple[str, str]], dict[str, bool]]:
+        who = {"user_id": client.user_id, "now_us": tx.now_us}
+        taken = await tx.fetch_all("listing_acknowledge", accepted=accepted, **who)
+        declined: list[Row] = []
+        before: set[tuple[str, int]] = set()
+        if told.refused:
+            known = await tx.fetch_all("listing_refused", refused=refused, user_id=client.user_id)
+            before = {_version(row) for row in known if row["refused_text"] is not None}
+            declined = await tx.fetch_all("listing_refuse", refused=refused, **who)
+        # A refusal may follow an acknowledgement: it is news by its own words.
+        new = [row for row in declined if _version(row) not in before]
+        first = [row for row in taken if row["acked_at"] == tx.now_us]
+        for event, rows in (("acknowledged", first), ("refused", new)):
+            for row in rows:
+                await publish(tx, event, row, row["hotel_id"], client)
+        for hotel_id in sorted({row["hotel_id"] for row in (*taken, *declined)}):
+            await note_contact(tx, client, hotel_id, acked=True)
+        return (
+            {(str(row["unique_id_type"]), row["reservation_id"]) for row in taken},
+            {row["reservation_id"]: row in new for row in declined},
+        )
+
+    taken, declined = await ctx.store.run(unit)
+    if new := [unique_id for unique_id, is_new in declined.items() if is_new]:
+        ids = ", ".join(new[:20]) + (", ..." if len(new) > 20 else "")
+        text = f"hotel software of user {client.user_id} refused {len(new)} guest requests: {ids}"
+        ctx.alert("refused-by-hotel", text)
+    unknown = [unique_id for kind, unique_id in told.accepted if (kind, unique_id) not in taken]
+    unknown += [unique_id for unique_id in told.refused if unique_id not in declined]
+    return list(dict.fromkeys(unknown))
+
+
+def _version(row: Row) -> tuple[str, int]:
+    return row["reservation_id"], row["version"]

@@ -1,0 +1,65 @@
+"""EventReports: hotel software tells of its activities. AlpineBits has no way to ask for them."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from alpinehub.alpinebits.call import Answer, Call, read
+from alpinehub.alpinebits.outcome import Verdict, failed
+from alpinehub.alpinebits.protocol import EVENT_REPORTS
+from alpinehub.alpinebits.pushes import Push, note_alone, take
+from alpinehub.alpinebits.rules.events import EVENTS, EventsTold
+from alpinehub.alpinebits.rules.told import UNABLE
+
+if TYPE_CHECKING:
+    from cordata import Tx
+
+#: Of one hotel.
+MAX_ACTIVITIES = 5000
+#: An event of which nothing was told for so long is over.
+_KEPT_US = int(timedelta(days=400) / timedelta(microseconds=1))
+
+
+class _TooMany(Exception):
+    """The hotel would have more activities than we keep."""
+
+
+async def take_events(call: Call) -> Answer:
+    """OTA_HotelPostEventNotif:EventReports."""
+    told = await read(call, EVENTS)
+
+    async def store(push: Push) -> Verdict:
+        try:
+            await call.ctx.store.run(partial(_write, push=push, told=told))
+        except _TooMany:
+            text = f"a hotel has at most {MAX_ACTIVITIES} activities here; delete some"
+            verdict = failed(UNABLE, text)
+            await note_alone(push, verdict)
+            return verdict
+        return Verdict()
+
+    return await take(call, EVENT_REPORTS, "OTA_HotelPostEventNotifRS", told, store)
+
+
+async def _write(tx: Tx, push: Push, told: EventsTold) -> None:
+    hotel_id = push.hotel.id
+    await tx.execute("activity_forget", hotel_id=hotel_id, before=tx.now_us - _KEPT_US)
+    for one in sorted(told.reports, key=lambda one: (one.context, one.id)):
+        event = {"hotel_id": hotel_id, "context": one.context, "event_id": one.id}
+        if one.body is None:
+            await tx.execute("activity_remove", **event)
+            continue
+        await tx.write(
+            "activity_set",
+            protocol=push.call.protocol.name,
+            body=zlib.compress(one.body),
+            now_us=tx.now_us,
+            **event,
+        )
+    row = await tx.fetch_one("activity_count", hotel_id=hotel_id)
+    if row is not None and row["activities"] > MAX_ACTIVITIES:
+        raise _TooMany
+    await push.note(tx, Verdict())

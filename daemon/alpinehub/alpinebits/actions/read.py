@@ -1,0 +1,72 @@
+"""OTA_Read:GuestRequests: hotel software fetches what waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from alpinehub.alpinebits.call import Answer, Call, read, respond
+from alpinehub.alpinebits.contact import note_poll
+from alpinehub.alpinebits.guest import RESPONSE_END, response, response_start
+from alpinehub.alpinebits.listing import reservations
+from alpinehub.alpinebits.moment import moment_us
+from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, failed
+from alpinehub.alpinebits.reading import Reader
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """OTA_ReadRQ: which hotel's guest requests are wanted."""
+
+    hotel_code: str | None
+    hotel_name: str | None
+    #: xs:dateTime as written; None: all that are not acknowledged.
+    start: str | None
+
+
+def _read(root: _Element) -> Wanted:
+    hotel = root[0][0]
+    criteria = hotel[0] if len(hotel) else None
+    return Wanted(
+        hotel_code=hotel.get("HotelCode"),
+        hotel_name=hotel.get("HotelName"),
+        start=criteria.get("Start") if criteria is not None else None,
+    )
+
+
+WANTED = Reader(root="OTA_ReadRQ", read=_read, type=Wanted)
+
+
+async def read_requests(call: Call) -> Answer:
+    """The list of what waits, or of everything since a moment."""
+    wanted = await read(call, WANTED)
+    hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
+    if hotel is None:
+        return respond(call, "OTA_ResRetrieveRS", failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
+    since_us = moment_us(wanted.start, hotel.time_zone) if wanted.start is not None else None
+    pages = reservations(call.ctx, call.client, hotel, since_us=since_us)
+    # One page goes out whole, with its length, as some old clients like it best.
+    begun = await anext(pages)
+    second = await anext(pages, None)
+    await note_poll(call.ctx, call.client, hotel.id)
+    if second is None:
+        return response(begun)
+    return _parts(begun + second, pages)
+
+
+async def _parts(
+    begun: list[bytes], pages: AsyncGenerator[list[bytes], None]
+) -> AsyncGenerator[bytes, None]:
+    """A list in parts, of which only one is in memory."""
+    async with aclosing(pages):
+        yield response_start() + b"".join(begun)
+        begun.clear()
+        async for page in pages:
+            if page:
+                yield b"".join(page)
+        yield RESPONSE_END

@@ -1,0 +1,128 @@
+"""One request of hotel software on its way to an action, and the reading of its document.
+
+up to 64 KiB .... here
+up to 256 KiB ... in a thread: the other clients of this worker do not wait
+above ........... one at a time, in a child of the pool, where there is one: it neither holds up
+                  this worker by the turns of its threads, nor can harm it
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from alpinehub.alpinebits.outcome import Verdict, answer
+from alpinehub.alpinebits.reading import Reader, Reading, read_here
+from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.alpinebits.turns import turns_of
+from alpinehub.pooled import in_the_pool
+from cordata import CommandPoisoned, PoolError, WorkerCrashed, fields
+
+if TYPE_CHECKING:
+    from alpinehub.accounts import Account
+    from alpinehub.alpinebits.protocol import Protocol
+    from cordata import Context
+
+T = TypeVar("T")
+
+#: The command: `alpinehub.alpinebits.large.read_large`.
+READ_LARGE = "read_message"
+THREAD_BYTES, POOL_BYTES = 64 * 1024, 256 * 1024
+#: An acknowledgement of 2 MiB takes 0.4 s, rates of 8 MiB take 2 s; after this time the document is
+#: read here.
+_POOL_TIMEOUT_S = 8.0
+
+_log = logging.getLogger("alpinehub.alpinebits")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """Who fetches guest requests, and how he wants them."""
+
+    user_id: int
+    protocol: Protocol
+    #: X-AlpineBits-ClientID, or "".
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request, by somebody who has proved who he is."""
+
+    ctx: Context
+    account: Account
+    protocol: Protocol
+    #: X-AlpineBits-ClientID, or "".
+    client_id: str
+    #: The document; None: the form had none.
+    data: bytes | None
+    request_id: str
+
+    @property
+    def client(self) -> Client:
+        """Who calls."""
+        return Client(user_id=self.account.id, protocol=self.protocol, client_id=self.client_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """An answer that is a line of text, no document."""
+
+    text: str
+
+
+#: The body of the response, with status 200: a document, whole or in parts, unless it is Plain.
+Answer = bytes | Plain | AsyncGenerator[bytes, None]
+
+
+async def read(call: Call, reader: Reader[T]) -> T:
+    """What the document of a request says. Raises: Refusal."""
+    data = call.data
+    if data is None:
+        raise Refusal(400, "the field request is missing")
+    if len(data) > reader.max_bytes:
+        raise Refusal(413, "the document is too large")
+    if len(data) > POOL_BYTES and reader.pooled:
+        async with turns_of(call.ctx).reading():
+            return await _read_in_the_pool(call, data, reader)
+    if len(data) > THREAD_BYTES:
+        return await asyncio.to_thread(read_here, data, call.protocol, reader)
+    return read_here(data, call.protocol, reader)
+
+
+async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T]) -> T:
+    payload: dict[str, Any] = {
+        "document": data,
+        "protocol": call.protocol.name,
+        "root": reader.root,
+    }
+    try:
+        reading = await in_the_pool(
+            call.ctx, READ_LARGE, payload, timeout_s=_POOL_TIMEOUT_S, type=Reading
+        )
+    except WorkerCrashed:  # it would be this worker's turn to die
+        raise Refusal(500, "the request cannot be read") from None
+    except CommandPoisoned:
+        raise Refusal(503, "large requests cannot be read at the moment; try again") from None
+    except PoolError as error:
+        _log.warning("a large %s is read here, not by the pool (%s)", reader.root, error.code)
+        return await asyncio.to_thread(read_here, data, call.protocol, reader)
+    if reading.told is None:
+        raise Refusal(reading.status, reading.text)
+    return msgspec.msgpack.decode(reading.told, type=reader.type)
+
+
+def respond(call: Call, root: str, verdict: Verdict, inside: str = "") -> bytes:
+    """The response to a request. Its status is 200 even for an error, so that the connection layer
+    has no line for it: here is one.
+    """
+    for note in verdict.notes:
+        if note.kind == "error":
+            extra = fields(ota_code=note.code)
+            _log.warning("answered with error %d: %s", note.code, note.text, extra=extra)
+    return answer(root, call.protocol, verdict, inside)

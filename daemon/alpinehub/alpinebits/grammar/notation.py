@@ -1,0 +1,201 @@
+"""Reading a grammar: what a message may look like, in all protocol versions at once.
+
+    OTA_ReadRQ                        a message; two spaces deeper is what it may hold
+      @Version! any                   an attribute and its type; with "!" it must be there
+      Comment* : text                 an element, how often (? * + {1,3}), and the type of its text
+      Warning mixed                   text and elements as they come
+      Success open                    anything inside and on it
+      HotelInfo anything              the same, in the sense of 2017-10 and 2018-10
+      either                          one of several: each of them deeper, with "or" between
+      or
+      like stay                       what the fragment of that name holds
+      @RoomType {1|2} [2018-]         only in the protocol versions of these years
+    fragment stay
+
+Elements stand in the order of their lines. A line without years holds in all versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+class GrammarError(ValueError):
+    """A grammar is not written as it should be: a mistake of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """An attribute of an element."""
+
+    name: str
+    type: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element at its place."""
+
+    name: str
+    least: int = 1
+    #: None: any number.
+    most: int | None = 1
+    attributes: tuple[Attribute, ...] = ()
+    content: tuple[Element | Choice, ...] = ()
+    #: Of the text; None: elements only.
+    type: str | None = None
+    kind: Literal["", "mixed", "open", "anything"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several sequences."""
+
+    least: int
+    most: int | None
+    alternatives: tuple[tuple[Element | Choice, ...], ...]
+
+
+@dataclass(slots=True)
+class Line:
+    """A line with what stands deeper below it."""
+
+    where: str
+    text: str
+    since: int
+    until: int
+    inside: list[Line] = field(default_factory=list)
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether it is no message, but what several have."""
+        return self.text.startswith("fragment ")
+
+    def holds(self, year: int) -> bool:
+        """Whether it is meant for the protocol version of that year."""
+        return self.since <= year <= self.until
+
+
+#: Messages and fragments by name.
+Grammar = Mapping[str, Line]
+
+_YEARS = re.compile(r"(?P<text>.*?)(?: +\[(?P<since>[0-9]{4})?(?P<to>-)?(?P<until>[0-9]{4})?\])?")
+_OCCURS = r"(?P<occurs>[?*+]|\{[0-9]+,[0-9]+\})?"
+_ATTRIBUTE = re.compile(r"@(?P<name>\w+)(?P<required>!)? (?P<type>.+)")
+_ELEMENT = re.compile(rf"(?P<name>\w+){_OCCURS}(?: : (?P<type>.+)| (?P<kind>mixed|open|anything))?")
+_EITHER = re.compile(rf"either{_OCCURS}")
+_ONCE = {None: (1, 1), "?": (0, 1), "*": (0, None), "+": (1, None)}
+
+
+def read_grammar(text: str, source: str) -> dict[str, Line]:
+    """The messages and fragments of one file. Raises: GrammarError."""
+    root = Line(source, "", 0, 9999)
+    path = [root]
+    for number, written in enumerate(text.splitlines(), 1):
+        where = f"{source}:{number}"
+        said = written.strip()
+        if not said or said.startswith("#"):
+            continue
+        depth, odd = divmod(len(written) - len(written.lstrip(" ")), 2)
+        if odd or depth >= len(path):
+            raise GrammarError(f"{where}: indented by two spaces, not by others")
+        line = _line(said, where)
+        path[depth].inside.append(line)
+        path[depth + 1 :] = [line]
+    found: dict[str, Line] = {}
+    for line in root.inside:
+        name = line.text.removeprefix("fragment ")
+        if name in found or not re.fullmatch(r"\w+", name):
+            raise GrammarError(f"{line.where}: {name!r} stands here twice, or is no name")
+        found[name] = line
+    return found
+
+
+def _line(said: str, where: str) -> Line:
+    match = _YEARS.fullmatch(said)
+    assert match is not None
+    since, to, until = match["since"], match["to"], match["until"]
+    if said.endswith("]") and not (since or until):
+        raise GrammarError(f"{where}: years are [2018], [2018-], [-2018] or [2018-2020]")
+    last = int(until) if until else 9999 if to or not since else int(since)
+    return Line(where, match["text"], int(since or 0), last)
+
+
+def message(grammar: Grammar, name: str, year: int) -> Element | None:
+    """A message in the protocol version of a year; None: it has none. Raises: GrammarError."""
+    line = grammar.get(name)
+    if line is None or line.is_fragment or not line.holds(year):
+        return None
+    attributes, content = _Version(grammar, year).inside(line)
+    return Element(name, attributes=attributes, content=content)
+
+
+class _Version:
+    """A grammar as one protocol version has it."""
+
+    def __init__(self, grammar: Grammar, year: int) -> None:
+        self._grammar = grammar
+        self._year = year
+
+    def inside(self, line: Line) -> tuple[tuple[Attribute, ...], tuple[Element | Choice, ...]]:
+        """What an element holds."""
+        attributes: dict[str, Attribute] = {}
+        content: list[Element | Choice] = []
+        for one in self._lines(line):
+            if match := _ATTRIBUTE.fullmatch(one.text):
+                name = match["name"]
+                if name in attributes:
+                    raise GrammarError(f"{one.where}: two attributes {name} in {self._year}")
+                attributes[name] = Attribute(name, match["type"], match["required"] is not None)
+            elif match := _EITHER.fullmatch(one.text):
+                content.append(Choice(*_often(match["occurs"]), (self._sequence(one),)))
+            elif one.text == "or":
+                content.append(self._joined(one, content.pop() if content else None))
+            else:
+                content.append(self._element(one))
+        return tuple(attributes.values()), tuple(content)
+
+    def _lines(self, line: Line) -> Iterator[Line]:
+        """The lines below one that hold, with those of fragments in their places."""
+        for one in line.inside:
+            if not one.holds(self._year):
+                continue
+            if not one.text.startswith("like "):
+                yield one
+                continue
+            fragment = self._grammar.get(one.text.removeprefix("like "))
+            if fragment is None or not fragment.is_fragment:
+                raise GrammarError(f"{one.where}: there is no such fragment")
+            yield from self._lines(fragment)
+
+    def _sequence(self, line: Line) -> tuple[Element | Choice, ...]:
+        attributes, content = self.inside(line)
+        if attributes:
+            raise GrammarError(f"{line.where}: attributes cannot be chosen")
+        return content
+
+    def _joined(self, line: Line, before: Element | Choice | None) -> Choice:
+        if not isinstance(before, Choice):
+            raise GrammarError(f"{line.where}: or without either")
+        alternatives = (*before.alternatives, self._sequence(line))
+        return Choice(before.least, before.most, alternatives)
+
+    def _element(self, line: Line) -> Element:
+        match = _ELEMENT.fullmatch(line.text)
+        if match is None:
+            raise GrammarError(f"{line.where}: {line.text!r} is not understood")
+        attributes, content = self.inside(line)
+        least, most = _often(match["occurs"])
+        kind: Literal["", "mixed", "open", "anything"] = match["kind"] or ""  # type: ignore[assignment]
+        return Element(match["name"], least, most, attributes, content, match["type"], kind)
+
+
+def _often(occurs: str | None) -> tuple[int, int | None]:
+    if occurs in _ONCE:
+        return _ONCE[occurs]
+    least, most = (occurs or "").strip("{}").split(",")
+    return int(least), int(most)

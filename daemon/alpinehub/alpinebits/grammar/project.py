@@ -1,0 +1,146 @@
+"""A message of one protocol version as another can carry it: what that does not know is left out.
+
+An attribute or element that the other version does not have, or whose value it does not take, is
+dropped where it may be missing there; where it may not, the nearest element around it that may.
+So are elements beyond the number that may stand there. What must be there and may be empty is added
+empty. No value is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from lxml import etree
+
+from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.grammar import library
+from alpinehub.alpinebits.grammar.notation import Choice, Element
+from alpinehub.alpinebits.protocol import Protocol
+
+_XSI = "{http://www.w3.org/2001/XMLSchema-instance}"
+
+_Parts = Sequence[Element | Choice]
+
+
+class Unfit(Exception):
+    """The other version cannot carry the message at all; the text says why, for people."""
+
+
+def project(root: etree._Element, protocol: Protocol) -> tuple[etree._Element, int]:
+    """The message as a version carries it, valid there, and how many elements and attributes are
+    missing. White space between elements is not kept. Raises: Unfit.
+    """
+    name = etree.QName(root).localname
+    known = library.element(name, protocol)
+    if known is None:
+        raise Unfit(f"AlpineBits {protocol.name} has no {name}")
+    fitter = _Fitter()
+    fitted = fitter.element(root, known)
+    if fitted is None:
+        raise Unfit(f"what {name} must have in AlpineBits {protocol.name} is not there")
+    problem = library.find_problem(fitted, name, protocol)
+    if problem is not None:
+        raise Unfit(problem)
+    return fitted, _size(root) - _size(fitted) + fitter.added
+
+
+def _size(element: etree._Element) -> int:
+    """Elements and attributes, without those that only name a schema."""
+    return sum(
+        1 + sum(not str(name).startswith(_XSI) for name in one.attrib) for one in element.iter()
+    )
+
+
+class _Fitter:
+    """Makes new elements of old ones; None: it cannot."""
+
+    def __init__(self) -> None:
+        #: Elements that were not there before.
+        self.added = 0
+
+    def element(self, old: etree._Element, known: Element) -> etree._Element | None:
+        """An element with what the version knows of it."""
+        made = _new(known.name)
+        if known.kind in ("open", "anything"):
+            made.attrib.update({k: v for k, v in old.attrib.items() if not str(k).startswith(_XSI)})
+            made.text = old.text
+            made.extend(_copy(child) for child in old)
+            return made
+        for attribute in known.attributes:
+            value = old.get(attribute.name)
+            if value is not None and library.takes(attribute.type, str(value)):
+                made.set(attribute.name, value)
+            elif attribute.required:
+                return None
+        if known.type is not None:
+            if len(old) or not library.takes(known.type, old.text or ""):
+                return None
+            made.text = old.text
+        elif known.kind == "mixed":
+            made.text = old.text
+        children = self._sequence(list(old), known.content)
+        if children is None:
+            return None
+        made.extend(children)
+        return made
+
+    def _sequence(
+        self, old: Sequence[etree._Element], parts: _Parts
+    ) -> list[etree._Element] | None:
+        made: list[etree._Element] = []
+        for part in parts:
+            found = self._place(old, part) if isinstance(part, Element) else self._choice(old, part)
+            if found is None:
+                return None
+            made += found
+        return made
+
+    def _place(self, old: Sequence[etree._Element], part: Element) -> list[etree._Element] | None:
+        """The elements at one place: as many as fit there."""
+        tag = _tag(part.name)
+        fitted = (self.element(child, part) for child in old if child.tag == tag)
+        made = [one for one in fitted if one is not None][: part.most]
+        if len(made) < part.least and (empty := self.element(_new(part.name), part)) is not None:
+            while len(made) < part.least:
+                made.append(_copy(empty))
+                self.added += 1
+        return made if len(made) >= part.least else None
+
+    def _choice(self, old: Sequence[etree._Element], part: Choice) -> list[etree._Element] | None:
+        if part.most == 1:
+            return self._once(old, part)
+        made: list[etree._Element] = []
+        for child in old:  # each may be of another alternative: their order is kept
+            for alternative in part.alternatives:
+                if child.tag in _tags(alternative):
+                    made += self._sequence([child], alternative) or ()
+        return made if len(made) >= part.least else None
+
+    def _once(self, old: Sequence[etree._Element], part: Choice) -> list[etree._Element] | None:
+        """The alternative that something of is there; else one that may be empty."""
+        tags = {child.tag for child in old}
+        told = [one for one in part.alternatives if tags & _tags(one)]
+        for alternative in chain(told, part.alternatives):
+            made = self._sequence(old, alternative)
+            if made is not None:
+                return made
+        return None if part.least else []
+
+
+def _tag(name: str) -> str:
+    return f"{{{NAMESPACE}}}{name}"
+
+
+def _tags(parts: _Parts) -> set[str]:
+    return {_tag(part.name) for part in parts if isinstance(part, Element)}
+
+
+def _new(name: str) -> etree._Element:
+    return etree.Element(_tag(name), nsmap={None: NAMESPACE})  # type: ignore[dict-item]
+
+
+def _copy(element: etree._Element) -> etree._Element:
+    """Without the text behind it."""
+    made = etree.fromstring(etree.tostring(element, with_tail=False))
+    return made

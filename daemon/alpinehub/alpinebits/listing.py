@@ -1,0 +1,182 @@
+"""What waits for a user, rendered, recorded as sent before it is sent.
+
+    version made --> waiting --read--> sent, waiting --ack or refusal--> taken
+                        |  ^             |  ^
+                        |  |held         |  |read again
+                        +--+             +--+
+
+Each first reading, acknowledgement and refusal is an event of its own, written in the same unit.
+The state is a user's own: two users of one hotel each read and acknowledge for themselves. A
+newer version waits anew whatever became of the older one, and what an operator resends waits as if
+it had not been sent; what he takes back is in no list (`requests/mending.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from alpinehub.alpinebits.guest import Held, HeldCode, Record, find_invalid, mark, render
+from alpinehub.alpinebits.sent import HeldBack, Sent, mark_held, mark_sent
+from alpinehub.reservations import decode
+from cordata import Context, Row, Tx, fields
+
+if TYPE_CHECKING:
+    from alpinehub.alpinebits.call import Client
+    from alpinehub.alpinebits.protocol import Protocol
+    from alpinehub.party import Hotel
+
+#: Rows read, rendered, checked and recorded at once; between pages the loop serves others (6 ms),
+#: and webhooks write. In memory is never more than this, whatever waits: 250 KB.
+PAGE = 100
+#: Ids told in an alert.
+_TOLD = 5
+
+_log = logging.getLogger("alpinehub.alpinebits")
+
+
+@dataclass(slots=True)
+class Batch:
+    """What a page holds, and what it leaves out."""
+
+    xml: list[bytes] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+    #: Where the reason is new.
+    held: list[HeldBack] = field(default_factory=list)
+
+    def add(self, rows: Sequence[Row], hotel: Hotel, protocol: Protocol) -> None:
+        """Render and check some rows; what cannot be sent is held, and the others go on."""
+        made = [(row, xml) for row in rows if (xml := self.render(row, hotel, protocol))]
+        unproven = [(row, xml) for row, xml in made if row["rendered"] != mark(protocol)]
+        invalid = find_invalid([xml for _, xml in unproven], protocol)
+        held = {unproven[index][0]["reservation_id"]: text for index, text in invalid.items()}
+        for row, xml in made:
+            reservation_id = row["reservation_id"]
+            if text := held.get(reservation_id):
+                if self._hold(row, HeldCode.SCHEMA, text):
+                    _log.error("reservation %s was rendered wrongly: %s", reservation_id, text)
+                continue
+            self.xml.append(xml)
+            self.sent.append(
+                Sent(
+                    reservation_id=reservation_id,
+                    version=row["version"],
+                    unique_id_type=15 if row["res_status"] == "Cancelled" else 14,
+                    proven=row["rendered"] != mark(protocol),
+                )
+            )
+
+    def render(self, row: Row, hotel: Hotel, protocol: Protocol) -> bytes | None:
+        """One of them, not checked yet; None: it is held."""
+        try:
+            return render(record_of(row), hotel, protocol)
+        except Held as reason:
+            self._hold(row, reason.code, str(reason))
+        except Exception:  # noqa: BLE001 - the boundary of one record: a mistake of ours
+            text = "the renderer failed; the journal has the details"
+            if self._hold(row, HeldCode.RENDERER, text):
+                _log.exception("reservation %s cannot be rendered", row["reservation_id"])
+        return None
+
+    def _hold(self, row: Row, code: HeldCode, text: str) -> bool:
+        """Whether this reason is news."""
+        if (code, text) == (row["held_code"], row["held_text"]):
+            return False
+        self.held.append(
+            HeldBack(
+                reservation_id=row["reservation_id"], version=row["version"], code=code, text=text
+            )
+        )
+        return True
+
+
+def record_of(row: Row) -> Record:
+    """What a version is rendered from. Raises: Held."""
+    try:
+        data = decode(row["data"])
+    except msgspec.DecodeError:
+        raise Held(HeldCode.UNREADABLE, "the stored record cannot be read") from None
+    return Record(
+        id=row["reservation_id"],
+        res_status=row["res_status"],
+        data=data,
+        external_id=row["external_id"] or "",
+        source=row["source"],
+        created_at=row["created_at"],
+        changed_at=row["changed_at"],
+    )
+
+
+async def reservations(
+    ctx: Context,
+    client: Client,
+    hotel: Hotel,
+    *,
+    since_us: int | None = None,
+    size: int = PAGE,
+    after_id: str = "",
+) -> AsyncGenerator[list[bytes], None]:
+    """Pages of HotelReservations, each recorded as sent before it is given.
+
+    `since_us`: all created since then; None: all that wait, behind `after_id`. Raises:
+    StoreUnavailable, with nothing recorded of the page. A page that is lost afterwards is no loss:
+    what is not acknowledged comes again. A version made meanwhile is in a later page, or in the
+    next list.
+    """
+    after_at = since_us or 0  # no id is "": the moment itself is included
+    while True:
+        where = {"after_at": after_at} if since_us is not None else {}
+        rows = await _page(ctx, client.user_id, hotel.id, after_id=after_id, limit=size, **where)
+        batch = Batch()
+        batch.add(rows, hotel, client.protocol)
+        await _record_page(ctx, client, hotel, batch)
+        yield batch.xml
+        if len(rows) < size:
+            return
+        after_id, after_at = rows[-1]["reservation_id"], rows[-1]["created_at"]
+
+
+async def _record_page(ctx: Context, client: Client, hotel: Hotel, batch: Batch) -> None:
+    async def unit(tx: Tx) -> list[HeldBack]:
+        await mark_sent(tx, client, hotel, batch.sent)
+        return await mark_held(tx, client, batch.held)
+
+    if batch.sent or batch.held:
+        tell_held(ctx, hotel, client.protocol, await ctx.store.run(unit))
+
+
+async def _page(ctx: Context, user_id: int, hotel_id: int, **where: str | int) -> list[Row]:
+    async def unit(tx: Tx) -> list[Row]:
+        who = {"user_id": user_id, "hotel_id": hotel_id}
+        if "after_at" in where:
+            return await tx.fetch_all("listing_selected", **who, **where)
+        return await tx.fetch_all("listing_waiting", **who, **where)
+
+    return await ctx.store.read(unit)
+
+
+def tell_held(ctx: Context, hotel: Hotel, protocol: Protocol, held: Sequence[HeldBack]) -> None:
+    """A line for each, and an alert for each cause."""
+    causes: defaultdict[HeldCode, list[HeldBack]] = defaultdict(list)
+    for one in held:
+        causes[one.code].append(one)
+        _log.warning(
+            "guest request %s version %d of hotel %s is held: AlpineBits %s cannot carry it: %s",
+            *(one.reservation_id, one.version, hotel.code, protocol.name, one.text),
+            extra=fields(hotel=hotel.code, reservation=one.reservation_id),
+        )
+    for code, ones in causes.items():
+        ids = ", ".join(one.reservation_id for one in ones[:_TOLD])
+        more = ", ..." if len(ones) > _TOLD else ""
+        many = "1 guest request" if len(ones) == 1 else f"{len(ones)} guest requests"
+        ctx.alert(
+            f"held:{hotel.code}:{code.value}",
+            f"{many} of hotel {hotel} held back, AlpineBits {protocol.name} cannot carry "
+            f"this: {ones[0].text} ({ids}{more}); "
+            f"see: alpinehub requests list --hotel {hotel.code} --state held",
+        )

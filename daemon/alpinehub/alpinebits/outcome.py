@@ -1,0 +1,145 @@
+"""What a request came to, and the OTA response that says so in the words of a protocol version.
+
+success ... <Success/>
+advisory .. <Success/> and a Warning of Type 11, perhaps with a Status: what to send next
+warning ... <Success/> and a Warning of Type 3: not everything was taken
+error ..... <Errors>: nothing was
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Literal
+
+from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.markup import attribute, clean, text
+from alpinehub.alpinebits.protocol import Protocol
+from alpinehub.alpinebits.refusal import Refusal
+
+#: OTA error codes.
+INVALID_HOTEL_CODE: Final = 392
+INVALID_VALUE: Final = 320
+
+#: Types of Warning and Error: advice, a business rule, the application refused.
+_ADVISORY, _RULE, _APPLICATION = 11, 3, 13
+#: Notes that name no record: more help nobody.
+_MAX_NOTES = 20
+_MAX_TEXT_CHARS = 500
+_DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
+
+Kind = Literal["advisory", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """One thing to say of a request."""
+
+    kind: Kind
+    text: str
+    #: OTA error code; an error has one, and what is said of a pushed reservation.
+    code: int = 0
+    #: ALPINEBITS_SEND_...: left out where the protocol version has no such value.
+    status: str = ""
+    #: RecordID: of what it is said.
+    record: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """All there is to say; nothing: success."""
+
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def outcome(self) -> Literal["success", "advisory", "warning", "error"]:
+        """The worst of the notes. With an error nothing of the request is stored."""
+        kinds = {note.kind for note in self.notes}
+        return next((kind for kind in _WORST_FIRST if kind in kinds), "success")
+
+
+_WORST_FIRST: tuple[Kind, ...] = ("error", "warning", "advisory")
+
+
+def failed(code: int, text: str, *, status: str = "") -> Verdict:
+    """A verdict of one error."""
+    return Verdict((Note(kind="error", code=code, text=text, status=status),))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Response:
+    """What a kind of response may hold. Years: of the first protocol version that has it so."""
+
+    #: Its attribute Version.
+    version: str
+    warnings: int
+    errors: int = 2017
+    #: Its Warnings have a Code.
+    coded: bool = False
+    #: Warning and Error may have one of the protocol's statuses.
+    statuses: bool = True
+
+
+_RESPONSES: Final[Mapping[str, _Response]] = {
+    "OTA_PingRS": _Response(version="8.000", warnings=2018, errors=2020, statuses=False),
+    "OTA_ResRetrieveRS": _Response(version="7.000", warnings=2018),
+    "OTA_NotifReportRS": _Response(version="1.000", warnings=2022),
+    "OTA_HotelResNotifRS": _Response(version="1.000", warnings=2018, errors=2022, coded=True),
+    "OTA_HotelAvailNotifRS": _Response(version="1.001", warnings=2017),
+    "OTA_HotelInvCountNotifRS": _Response(version="1.001", warnings=2020),
+    "OTA_HotelDescriptiveContentNotifRS": _Response(version="3.000", warnings=2017),
+    "OTA_HotelDescriptiveInfoRS": _Response(version="3.000", warnings=2022),
+    "OTA_HotelRatePlanNotifRS": _Response(version="3.14", warnings=2017),
+    "OTA_HotelRatePlanRS": _Response(version="3.000", warnings=2022),
+    "OTA_HotelPostEventNotifRS": _Response(version="8.000", warnings=2020),
+}
+
+
+def opening(root: str) -> str:
+    """Everything up to and with the start tag of a response."""
+    version = _RESPONSES[root].version
+    return f'{_DECLARATION}<{root} xmlns="{NAMESPACE}" Version="{version}">'
+
+
+def answer(root: str, protocol: Protocol, verdict: Verdict, inside: str = "") -> bytes:
+    """A response; `inside` is what follows Success and its Warnings, as XML.
+
+    A note that the response cannot hold in this version is left out. Raises: Refusal (400) where
+    that is the error itself.
+    """
+    form = _RESPONSES[root]
+    statuses = protocol.statuses if form.statuses else frozenset()
+    errors = [note for note in verdict.notes if note.kind == "error"]
+    if errors and protocol.year < form.errors:
+        raise Refusal(400, clean(errors[0].text)[:_MAX_TEXT_CHARS])
+    if errors:
+        told = "".join(_error(note, statuses) for note in errors[:_MAX_NOTES])
+        return f"{opening(root)}<Errors>{told}</Errors></{root}>".encode()
+    warnings = ""
+    if verdict.notes and protocol.year >= form.warnings:
+        loose = islice((note for note in verdict.notes if not note.record), _MAX_NOTES)
+        notes = (*loose, *(note for note in verdict.notes if note.record))
+        told = "".join(_warning(note, form, statuses) for note in notes)
+        warnings = f"<Warnings>{told}</Warnings>"
+    return f"{opening(root)}<Success/>{warnings}{inside}</{root}>".encode()
+
+
+def _error(note: Note, statuses: frozenset[str]) -> str:
+    """Where it says what to send next, it is of the type of advice."""
+    known = note.status in statuses
+    status = f' Status="{note.status}"' if known else ""
+    kind = _ADVISORY if known else _APPLICATION
+    return f'<Error Type="{kind}" Code="{note.code}"{status}>{_said(note)}</Error>'
+
+
+def _warning(note: Note, form: _Response, statuses: frozenset[str]) -> str:
+    code = f' Code="{note.code}"' if form.coded else ""
+    record = f' RecordID="{attribute(clean(note.record))}"' if note.record else ""
+    status = f' Status="{note.status}"' if note.status in statuses else ""
+    kind = _ADVISORY if note.kind == "advisory" else _RULE
+    return f'<Warning Type="{kind}"{code}{record}{status}>{_said(note)}</Warning>'
+
+
+def _said(note: Note) -> str:
+    return text(clean(note.text)[:_MAX_TEXT_CHARS])

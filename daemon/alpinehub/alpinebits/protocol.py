@@ -1,0 +1,109 @@
+"""The protocol versions there are, and where they differ from each other: facts, no choices.
+
+What of them is served stands elsewhere: `capability.py` and `action.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+GET_VERSION: Final = "getVersion"
+GET_CAPABILITIES: Final = "getCapabilities"
+HANDSHAKE: Final = "OTA_Ping:Handshaking"
+READ: Final = "OTA_Read:GuestRequests"
+ACKNOWLEDGE: Final = "OTA_NotifReport:GuestRequests"
+STATUS_UPDATE: Final = "OTA_HotelResNotif:GuestRequests_StatusUpdate"
+AVAIL: Final = "OTA_HotelAvailNotif:FreeRooms"
+INV_COUNT: Final = "OTA_HotelInvCountNotif:FreeRooms"
+INVENTORY_PUSH: Final = "OTA_HotelDescriptiveContentNotif:Inventory"
+INFO_PUSH: Final = "OTA_HotelDescriptiveContentNotif:Info"
+INVENTORY_PULL: Final = "OTA_HotelDescriptiveInfo:Inventory"
+INFO_PULL: Final = "OTA_HotelDescriptiveInfo:Info"
+RATE_PLANS: Final = "OTA_HotelRatePlanNotif:RatePlans"
+BASE_RATES: Final = "OTA_HotelRatePlan:BaseRates"
+EVENT_REPORTS: Final = "OTA_HotelPostEventNotif:EventReports"
+
+#: The year of the newest.
+NEWEST: Final = 2024
+
+_SEND = frozenset(
+    {"ALPINEBITS_SEND_FREEROOMS", "ALPINEBITS_SEND_RATEPLANS", "ALPINEBITS_SEND_INVENTORY"}
+)
+#: What comments are of, and called.
+SERVICES: Final = "included services"
+CUSTOMER: Final = "customer comment"
+ADDITIONAL: Final = "additional info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """One protocol version."""
+
+    name: str
+    #: Of the name: what comes later compares as greater.
+    year: int
+    #: Asked for its version and capabilities by actions of their own, instead of by a handshake.
+    housekeeping: bool = False
+    #: Values of Warning/@Status and Error/@Status beside ALPINEBITS_HANDSHAKE; empty: neither has
+    #: the attribute.
+    statuses: frozenset[str] = _SEND
+    #: Longest HotelCode; None: any length.
+    max_hotel_code_chars: int | None = None
+    #: HotelReservation has RoomStayReservation and LastModifyDateTime, so that there are requests
+    #: without a stay.
+    no_stay: bool = False
+    #: Alternative stays have a RoomStayGroupID; else they are further stays with a TimeSpan only.
+    stay_groups: bool = False
+    #: RoomType has the attribute RoomType, 1 to 9.
+    room_kinds: bool = True
+    #: How a SpecialRequest tells of pets: by its Name, its RequestCode; "": not at all.
+    pets: Literal["", "name", "code"] = ""
+    #: Values of Comment/@Name, each at most once.
+    comments: tuple[str, ...] = (SERVICES, CUSTOMER)
+    #: Currencies of rate plans; None: any.
+    currencies: frozenset[str] | None = None
+
+
+_ALL = (
+    Protocol(
+        name="2017-10",
+        year=2017,
+        housekeeping=True,
+        statuses=frozenset(),
+        room_kinds=False,
+        currencies=frozenset({"EUR"}),
+    ),
+    Protocol(name="2018-10", year=2018, currencies=frozenset({"EUR"})),
+    Protocol(name="2020-10", year=2020, pets="name"),
+    Protocol(
+        name="2022-10",
+        year=2022,
+        max_hotel_code_chars=16,
+        no_stay=True,
+        stay_groups=True,
+        pets="code",
+    ),
+    Protocol(
+        name="2024-10",
+        year=NEWEST,
+        statuses=_SEND | {"ALPINEBITS_SEND_HANDSHAKE"},
+        max_hotel_code_chars=16,
+        no_stay=True,
+        stay_groups=True,
+        pets="code",
+        comments=(SERVICES, CUSTOMER, ADDITIONAL),
+    ),
+)
+#: Every version by its name, oldest first.
+PROTOCOLS: Final[Mapping[str, Protocol]] = {protocol.name: protocol for protocol in _ALL}
+
+#: What a version looks like ("2015-07b" existed); the year alone does not tell.
+_WELL_FORMED = re.compile(r"[0-9]{4}-[0-9]{2}[a-z]?")
+
+
+def well_formed(name: str) -> bool:
+    """Whether this could be the name of a protocol version, known to us or not."""
+    return _WELL_FORMED.fullmatch(name) is not None

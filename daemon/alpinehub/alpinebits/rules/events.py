@@ -1,0 +1,85 @@
+"""EventReports: what happens in and around the hotel, one report for each event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.outcome import INVALID_VALUE
+from alpinehub.alpinebits.reading import Reader
+from alpinehub.alpinebits.rules.told import INVALID_DATES, UNABLE, Problems, Told, day
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+EVENTS_RQ: Final = "OTA_HotelPostEventNotifRQ"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is told of one event."""
+
+    #: Whose id it is.
+    context: str
+    id: str
+    #: The EventReport as canonical XML; None: the event is gone.
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsTold(Told):
+    """A push of event reports."""
+
+    reports: tuple[Report, ...] = ()
+
+
+def _read(root: _Element) -> EventsTold:
+    problems = Problems()
+    sites = list(root.iter(_tag("EventSite")))
+    hotels = {(one.get("HotelCode"), one.get("HotelName")) for one in sites}
+    if len(hotels) > 1:
+        problems.add(UNABLE, "the reports are of several hotels; send one message for each")
+    reports = [_read_report(one, at, problems) for at, one in enumerate(root[0], start=1)]
+    if len({(one.context, one.id) for one in reports}) < len(reports):
+        problems.add(INVALID_VALUE, "an event stands there twice")
+    return EventsTold(
+        hotel_code=sites[0].get("HotelCode"),
+        hotel_name=sites[0].get("HotelName"),
+        notes=tuple(problems.notes),
+        uses=frozenset({"activities"}),
+        reports=() if problems else tuple(reports),
+    )
+
+
+def _read_report(report: _Element, at: int, problems: Problems) -> Report:
+    from lxml import etree
+
+    event = report.find(f".//{_tag('Event_ID')}")
+    info = report.find(_tag("GeneralEventInfo"))
+    assert event is not None and info is not None  # the grammar says so
+    for one in info.iter(_tag("Date")):
+        if _turned(one.get("Start", ""), one.get("End", "")):
+            problems.add(INVALID_DATES, f"EventReport {at}: invalid combination of Start and End")
+    body = None
+    if len(info) or info.attrib:
+        body = etree.tostring(report, method="c14n", exclusive=True, with_tail=False)
+    return Report(context=event.get("ID_Context", ""), id=event.get("ID", ""), body=body)
+
+
+def _turned(start: str, end: str) -> bool:
+    """Whether something ends before it starts, as far as that is certain: each may be a day, a
+    moment with a zone or without, a time of any day, and before 2024-10 any text.
+    """
+    first, last = day(start[:10]), day(end[:10])
+    if first is None or last is None:
+        return False
+    alike = len(start) == len(end) and start[19:] == end[19:]
+    return last < first or (last == first and alike and end < start)
+
+
+def _tag(name: str) -> str:
+    return f"{{{NAMESPACE}}}{name}"
+
+
+EVENTS = Reader(root=EVENTS_RQ, read=_read, type=EventsTold, pooled=True)

@@ -1,0 +1,264 @@
+"""FreeRooms: how many rooms are free, in both forms in which AlpineBits tells it.
+
+until 2018-10 ... OTA_HotelAvailNotifRQ: BookingLimit rooms, of which BookingThreshold are free but
+                  not bookable
+from 2020-10 .... OTA_HotelInvCountNotifRQ: counts by type, and closing seasons
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.outcome import INVALID_VALUE, Note
+from alpinehub.alpinebits.reading import PUSH_BYTES, PUSH_MARKUP, Reader
+from alpinehub.alpinebits.rules.periods import Counts, FreeRooms, Key, Period
+from alpinehub.alpinebits.rules.told import (
+    INVALID_DATES,
+    MISSING,
+    UNABLE,
+    Problems,
+    Told,
+    count,
+    day,
+)
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+    from alpinehub.party import Feature
+
+AVAIL_RQ: Final = "OTA_HotelAvailNotifRQ"
+COUNT_RQ: Final = "OTA_HotelInvCountNotifRQ"
+_CONTROL = f"{{{NAMESPACE}}}StatusApplicationControl"
+_COUNTS = f"{{{NAMESPACE}}}InvCounts"
+_UNIQUE_ID = f"{{{NAMESPACE}}}UniqueID"
+_TRUE = ("true", "1")
+
+#: CountType: the place in `Counts`, and what the hotel must offer for it.
+_TYPES: Final[dict[str, tuple[int, Feature | None]]] = {
+    "2": (0, None),
+    "6": (1, "out_of_order"),
+    "9": (2, "out_of_market"),
+}
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The rooms of one key in one period; `closing`: none of the hotel's is open.
+
+    A large hotel tells 40,000 of them: in this form the worker gets them from the child at once.
+    """
+
+    category: str
+    room: str
+    first: int
+    last: int
+    counts: tuple[int, int, int] = (0, 0, 0)
+    closing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomsTold(Told):
+    """A FreeRooms message."""
+
+    #: It replaces everything that is known.
+    complete: bool = False
+    entries: tuple[Entry, ...] = ()
+    #: Which entries have a BookingThreshold.
+    thresholds: Literal["", "none", "some", "all"] = ""
+
+    def rooms(self) -> FreeRooms:
+        """What it tells, in the order of the document."""
+        closings: list[Period] = []
+        entries: dict[Key, list[Period]] = {}
+        for one in self.entries:
+            period = Period(one.first, one.last, Counts(*one.counts))
+            if one.closing:
+                closings.append(period)
+            else:
+                entries.setdefault(Key(one.category, one.room), []).append(period)
+        return FreeRooms(tuple(closings), {key: tuple(told) for key, told in entries.items()})
+
+
+class _Message:
+    """Reads one message; the two forms differ in how an entry tells its counts."""
+
+    def __init__(self, root: _Element) -> None:
+        self.complete = root.find(_UNIQUE_ID) is not None
+        self.list = root[-1]
+        self.problems = Problems()
+        self.uses: set[Feature] = {"complete_set" if self.complete else "deltas"}
+        self.entries: list[Entry] = []
+
+    def told(self, thresholds: Literal["", "none", "some", "all"] = "") -> RoomsTold:
+        """What was read."""
+        if not self.problems:
+            self._check_together()
+        notes = tuple(self.problems.notes) or tuple(self._remarks())
+        refused = bool(self.problems)
+        return RoomsTold(
+            hotel_code=self.list.get("HotelCode"),
+            hotel_name=self.list.get("HotelName"),
+            notes=notes,
+            uses=frozenset(self.uses),
+            complete=self.complete,
+            entries=() if refused else tuple(self.entries),
+            thresholds=thresholds,
+        )
+
+    def is_reset(self) -> bool:
+        """One entry without anything: nothing is known any more. Only as a complete set."""
+        if len(self.list) != 1 or len(self.list[0]) or self.list[0].attrib:
+            return False
+        if not self.complete:
+            self.problems.add(
+                UNABLE, "a single empty entry resets everything, which needs a complete set"
+            )
+        return True
+
+    def place(self, control: _Element | None, at: int) -> Entry | None:
+        """Of what an entry tells, and when; None: it does not say so."""
+        if control is None:
+            self.problems.add(MISSING, f"entry {at}: StatusApplicationControl is missing")
+            return None
+        first, last = day(control.get("Start", "")), day(control.get("End", ""))
+        if first is None or last is None or last < first:
+            self.problems.add(INVALID_DATES, f"entry {at}: invalid combination of Start and End")
+            return None
+        category, room = control.get("InvTypeCode"), control.get("InvCode")
+        nights = (first.toordinal(), last.toordinal())
+        if control.get("AllInvCode", "").strip() in _TRUE:
+            if category is not None or room is not None:
+                text = f"entry {at}: AllInvCode stands beside InvTypeCode or InvCode"
+                self.problems.add(INVALID_VALUE, text)
+                return None
+            self.uses.add("closing_seasons")
+            return Entry("", "", *nights, closing=True)
+        if category is None:
+            self.problems.add(MISSING, f"entry {at}: InvTypeCode is missing")
+            return None
+        self.uses.add("categories" if room is None else "rooms")
+        return Entry(category, room or "", *nights)
+
+    def _check_together(self) -> None:
+        """The rules of the whole list."""
+        kinds = {bool(one.room) for one in self.entries if not one.closing}
+        if len(kinds) == 2:
+            self.problems.add(UNABLE, "room categories and distinct rooms are mixed")
+        closings = [one.closing for one in self.entries]
+        if closings != sorted(closings, reverse=True):
+            self.problems.add(UNABLE, "closing seasons must stand before everything else")
+        if _overlap([one for one in self.entries if one.closing]):
+            self.problems.add(INVALID_DATES, "closing seasons overlap")
+
+    def _remarks(self) -> Iterator[Note]:
+        by_key: dict[Key, list[Entry]] = {}
+        for one in self.entries:
+            if not one.closing:
+                by_key.setdefault(Key(one.category, one.room), []).append(one)
+        if any(_overlap(entries) for entries in by_key.values()):
+            text = "periods of one room or category overlap: the last one was taken"
+            yield Note(kind="advisory", text=text)
+
+
+def _overlap(entries: list[Entry]) -> bool:
+    last = 0
+    for one in sorted(entries, key=lambda one: one.first):
+        if one.first <= last:
+            return True
+        last = one.last
+    return False
+
+
+def _read_counts(root: _Element) -> RoomsTold:
+    message = _Message(root)
+    if message.is_reset():
+        return message.told()
+    for at, inventory in enumerate(message.list, start=1):
+        entry = message.place(inventory.find(_CONTROL), at)
+        counts = inventory.find(_COUNTS)
+        if entry is None:
+            continue
+        if entry.closing and counts is not None:
+            message.problems.add(INVALID_VALUE, f"entry {at}: a closing season has InvCounts")
+            continue
+        message.entries.append(_counted(entry, counts, at, message))
+    return message.told()
+
+
+def _counted(entry: Entry, counts: _Element | None, at: int, message: _Message) -> Entry:
+    """With its counts; one that is not told is 0."""
+    told = [0, 0, 0]
+    seen: set[int] = set()
+    for one in counts if counts is not None else ():
+        place, feature = _TYPES[one.get("CountType", "")]
+        number = count(one.get("Count", ""))
+        if place in seen:
+            message.problems.add(INVALID_VALUE, f"entry {at}: a CountType stands there twice")
+        if number is None:
+            message.problems.add(INVALID_VALUE, f"entry {at}: Count is too large")
+        if feature is not None:
+            message.uses.add(feature)
+        seen.add(place)
+        told[place] = number or 0
+    return replace(entry, counts=(told[0], told[1], told[2]))
+
+
+def _read_avail(root: _Element) -> RoomsTold:
+    message = _Message(root)
+    if message.is_reset():
+        return message.told()
+    with_threshold = 0
+    for at, status in enumerate(message.list, start=1):
+        entry = message.place(status.find(_CONTROL), at)
+        if status.get("BookingThreshold") is not None:
+            with_threshold += 1
+        if entry is not None and (counts := _limited(status, entry, at, message.problems)):
+            message.entries.append(replace(entry, counts=counts))
+    if with_threshold == len(message.list):
+        return message.told("all")
+    return message.told("some" if with_threshold else "none")
+
+
+def _limited(
+    status: _Element, entry: Entry, at: int, problems: Problems
+) -> tuple[int, int, int] | None:
+    """The counts that BookingLimit and BookingThreshold tell."""
+    for name in ("BookingLimit", "BookingLimitMessageType"):
+        if status.get(name) is None:
+            problems.add(MISSING, f"entry {at}: {name} is missing")
+            return None
+    limit, threshold = (
+        count(status.get(name, "0")) for name in ("BookingLimit", "BookingThreshold")
+    )
+    if limit is None or threshold is None:
+        problems.add(INVALID_VALUE, f"entry {at}: BookingLimit is too large")
+        return None
+    if entry.room and limit > 1:
+        problems.add(INVALID_VALUE, f"entry {at}: BookingLimit of one room is greater than 1")
+    if threshold > limit:
+        problems.add(INVALID_VALUE, f"entry {at}: BookingThreshold is greater than BookingLimit")
+    return (limit - threshold, 0, threshold)
+
+
+AVAIL = Reader(
+    root=AVAIL_RQ,
+    read=_read_avail,
+    type=RoomsTold,
+    pooled=True,
+    max_bytes=PUSH_BYTES,
+    max_markup=PUSH_MARKUP,
+)
+COUNTS = Reader(
+    root=COUNT_RQ,
+    read=_read_counts,
+    type=RoomsTold,
+    pooled=True,
+    max_bytes=PUSH_BYTES,
+    max_markup=PUSH_MARKUP,
+)

@@ -1,0 +1,207 @@
+"""A rate plan with an overlay laid over it, and as much of a plan as somebody asks for.
+
+What an overlay tells of some days counts instead of what was known of the same thing on these days:
+what is known is cut where it overlaps. What has no days is replaced.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+from lxml import etree
+
+from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.form import MAX_BODY_BYTES
+from alpinehub.alpinebits.rules.told import day
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+_START, _END = "Start", "End"
+#: Lists of a plan in their order, and the one that an overlay replaces as a whole.
+_LISTS = ("BookingRules", "Rates", "Supplements")
+_OFFERS, _DESCRIPTION = "Offers", "Description"
+#: Attributes that say what is told, and not of what it is told.
+_VALUES = frozenset(
+    {_START, _END, "Amount", "ChargeTypeCode", "AddToBasicRateIndicator", "MandatoryIndicator"}
+)
+
+_Key = tuple[object, ...]
+
+
+class TooLarge(Exception):
+    """The plan would be larger than any that may be pushed."""
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many bytes more what is known may become, where it is cut into several."""
+
+    left: int
+
+    def take(self, one: _Element, pieces: int) -> None:
+        if pieces > 1:
+            self.left -= (pieces - 1) * (len(etree.tostring(one)) - len(f' xmlns="{NAMESPACE}"'))
+        if self.left < 0:
+            raise TooLarge
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What an overlay tells of one thing."""
+
+    #: First and last days as ordinals, in order, none of them touching the next.
+    days: tuple[tuple[int, int], ...] = ()
+    #: Something without days is among it.
+    undated: bool = False
+
+
+def laid_over(known: bytes, overlay: bytes, *, limit: int = MAX_BODY_BYTES) -> bytes:
+    """The plan after an overlay; both as canonical XML. Raises: TooLarge."""
+    old, new = etree.fromstring(known), etree.fromstring(overlay)
+    for name, value in new.attrib.items():
+        old.set(name, value)
+    parts: list[_Element] = []
+    room = _Room(limit)
+    for name in _LISTS:
+        if (merged := _merge(old.find(_tag(name)), new.find(_tag(name)), room)) is not None:
+            parts.append(merged)
+    offers = new.find(_tag(_OFFERS))
+    if offers is None:
+        offers = old.find(_tag(_OFFERS))
+    if offers is not None:
+        parts.append(offers)
+    parts += _descriptions(old, new)
+    old[:] = parts
+    made = _canonical(old)
+    if len(made) > limit:
+        raise TooLarge
+    return made
+
+
+def _merge(old: _Element | None, new: _Element | None, room: _Room) -> _Element | None:
+    if old is None or new is None:
+        return new if old is None else old
+    by_key: dict[_Key, list[_Element]] = {}
+    for one in new:
+        by_key.setdefault(_key(one), []).append(one)
+    told = {key: _told(ones) for key, ones in by_key.items()}
+    parts = [left for one in old for left in _left(one, told.get(_key(one), _Told()), room)]
+    parts += list(new)
+    # What has no days counts for all that follow it: it stands first.
+    old[:] = sorted(parts, key=lambda one: one.get(_START) is not None)
+    return old
+
+
+def _told(ones: Iterable[_Element]) -> _Told:
+    undated = False
+    dated: list[tuple[int, int]] = []
+    for one in ones:
+        start, end = _days(one)
+        if start is None:
+            undated = True
+        elif end is not None:
+            dated.append((start.toordinal(), end.toordinal()))
+    days: list[tuple[int, int]] = []
+    for first, last in sorted(dated):
+        if days and first <= days[-1][1] + 1:
+            days[-1] = (days[-1][0], max(days[-1][1], last))
+        else:
+            days.append((first, last))
+    return _Told(tuple(days), undated)
+
+
+def _left(old: _Element, told: _Told, room: _Room) -> Iterator[_Element]:
+    """What is left of something known when others are told of the same; with the days cut out."""
+    start, end = _days(old)
+    if start is None or end is None:
+        if not told.undated:
+            yield old
+        return
+    gaps = list(_gaps(start.toordinal(), end.toordinal(), told.days))
+    room.take(old, len(gaps))
+    for first, last in gaps:
+        yield _cut(old, date.fromordinal(first), date.fromordinal(last))
+
+
+def _gaps(first: int, last: int, days: tuple[tuple[int, int], ...]) -> Iterator[tuple[int, int]]:
+    """The days from the first to the last that are not among some others."""
+    at = bisect_left(days, first, key=lambda one: one[1])
+    while at < len(days) and days[at][0] <= last:
+        if days[at][0] > first:
+            yield first, days[at][0] - 1
+        first = days[at][1] + 1
+        at += 1
+    if first <= last:
+        yield first, last
+
+
+def _cut(element: _Element, first: date, last: date) -> _Element:
+    cut = deepcopy(element)
+    cut.set(_START, first.isoformat())
+    cut.set(_END, last.isoformat())
+    return cut
+
+
+def _key(element: _Element) -> _Key:
+    """What an element tells something of: its own attributes, and a room that it is only for."""
+    own = frozenset((k, v) for k, v in element.attrib.items() if k not in _VALUES)
+    only = element.find(_tag("PrerequisiteInventory"))
+    return (own, frozenset(only.attrib.items()) if only is not None else None)
+
+
+def _descriptions(old: _Element, new: _Element) -> Iterator[_Element]:
+    told = {one.get("Name"): one for one in new.findall(_tag(_DESCRIPTION))}
+    for one in old.findall(_tag(_DESCRIPTION)):
+        yield told.pop(one.get("Name"), one)
+    yield from told.values()
+
+
+def between(known: bytes, first: date | None, last: date | None) -> bytes:
+    """A plan without what is told of other days only."""
+    plan = etree.fromstring(known)
+    for name in _LISTS:
+        list_ = plan.find(_tag(name))
+        if list_ is None:
+            continue
+        for one in list(list_):
+            start, end = _days(one)
+            if start is None or end is None:
+                continue
+            if (first is not None and end < first) or (last is not None and start > last):
+                list_.remove(one)
+        if not len(list_):
+            plan.remove(list_)
+    return _canonical(plan)
+
+
+def titled(known: bytes) -> bytes:
+    """A plan's attributes and its title alone."""
+    plan = etree.fromstring(known)
+    for one in list(plan):
+        if one.tag != _tag(_DESCRIPTION) or one.get("Name") != "title":
+            plan.remove(one)
+    return _canonical(plan)
+
+
+def attributes(known: bytes) -> dict[str, str]:
+    """The attributes of a plan."""
+    return {str(name): str(value) for name, value in etree.fromstring(known).attrib.items()}
+
+
+def _days(element: _Element) -> tuple[date | None, date | None]:
+    start, end = element.get(_START), element.get(_END)
+    return (day(start) if start else None, day(end) if end else None)
+
+
+def _tag(name: str) -> str:
+    return f"{{{NAMESPACE}}}{name}"
+
+
+def _canonical(plan: _Element) -> bytes:
+    return etree.tostring(plan, method="c14n", exclusive=True)

@@ -1,0 +1,155 @@
+"""How many rooms are free, night by night, as periods that do not overlap.
+
+A complete set replaces everything; a delta lays its periods over what is known. Of several that
+tell of one night the last one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+
+
+class Counts(NamedTuple):
+    """Rooms of one kind in one night; all 0: fully booked."""
+
+    bookable: int = 0
+    out_of_order: int = 0
+    out_of_market: int = 0
+
+
+class Period(NamedTuple):
+    """Nights from the first to the last, both of them included, as ordinals of `date`."""
+
+    first: int
+    last: int
+    counts: Counts = Counts()
+
+
+class Key(NamedTuple):
+    """A room, or a category when `room` is ""."""
+
+    category: str
+    room: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FreeRooms:
+    """What a hotel told. In a closing season nothing is free, whatever the entries say."""
+
+    closings: tuple[Period, ...] = ()
+    entries: dict[Key, tuple[Period, ...]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """How many periods it is made of."""
+        return len(self.closings) + sum(map(len, self.entries.values()))
+
+    @property
+    def distinct(self) -> bool | None:
+        """Whether it tells of distinct rooms, not of categories; None: of neither."""
+        return any(key.room for key in self.entries) if self.entries else None
+
+
+def lay(layers: Sequence[Period]) -> tuple[Period, ...]:
+    """The periods in order, cut so that each night is told of once: by the last that tells of it.
+    Neighbours that say the same become one.
+    """
+    order = sorted(range(len(layers)), key=lambda at: layers[at].first)
+    edges = sorted({one.first for one in layers} | {one.last + 1 for one in layers})
+    laid: list[Period] = []
+    open_: list[int] = []  # negative places in `layers`: the last one is on top
+    begun = 0
+    for first, after in pairwise(edges):
+        while begun < len(order) and layers[order[begun]].first <= first:
+            heappush(open_, -order[begun])
+            begun += 1
+        while open_ and layers[-open_[0]].last < first:
+            heappop(open_)
+        if open_:
+            _append(laid, Period(first, after - 1, layers[-open_[0]].counts))
+    return tuple(laid)
+
+
+def _append(laid: list[Period], period: Period) -> None:
+    if laid and laid[-1].last + 1 == period.first and laid[-1].counts == period.counts:
+        period = Period(laid.pop().first, period.last, period.counts)
+    laid.append(period)
+
+
+def replaced(message: FreeRooms) -> FreeRooms:
+    """What is known after a complete set."""
+    entries = {key: lay(periods) for key, periods in message.entries.items()}
+    return FreeRooms(lay(message.closings), entries)
+
+
+def changed(known: FreeRooms, delta: FreeRooms) -> FreeRooms:
+    """What is known after a delta."""
+    entries = dict(known.entries)
+    for key, periods in delta.entries.items():
+        entries[key] = lay((*entries.get(key, ()), *periods))
+    return FreeRooms(lay((*known.closings, *delta.closings)), entries)
+
+
+def since(known: FreeRooms, first: int) -> FreeRooms:
+    """Without the periods that ended before a day."""
+    entries = {key: _since(periods, first) for key, periods in known.entries.items()}
+    return FreeRooms(
+        _since(known.closings, first), {key: left for key, left in entries.items() if left}
+    )
+
+
+def until(message: FreeRooms, last: int) -> FreeRooms:
+    """Without the nights after a day."""
+
+    def near(periods: Iterable[Period]) -> tuple[Period, ...]:
+        return tuple(one._replace(last=min(one.last, last)) for one in periods if one.first <= last)
+
+    entries = {key: near(periods) for key, periods in message.entries.items()}
+    return FreeRooms(near(message.closings), {key: left for key, left in entries.items() if left})
+
+
+def _since(periods: Iterable[Period], first: int) -> tuple[Period, ...]:
+    return tuple(one for one in periods if one.last >= first)
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """The JSON that is kept. Days are ISO 8601; an entry is [category, room, periods]."""
+
+    closings: list[tuple[date, date]]
+    entries: list[tuple[str, str, list[tuple[date, date, int, int, int]]]]
+
+
+def encode(known: FreeRooms) -> bytes:
+    """As JSON."""
+    day = date.fromordinal
+    return msgspec.json.encode(
+        _Stored(
+            [(day(one.first), day(one.last)) for one in known.closings],
+            [
+                (*key, [(day(one.first), day(one.last), *one.counts) for one in periods])
+                for key, periods in sorted(known.entries.items())
+            ],
+        )
+    )
+
+
+def decode(data: bytes) -> FreeRooms:
+    """What `encode` wrote."""
+    stored = msgspec.json.decode(data, type=_Stored)
+    return FreeRooms(
+        tuple(Period(first.toordinal(), last.toordinal()) for first, last in stored.closings),
+        {
+            Key(category, room): tuple(
+                Period(first.toordinal(), last.toordinal(), Counts(*counts))
+                for first, last, *counts in periods
+            )
+            for category, room, periods in stored.entries
+        },
+    )

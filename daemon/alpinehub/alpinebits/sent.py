@@ -1,0 +1,121 @@
+"""What is recorded of a page before it is sent: which versions, and which were held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from alpinehub import trail
+from alpinehub.alpinebits.guest import mark
+from alpinehub.trail import TrailRow
+
+if TYPE_CHECKING:
+    from alpinehub.alpinebits.call import Client
+    from alpinehub.alpinebits.guest import HeldCode
+    from alpinehub.party import Hotel
+    from cordata import Row, Tx
+
+_encode = msgspec.json.encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A version that goes out."""
+
+    reservation_id: str
+    version: int
+    unique_id_type: int
+    #: It was rendered in this form for the first time, and found valid.
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBack:
+    """A version that the protocol of its user cannot carry."""
+
+    reservation_id: str
+    version: int
+    code: HeldCode
+    #: For people.
+    text: str
+
+
+async def mark_sent(tx: Tx, client: Client, hotel: Hotel, sent: Sequence[Sent]) -> None:
+    """Within a unit of the caller's; an event for each first time."""
+    if not sent:
+        return
+    rows = await tx.fetch_all(
+        "listing_mark_sent",
+        user_id=client.user_id,
+        sent=_encode(
+            [(one.reservation_id, one.version, one.unique_id_type) for one in sent]
+        ).decode(),
+        rendered=mark(client.protocol),
+        client_id=client.client_id or None,
+        now_us=tx.now_us,
+    )
+    rendered = [_event(one, "rendered", client) for one in sent if one.proven]
+    await trail.add_once(tx, *rendered)
+    for row in rows:
+        if row["first_sent_at"] == tx.now_us:
+            await publish(tx, "delivered", row, hotel.id, client)
+
+
+async def mark_held(tx: Tx, client: Client, held: Sequence[HeldBack]) -> list[HeldBack]:
+    """Within a unit of the caller's; they keep waiting. Those of which nobody was told yet: a user
+    who asks in two versions by turns is told of each once.
+    """
+    new: list[HeldBack] = []
+    for one in sorted(held, key=lambda one: (one.reservation_id, one.version)):
+        changed = await tx.execute(
+            "listing_mark_held",
+            user_id=client.user_id,
+            reservation_id=one.reservation_id,
+            version=one.version,
+            held_code=one.code.value,
+            held_text=one.text,
+            now_us=tx.now_us,
+        )
+        event = _event(one, "held", client, code=one.code.value, text=one.text)
+        if not changed or await trail.add_once(tx, event):
+            new.append(one)
+    return new
+
+
+def _event(one: Sent | HeldBack, event: str, client: Client, **detail: str) -> TrailRow:
+    return TrailRow(
+        reservation_id=one.reservation_id,
+        version=one.version,
+        event=event,
+        user_id=client.user_id,
+        detail={"protocol": client.protocol.name, **detail},
+    )
+
+
+async def publish(
+    tx: Tx,
+    event: str,
+    row: Row,
+    hotel_id: int,
+    client: Client,
+    **more: str,
+) -> None:
+    """An event of what a user did with a version. Ids only: whoever handles it reads what he is
+    allowed to read.
+    """
+    await tx.publish(
+        f"reservation.{event}",
+        {
+            "reservation_id": row["reservation_id"],
+            "version": row["version"],
+            "hotel_id": hotel_id,
+            "user_id": client.user_id,
+            "protocol": client.protocol.name,
+            "client_id": client.client_id,
+            **more,
+        },
+        key=row["reservation_id"],
+    )

@@ -1,0 +1,148 @@
+"""What comes before an action: who asks, in which version, and the form; errors in plain text."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack, aclosing
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from alpinehub.accounts import Account, authenticate
+from alpinehub.alpinebits import form, refusal
+from alpinehub.alpinebits.call import THREAD_BYTES
+from alpinehub.alpinebits.markup import clean
+from alpinehub.alpinebits.protocol import well_formed
+from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.alpinebits.turns import Turns
+from cordata import Context, fields
+
+T = TypeVar("T")
+
+_log = logging.getLogger("alpinehub.alpinebits")
+
+#: With every response: from now on the client may send its bodies packed.
+HEADERS = {"X-AlpineBits-Server-Accept-Encoding": "gzip"}
+_MAX_CLIENT_ID_CHARS = 64
+
+
+async def log_in(ctx: Context, request: Request) -> Account:
+    """Who asks. Raises: Refusal (401), TooManyLogins, StoreUnavailable."""
+    credentials = _credentials(request.headers.get("authorization", ""))
+    account = await authenticate(ctx, *credentials) if credentials else None
+    if account is None:
+        raise Refusal(401, refusal.BAD_CREDENTIALS)
+    return account
+
+
+def _credentials(header: str) -> tuple[str, str] | None:
+    """User and password of a Basic Authorization header (RFC 7617), None when it is not one.
+
+    UTF-8 is what we ask for; what is not UTF-8 is read as Latin-1, as old clients mean it.
+    """
+    scheme, _, token = header.strip().partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        decoded = base64.b64decode(token.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    try:
+        pair = decoded.decode("utf-8")
+    except UnicodeDecodeError:
+        pair = decoded.decode("latin-1")
+    user, colon, password = pair.partition(":")
+    return (user, password) if colon and user else None
+
+
+def protocol_name(request: Request) -> str:
+    """The version that the client speaks, known to us or not. Raises: Refusal (400)."""
+    name = request.headers.get("x-alpinebits-clientprotocolversion", "").strip()
+    if not name:
+        raise Refusal(400, "the header X-AlpineBits-ClientProtocolVersion is missing")
+    if not well_formed(name):
+        raise Refusal(400, refusal.BAD_VERSION)
+    return name
+
+
+def client_id(request: Request) -> str:
+    """What the client calls itself; nobody has to."""
+    said = clean(request.headers.get("x-alpinebits-clientid", "")).strip()
+    return said[:_MAX_CLIENT_ID_CHARS]
+
+
+async def read_form(request: Request, turns: Turns, held: ExitStack) -> form.Form:
+    """The form in the body; a large one has its turn until `held` is closed.
+
+    Raises: Refusal (413, 415, 400, 503), ClientDisconnect.
+    """
+    received = bytearray()
+    large = False
+    async with aclosing(request.stream()) as chunks:
+        async for chunk in chunks:
+            received += chunk
+            if len(received) > form.MAX_BODY_BYTES:
+                raise Refusal(413, "the body is too large")
+            if len(received) > form.LARGE_BYTES and not large:
+                large = True
+                held.enter_context(turns.body())
+    headers = request.headers
+    body = form.unpack(bytes(received), headers.get("content-encoding", ""))
+    if len(body) > form.LARGE_BYTES and not large:  # what came was packed
+        held.enter_context(turns.body())
+    return await _parse(body, lambda: form.parse_form(headers.get("content-type", ""), body))
+
+
+async def _parse(data: bytes, read: Callable[[], T]) -> T:
+    if len(data) > THREAD_BYTES:
+        return await asyncio.to_thread(read)
+    return read()
+
+
+def refuse(problem: Refusal) -> Response:
+    """The response to what is not AlpineBits as it should be."""
+    if problem.status == 401:  # anybody's: the connection layer's own line is enough
+        ask = {"WWW-Authenticate": 'Basic realm="AlpineBits", charset="UTF-8"'}
+        return plain(problem.status, problem.text, ask)
+    _log.info("refused: %s", problem.text, extra=fields(status=problem.status))
+    return plain(problem.status, problem.text)
+
+
+class InParts(Response):
+    """A document that is sent as it is made. What fails in the middle of it ends the connection:
+    the client sees that it has half a document.
+    """
+
+    def __init__(
+        self, parts: AsyncGenerator[bytes, None], *, media_type: str, headers: dict[str, str]
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self.media_type = media_type
+        self.init_headers(headers)
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        async with aclosing(self._parts) as parts:
+            await send(head)
+            async for part in parts:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def plain(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    """An error as the protocol wants it: a line of text."""
+    return Response(
+        f"ERROR:{message}",
+        status_code=status,
+        media_type="text/plain; charset=utf-8",
+        headers=HEADERS | (headers or {}),
+    )

@@ -1,0 +1,235 @@
+"""Checks of guest requests: read, acknowledged, refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from alpinehub.alpinebits.guest.read import Received, read
+from alpinehub.alpinebits.protocol import ACKNOWLEDGE, READ
+from alpinehub.check.peer import NO_HOTEL, Peer
+from alpinehub.check.suite import PASSED, Check, Result, failed, skipped, warning
+from alpinehub.check.transport import refused
+from alpinehub.pms import message
+from alpinehub.pms.message import HotelName
+from alpinehub.pms.reading import Reply
+
+#: Everything there ever was, and nothing yet.
+_LONG_AGO, _FAR_AHEAD = "1990-01-01T00:00:00+00:00", "2990-01-01T00:00:00+00:00"
+_NO_ID = "ffffffffffffffffffffffffffffff01"
+_INVALID_HOTEL = "392"
+_SHOWN = 3
+
+
+def _problem(reply: Reply) -> str:
+    """What keeps an answer from being a valid success; "": nothing."""
+    if reply.outcome not in ("success", "advisory"):
+        said = "; ".join(f"{one.kind} {one.code}" for one in reply.remarks[:_SHOWN])
+        return reply.text or f"the outcome is {reply.outcome} ({said})"
+    return f"it breaks the schema: {reply.invalid}" if reply.invalid else ""
+
+
+def _received(reply: Reply) -> list[Received]:
+    return [read(one) for one in reply.all("HotelReservation")]
+
+
+def _ids(reply: Reply) -> set[tuple[str, str]]:
+    return {(one.type, one.id) for one in _received(reply)}
+
+
+async def listing(peer: Peer) -> Result:
+    """The list is a valid success, empty or not."""
+    if not peer.hotel:
+        return skipped("only with --hotel")
+    problem = _problem(await peer.requests())
+    return failed(problem) if problem else PASSED
+
+
+async def content(peer: Peer) -> Result:
+    """What the schema does not say of each guest request."""
+    if not peer.hotel:
+        return skipped("only with --hotel")
+    received = _received(await peer.requests(_LONG_AGO))
+    if not received:
+        return skipped("the hotel has no guest requests")
+    wrong = [f"{one.id[:40]}: {what}" for one in received for what in _mistakes(one)]
+    more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    return failed("; ".join(wrong[:_SHOWN]) + more) if wrong else PASSED
+
+
+def _mistakes(one: Received) -> Iterator[str]:
+    data = one.data
+    if (one.type == "15") != (one.res_status == "Cancelled"):
+        yield f"UniqueID Type {one.type} with ResStatus {one.res_status}"
+    if len(one.id) > 32:
+        yield "an ID of more than 32 characters"
+    if one.res_status in ("Reserved", "Modify"):
+        told = (
+            data.room_type,
+            data.total is not None,
+            data.arrival,
+            data.departure,
+            data.meal_plan,
+        )
+        names = ("RoomTypeCode", "Total", "Start", "End", "MealsIncluded")
+        missing = [name for name, value in zip(names, told, strict=True) if not value]
+        if missing:
+            yield f"a reservation without {', '.join(missing)}"
+    if one.res_status == "Requested" and data.arrival and not data.adults and not data.children:
+        yield "a request without GuestCounts"
+
+
+async def unknown_hotel(peer: Peer) -> Result:
+    """A hotel that there is not: 200, Error 13/392."""
+    return _no_such_hotel(await peer.requests(hotel=NO_HOTEL))
+
+
+def _no_such_hotel(reply: Reply) -> Result:
+    if reply.outcome != "error":
+        return failed(reply.text or f"the outcome is {reply.outcome}: an error is due")
+    if reply.invalid:
+        return failed(f"it breaks the schema: {reply.invalid}")
+    codes = [one.code for one in reply.remarks if one.kind == "error"]
+    if _INVALID_HOTEL in codes:
+        return PASSED
+    return warning(f"the error's code is {', '.join(codes) or 'missing'}, not {_INVALID_HOTEL}")
+
+
+async def foreign_hotel(peer: Peer) -> Result:
+    """A hotel of somebody else is answered as one that there is not."""
+    if not peer.foreign_hotel:
+        return skipped("only with --foreign-hotel")
+    names = (peer.foreign_hotel, NO_HOTEL)
+    bodies = []
+    for name in names:
+        document = message.read_requests(HotelName(code=name))
+        answer = await peer.call(READ, document)
+        bodies.append((answer.status, answer.body.replace(name.encode(), b"")))
+    if bodies[0] == bodies[1]:
+        return PASSED
+    return failed("the answers tell apart what is not his and what does not exist")
+
+
+async def two_hotels(peer: Peer) -> Result:
+    """Only one hotel at once."""
+    one = b'<HotelReadRequest HotelCode="X"></HotelReadRequest>'
+    document = message.read_requests(HotelName(code="X")).replace(one, one + one)
+    return refused(await peer.call(READ, document), 400)
+
+
+async def no_hotel(peer: Peer) -> Result:
+    """From 2024-10 on HotelCode is required by the schema."""
+    return refused(await peer.call(READ, message.read_requests(HotelName())), 400)
+
+
+async def bad_moment(peer: Peer) -> Result:
+    """A Start that is no moment."""
+    document = message.read_requests(HotelName(code=peer.hotel or "X"), "2026-02-30T25:00:00")
+    return refused(await peer.call(READ, document), 400)
+
+
+async def again(peer: Peer) -> Result:
+    """What is not acknowledged comes again."""
+    if not peer.hotel:
+        return skipped("only with --hotel")
+    first = _ids(await peer.requests())
+    if not first:
+        return skipped("nothing waits")
+    lost = first - _ids(await peer.requests())
+    return (
+        failed(f"{len(lost)} of {len(first)} are gone after having been read") if lost else PASSED
+    )
+
+
+async def all_since(peer: Peer) -> Result:
+    """With SelectionCriteria everything created since then comes."""
+    if not peer.hotel:
+        return skipped("only with --hotel")
+    everything = await peer.requests(_LONG_AGO)
+    if problem := _problem(everything):
+        return failed(problem)
+    waiting = _ids(await peer.requests())
+    if lost := waiting - _ids(everything):
+        return failed(f"{len(lost)} that wait are not among all that were ever made")
+    return PASSED
+
+
+async def none_since(peer: Peer) -> Result:
+    """Nothing was created after tomorrow."""
+    if not peer.hotel:
+        return skipped("only with --hotel")
+    reply = await peer.requests(_FAR_AHEAD)
+    if problem := _problem(reply):
+        return failed(problem)
+    return failed("Start is not looked at") if _received(reply) else PASSED
+
+
+async def unknown_id(peer: Peer) -> Result:
+    """Who acknowledges what there is not is answered with a success."""
+    return await _tell(peer, [("14", _NO_ID)], {})
+
+
+async def unknown_refusal(peer: Peer) -> Result:
+    """Who refuses what there is not, too."""
+    return await _tell(peer, [], {_NO_ID: "no such room"})
+
+
+async def nothing_told(peer: Peer) -> Result:
+    """An acknowledgement of nothing is one."""
+    return await _tell(peer, [], {})
+
+
+async def _tell(peer: Peer, taken: list[tuple[str, str]], refusals: dict[str, str]) -> Result:
+    answer = await peer.call(ACKNOWLEDGE, message.report(taken, refusals))
+    problem = _problem(peer.read(answer, "OTA_NotifReportRS"))
+    return failed(problem) if problem else PASSED
+
+
+async def acknowledged(peer: Peer) -> Result:
+    """What is acknowledged comes no more, but with SelectionCriteria; twice is as good as once."""
+    return await _take_one(peer, refuse=False)
+
+
+async def refusal(peer: Peer) -> Result:
+    """What is refused comes no more, either."""
+    return await _take_one(peer, refuse=True)
+
+
+async def _take_one(peer: Peer, *, refuse: bool) -> Result:
+    if not peer.hotel:
+        return skipped("only with --hotel")
+    waiting = sorted(_ids(await peer.requests()))
+    if not waiting:
+        return skipped("nothing waits")
+    one = waiting[0]
+    taken, refusals = ([], {one[1]: "a test of this server"}) if refuse else ([one], {})
+    for _ in range(2):
+        told = await _tell(peer, taken, refusals)
+        if told is not PASSED:
+            return told
+    if one in _ids(await peer.requests()):
+        return failed("it came again")
+    return (
+        PASSED
+        if one in _ids(await peer.requests(_LONG_AGO))
+        else failed("SelectionCriteria does not find it any more")
+    )
+
+
+CHECKS = (
+    # First: a server that forgets what was read has nothing left for the others.
+    Check("guest.again", "what is not acknowledged comes again", again, True),
+    Check("guest.list", "the list is valid", listing, True),
+    Check("guest.content", "each guest request is complete", content, True),
+    Check("guest.unknown-hotel", "an unknown hotel: Error 392", unknown_hotel, True),
+    Check("guest.foreign-hotel", "somebody else's hotel: the same", foreign_hotel, True),
+    Check("guest.two-hotels", "two hotels at once: 400", two_hotels, True),
+    Check("guest.no-hotel", "no HotelCode: 400", no_hotel, True, since=2024),
+    Check("guest.bad-moment", "a Start that is no moment: 400", bad_moment, True),
+    Check("guest.since", "SelectionCriteria: all that were made", all_since, True),
+    Check("guest.since-later", "SelectionCriteria: Start is looked at", none_since, True),
+    Check("guest.unknown-id", "acknowledging an unknown ID: Success", unknown_id, True),
+    Check("guest.unknown-refusal", "refusing an unknown ID: Success", unknown_refusal, True),
+    Check("guest.nothing", "acknowledging nothing: Success", nothing_told, True),
+    Check("guest.ack", "what is acknowledged comes no more", acknowledged, True, writes=True),
+    Check("guest.refuse", "what is refused comes no more", refusal, True, writes=True),
+)

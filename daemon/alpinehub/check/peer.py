@@ -1,0 +1,104 @@
+"""The server that is checked, and requests to it that are not all as they should be."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS, READ, Protocol
+from alpinehub.pms import message
+from alpinehub.pms.client import Login, form
+from alpinehub.pms.http import Answer, Caller
+from alpinehub.pms.message import HotelName
+from alpinehub.pms.offer import NoCapabilities, offer, read_common
+from alpinehub.pms.reading import Reply, read_reply
+
+#: A version that never was, and a code that no hotel has.
+NO_VERSION, NO_HOTEL = "1999-01", "NO-SUCH-HOTEL-X"
+#: Headers to leave out are None.
+Headers = Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A server, spoken to in one of its versions."""
+
+    login: Login
+    caller: Caller
+    #: The hotel whose guest requests are read; "": none is known.
+    hotel: str = ""
+    #: One of somebody else, if known.
+    foreign_hotel: str = ""
+    #: The versions that it serves, oldest first.
+    protocols: Mapping[str, Protocol] = field(default_factory=dict)
+
+    @property
+    def protocol(self) -> Protocol:
+        """The version that is spoken."""
+        return self.login.protocol
+
+    def speaking(self, version: str) -> Peer:
+        """The same in another version."""
+        return replace(self, login=replace(self.login, protocol=PROTOCOLS[version]))
+
+    async def call(
+        self, action: str, document: bytes | None = None, headers: Headers | None = None
+    ) -> Answer:
+        """A request whose form is as it should be."""
+        content_type, body = form(action, document)
+        return await self.post(body, {"Content-Type": content_type, **(headers or {})})
+
+    async def post(self, body: bytes, headers: Headers, *, method: str = "POST") -> Answer:
+        """Any request; a header of None is left out."""
+        merged = {**self.login.headers, **headers}
+        kept = {name: value for name, value in merged.items() if value is not None}
+        return await self.caller.call(self.login.url, kept, body, method=method)
+
+    async def call_packed(self, action: str, document: bytes | None) -> Answer:
+        """A request whose body is packed by gzip."""
+        content_type, body = form(action, document)
+        packed = await asyncio.to_thread(gzip.compress, body)
+        return await self.post(packed, {"Content-Type": content_type, "Content-Encoding": "gzip"})
+
+    async def harmless(self, headers: Headers | None = None) -> Answer:
+        """A request that changes nothing, and that every server of this version must answer."""
+        if self.protocol.housekeeping:
+            return await self.call("getVersion", headers=headers)
+        return await self.call(HANDSHAKE, message.ping(offer()), headers)
+
+    async def handshake(self, echo: str) -> Reply:
+        """What comes of a handshake with that EchoData."""
+        return self.read(await self.call(HANDSHAKE, message.ping(echo)), "OTA_PingRS")
+
+    async def requests(self, since: str = "", hotel: str | None = None) -> Reply:
+        """The guest requests of the hotel, or of another one."""
+        code = self.hotel if hotel is None else hotel
+        document = message.read_requests(HotelName(code=code), since)
+        return self.read(await self.call(READ, document), "OTA_ResRetrieveRS")
+
+    def read(self, answer: Answer, expected: str) -> Reply:
+        """An answer to what was asked in the version that is spoken."""
+        return read_reply(answer, expected, self.protocol)
+
+
+async def served_by(peer: Peer) -> dict[str, Protocol]:
+    """The versions that a server serves, oldest first. Raises: Unreachable.
+
+    2017-10 is asked for by its own action; the others are those of a handshake, if there is one.
+    """
+    found: set[str] = set()
+    for name, protocol in PROTOCOLS.items():
+        one = peer.speaking(name)
+        if protocol.housekeeping:
+            answer = await one.harmless()
+            if answer.status == 200 and answer.body.startswith(b"OK:"):
+                found.add(name)
+            continue
+        for remark in (await one.handshake(offer())).remarks:
+            try:
+                found |= read_common(remark.text).keys()
+            except NoCapabilities:
+                continue
+    return {name: protocol for name, protocol in PROTOCOLS.items() if name in found}

@@ -1,0 +1,111 @@
+"""What a check is, and how a suite of them is run: one request after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Literal
+
+from alpinehub.check.peer import Peer
+from alpinehub.pms.http import Unreachable
+
+#: warning: allowed, but other servers do better, or clients stumble over it.
+Outcome = Literal["passed", "failed", "warning", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a check."""
+
+    outcome: Outcome
+    #: For people: what came instead of what is due; nothing that a guest wrote.
+    detail: str = ""
+
+
+PASSED = Result("passed")
+
+
+def failed(detail: str) -> Result:
+    """It is not as the protocol wants it."""
+    return Result("failed", detail)
+
+
+def warning(detail: str) -> Result:
+    """It is allowed, and not good."""
+    return Result("warning", detail)
+
+
+def skipped(detail: str) -> Result:
+    """It cannot be told."""
+    return Result("skipped", detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that holds for every server."""
+
+    #: `area.name`; none is ever renamed.
+    id: str
+    #: What must hold.
+    title: str
+    run: Callable[[Peer], Awaitable[Result]]
+    #: Once for each of the server's versions, instead of once in the newest.
+    each_version: bool = False
+    #: Years of the versions in which it can be asked.
+    since: int = 2017
+    until: int = 9999
+    #: Only with --write: it acknowledges what waits.
+    writes: bool = False
+    #: Only with --stress: what a weak server may not survive.
+    stress: bool = False
+
+    @property
+    def area(self) -> str:
+        """transport, handshake or guest."""
+        return self.id.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A check that was run."""
+
+    check: Check
+    #: "" where the version does not matter.
+    version: str
+    result: Result
+    took_ms: int
+
+
+async def run_suite(
+    peer: Peer, checks: Iterable[Check], *, write: bool, stress: bool, seen: Callable[[Done], None]
+) -> list[Done]:
+    """Run the checks in their order; `seen` is told each as it ends."""
+    done = []
+    for check in checks:
+        if (check.writes and not write) or (check.stress and not stress):
+            option = "--write" if check.writes else "--stress"
+            one = Done(check=check, version="", result=skipped(f"only with {option}"), took_ms=0)
+            seen(one)
+            done.append(one)
+            continue
+        names = [
+            name
+            for name, protocol in peer.protocols.items()
+            if check.since <= protocol.year <= check.until
+        ]
+        for name in names if check.each_version else names[-1:]:
+            one = await _run(check, peer.speaking(name), name if check.each_version else "")
+            seen(one)
+            done.append(one)
+    return done
+
+
+async def _run(check: Check, peer: Peer, version: str) -> Done:
+    began = monotonic()
+    try:
+        result = await check.run(peer)
+    except Unreachable as error:
+        result = failed(f"no answer: {error}")
+    took_ms = round((monotonic() - began) * 1000)
+    return Done(check=check, version=version, result=result, took_ms=took_ms)

@@ -1,0 +1,158 @@
+"""`alpinehub check`: whether a server does what the protocol wants."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, get_args
+
+import click
+
+from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.check import guest, handshake, transport
+from alpinehub.check.peer import Peer, served_by
+from alpinehub.check.suite import Check, Done, Outcome, run_suite
+from alpinehub.cli.peer import (
+    Failed,
+    TransportFailed,
+    converse,
+    make_server,
+    server_options,
+)
+from alpinehub.cli.run import as_json, printable, show_table
+from alpinehub.pms.reading import refusal
+
+_AREAS = {"transport": transport.CHECKS, "handshake": handshake.CHECKS, "guest": guest.CHECKS}
+
+
+@click.command(
+    epilog="""Exit codes: 0 nothing failed, 1 something did, 2 wrong usage, 3 the server cannot be
+reached, or takes no request of this user.
+
+\b
+  export ALPINEHUB_PASSWORD=demo
+  alpinehub check http://127.0.0.1:8080/api/alpinebits --user demo --hotel DEMO
+  alpinehub check https://hub.example/alpinebits --user pms --only handshake --json"""
+)
+@click.argument("url")
+@server_options
+@click.option("--hotel", default="", metavar="CODE", help="A hotel that the user may read.")
+@click.option("--foreign-hotel", default="", metavar="CODE", help="One that he may not.")
+@click.option(
+    "--version",
+    "versions",
+    type=click.Choice(list(PROTOCOLS)),
+    multiple=True,
+    help="Only in this version; several.  [default: all that the server serves]",
+)
+@click.option(
+    "--only", type=click.Choice(list(_AREAS)), multiple=True, help="Only these checks; several."
+)
+@click.option("--write", is_flag=True, help="Also acknowledge and refuse some of what waits.")
+@click.option("--stress", is_flag=True, help="Also send what a weak server may not survive.")
+@as_json
+def check(
+    url: str,
+    hotel: str,
+    foreign_hotel: str,
+    versions: tuple[str, ...],
+    only: tuple[str, ...],
+    write: bool,
+    stress: bool,
+    json_: bool,
+    **login: Any,
+) -> None:
+    """Check an AlpineBits server: transport, handshake and guest requests.
+
+    Nothing is changed there, except with --write; but each handshake of a login counts, and its
+    own software may have to agree anew (in 2018-10 upon BookingThreshold).
+    """
+    server = make_server(url=url, **login)
+    peer = Peer(
+        login=server.client().login,
+        caller=server.caller,
+        hotel=hotel,
+        foreign_hotel=foreign_hotel,
+    )
+    checks = [one for name, all_ in _AREAS.items() if not only or name in only for one in all_]
+    done = converse(_run(peer, checks, versions, write=write, stress=stress), json_)
+    counts: Counter[Outcome] = Counter(one.result.outcome for one in done)
+    if json_:
+        summary: dict[str, int] = {name: counts[name] for name in get_args(Outcome)}
+        records = [_record(one) for one in done]
+        click.echo(json.dumps({"url": server.url.shown, **summary, "checks": records}, indent=2))
+    else:
+        _show(done, counts)
+    if counts["failed"]:
+        raise Failed
+
+
+async def _run(
+    peer: Peer, checks: Sequence[Check], versions: tuple[str, ...], *, write: bool, stress: bool
+) -> list[Done]:
+    """Raises: Unreachable, TransportFailed."""
+    served = await served_by(peer)
+    if not served:
+        what, hint = refusal(await peer.harmless())
+        raise TransportFailed(f"the server serves no version to this user: {what}", hint)
+    chosen = {name: one for name, one in served.items() if not versions or name in versions}
+    if not chosen:
+        raise TransportFailed(f"the server does not serve {', '.join(versions)}")
+    peer = replace(peer, protocols=chosen)
+    try:
+        return await run_suite(peer, checks, write=write, stress=stress, seen=_progress)
+    finally:
+        _clear()
+
+
+def _progress(one: Done) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[K{one.check.id} {one.version}", nl=False, err=True)
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _record(one: Done) -> dict[str, object]:
+    return {
+        "check": one.check.id,
+        "version": one.version or None,
+        "result": one.result.outcome,
+        "what": one.check.title,
+        "detail": one.result.detail or None,
+        "took_ms": one.took_ms,
+    }
+
+
+def _show(done: Sequence[Done], counts: Mapping[Outcome, int]) -> None:
+    """A line for each check, or several where its versions differ."""
+    rows = []
+    for (check, result), group in groupby(done, key=lambda one: (one.check, one.result)):
+        versions = [one.version for one in group if one.version]
+        rows.append(
+            {
+                "check": check.id,
+                "result": result.outcome,
+                "versions": _spoken(versions),
+                "what": check.title,
+                "detail": printable(result.detail) or None,
+            }
+        )
+    show_table(rows, ("check", "result", "versions", "what", "detail"), False)
+    click.echo(
+        f"{counts['passed']} passed, {counts['failed']} failed, "
+        f"{counts['warning']} warnings, {counts['skipped']} skipped"
+    )
+
+
+def _spoken(versions: Sequence[str]) -> str | None:
+    """Of 2017-10, 2018-10, ...: the first and the last."""
+    if len(versions) < 2:
+        return "".join(versions) or None
+    return f"{versions[0]} to {versions[-1]}"

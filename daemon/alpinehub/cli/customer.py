@@ -1,0 +1,270 @@
+"""`alpinehub customer find|show|export|erase|rehash`: what is known of a person, and its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import sys
+import syslog
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+import click
+
+from alpinehub.cli.run import as_json, plain, printable, run, show, show_table
+from alpinehub.hotels import Unusable
+from cordata import Context
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _operator() -> str:
+    """Who runs the command, as the system knows him."""
+    if name := os.environ.get("SUDO_USER"):
+        return name
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+#: Asked at once: a command of root's becomes the owner of the store (cordata.connect).
+_OPERATOR = _operator()
+_hotel = click.option("--hotel", metavar="CODE", help="Of this hotel only.")
+_COLUMNS = ("id", "hotel", "first_name", "last_name", "email", "phone", "requests")
+
+
+def _who(function: F) -> F:
+    """The options that say who is meant: exactly one of them."""
+    for option in (
+        _hotel,
+        click.option("--id", "id_", type=int, help="The customer's number."),
+        click.option("--phone", metavar="NUMBER", help="A telephone number, however written."),
+        click.option("--email", metavar="ADDRESS", help="An e-mail address."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.group()
+def customer() -> None:
+    """People who wrote to the hotels: find, show, export, erase."""
+
+
+@customer.command(
+    epilog="""Examples:
+
+\b
+  alpinehub customer find eva@example.com
+  alpinehub customer find "0471 123456" --hotel EDELW
+  alpinehub customer find Muster --json"""
+)
+@click.argument("text")
+@_hotel
+@as_json
+@click.pass_obj
+def find(config: str | None, text: str, hotel: str | None, json_: bool) -> None:
+    """Find customers by TEXT: an e-mail address, a telephone number, or a part of the name.
+
+    It shows personal data, so it wants a terminal, or --json; that it was used is noted in the
+    system's log.
+    """
+    if not json_ and not sys.stdout.isatty():
+        raise click.UsageError("personal data is shown on a terminal only; use --json")
+    digits = sum(character in "0123456789" for character in text)
+    by: dict[str, Any] = {"name": text}
+    if "@" in text:
+        by = {"email": text}
+    elif digits >= 4 and not any(character.isalpha() for character in text):
+        by = {"phone": text}
+    found = run(config, lambda ctx: _find(ctx, hotel=hotel, **by))
+    _note("find", found)
+    if not found and not json_:
+        click.echo("nobody found")
+        return
+    show_table(found, _COLUMNS, json_)
+
+
+@customer.command(
+    "show",
+    epilog="""Example:
+
+\b
+  alpinehub customer show --email eva@example.com""",
+)
+@_who
+@as_json
+@click.pass_obj
+def show_(config: str | None, /, json_: bool, **who: Any) -> None:
+    """Show what is known of a customer. All that he ever sent is in `export`."""
+    found = run(config, lambda ctx: _one_or_more(ctx, **who))
+    _note("show", found)
+    if json_:
+        show_table(found, _COLUMNS, True)
+        return
+    for number, record in enumerate(found):
+        if number:
+            click.echo()
+        for name, value in record.items():
+            if value is not None and name not in ("hotel_id", "hash_due"):
+                click.echo(f"{name.replace('_', ' '):16}{_shown(name, value)}")
+
+
+@customer.command(
+    epilog="""Examples:
+
+\b
+  alpinehub customer export --email eva@example.com --output eva.json
+  alpinehub customer export --phone "+39 0471 123456" --hotel EDELW"""
+)
+@_who
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="A new file, readable by its owner only.  [default: standard output]",
+)
+@click.pass_obj
+def export(config: str | None, /, output: str | None, **who: Any) -> None:
+    """Export all that is stored of a person, as JSON: what he is known by, the hashes, each
+    version of each request, what was received, to whom it was sent and what became of it.
+    """
+
+    async def act(ctx: Context) -> tuple[Sequence[Any], Sequence[Any]]:
+        from alpinehub.people import exporting
+
+        customers = await _one_or_more(ctx, **who)
+        return customers, await exporting.export(ctx.store, customers)
+
+    with ExitStack() as stack:
+        file = sys.stdout
+        if output is not None:  # before the command becomes another user
+            file = stack.enter_context(open(output, "x", opener=_private, encoding="utf-8"))
+            on_failure = stack.enter_context(ExitStack())
+            on_failure.callback(os.unlink, output)
+        found, documents = run(config, act)
+        json.dump({"people": documents}, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+        if output is not None:
+            on_failure.pop_all()
+            click.echo(f"{len(documents)} customers written to {output}")
+    _note("export", found)
+
+
+@customer.command(
+    epilog="""Examples:
+
+\b
+  alpinehub customer erase --email eva@example.com --dry-run
+  alpinehub customer erase --email eva@example.com --reason "letter of 3 March" --yes"""
+)
+@_who
+@click.option("--reason", default="", help="For the trail of the requests; nothing personal.")
+@click.option("--dry-run", is_flag=True, help="Say what would be erased.")
+@click.option("--force", is_flag=True, help="Also what still waits for hotel software.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json
+@click.pass_obj
+def erase(
+    config: str | None,
+    /,
+    reason: str,
+    dry_run: bool,
+    force: bool,
+    yes: bool,
+    json_: bool,
+    **who: Any,
+) -> None:
+    """Erase a person. Of each request the stay, the price and the trail remain, and nobody in it.
+
+    What hotel software has taken is not called back from it, and backups are as they are.
+    """
+    from alpinehub.people import erasing
+
+    async def look(ctx: Context) -> tuple[Sequence[Any], int]:
+        found = await _one_or_more(ctx, **who)
+        return found, await erasing.count_waiting(ctx.store, found)
+
+    found, waiting = run(config, look)
+    requests = sum(one["requests"] for one in found)
+    sentence = f"{len(found)} customers with {requests} requests, {waiting} of them waiting"
+    if dry_run:
+        record = {"customers": len(found), "requests": requests, "waiting": waiting}
+        show(record, f"{sentence}: nothing was erased", json_)
+        return
+    if not yes:
+        click.confirm(f"erase {sentence}? It cannot be undone", abort=True, err=True)
+
+    async def act(ctx: Context) -> erasing.Erased:
+        why = erasing.Reason(by=_OPERATOR, reason=reason, force=force)
+        erased = await erasing.erase(ctx.store, found, why)
+        await ctx.store.checkpoint(force=True)  # nor is he in the log any more
+        return erased
+
+    erased = run(config, act)
+    _note("erase", found)
+    text = (
+        f"{erased.customers} customers erased: {erased.requests} requests;"
+        f" elsewhere {erased.inbox} submissions, {erased.versions} old versions,"
+        f" {erased.mails} mails"
+    )
+    show(asdict(erased), text, json_)
+
+
+@customer.command(
+    epilog="""Example:
+
+\b
+  alpinehub customer rehash --hotel EDELW"""
+)
+@click.option("--hotel", required=True, metavar="CODE", help="The hotel.")
+@as_json
+@click.pass_obj
+def rehash(config: str | None, hotel: str, json_: bool) -> None:
+    """Have numbers and hashes of a hotel's customers made again; the primary does it in seconds.
+
+    It is never needed but to be sure: what is new is seen by itself.
+    """
+    from alpinehub.people.upkeep import mark_hotel
+
+    marked = run(config, lambda ctx: mark_hotel(ctx.store, hotel))
+    show({"hotel": hotel, "customers": marked}, f"{marked} customers of {hotel} are due", json_)
+
+
+async def _find(ctx: Context, **by: Any) -> list[dict[str, Any]]:
+    from alpinehub.people import finding
+
+    return await finding.find(ctx.store, **by)
+
+
+async def _one_or_more(
+    ctx: Context, *, email: str | None, phone: str | None, id_: int | None, hotel: str | None
+) -> list[dict[str, Any]]:
+    """Whom the options mean. Raises: Unusable when that is nobody."""
+    if sum(value is not None for value in (email, phone, id_)) != 1:
+        raise click.UsageError("one of --email, --phone and --id says who is meant")
+    found = await _find(ctx, email=email, phone=phone, id=id_, hotel=hotel)
+    if not found:
+        raise Unusable("no such customer", hint="look with `alpinehub customer find`")
+    return found
+
+
+def _shown(name: str, value: Any) -> str:
+    if name == "consent":
+        return "yes" if value else "no"
+    return printable(str(plain(name, value)))
+
+
+def _note(what: str, found: Sequence[Any]) -> None:
+    """Leave in the system's log who looked at whom; ids only."""
+    ids = " ".join(str(one["id"]) for one in found[:50])
+    syslog.syslog(
+        syslog.LOG_INFO,
+        f"alpinehub customer {what} by {_OPERATOR}: {len(found)} customers: {ids}",
+    )
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,272 @@
+"""`alpinehub inbox list|show|map|reprocess|reject`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from alpinehub.cli.duration import since as moment
+from alpinehub.cli.run import as_json, printable, run, show, show_line, show_table
+from alpinehub.inbox.mending import Again
+from alpinehub.inbox.review import STATES, Wanted
+from alpinehub.webhooks.mapping import TARGETS
+from cordata import Context
+
+
+@click.group()
+def inbox() -> None:
+    """What forms sent: what waits for a person, what it says, how it is mapped."""
+
+
+@inbox.command(
+    "list",
+    epilog="""Examples:
+
+\b
+  alpinehub inbox list
+  alpinehub inbox list --hotel EDELW --state all --since 2d --json""",
+)
+@click.option("--hotel", metavar="CODE", help="Of this hotel only.")
+@click.option("--source", metavar="NAME", help="Of the source of this name only.")
+@click.option(
+    "--state", type=click.Choice(STATES),
+    help="Those in this state.  [default: what waits for a person: review and held]",
+)  # fmt: skip
+@click.option("--since", callback=moment, metavar="TIME", help="From then on: 2h, 7d, a date.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option("--after", type=int, default=0, metavar="ID", help="The page after this one.")
+@as_json
+@click.pass_obj
+def list_(
+    config: str | None,
+    hotel: str | None,
+    source: str | None,
+    state: str | None,
+    since: int,
+    limit: int,
+    after: int,
+    json_: bool,
+) -> None:
+    """List submissions, newest first, and the requests that hotel software cannot be given.
+
+    Nothing that a guest wrote is shown; `alpinehub inbox show ID` does that, and for one that is
+    held `alpinehub requests show ID`.
+    """
+    from alpinehub.inbox.review import list_inbox
+
+    wanted = Wanted(state=state, hotel=hotel, source=source, since=since, limit=limit, after=after)
+    rows = run(config, lambda ctx: list_inbox(ctx.store, wanted))
+    columns = ("id", "received_at", "hotel", "source", "kind", "state", "outcome", "error")
+    show_table(rows, columns, json_)
+
+
+@inbox.command(
+    "show",
+    epilog="""Example:
+
+\b
+  alpinehub inbox show 17""",
+)
+@click.argument("id_", metavar="ID", type=int)
+@click.option("--body", is_flag=True, help="With all that was sent, as it was sent.")
+@as_json
+@click.pass_obj
+def show_(config: str | None, id_: int, body: bool, json_: bool) -> None:
+    """Show a submission: its fields, what each is taken for, what keeps it from being mapped.
+
+    This is personal data.
+    """
+    from alpinehub.inbox.review import show_submission
+
+    record = run(config, lambda ctx: show_submission(ctx.store, id_))
+    sent = record.pop("body")
+    if body:
+        record["body"] = sent
+    if json_:
+        click.echo(json.dumps(record, indent=2))
+        return
+    fields: Any = record.pop("fields")
+    now: Any = record.pop("now")
+    for name, value in record.items():
+        if name != "body" and value is not None:
+            show_line(name, value)
+    if now is not None:
+        problems = ", ".join(now["problems"])
+        click.echo(f"would now be: {now['state']}{f' ({problems})' if problems else ''}")
+    for field in fields:
+        known = f"  = {field['means']}" if field["means"] else ""
+        label = f" ({field['label']})" if field["label"] else ""
+        click.echo(printable(f"  {field['key'] or '-'}{label}: {field['value']}{known}"))
+    if body:
+        click.echo(printable(str(sent)))
+
+
+@inbox.command(
+    "map",
+    epilog="""Examples:
+
+\b
+  alpinehub inbox map EDELW homepage
+  alpinehub inbox map EDELW homepage --field arrival=field:date_picker_a7c8 \\
+      --field "departure=label:Bis wann" --value "room_type:Doppelzimmer=DZ"
+  alpinehub inbox map EDELW homepage --default adults=2 --try 17
+
+Targets: """
+    + ", ".join(TARGETS)
+    + """. name, dates, guests, nights, children_count and children_or_ages are read into others;
+what goes to privacy is told to no hotel; child_age is for --default.""",
+)
+@click.argument("hotel")
+@click.argument("source")
+@click.option(
+    "--field", "fields", multiple=True, metavar="TARGET=PLACE",
+    help="Where an answer is: field:KEY, prefix:KEY, label:TEXT or path:contact.NAME; several for "
+    "one target are tried in turn. An empty PLACE: by the names of fields again.",
+)  # fmt: skip
+@click.option(
+    "--value", "values", multiple=True, metavar="TARGET:TEXT=MEANING",
+    help="What a text means; TEXT * is every other.",
+)  # fmt: skip
+@click.option(
+    "--default", "defaults", multiple=True, metavar="TARGET=TEXT",
+    help="What counts where the form says nothing; empty: nothing.",
+)  # fmt: skip
+@click.option("--ignore", multiple=True, metavar="PLACE", help="A field that no hotel is to see.")
+@click.option("--date-order", type=click.Choice(["dmy", "mdy"]), help="How 1/2/2027 is meant.")
+@click.option(
+    "--without-stay", type=click.Choice(["review", "lead"]),
+    help="Who asks without dates: to the review list, or a request without a stay.",
+)  # fmt: skip
+@click.option(
+    "--file", "file", type=click.File("rb"), help="The whole mapping as JSON; - is standard input."
+)
+@click.option("--try", "try_", type=int, metavar="ID", help="Only say what this one would become.")
+@as_json
+@click.pass_obj
+def map_(
+    config: str | None,
+    /,
+    hotel: str,
+    source: str,
+    file: Any,
+    try_: int | None,
+    json_: bool,
+    **given: Any,
+) -> None:
+    """Show how the fields of a source's form are mapped, or change it.
+
+    What is in review stays there until `alpinehub inbox reprocess`; how much of it could be mapped
+    is told.
+    """
+    from alpinehub.cli.mapping import changed_by
+    from alpinehub.inbox.mending import change_mapping, would_become
+    from alpinehub.webhooks.mapping import encode
+
+    change = changed_by(file.read() if file else None, **given)
+
+    async def act(ctx: Context) -> dict[str, object]:
+        mended = await change_mapping(ctx.store, hotel, source, change, dry_run=try_ is not None)
+        record: dict[str, object] = {
+            "mapping": json.loads(encode(mended.mapping)),
+            "in_review": mended.looked_at,
+            "can_be_mapped": mended.mapped,
+        }
+        if try_ is not None:
+            found = await would_become(ctx.store, try_, mended.mapping)
+            record["becomes"] = type(found).__name__.lower()
+            record["problems"] = list(getattr(found, "problems", ()))
+        return record
+
+    record = run(config, act)
+    sentence = printable(json.dumps(record["mapping"], ensure_ascii=False))
+    if try_ is not None:
+        sentence += f"\n{try_} would be {record['becomes']}: {_listed(record['problems'])}"
+    elif record["in_review"]:
+        sentence += (
+            f"\n{record['can_be_mapped']} of {record['in_review']} in review can be mapped: "
+            f"`alpinehub inbox reprocess --hotel {hotel} --source {source}`"
+        )
+    show(record, sentence, json_)
+
+
+@inbox.command(
+    epilog="""Examples:
+
+\b
+  alpinehub inbox reprocess 17 18
+  alpinehub inbox reprocess --hotel EDELW --source homepage --dry-run
+  alpinehub inbox reprocess --all"""
+)
+@click.argument("ids", metavar="[ID]...", type=int, nargs=-1)
+@click.option("--hotel", metavar="CODE", help="All in review of this hotel.")
+@click.option("--source", metavar="NAME", help="All in review of the source of this name.")
+@click.option("--all", "all_", is_flag=True, help="All in review.")
+@click.option("--dry-run", is_flag=True, help="Only say what would become of them.")
+@click.option(
+    "--force", is_flag=True,
+    help="Those that are mapped already, too: what is different is a change of the request.",
+)  # fmt: skip
+@as_json
+@click.pass_obj
+def reprocess(
+    config: str | None,
+    ids: tuple[int, ...],
+    hotel: str | None,
+    source: str | None,
+    all_: bool,
+    dry_run: bool,
+    force: bool,
+    json_: bool,
+) -> None:
+    """Interpret submissions again, after their source's mapping was mended.
+
+    One that was mapped meanwhile stays as it is. Exit code 1 when some stay in review.
+    """
+    if bool(ids) == (all_ or hotel is not None or source is not None):
+        raise click.UsageError("name submissions, or --hotel, --source or --all")
+
+    async def act(ctx: Context) -> list[Again]:
+        from alpinehub.inbox.mending import in_review
+        from alpinehub.inbox.mending import reprocess as again
+
+        chosen = ids or await in_review(ctx.store, hotel, source)
+        return [one async for one in again(ctx, chosen, dry_run=dry_run, force=force)]
+
+    done = run(config, act)
+    rows: list[Mapping[str, object]] = [
+        {"id": one.id, "state": one.state, "problems": list(one.problems)} for one in done
+    ]
+    if json_:
+        click.echo(json.dumps(rows))
+    else:
+        for one in done:
+            problems = f" ({_listed(one.problems)})" if one.problems else ""
+            click.echo(f"{one.id}: {one.state}{problems}")
+        click.echo(f"{sum(one.state == 'mapped' for one in done)} of {len(done)} mapped")
+    if any(one.state == "review" for one in done):
+        raise SystemExit(1)
+
+
+@inbox.command(
+    epilog="""Example:
+
+\b
+  alpinehub inbox reject 17 --reason advertising"""
+)
+@click.argument("id_", metavar="ID", type=int)
+@click.option("--reason", required=True, help="Why; it is kept with it.")
+@as_json
+@click.pass_obj
+def reject(config: str | None, id_: int, reason: str, json_: bool) -> None:
+    """Take a submission from the review list: no hotel will see it."""
+    from alpinehub.inbox import mending
+
+    run(config, lambda ctx: mending.reject(ctx.store, id_, reason))
+    show({"id": id_, "state": "rejected", "reason": reason}, f"submission {id_} rejected", json_)
+
+
+def _listed(problems: object) -> str:
+    return ", ".join(map(str, problems)) if isinstance(problems, list | tuple) else ""

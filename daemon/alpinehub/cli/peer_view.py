@@ -1,0 +1,218 @@
+"""What hotel software sees, printed: for people, or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from alpinehub.alpinebits.guest.read import Received, read
+from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.cli.peer import Failed, Server, TransportFailed
+from alpinehub.cli.run import printable, show_table
+from alpinehub.pms.client import takes_packed
+from alpinehub.pms.http import Answer
+from alpinehub.pms.offer import NoCapabilities, read_common
+from alpinehub.pms.reading import HANDSHAKE_STATUS, Reply, read_reply, refusal
+
+_DONE = ("success", "advisory")
+
+
+def show_handshake(server: Server, answers: Sequence[Answer], json_: bool) -> None:
+    """What both can, by version. Raises: Failed, TransportFailed."""
+    if PROTOCOLS[server.protocol].housekeeping:
+        _show_housekeeping(server, answers, json_)
+        return
+    [answer] = answers
+    reply = _reply(server, answer, "OTA_PingRS", json_)
+    common, problem = _common(reply)
+    told = {
+        **_told(server, answer, reply),
+        "gzip": takes_packed(answer),
+        "versions": common,
+    }
+    if problem:
+        told["problem"] = problem
+    if json_:
+        click.echo(json.dumps(told))
+    else:
+        _headline(server, answer, reply)
+        click.echo(f"bodies packed by gzip: {'taken' if takes_packed(answer) else 'not announced'}")
+        rows = list(_lines(common))
+        if rows:
+            show_table(rows, ("version", "action", "supports"), False)
+        if problem:
+            click.echo(f"problem: {problem}")
+    if problem or reply.invalid or reply.outcome not in _DONE:
+        raise Failed
+
+
+def _lines(
+    common: Mapping[str, Mapping[str, Sequence[str]]],
+) -> Iterator[dict[str, str | None]]:
+    """A line for each support; what is as in the line before is not said again."""
+    for version, actions in common.items():
+        first: str | None = printable(version)
+        for action, supports in (actions or {"-": ()}).items():
+            named: str | None = printable(action)
+            for support in supports or ("",):
+                told = printable(support) or None
+                yield {"version": first or "", "action": named or "", "supports": told}
+                first = named = None
+
+
+def _common(reply: Reply) -> tuple[Mapping[str, Mapping[str, Sequence[str]]], str]:
+    """Version -> action -> supports, and what is wrong with how the server says it."""
+    found = [one.text for one in reply.remarks if one.status == HANDSHAKE_STATUS]
+    if len(found) != 1:
+        return {}, "" if reply.outcome == "error" else "there is no ALPINEBITS_HANDSHAKE warning"
+    try:
+        return read_common(found[0]), ""
+    except NoCapabilities:
+        return {}, "what both can is not the JSON of a handshake"
+
+
+def _show_housekeeping(server: Server, answers: Sequence[Answer], json_: bool) -> None:
+    """The answers to getVersion and getCapabilities: "OK:" and what it is."""
+    said = []
+    for answer in answers:
+        text = answer.body.decode("utf-8", "replace").strip()
+        if answer.status != 200 or not text.startswith("OK:"):
+            what, hint = refusal(answer)
+            if json_:
+                told = {"outcome": "refused", "status": answer.status, "text": what}
+                click.echo(json.dumps(told))
+            raise TransportFailed(what, hint)
+        said.append(printable(text.removeprefix("OK:")))
+    version, names = said[0], [name for name in said[1].split(",") if name]
+    if json_:
+        told = {"outcome": "success", "status": 200, "gzip": takes_packed(answers[0])}
+        click.echo(json.dumps({**told, "version": version, "capabilities": names}))
+        return
+    click.echo(f"{server.url.shown}  speaks AlpineBits {version}")
+    click.echo("\n".join(names))
+
+
+def show_requests(
+    server: Server, answer: Answer, *, raw: bool, json_: bool, last: bool
+) -> list[tuple[str, str]]:
+    """The guest requests that came; (UniqueID type, ID) of each.
+
+    `last`: nothing is said after it, so that the exit code is decided. Raises: Failed,
+    TransportFailed.
+    """
+    if raw:
+        click.echo(answer.body)
+    reply = _reply(server, answer, "OTA_ResRetrieveRS", json_ and not raw)
+    came = [read(one) for one in reply.all("HotelReservation")]
+    if json_ and not raw:
+        requests = [msgspec.to_builtins(one) for one in came]
+        click.echo(json.dumps({**_told(server, answer, reply), "requests": requests}))
+    elif not raw:
+        _headline(server, answer, reply)
+        if rows := [_row(one) for one in came]:
+            show_table(rows, tuple(rows[0]), False)
+        if reply.outcome != "error":
+            click.echo(f"{len(came)} guest request{'s' * (len(came) != 1)}")
+    failed = bool(reply.invalid) or reply.outcome not in _DONE
+    if failed and (last or not came):
+        raise Failed
+    return [(one.type, one.id) for one in came if one.id]
+
+
+def _row(one: Received) -> dict[str, object]:
+    data = one.data
+    ages = ", ".join(map(str, data.children))
+    name = f"{data.first_name} {data.last_name}".strip()
+    arrival = str(data.arrival or "")
+    if data.arrival_latest:
+        arrival += f" to {data.arrival_latest}, {data.nights} nights"
+    row = {
+        "type": one.type,
+        "id": one.id,
+        "status": one.res_status,
+        "arrival": arrival,
+        "departure": str(data.departure or ""),
+        "guests": f"{data.adults} + {ages}" if ages else str(data.adults or ""),
+        "name": name,
+        "email": data.email,
+        "room_type": data.room_type,
+        "total": f"{data.total} {data.currency}" if data.total is not None else "",
+    }
+    return {column: printable(value) or None for column, value in row.items()}
+
+
+#: Where the message that answers an action is not called as the action.
+_OTHERWISE_CALLED = {"OTA_Read": "OTA_ResRetrieveRS"}
+
+
+def answered_by(action: str) -> str:
+    """The message that answers an action."""
+    name = action.partition(":")[0]
+    return _OTHERWISE_CALLED.get(name, f"{name}RS")
+
+
+def finish(
+    server: Server, answer: Answer, action: str, done: str, json_: bool, *, body: bool = False
+) -> None:
+    """What came of something that was sent; with `body` the answer itself, for people.
+
+    Raises: Failed, TransportFailed.
+    """
+    reply = _reply(server, answer, answered_by(action), json_)
+    if json_:
+        click.echo(json.dumps(_told(server, answer, reply)))
+    else:
+        _headline(server, answer, reply)
+        if body:
+            click.echo(answer.body)
+        elif reply.outcome in _DONE:
+            click.echo(done)
+    if reply.invalid or reply.outcome not in _DONE:
+        raise Failed
+
+
+def _reply(server: Server, answer: Answer, expected: str, json_: bool) -> Reply:
+    """The answer, read. Raises: TransportFailed where it is no AlpineBits."""
+    reply = read_reply(answer, expected, PROTOCOLS[server.protocol])
+    if reply.root is None:
+        if json_:
+            click.echo(json.dumps(_told(server, answer, reply)))
+        raise TransportFailed(reply.text, reply.hint)
+    return reply
+
+
+def _told(server: Server, answer: Answer, reply: Reply) -> dict[str, Any]:
+    """What every answer has, as JSON."""
+    return {
+        "outcome": reply.outcome,
+        "status": answer.status,
+        "protocol": server.protocol,
+        "message": reply.name or None,
+        "took_ms": answer.took_ms,
+        "remarks": [
+            msgspec.to_builtins(one) for one in reply.remarks if one.status != HANDSHAKE_STATUS
+        ],
+        "invalid": reply.invalid or None,
+        "text": reply.text or None,
+    }
+
+
+def _headline(server: Server, answer: Answer, reply: Reply) -> None:
+    """The outcome in one line, and the server's remarks below it."""
+    what = f"AlpineBits {server.protocol}, {answer.took_ms} ms"
+    click.echo(f"{server.url.shown}  {what}: {reply.outcome}")
+    for one in reply.remarks:
+        if one.status == HANDSHAKE_STATUS:
+            continue
+        names = (("code", one.code), (one.status, one.status), ("for", one.record))
+        said = [f"{name} {value}" if name != value else value for name, value in names if value]
+        where = f" ({', '.join(said)})" if said else ""
+        click.echo(f"{one.kind}{printable(where)}: {printable(one.text)}")
+    if reply.text:
+        click.echo(f"problem: {reply.text}")
+    if reply.invalid:
+        click.echo(f"invalid: {reply.name} does not conform to the schema: {reply.invalid}")

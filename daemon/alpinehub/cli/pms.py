@@ -1,0 +1,257 @@
+"""`alpinehub pms handshake|poll|ack|refuse|push-freerooms|send`: hotel software, played by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import wraps
+from typing import IO, Any
+
+import click
+
+from alpinehub.alpinebits.protocol import ACKNOWLEDGE, HANDSHAKE, PROTOCOLS, READ
+from alpinehub.cli.peer import Server, converse, make_server, server_options, version_option
+from alpinehub.cli.peer_view import finish, show_handshake, show_requests
+from alpinehub.cli.run import as_json
+from alpinehub.pms import message
+from alpinehub.pms.client import Client, takes_packed
+from alpinehub.pms.message import HotelName, Period
+from alpinehub.pms.offer import offer
+
+_DAY = click.DateTime(["%Y-%m-%d"])
+
+
+@click.group(
+    epilog="""Exit codes: 0 the server took it; 1 it said no, or said it otherwise than the protocol
+wants; 2 wrong usage; 3 no answer of AlpineBits came. With --json each answer is one line.
+
+\b
+  export ALPINEHUB_PASSWORD=demo
+  alpinehub pms handshake --url http://127.0.0.1:8080/api/alpinebits --user demo
+  alpinehub pms poll --url http://127.0.0.1:8080/api/alpinebits --user demo --hotel DEMO --ack"""
+)
+def pms() -> None:
+    """Play hotel software against an AlpineBits server: this one, or any other."""
+
+
+def _talks(function: Callable[..., None]) -> Callable[..., None]:
+    """A command that talks to a server: its options, and the Server made of them."""
+
+    @wraps(function)
+    def command(packed: bool, json_: bool, **given: Any) -> None:
+        names = ("url", "user", "password_file", "client_id", "timeout", "ca_file", "insecure")
+        server = make_server(
+            **{name: given.pop(name) for name in names}, protocol=given.pop("protocol")
+        )
+        function(server, packed=packed, json_=json_, **given)
+
+    options = (
+        click.option("--url", required=True, help="Where the server takes AlpineBits."),
+        version_option,
+        server_options,
+        click.option(
+            "--gzip",
+            "packed",
+            is_flag=True,
+            help="Pack the request, after a first one has shown that the server takes it.",
+        ),
+        as_json,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _hotel(required: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def command(*args: Any, hotel: str, hotel_name: str, **given: Any) -> None:
+            if required and not (hotel or hotel_name):
+                raise click.UsageError("give --hotel CODE, or --hotel-name before 2024-10")
+            function(*args, hotel=HotelName(code=hotel, name=hotel_name), **given)
+
+        name = click.option(
+            "--hotel-name", default="", help="HotelName, which a server may take instead."
+        )
+        return click.option("--hotel", default="", metavar="CODE", help="HotelCode.")(name(command))
+
+    return add
+
+
+@pms.command(
+    epilog="""Example:
+
+\b
+  alpinehub pms handshake --url https://hub.example/api/alpinebits --user edelweiss-pms"""
+)
+@_talks
+def handshake(server: Server, *, packed: bool, json_: bool) -> None:
+    """Say what hotel software can do, and show what the server has in common with it.
+
+    With 2017-10, which has no handshake, the server is asked for its version and capabilities.
+    """
+    client = server.client()
+    if packed:
+        raise click.UsageError("a handshake is never packed")
+    if PROTOCOLS[server.protocol].housekeeping:
+        asked = [client.call("getVersion"), client.call("getCapabilities")]
+        answers = [converse(one, json_) for one in asked]
+    else:
+        echo = offer()
+        answers = [converse(client.call(HANDSHAKE, message.ping(echo)), json_)]
+    show_handshake(server, answers, json_)
+
+
+@pms.command(
+    epilog="""Examples:
+
+\b
+  alpinehub pms poll --url https://hub.example/api/alpinebits --user pms --hotel EDELW
+  alpinehub pms poll --url ... --user pms --hotel EDELW --since 2026-02-01T00:00:00+01:00 --raw
+  alpinehub pms poll --url ... --user pms --hotel EDELW --ack --json"""
+)
+@_talks
+@_hotel()
+@click.option(
+    "--since", default="", metavar="MOMENT", help="All created since then, acknowledged or not."
+)
+@click.option("--ack", is_flag=True, help="Acknowledge all that came.")
+@click.option("--raw", is_flag=True, help="Print the answer as it came.")
+def poll(
+    server: Server, hotel: HotelName, since: str, ack: bool, raw: bool, *, packed: bool, json_: bool
+) -> None:
+    """Fetch the guest requests that wait for a hotel, and show them."""
+    document = message.read_requests(hotel, since)
+    client = server.client()
+    answer = converse(_send(client, READ, document, packed), json_)
+    came = show_requests(server, answer, raw=raw, json_=json_, last=not ack)
+    if ack and came:
+        told = message.report(came, {})
+        answer = converse(_send(client, ACKNOWLEDGE, told, packed), json_)
+        finish(server, answer, ACKNOWLEDGE, f"{len(came)} acknowledged", json_)
+
+
+@pms.command(
+    epilog="""Example:
+
+\b
+  alpinehub pms ack --url ... --user pms --id 019a6e4f3d2b4c5d8e7f --id 019a6e4f3d2b4c5d8e80:15"""
+)
+@_talks
+@click.option(
+    "--id",
+    "ids",
+    multiple=True,
+    required=True,
+    metavar="ID[:15]",
+    help="UniqueID, with :15 of a cancellation; several.",
+)
+def ack(server: Server, ids: tuple[str, ...], *, packed: bool, json_: bool) -> None:
+    """Acknowledge guest requests: they are not delivered again."""
+    taken = [_unique_id(written) for written in ids]
+    told = message.report(taken, {})
+    answer = converse(_send(server.client(), ACKNOWLEDGE, told, packed), json_)
+    finish(server, answer, ACKNOWLEDGE, f"{len(taken)} acknowledged", json_)
+
+
+@pms.command(
+    epilog="""Example:
+
+\b
+  alpinehub pms refuse --url ... --user pms --id 019a6e4f3d2b4c5d8e7f --text "no such room"
+"""
+)
+@_talks
+@click.option("--id", "ids", multiple=True, required=True, metavar="ID", help="UniqueID; several.")
+@click.option("--text", required=True, help="Why it cannot be processed.")
+def refuse(server: Server, ids: tuple[str, ...], text: str, *, packed: bool, json_: bool) -> None:
+    """Refuse guest requests: taken, and the hotel says why it cannot use them."""
+    told = message.report((), dict.fromkeys(ids, text))
+    answer = converse(_send(server.client(), ACKNOWLEDGE, told, packed), json_)
+    finish(server, answer, ACKNOWLEDGE, f"{len(ids)} refused", json_)
+
+
+@pms.command(
+    "push-freerooms",
+    epilog="""Examples:
+
+\b
+  alpinehub pms push-freerooms --url ... --user pms --hotel EDELW --room-type DZ \\
+      --from 2027-02-01 --to 2027-02-28 --free 3
+  alpinehub pms push-freerooms --url ... --user pms --hotel EDELW --complete --reset
+  alpinehub pms push-freerooms --url ... --user pms --file freerooms.xml""",
+)
+@_talks
+@_hotel(required=False)
+@click.option("--file", type=click.File("rb"), help="Send this document, as it is.")
+@click.option("--complete", is_flag=True, help="A complete set: what it does not name is deleted.")
+@click.option("--reset", is_flag=True, help="With --complete: no rooms at all.")
+@click.option("--room-type", default="", help="InvTypeCode; none: a season of being closed.")
+@click.option("--room", default="", help="InvCode: one room.")
+@click.option("--from", "start", type=_DAY, help="First day (YYYY-MM-DD).")
+@click.option("--to", "end", type=_DAY, help="Last day.")
+@click.option("--free", type=click.IntRange(0), default=0, help="Bookable; 0 is fully booked.")
+@click.option("--out-of-order", type=click.IntRange(0), default=0, help="From 2020-10 on.")
+@click.option("--out-of-market", type=click.IntRange(0), default=0, help="From 2020-10 on.")
+def push_freerooms(
+    server: Server,
+    hotel: HotelName,
+    file: IO[bytes] | None,
+    complete: bool,
+    reset: bool,
+    start: datetime | None,
+    end: datetime | None,
+    *,
+    packed: bool,
+    json_: bool,
+    **counts: Any,
+) -> None:
+    """Tell the server how many rooms are free: a period, a closed season, or a whole document."""
+    protocol = PROTOCOLS[server.protocol]
+    if not (file or hotel.code or hotel.name):
+        raise click.UsageError("give --hotel CODE, or a whole document with --file")
+    if reset and not complete:
+        raise click.UsageError("--reset is a complete set: give --complete, too")
+    if not (file or reset) and (start is None or end is None):
+        raise click.UsageError("give --from and --to, --reset, or --file")
+    periods = []
+    if start is not None and end is not None:
+        periods.append(Period(start=f"{start:%Y-%m-%d}", end=f"{end:%Y-%m-%d}", **counts))
+    action, document = message.free_rooms(protocol, hotel, periods, complete=complete)
+    if file:
+        document = file.read()
+    answer = converse(_send(server.client(), action, document, packed), json_)
+    finish(server, answer, action, "free rooms pushed", json_)
+
+
+@pms.command(
+    epilog="""Example:
+
+\b
+  alpinehub pms send --url ... --user pms --action OTA_HotelDescriptiveInfo:Inventory \\
+      --file request.xml"""
+)
+@_talks
+@click.option("--action", required=True, help="The form field action, as the protocol names it.")
+@click.option("--file", type=click.File("rb"), required=True, help="The document; - is stdin.")
+def send(server: Server, action: str, file: IO[bytes], *, packed: bool, json_: bool) -> None:
+    """Send any document, and print the answer as it came."""
+    answer = converse(_send(server.client(), action, file.read(), packed), json_)
+    finish(server, answer, action, "", json_, body=True)
+
+
+async def _send(client: Client, action: str, document: bytes, packed: bool) -> Any:
+    """A request; packed only after the server has said that it takes it, as the protocol wants."""
+    if packed:
+        protocol = client.login.protocol
+        first = ("getVersion", None) if protocol.housekeeping else (HANDSHAKE, message.ping("{}"))
+        if not takes_packed(await client.call(*first)):
+            raise click.ClickException("the server does not say that it takes gzip")
+    return await client.call(action, document, packed=packed)
+
+
+def _unique_id(written: str) -> tuple[str, str]:
+    unique_id, _, kind = written.partition(":")
+    if kind not in ("", "14", "15") or not unique_id:
+        raise click.UsageError(f"{written!r} is no ID, ID:14 or ID:15")
+    return kind or "14", unique_id

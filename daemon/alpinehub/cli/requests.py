@@ -1,0 +1,217 @@
+"""`alpinehub requests list|show|resend|cancel`."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import click
+
+from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.cli.run import as_json, printable, run, show, show_table
+from alpinehub.requests import looking, mending
+from alpinehub.requests.looking import Wanted
+
+_COLUMNS = ("created_at", "id", "hotel", "source", "status", "version", "users")
+_WHEN = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
+
+
+@click.group()
+def requests() -> None:
+    """Guest requests: what became of each, and to send one again."""
+
+
+@requests.command(
+    "list",
+    short_help="List them, the newest first.",
+    epilog="""Examples:
+
+\b
+  alpinehub requests list --hotel EDELW
+  alpinehub requests list --state held
+  alpinehub requests list --user edelweiss-pms --state refused --since 2027-01-01 --json""",
+)
+@click.option("--hotel", metavar="CODE", help="Of one hotel.")
+@click.option("--status", type=click.Choice(("request", "reservation", "cancelled")))
+@click.option(
+    "--state", type=click.Choice(get_args(looking.State)),
+    help="What became of it for a user; open: waiting, sent or held.",
+)  # fmt: skip
+@click.option("--user", metavar="NAME", help="With --state: for this user.")
+@click.option("--since", type=_WHEN, help="Made then or later; local time.")
+@click.option("--until", type=_WHEN, help="Made before.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option("--after", metavar="ID", help="Only what comes behind it: the next page.")
+@as_json
+@click.pass_obj
+def list_(
+    config: str | None,
+    /,
+    *,
+    since: datetime | None,
+    until: datetime | None,
+    json_: bool,
+    **chosen: Any,
+) -> None:
+    """List guest requests, the newest first, without anything that a guest wrote.
+
+    USERS tells what became of the newest version for each user: waiting (not fetched yet), sent
+    (fetched, not acknowledged), held (his version of AlpineBits cannot carry it), acknowledged,
+    refused, or cancelled by an operator.
+    """
+    wanted = Wanted(since_us=_us(since), until_us=_us(until), **chosen)
+    page = run(config, lambda ctx: looking.list_requests(ctx.store, wanted))
+    if json_:
+        items = [_iso(item) for item in page.items]
+        click.echo(json.dumps({"items": items, "next": page.next}, indent=2))
+        return
+    rows = [{**item, "users": _summary(item["users"])} for item in page.items]
+    if rows:
+        show_table(rows, _COLUMNS, False)
+    else:
+        click.echo("nothing there", err=True)
+    if page.next is not None:
+        click.echo(f"there is more: --after {page.next}", err=True)
+
+
+@requests.command(
+    "show",
+    short_help="Show one and its trail.",
+    epilog="""Examples:
+
+\b
+  alpinehub requests show 019f1c434b00a8f1651ad6e57d014363
+  alpinehub requests show 019f1c434b00a8f1651ad6e57d014363 --xml 2024-10""",
+)
+@click.argument("id_", metavar="ID")
+@click.option(
+    "--xml", type=click.Choice([*PROTOCOLS]), help="As hotel software of this version gets it."
+)
+@as_json
+@click.pass_obj
+def show_request(config: str | None, id_: str, xml: str | None, json_: bool) -> None:
+    """Show a guest request with the guest's data, and everything that became of it."""
+    if xml is not None:
+        from alpinehub.requests.form import render_request
+
+        protocol = PROTOCOLS[xml]
+        made = run(config, lambda ctx: render_request(ctx.store, id_, protocol))
+        click.echo(made)
+        return
+    found = run(config, lambda ctx: looking.find_request(ctx.store, id_))
+    if json_:
+        click.echo(json.dumps(_iso(found), indent=2))
+        return
+    lists = ("data", "versions", "users", "inbox", "trail")
+    _show_fields({name: value for name, value in _iso(found).items() if name not in lists})
+    _show_fields(found["data"], "guest: ")
+    states = ("user", "version", "state", "sent_count", "last_sent_at", "acked_at", "client_id")
+    for head, columns in (
+        ("users", (*states, "held_text", "refused_text")),
+        ("trail", ("at", "event", "version", "user", "detail")),
+    ):
+        click.echo(f"\n{head}:")
+        rows = [{**_iso(row), "detail": _detail(row.get("detail", {}))} for row in found[head]]
+        show_table([_printable(row) for row in rows], columns, False)
+
+
+@requests.command(
+    epilog="""Examples:
+
+\b
+  alpinehub requests resend 019f1c434b00a8f1651ad6e57d014363
+  alpinehub requests resend 019f1c434b00a8f1651ad6e57d014363 --user edelweiss-pms"""
+)
+@click.argument("id_", metavar="ID")
+@click.option("--user", metavar="NAME", help="For one user.  [default: all of the hotel]")
+@as_json
+@click.pass_obj
+def resend(config: str | None, id_: str, user: str | None, json_: bool) -> None:
+    """Let hotel software get a guest request again with its next poll.
+
+    For users who acknowledged it, refused it, or from whose list it was taken.
+    """
+    done = run(config, lambda ctx: mending.resend(ctx.store, id_, user=user, by=_operator()))
+    names = ", ".join(done.users)
+    sentence = f"version {done.version} waits again for: {names}" if names else "it waits already"
+    show({"id": id_, "version": done.version, "users": list(done.users)}, sentence, json_)
+
+
+@requests.command(
+    epilog="""Examples:
+
+\b
+  alpinehub requests cancel 019f1c434b00a8f1651ad6e57d014363 --user old-pms
+  alpinehub requests cancel 019f1c434b00a8f1651ad6e57d014363 --as-cancellation"""
+)
+@click.argument("id_", metavar="ID")
+@click.option("--user", metavar="NAME", help="For one user.  [default: all of the hotel]")
+@click.option(
+    "--as-cancellation", is_flag=True,
+    help="Send a cancellation to all users: some may have it in their software already.",
+)  # fmt: skip
+@as_json
+@click.pass_obj
+def cancel(
+    config: str | None, id_: str, user: str | None, as_cancellation: bool, json_: bool
+) -> None:
+    """Take a guest request from the list of what waits: hotel software does not get it.
+
+    Nothing is deleted; `resend` brings it back.
+    """
+    if as_cancellation and user is not None:
+        raise click.UsageError("a cancellation goes to all users: leave out --user")
+    if as_cancellation:
+        done = run(config, lambda ctx: mending.cancel_at_hotel(ctx.store, id_, by=_operator()))
+        sentence = f"its cancellation waits for: {', '.join(done.users) or 'nobody'}"
+    else:
+        done = run(config, lambda ctx: mending.cancel(ctx.store, id_, user=user, by=_operator()))
+        names = ", ".join(done.users)
+        sentence = f"it does not wait any more for: {names}" if names else "it waits for nobody"
+    show({"id": id_, "version": done.version, "users": list(done.users)}, sentence, json_)
+
+
+def _operator() -> str:
+    """Who gives the command, for the trail."""
+    return os.environ.get("SUDO_USER") or getpass.getuser()
+
+
+def _us(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1_000_000)
+
+
+def _summary(users: list[dict[str, Any]]) -> str | None:
+    told = (
+        f"{one['user']}: {one['state']}" + (f" ({one['held_code']})" if one["held_code"] else "")
+        for one in users
+    )
+    return ", ".join(told) or None
+
+
+def _iso(value: Any, name: str = "") -> Any:
+    """Moments as ISO 8601, in all depths."""
+    if isinstance(value, dict):
+        return {key: _iso(inner, key) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_iso(inner) for inner in value]
+    if isinstance(value, int) and (name == "at" or name.endswith("_at")):
+        return datetime.fromtimestamp(value // 1_000_000, UTC).isoformat()
+    return value
+
+
+def _detail(detail: dict[str, Any]) -> str | None:
+    return ", ".join(f"{name}: {said}" for name, said in detail.items()) or None
+
+
+def _printable(row: dict[str, Any]) -> dict[str, Any]:
+    return {k: printable(v) if isinstance(v, str) else v for k, v in row.items()}
+
+
+def _show_fields(fields: dict[str, Any], before: str = "") -> None:
+    for name, value in fields.items():
+        if value not in (None, ""):
+            said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            click.echo(f"{before}{name}: {printable(said)}")

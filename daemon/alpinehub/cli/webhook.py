@@ -1,0 +1,157 @@
+"""`alpinehub webhook send`: what a form would send, sent to this hub or any other."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from typing import IO
+from urllib.parse import quote
+from uuid import uuid4
+
+import click
+
+from alpinehub.cli.peer import Failed, converse
+from alpinehub.cli.run import as_json, printable
+from alpinehub.cli.sample import LANGUAGES, Sample, sample
+from alpinehub.pms.address import UnusableUrl, Url, parse_url
+from alpinehub.pms.http import Answer, Caller
+
+SECRET_VARIABLE = "ALPINEHUB_SECRET"
+_IN_PATH = ("wix", "form")
+_SHOWN = 500
+
+
+@click.group()
+def webhook() -> None:
+    """Play a form against a hub."""
+
+
+@webhook.command(
+    epilog="""Exit codes: 0 taken; 1 refused; 2 wrong usage; 3 no answer. With --json each answer is
+one line. The secrets of the demo hotel are demo, demo-wix-0123456789012, demo-google-0123456789012
+and demo-form-0123456789012.
+
+\b
+  export ALPINEHUB_SECRET=demo-wix-0123456789012
+  alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO
+  alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO --file submission.json"""
+)
+@click.argument("kind", type=click.Choice(["generic", "wix", "google", "form"]))
+@click.option("--url", required=True, help="Of the hub, without a path: https://hub.example.")
+@click.option("--hotel", required=True, metavar="CODE", help="Whose source it is.")
+@click.option(
+    "--secret-file", type=click.File("r"),
+    help="Read the secret from the first line of a file; - is standard input.  "
+    f"[default: the variable {SECRET_VARIABLE}, else asked for]",
+)  # fmt: skip
+@click.option("--file", "file", type=click.File("rb"), help="Send this body instead of a sample.")
+@click.option("--content-type", help="Of the body in --file.  [default: that of the kind]")
+@click.option(
+    "--language", type=click.Choice(LANGUAGES), default="de", show_default=True,
+    help="Of the sample's labels and its guest.",
+)  # fmt: skip
+@click.option("--id", "id_", help="The sample's own id; sent again it is a duplicate.")
+@click.option(
+    "--odd", is_flag=True,
+    help="A sample that no hotel is to see: a test lead of Google's, a robot's form.",
+)  # fmt: skip
+@click.option("--count", type=click.IntRange(1, 10_000), default=1, show_default=True)
+@click.option(
+    "--timeout", type=click.FloatRange(0.1, 3600), default=30.0, show_default=True,
+    help="Seconds for one request with its answer.",
+)  # fmt: skip
+@click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Trust these, too.")
+@click.option("--insecure", is_flag=True, help="Trust any certificate. For trying out.")
+@as_json
+def send(
+    kind: str,
+    url: str,
+    hotel: str,
+    secret_file: IO[str] | None,
+    file: IO[bytes] | None,
+    content_type: str | None,
+    language: str,
+    id_: str | None,
+    odd: bool,
+    count: int,
+    timeout: float,
+    ca_file: str | None,
+    insecure: bool,
+    json_: bool,
+) -> None:
+    """Send what a form of this kind would send, and say what the hub answers.
+
+    A sample has a guest who does not exist, a week in a month's time, and an id of its own.
+    """
+    secret = _secret(secret_file)
+    where, headers = _target(url, kind, hotel, secret)
+    given = file.read() if file is not None else None
+    caller = Caller(timeout_s=timeout, ca_file=ca_file, insecure=insecure)
+    refused = False
+    for _ in range(count):
+        made = sample(
+            kind,
+            hotel=hotel,
+            language=language,
+            number=id_ or str(uuid4()),
+            secret=secret,
+            today=datetime.now(UTC).date(),
+            odd=odd,
+        )
+        if given is not None:
+            made = Sample(content_type or made.content_type, given)
+        sent = {**headers, "Content-Type": made.content_type}
+        answer = converse(caller.call(where, sent, made.body), json_)
+        refused |= answer.status >= 400
+        _show(kind, answer, secret, json_)
+    if refused:
+        raise Failed
+
+
+def _target(url: str, kind: str, hotel: str, secret: str) -> tuple[Url, dict[str, str]]:
+    """Where to send it, with which headers. Raises: click.UsageError."""
+    path = f"/api/webhook/{kind}"
+    headers = {"Accept": "*/*"}
+    if kind in _IN_PATH:
+        path += f"/{quote(hotel, safe='')}/{quote(secret, safe='')}"
+    elif kind == "google":
+        path += f"/{quote(hotel, safe='')}"
+    else:
+        headers["X-Webhook-Secret"] = secret
+    try:
+        return parse_url(url.rstrip("/") + path), headers
+    except UnusableUrl as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _secret(file: IO[str] | None) -> str:
+    """From a file, the environment or the terminal; never an argument, which everybody may read."""
+    line = os.environ.get(SECRET_VARIABLE, "")
+    if file is not None:
+        line = file.readline().removesuffix("\n").removesuffix("\r")
+    elif not line and sys.stdin.isatty():
+        line = str(click.prompt("Secret", hide_input=True, err=True))
+    if not line or not line.isascii() or not line.isprintable():
+        raise click.UsageError(f"no secret: set {SECRET_VARIABLE} or give --secret-file")
+    return line
+
+
+def _show(kind: str, answer: Answer, secret: str, json_: bool) -> None:
+    """What came back. The secret is not shown, though a server might repeat it."""
+    text = answer.body[:_SHOWN].decode("utf-8", "replace").replace(secret, "...")
+    location = answer.headers.get("location")
+    record = {
+        "kind": kind,
+        "status": answer.status,
+        "took_ms": answer.took_ms,
+        "location": location,
+        "body": text,
+    }
+    if json_:
+        click.echo(json.dumps(record))
+        return
+    to = f" to {location}" if location else ""
+    shown = printable(" ".join(text.split()))
+    click.echo(f"{kind}: {answer.status}{printable(to)} in {answer.took_ms} ms  {shown}".rstrip())

@@ -1,0 +1,77 @@
+"""Which shapes the forms of a source have had: a new one is remembered, and the operator told."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from alpinehub.webhooks.shape import Change, Shape, change
+from cordata import Context, Row, Tx
+
+#: Shapes kept of one form, and of all forms of a source: the address of an HTML form is anybody's,
+#: and who posts what he likes shall not fill the table.
+MAX_SHAPES, MAX_OF_SOURCE = 50, 500
+_HOUR_US = 3_600_000_000
+#: A name of a field that may be shown; one that a guest could have written is not.
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_ .-]{0,39}(\[[0-9]*\])?")
+_encode = msgspec.json.Encoder().encode
+
+
+async def see_form(ctx: Context, row: Row, shape: Shape) -> int | None:
+    """The number of a shape of a source's form; None: there are too many to count.
+
+    The alert comes before the note, so that a crash does not swallow it.
+    """
+    known = await ctx.store.read(
+        lambda tx: tx.fetch_all("inbox_forms", source_id=row["source_id"], form_key=shape.form_key)
+    )
+    same = next((one for one in known if bytes(one["shape"]) == shape.mark), None)
+    if same is not None:
+        at: int = row["received_at"]
+        if at - same["last_seen_at"] > _HOUR_US:
+            await ctx.store.run(lambda tx: tx.execute("inbox_form_seen", id=same["id"], at=at))
+        return int(same["id"])
+    if len(known) >= MAX_SHAPES:
+        return None
+    if changed := change(shape.names, [_names(one["fields"]) for one in known]):
+        _tell(ctx, row, changed)
+    return await ctx.store.run(lambda tx: _add(tx, row, shape))
+
+
+async def _add(tx: Tx, row: Row, shape: Shape) -> int | None:
+    row_count = await tx.fetch_one("inbox_form_count", source_id=row["source_id"])
+    if row_count is None or row_count["known"] >= MAX_OF_SOURCE:
+        return None
+    added = await tx.fetch_one(
+        "inbox_form_add",
+        source_id=row["source_id"],
+        form_key=shape.form_key,
+        shape=shape.mark,
+        fields=_encode(shape.fields).decode(),
+        at=row["received_at"],
+    )
+    return None if added is None else int(added["id"])
+
+
+def _names(fields: str) -> frozenset[str]:
+    return frozenset(key or label for key, label in msgspec.json.decode(fields))
+
+
+def _tell(ctx: Context, row: Row, changed: Change) -> None:
+    parts = [
+        f"{what} {', '.join(map(loggable, names[:10]))}"
+        for what, names in (("new:", changed.added), ("gone:", changed.gone))
+        if names
+    ]
+    ctx.alert(
+        f"form-changed:{row['source_id']}",
+        f"the form of source {row['source']} of hotel {row['hotel']} has changed ("
+        f"{'; '.join(parts)}); look whether its requests still say all: `alpinehub source show "
+        f"{row['hotel']} {row['source']}`",
+    )
+
+
+def loggable(name: str) -> str:
+    """The name of a field, if it looks like one."""
+    return name if _NAME.fullmatch(name) else "(some field)"

@@ -1,0 +1,1 @@
+"""The people who write to hotels: who is who."""

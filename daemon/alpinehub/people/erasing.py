@@ -1,0 +1,215 @@
+"""Erasing a person: what he said of himself goes, that somebody asked stays.
+
+A request keeps its stay, its price and its trail, so that the figures of a hotel remain true; what
+it holds of a person goes, wherever it lies, and the customer's row and hashes with it. It is done
+in small units and can be done again: the customer's row goes last, and the foreign key keeps it
+while a request of his is left, or comes meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from alpinehub import trail
+from alpinehub.hotels import Unusable
+from alpinehub.people.finding import Customer
+from alpinehub.people.merging import encode_list
+from alpinehub.people.traces import Mark, Traces, find_traces, mark_of
+from alpinehub.reservations import ReservationData, decode, encode
+from cordata import Conflict, Row, Store, Tx
+
+#: Requests of one unit.
+STEP = 50
+#: What a version says of nobody. A field that is not here goes.
+_KEPT = (
+    "status",
+    "arrival",
+    "departure",
+    "adults",
+    "children",
+    "total",
+    "currency",
+    "room_type",
+    "rate_plan",
+    "meal_plan",
+    "alternatives",
+    "arrival_latest",
+    "nights",
+    "pets",
+    "room_class",
+    "room_kind",
+)
+#: What the detail of an event says of nobody.
+_KEPT_DETAILS = ("protocol", "client_id", "res_status", "code", "by", "inbox", "mapping")
+#: As inbox/settling.py makes the id of a submission that has none.
+_MADE = re.compile("[0-9a-f]{24}")
+#: Runs of the whole, when requests of the person come meanwhile.
+_RUNS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erased:
+    """What was erased, in numbers."""
+
+    customers: int
+    requests: int
+    inbox: int
+    #: Old versions of requests that are another's now.
+    versions: int
+    mails: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Who erases, and why: for the trail."""
+
+    by: str
+    reason: str = ""
+    #: What waits for hotel software is taken from it.
+    force: bool = False
+    #: A submission that was not interpreted yet is left: it may be a request of today.
+    spare_open: bool = False
+
+
+async def count_waiting(store: Store, customers: Sequence[Customer]) -> int:
+    """How many of their requests wait for hotel software."""
+    ids = encode_list(customer["id"] for customer in customers)
+    return await store.read(partial(_count_waiting, ids=ids))
+
+
+async def _count_waiting(tx: Tx, ids: str) -> int:
+    row = await tx.fetch_one("people_waiting", ids=ids)
+    return int(row["waiting"]) if row is not None else 0
+
+
+def _refuse(waiting: int) -> None:
+    if waiting:
+        raise Unusable(
+            f"{waiting} requests of the customer wait for hotel software",
+            hint="erase when it has taken them, or use --force: then it never gets them",
+        )
+
+
+async def erase(store: Store, customers: Sequence[Customer], why: Reason) -> Erased:
+    """Erase them. Raises: Unusable while something waits for hotel software, or comes meanwhile."""
+    marks = [mark_of(customer) for customer in customers]
+    ids = encode_list(customer["id"] for customer in customers)
+    found = Traces()
+    count = 0
+    for _ in range(_RUNS):
+        if not why.force:
+            _refuse(await count_waiting(store, customers))
+        while done := await store.run(partial(_erase_requests, ids=ids, marks=marks, why=why)):
+            count += done
+        found = await find_traces(store, marks, spare_open=why.spare_open)
+        for start in range(0, max(len(found.inbox), len(found.versions), len(found.mails)), STEP):
+            await store.run(partial(_erase_traces, found=found, start=start))
+        try:
+            gone = await store.run(partial(_erase_customers, ids=ids))
+        except Conflict:
+            continue
+        return Erased(
+            customers=gone,
+            requests=count,
+            inbox=len(found.inbox),
+            versions=len(found.versions),
+            mails=len(found.mails),
+        )
+    raise Unusable("the customer keeps sending requests", hint="run it once more")
+
+
+async def _erase_customers(tx: Tx, ids: str) -> int:
+    await tx.execute("people_forget_hashes", ids=ids)
+    return await tx.execute("people_delete", ids=ids)
+
+
+async def _erase_requests(tx: Tx, ids: str, marks: Sequence[Mark], why: Reason) -> int:
+    """The next STEP of their requests; how many they were."""
+    requests = await tx.fetch_all("people_hold_requests", ids=ids, limit=STEP)
+    if not requests:
+        return 0
+    if not why.force:  # they are held: what waits of them by now is known, and no more comes
+        _refuse(await _count_waiting(tx, ids))
+    mine = encode_list(row["id"] for row in requests)
+    versions = await tx.fetch_all("people_versions", ids=mine)
+    await tx.execute_many("people_clear_version", [_cleared(row) for row in versions])
+    inbox = await tx.fetch_all("people_inbox", ids=mine)
+    await tx.execute("people_clear_inbox", ids=encode_list(row["id"] for row in inbox))
+    await tx.execute("people_clear_refusals", ids=mine)
+    if why.force:
+        await tx.execute("people_end_waiting", ids=mine, now=tx.now_us)
+    events = await tx.fetch_all("people_events", ids=mine)
+    if details := [_detail(row) for row in events if row["detail"]]:
+        await tx.execute_many("people_clear_event", details)
+    for row in requests:
+        told = row["external_id"]
+        if told is not None and (
+            any(mark.is_in(told.lower()) for mark in marks) or _is_made(row["kind"], told)
+        ):
+            told = None
+        await tx.execute("people_clear_request", id=row["id"], external_id=told)
+    detail = {"by": why.by, "reason": why.reason} if why.reason else {"by": why.by}
+    rows = [
+        trail.TrailRow(
+            reservation_id=row["id"], version=row["version"], event="erased", detail=detail
+        )
+        for row in requests
+    ]
+    await trail.add(tx, *rows)
+    return len(requests)
+
+
+async def _erase_traces(tx: Tx, found: Traces, start: int) -> None:
+    end = start + STEP
+    if inbox := found.inbox[start:end]:
+        await tx.execute("people_clear_inbox", ids=encode_list(inbox))
+    if versions := found.versions[start:end]:
+        rows = await tx.fetch_all("people_versions_at", ids=encode_list(versions))
+        await tx.execute_many("people_clear_version", [_cleared(row) for row in rows])
+    if mails := found.mails[start:end]:
+        names = ("id", "subject", "text", "html")
+        rows_ = [dict(zip(names, mail, strict=True)) for mail in mails]
+        await tx.execute_many("people_clear_mail", rows_)
+
+
+def _is_made(kind: str, external_id: str) -> bool:
+    """Whether we may have made it, of what he wrote: it could be tried against what one guesses."""
+    return kind != "generic" and bool(_MADE.fullmatch(external_id))
+
+
+def anonymous(data: ReservationData) -> ReservationData:
+    """The record without the person."""
+    return ReservationData(**{name: getattr(data, name) for name in _KEPT})
+
+
+def _cleared(row: Row) -> dict[str, object]:
+    """A version without the person. Its hash could be tried against what one guesses: it goes."""
+    try:
+        data = anonymous(decode(row["data"]))
+    except msgspec.DecodeError:
+        data = ReservationData(status="cancelled")
+    return {
+        "reservation_id": row["reservation_id"],
+        "version": row["version"],
+        "data": encode(data).decode(),
+        "content_hash": secrets.token_bytes(16),
+    }
+
+
+def _detail(row: Row) -> dict[str, object]:
+    try:
+        told: Any = json.loads(row["detail"])
+    except ValueError:
+        told = None
+    kept: Mapping[str, Any] = (
+        {k: v for k, v in told.items() if k in _KEPT_DETAILS} if isinstance(told, dict) else {}
+    )
+    return {"id": row["id"], "detail": json.dumps(kept) if kept else None}

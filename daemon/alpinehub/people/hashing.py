@@ -1,0 +1,100 @@
+"""Hashes by which an advertising platform may find a customer: SHA-256 of what he said, in the
+form that the platform wants.
+
+Meta: Conversions API, customer information parameters. Google: enhanced conversions, customer data.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any
+
+#: Goes up with every change of what is hashed: all hashes are made again then (app.py).
+RULE = 1
+
+#: Columns of `customer_hash`.
+FIELDS = (
+    "email",
+    "phone",
+    "first_name",
+    "last_name",
+    "city",
+    "postal_code",
+    "country",
+    "state",
+    "birth_date",
+    "gender",
+)
+_GMAIL = ("gmail.com", "googlemail.com")
+
+
+def _lower(text: str) -> str:
+    return text.strip().lower()
+
+
+def _unmarked(text: str) -> str:
+    """Without punctuation and symbols; letters keep their accents, words their spaces."""
+    kept = "".join(c for c in text.lower() if unicodedata.category(c)[0] not in "PS")
+    return kept.strip()
+
+
+def _joined(text: str) -> str:
+    """As `_unmarked`, without any space."""
+    return "".join(_unmarked(text).split())
+
+
+def _mailbox(text: str) -> str:
+    """Gmail delivers to one mailbox whatever dots and +suffix its name has."""
+    address = "".join(text.lower().split())
+    name, at, domain = address.rpartition("@")
+    if domain in _GMAIL:
+        name = name.partition("+")[0].replace(".", "")
+    return f"{name}{at}{domain}"
+
+
+def _digits(text: str) -> str:
+    return "".join(c for c in text if c in "0123456789")
+
+
+def _initial(text: str) -> str:
+    return _lower(text)[:1]
+
+
+#: Of each platform: how a field is written before it is hashed. What is not here is not given.
+_RULES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
+    "meta": {
+        "email": _lower,
+        "phone": _digits,
+        "first_name": _unmarked,
+        "last_name": _unmarked,
+        "city": _joined,
+        "postal_code": _joined,
+        "country": _joined,
+        "state": _joined,
+        "birth_date": _digits,
+        "gender": _initial,
+    },
+    "google": {
+        "email": _mailbox,
+        "phone": _lower,
+        "first_name": _lower,
+        "last_name": _lower,
+    },
+}
+PLATFORMS = tuple(_RULES)
+
+
+def hashes(person: Mapping[str, Any], platform: str) -> dict[str, bytes | None]:
+    """The 32 bytes of each of FIELDS; None: not told, or nothing that the platform takes.
+
+    `person` has texts or None under the same names: the number as E.164, the country as ISO 3166,
+    the birth date as YYYY-MM-DD, the gender as female or male.
+    """
+    found: dict[str, bytes | None] = dict.fromkeys(FIELDS)
+    for field, write in _RULES[platform].items():
+        written = write(unicodedata.normalize("NFC", person[field] or ""))
+        if written:
+            found[field] = sha256(written.encode()).digest()
+    return found

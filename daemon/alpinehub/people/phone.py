@@ -1,0 +1,21 @@
+"""Telephone numbers as the whole world writes them: +390471123456."""
+
+from __future__ import annotations
+
+
+def e164(number: str, region: str) -> str | None:
+    """The number with its country code; one without is of `region` (ISO 3166, upper case).
+
+    None: there is no such number, or it cannot be told without a country. An Italian landline
+    keeps its leading 0. The library is imported here: it takes 0.15 s and 2.4 MB, and of all
+    processes only the primary and a command for one person need it.
+    """
+    import phonenumbers
+
+    try:
+        parsed = phonenumbers.parse(number, region)
+    except phonenumbers.NumberParseException:
+        return None
+    if not phonenumbers.is_possible_number(parsed):
+        return None
+    return phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164)

@@ -1,0 +1,251 @@
+"""What has served its time goes: as long as the configuration says, or a hotel's own settings.
+
+Once a day the primary goes through each table from its oldest row to the newest that may be due, a
+window at a time, and ends what is due in small units that give way to requests. A run that takes
+too long goes on where it was, next time; a new primary begins again.
+
+    inbox_days ........... the text of a submission, once it was interpreted; its row stays
+    trail_days ........... what became of a request
+    reservation_days ..... a whole request, its stay being over and nothing waiting
+    customer_days ........ who did not write for so long is erased (erasing.py)
+    push_days ............ that hotel software told something, not what it told
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from time import monotonic
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from alpinehub.hotels import Unusable
+from alpinehub.party import Settings
+from alpinehub.people.erasing import Reason, erase
+from alpinehub.people.merging import encode_list
+from alpinehub.reservations import decode
+from cordata import Context, Row, Store, Tx, from_us
+
+#: Rows of one look; rows, and persons, of one unit.
+WINDOW, STEP, PERSONS = 5000, 200, 50
+_DAY_US = 86_400_000_000
+#: Of one run, and between its units, in seconds.
+_LONGEST_S, _PAUSE_S = 60.0, 0.05
+_BY = Reason(by="retention", spare_open=True)
+
+Cursor = int | str
+#: The end of the next window after a cursor, None: nothing old is left; its rows that are older
+#: than a moment, as (id, hotel_id, at).
+Look = Callable[[Tx, Cursor, int], Awaitable[tuple[Cursor | None, list[Row]]]]
+#: Ends the rows with these ids that are due still; how many. The moment is that of the look.
+End = Callable[[Context, Sequence[Any], int], Awaitable[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Something that is kept for some days."""
+
+    #: Of HubSettings and of `hotel.settings.retention`.
+    setting: str
+    first: Cursor
+    look: Look
+    end: End
+    step: int = STEP
+
+
+@dataclass(slots=True)
+class _Pass:
+    """How far the way through one table is."""
+
+    cursor: Cursor
+    done_at: int | None = None
+
+
+_passes: WeakKeyDictionary[Store, dict[str, _Pass]] = WeakKeyDictionary()
+
+
+async def retain(ctx: Context) -> dict[str, int]:
+    """One run; how much of each kind was ended."""
+    passes = _passes.setdefault(ctx.store, {})
+    deadline = monotonic() + _LONGEST_S
+    ended = {}
+    for kind in KINDS:
+        one = passes.setdefault(kind.setting, _Pass(kind.first))
+        if one.done_at is None or ctx.now_us() - one.done_at >= _DAY_US:
+            ended[kind.setting] = await _go_on(ctx, kind, one, deadline)
+    if any(ended.values()):
+        told = ", ".join(f"{kind} {count}" for kind, count in ended.items() if count)
+        ctx.log.info("kept long enough: %s", told)
+    return ended
+
+
+async def _go_on(ctx: Context, kind: Kind, one: _Pass, deadline: float) -> int:
+    one.done_at = None
+    before = await _read_limits(ctx, kind.setting)
+    count = 0
+    while monotonic() < deadline:
+        newest = max(before.values(), default=0)
+        last, rows = await ctx.store.read(partial(_look, kind, one.cursor, newest))
+        due = [row["id"] for row in rows if row["at"] < before.get(row["hotel_id"], 0)]
+        for start in range(0, len(due), kind.step):
+            if monotonic() >= deadline:
+                return count
+            count += await kind.end(ctx, due[start : start + kind.step], newest)
+            await asyncio.sleep(_PAUSE_S)
+        if last is None:
+            one.cursor, one.done_at = kind.first, ctx.now_us()
+            break
+        one.cursor = last
+        await asyncio.sleep(0)
+    return count
+
+
+async def _look(kind: Kind, after: Cursor, before: int, tx: Tx) -> tuple[Cursor | None, list[Row]]:
+    if not before:
+        return None, []
+    return await kind.look(tx, after, before)
+
+
+async def _read_limits(ctx: Context, setting: str) -> Mapping[int, int]:
+    """Of each hotel that does not keep it for ever: the moment before which it goes."""
+    general = int(getattr(ctx.settings["alpinehub"], setting))
+    rows = await ctx.store.read(lambda tx: tx.fetch_all("people_hotels"))
+    limits = {}
+    for row in rows:
+        days = _days_of(row["settings"], setting, general)
+        if days > 0:
+            limits[int(row["id"])] = ctx.now_us() - days * _DAY_US
+    return limits
+
+
+def _days_of(settings: str | None, setting: str, general: int) -> int:
+    """Of one hotel; what cannot be read keeps everything."""
+    if settings is None:
+        return general
+    try:
+        return msgspec.json.decode(settings, type=Settings).retention.get(setting, general)
+    except msgspec.DecodeError:
+        return 0
+
+
+def _end_of(window: Row | None, before: int) -> Any:
+    """The last of a window; None where there is none, or none is old: nor is what comes behind."""
+    if window is None or window["last"] is None or window["oldest"] >= before:
+        return None
+    return window["last"]
+
+
+async def _look_at_inbox(tx: Tx, after: Cursor, before: int) -> tuple[Cursor | None, list[Row]]:
+    window = await tx.fetch_one("people_inbox_range", after=after, limit=WINDOW)
+    last = _end_of(window, before)
+    if last is None:
+        return None, []
+    return last, await tx.fetch_all("people_old_inbox", after=after, last=last, before=before)
+
+
+async def _empty_inbox(ctx: Context, ids: Sequence[int], before: int) -> int:
+    return await ctx.store.run(lambda tx: tx.execute("people_empty_inbox", ids=encode_list(ids)))
+
+
+async def _look_at_trail(tx: Tx, after: Cursor, before: int) -> tuple[Cursor | None, list[Row]]:
+    window = await tx.fetch_one("people_event_range", after=after, limit=WINDOW)
+    last = _end_of(window, before)
+    if last is None:
+        return None, []
+    return last, await tx.fetch_all("people_old_events", after=after, last=last, before=before)
+
+
+async def _delete_events(ctx: Context, ids: Sequence[int], before: int) -> int:
+    return await ctx.store.run(lambda tx: tx.execute("people_delete_events", ids=encode_list(ids)))
+
+
+async def _look_at_pushes(tx: Tx, after: Cursor, before: int) -> tuple[Cursor | None, list[Row]]:
+    window = await tx.fetch_one("people_push_range", after=after, limit=WINDOW)
+    last = _end_of(window, before)
+    if last is None:
+        return None, []
+    return last, await tx.fetch_all("people_old_pushes", after=after, last=last, before=before)
+
+
+async def _delete_pushes(ctx: Context, ids: Sequence[int], before: int) -> int:
+    return await ctx.store.run(lambda tx: tx.execute("people_delete_pushes", ids=encode_list(ids)))
+
+
+async def _look_at_requests(tx: Tx, after: Cursor, before: int) -> tuple[Cursor | None, list[Row]]:
+    window = await tx.fetch_one("people_request_range", after=after, limit=WINDOW)
+    last = _end_of(window, before)
+    if last is None:
+        return None, []
+    return last, await tx.fetch_all("people_old_requests", after=after, last=last, before=before)
+
+
+async def _delete_requests(ctx: Context, ids: Sequence[str], before: int) -> int:
+    today = from_us(ctx.now_us()).date()
+
+    async def unit(tx: Tx) -> int:
+        rows = await tx.fetch_all("people_hold_old", ids=encode_list(ids), before=before)
+        over = encode_list(row["id"] for row in rows if is_over(row["data"], today))
+        await tx.execute("people_delete_deliveries_of", ids=over)
+        await tx.execute("people_delete_events_of", ids=over)
+        await tx.execute("people_delete_inbox_of", ids=over)
+        await tx.execute("people_delete_versions_of", ids=over)
+        return await tx.execute("people_delete_requests", ids=over)
+
+    return await ctx.store.run(unit)
+
+
+async def _look_at_customers(tx: Tx, after: Cursor, before: int) -> tuple[Cursor | None, list[Row]]:
+    window = await tx.fetch_one("people_range", after=after, limit=WINDOW)
+    last = _end_of(window, before)
+    if last is None:
+        return None, []
+    return last, await tx.fetch_all("people_old_customers", after=after, last=last, before=before)
+
+
+async def _erase_customers(ctx: Context, ids: Sequence[int], before: int) -> int:
+    today = from_us(ctx.now_us()).date()
+
+    async def unit(tx: Tx) -> tuple[list[Row], list[Row]]:
+        told = encode_list(ids)
+        stays = await tx.fetch_all("people_stays", ids=told)
+        return stays, await tx.fetch_all("people_read", ids=told)
+
+    stays, people = await ctx.store.read(unit)
+    coming = {row["customer_id"] for row in stays if not is_over(row["data"], today)}
+    customers = [dict(row) for row in people if row["id"] not in coming and _is_due(row, before)]
+    if not customers:
+        return 0
+    try:
+        return (await erase(ctx.store, customers, _BY)).customers
+    except Unusable:  # one of them writes just now
+        return 0
+
+
+def _is_due(row: Row, before: int) -> bool:
+    """Whether a customer did not write since he was looked at, either."""
+    return int(row["last_request_at"] or row["created_at"]) < before
+
+
+def is_over(data: str, today: date) -> bool:
+    """Whether the stay of a record lies in the past, or it has none."""
+    try:
+        record = decode(data)
+    except msgspec.DecodeError:
+        return True
+    days = [record.arrival, record.departure, record.arrival_latest]
+    days += [span.departure for span in record.alternatives]
+    return max((day for day in days if day), default=date.min) < today
+
+
+KINDS = (
+    Kind("inbox_days", 0, _look_at_inbox, _empty_inbox),
+    Kind("trail_days", 0, _look_at_trail, _delete_events),
+    Kind("push_days", 0, _look_at_pushes, _delete_pushes),
+    Kind("reservation_days", "", _look_at_requests, _delete_requests, step=50),
+    Kind("customer_days", 0, _look_at_customers, _erase_customers, step=PERSONS),
+)

@@ -1,0 +1,1 @@
+"""The client side of AlpineBits: what hotel software does with a server, any server."""

@@ -1,0 +1,103 @@
+"""Where a server is: its URL taken apart, and which addresses behind its name may be called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from urllib.parse import urlsplit
+
+Address = IPv4Address | IPv6Address
+#: Whether an address may be called.
+Allowed = Callable[[Address], bool]
+
+_PORTS = {"https": 443, "http": 80}
+
+
+class UnusableUrl(ValueError):
+    """The URL cannot be one of an AlpineBits server; the text says why, for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Url:
+    """An http or https URL."""
+
+    secure: bool
+    host: str
+    port: int
+    #: With the query.
+    path: str
+
+    @property
+    def authority(self) -> str:
+        """The header Host."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        usual = _PORTS["https" if self.secure else "http"]
+        return host if self.port == usual else f"{host}:{self.port}"
+
+    @property
+    def shown(self) -> str:
+        """For people: a query may hold a key."""
+        path, mark, _ = self.path.partition("?")
+        return f"http{'s' if self.secure else ''}://{self.authority}{path}{mark and '?…'}"
+
+    def __str__(self) -> str:
+        return f"http{'s' if self.secure else ''}://{self.authority}{self.path}"
+
+
+def parse_url(written: str) -> Url:
+    """Take a URL apart. Raises: UnusableUrl."""
+    if not written.isascii() or not written.isprintable() or " " in written:
+        raise UnusableUrl("a URL has visible ASCII characters only")
+    try:
+        parts = urlsplit(written)
+        port = parts.port
+    except ValueError:
+        raise UnusableUrl("the URL cannot be read") from None
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise UnusableUrl("a URL begins with https:// (or http://) and a name")
+    if parts.username is not None or parts.password is not None:
+        raise UnusableUrl("user and password do not belong into the URL: it is shown and logged")
+    path = parts.path or "/"
+    return Url(
+        secure=parts.scheme == "https",
+        host=parts.hostname,
+        port=_PORTS[parts.scheme] if port is None else port,
+        path=f"{path}?{parts.query}" if parts.query else path,
+    )
+
+
+def anywhere(address: Address) -> bool:
+    """Of somebody who says himself where to call: every address."""
+    return True
+
+
+def is_public(address: Address) -> bool:
+    """Of the internet, where no service of our own network answers."""
+    address = _plain(address)
+    return address.is_global and not address.is_multicast
+
+
+def is_near(address: Address) -> bool:
+    """Of the internet, of this machine or of a private network; nothing else: a link-local address
+    is where clouds keep the credentials of their machines.
+    """
+    address = _plain(address)
+    return is_public(address) or is_local(address)
+
+
+def is_local(address: Address) -> bool:
+    """Of this machine or of a private network."""
+    address = _plain(address)
+    unusable = address.is_link_local or address.is_unspecified or address.is_multicast
+    return (address.is_loopback or address.is_private) and not unusable
+
+
+def _plain(address: Address) -> Address:
+    """The IPv4 address in an IPv6 one that means it."""
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def read_address(written: str) -> Address:
+    """An address as the resolver gives it, perhaps with the zone of an interface."""
+    return ip_address(written.partition("%")[0])

@@ -1,0 +1,85 @@
+"""Hotel software's side of a conversation: who it is, and one request after the other."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from dataclasses import dataclass, field
+from secrets import token_hex
+
+from alpinehub.alpinebits.protocol import Protocol
+from alpinehub.pms.address import Url
+from alpinehub.pms.http import Answer, Caller
+
+#: The server's way to say that bodies may be packed.
+PACKED = "x-alpinebits-server-accept-encoding"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Who asks, and where; the password is in no text made of it."""
+
+    url: Url
+    user: str
+    password: str = field(repr=False)
+    protocol: Protocol
+    #: X-AlpineBits-ClientID; "": the header is not sent.
+    client_id: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those of every request."""
+        token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        headers = {
+            "Authorization": f"Basic {token}",
+            "X-AlpineBits-ClientProtocolVersion": self.protocol.name,
+            "Accept": "text/xml, application/xml, text/plain",
+            "User-Agent": "alpinehub",
+        }
+        if self.client_id:
+            headers["X-AlpineBits-ClientID"] = self.client_id
+        return headers
+
+
+@dataclass(slots=True, kw_only=True)
+class Client:
+    """A conversation with one server."""
+
+    login: Login
+    caller: Caller
+
+    async def call(
+        self, action: str, document: bytes | None = None, *, packed: bool = False
+    ) -> Answer:
+        """One request. `packed`: only to a server that has said so (`takes_packed`).
+
+        Raises: Unreachable.
+        """
+        content_type, body = form(action, document)
+        headers = {**self.login.headers, "Content-Type": content_type}
+        if packed:
+            headers["Content-Encoding"] = "gzip"
+            body = gzip.compress(body, mtime=0)
+        return await self.caller.call(self.login.url, headers, body)
+
+
+def takes_packed(answer: Answer) -> bool:
+    """Whether a server has said that it takes bodies packed by gzip."""
+    return "gzip" in answer.headers.get(PACKED, "").lower()
+
+
+def form(action: str, document: bytes | None) -> tuple[str, bytes]:
+    """Content-Type and body: multipart/form-data with `action` and, where there is one, `request`.
+
+    As a plain field, which every server must read; the boundary is in no document.
+    """
+    boundary = f"alpinebits-{token_hex(12)}"
+    fields = {"action": action.encode(), **({} if document is None else {"request": document})}
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n'.encode()
+        + value
+        + b"\r\n"
+        for name, value in fields.items()
+    ]
+    body = b"".join((*parts, f"--{boundary}--\r\n".encode()))
+    return f"multipart/form-data; boundary={boundary}", body

@@ -1,0 +1,266 @@
+"""One HTTP request on a connection of its own, and its response: bounded in size and time.
+
+Redirects are not followed: they would carry a password to where nobody meant it. The addresses
+behind a name are looked up once, judged, and then called, so that a name cannot mean another
+address between the two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Literal
+
+from alpinehub.pms.address import Allowed, Url, anywhere, read_address
+
+Kind = Literal["name", "forbidden", "connect", "tls", "timeout", "cut", "large", "http"]
+
+#: Of a line of the response's head, and of all of them.
+_MAX_LINE_BYTES, _MAX_HEADERS = 64 * 1024, 200
+_MAX_INTERIM = 10
+#: Of a Content-Length; of some thousands no number is made.
+_MAX_DIGITS = 18
+_READ_BYTES = 64 * 1024
+
+
+class Unreachable(Exception):
+    """There is no response; the text says why, for people, and nothing of what was sent."""
+
+    def __init__(self, kind: Kind, text: str, hint: str = "") -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A response, whatever its status."""
+
+    status: int
+    #: By name in lower case; one that came several times is joined by commas.
+    headers: Mapping[str, str]
+    body: bytes
+    took_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """How servers are called."""
+
+    #: For the whole of it, from the look-up of the name to the last byte.
+    timeout_s: float = 30.0
+    max_bytes: int = 64 * 1024 * 1024
+    allowed: Allowed = anywhere
+    #: Certificates are checked against the system's authorities, and those of this file.
+    ca_file: str | None = None
+    insecure: bool = False
+
+    async def call(
+        self, url: Url, headers: Mapping[str, str], body: bytes, *, method: str = "POST"
+    ) -> Answer:
+        """Send a request and read the response. Raises: Unreachable."""
+        began = monotonic()
+        phase = _Phase()
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                head, data = await self._exchange(url, _head(url, method, headers, body), phase)
+        except TimeoutError:
+            text = f"{url.host} {phase.late} within {self.timeout_s:g} s"
+            raise Unreachable("timeout", text) from None
+        status, said = head
+        took_ms = round((monotonic() - began) * 1000)
+        return Answer(status=status, headers=said, body=data, took_ms=took_ms)
+
+    async def _exchange(
+        self, url: Url, request: bytes, phase: _Phase
+    ) -> tuple[tuple[int, dict[str, str]], bytes]:
+        reader, writer = await self._connect(url)
+        phase.late = "does not answer"
+        try:
+            await _write(writer, request)
+            return await read_answer_of(reader, self.max_bytes, phase)
+        except asyncio.IncompleteReadError:
+            text = f"{url.host} closed the connection before its answer was whole"
+            raise Unreachable("cut", text) from None
+        except ConnectionError:
+            raise Unreachable("cut", f"{url.host} broke off the connection") from None
+        except ssl.SSLError as error:
+            raise Unreachable("tls", f"TLS with {url.host} failed: {error.reason}") from None
+        except OSError as error:
+            text = f"the connection with {url.host} broke: {_why(error)}"
+            raise Unreachable("cut", text) from None
+        finally:
+            writer.transport.abort()  # a dead peer does not take part in a farewell
+
+    async def _connect(self, url: Url) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the first address that takes one."""
+        addresses = await self._addresses(url)
+        tls = _tls(self.ca_file, self.insecure) if url.secure else None
+        name = url.host if url.secure else None
+        refused: OSError | None = None
+        for address in addresses:
+            try:
+                return await asyncio.open_connection(
+                    address, url.port, ssl=tls, server_hostname=name, limit=_MAX_LINE_BYTES
+                )
+            except ssl.SSLCertVerificationError as error:
+                hint = "give the authority's certificate, if it is one of your own"
+                text = f"the certificate of {url.host} is not valid: {error.verify_message}"
+                raise Unreachable("tls", text, hint) from None
+            except ssl.SSLError as error:
+                text = f"{url.host}:{url.port} does not speak TLS: {error.reason}"
+                raise Unreachable("tls", text, "is it http:// there?") from None
+            except OSError as error:
+                refused = error
+        why = _why(refused)
+        raise Unreachable("connect", f"{url.host}:{url.port} cannot be reached: {why}")
+
+    async def _addresses(self, url: Url) -> list[str]:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            raise Unreachable("name", f"there is no host {url.host}") from None
+        addresses = list(dict.fromkeys(str(where[0]) for *_, where in found))
+        allowed = [one for one in addresses if self.allowed(read_address(one))]
+        if not allowed:
+            raise Unreachable("forbidden", f"{url.host} is at an address that may not be called")
+        return allowed
+
+
+@dataclass(slots=True)
+class _Phase:
+    """How far it has come, for the sentence when time is up."""
+
+    late: str = field(default="cannot be reached")
+
+
+def _tls(ca_file: str | None, insecure: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if ca_file:
+        context.load_verify_locations(ca_file)
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _why(error: OSError | None) -> str:
+    """The system's words, without the address that asyncio puts before them."""
+    if error is None or not error.errno:
+        return "no connection"
+    return os.strerror(error.errno).lower()
+
+
+def _head(url: Url, method: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    fixed = {"Host": url.authority, "Connection": "close", "Content-Length": str(len(body))}
+    lines = [f"{method} {url.path} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in {**fixed, **headers}.items()]
+    return "\r\n".join((*lines, "", "")).encode("latin-1") + body
+
+
+async def _write(writer: asyncio.StreamWriter, request: bytes) -> None:
+    """A server may have said no, and why, before it has read it all."""
+    try:
+        writer.write(request)
+        await writer.drain()
+    except ConnectionError:
+        return
+
+
+async def _line(reader: asyncio.StreamReader) -> str:
+    try:
+        line = await reader.readuntil(b"\n")
+    except asyncio.LimitOverrunError:
+        raise Unreachable("http", "the head of the answer is too large") from None
+    return line.decode("latin-1").rstrip("\r\n")
+
+
+async def read_answer_of(
+    reader: asyncio.StreamReader, most: int, phase: _Phase | None = None
+) -> tuple[tuple[int, dict[str, str]], bytes]:
+    """Status, headers and body. Raises: Unreachable, IncompleteReadError where it ends early."""
+    head = await _read_head(reader)
+    if phase is not None:
+        phase.late = "does not finish its answer"
+    return head, await _read_body(reader, head[1], most)
+
+
+async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    """Status and headers of the response that counts."""
+    for _ in range(_MAX_INTERIM):
+        version, _, rest = (await _line(reader)).partition(" ")
+        code = rest[:3]
+        if not version.startswith("HTTP/1.") or not (code.isascii() and code.isdigit()):
+            raise Unreachable("http", "what answers does not speak HTTP/1.1")
+        headers: dict[str, str] = {}
+        for _ in range(_MAX_HEADERS + 1):
+            line = await _line(reader)
+            if not line:
+                break
+            name, _, value = line.partition(":")
+            name = name.strip().lower()
+            before = headers.get(name)
+            headers[name] = value.strip() if before is None else f"{before}, {value.strip()}"
+        else:
+            raise Unreachable("http", "the head of the answer is too large")
+        if int(code) >= 200:
+            return int(code), headers
+    raise Unreachable("http", "the answer never begins")
+
+
+async def _read_body(reader: asyncio.StreamReader, head: Mapping[str, str], most: int) -> bytes:
+    if "chunked" in head.get("transfer-encoding", "").lower():
+        return await _read_chunks(reader, most)
+    length = head.get("content-length")
+    if length is None:
+        return await _read_some(reader, None, most)
+    if not (length.isascii() and length.isdigit() and len(length) <= _MAX_DIGITS):
+        raise Unreachable("http", "the answer has no Content-Length that can be read")
+    return await _read_some(reader, int(length), most)
+
+
+async def _read_some(reader: asyncio.StreamReader, length: int | None, most: int) -> bytes:
+    """So many bytes; None: all there are. A connection that ends early is IncompleteReadError."""
+    if length is not None and length > most:
+        raise _too_large(most)
+    data = bytearray()
+    while length is None or len(data) < length:
+        wanted = _READ_BYTES if length is None else min(_READ_BYTES, length - len(data))
+        piece = await reader.read(wanted)
+        if not piece and length is None:
+            break
+        if not piece:
+            raise asyncio.IncompleteReadError(bytes(data), length)
+        data += piece
+        if len(data) > most:
+            raise _too_large(most)
+    return bytes(data)
+
+
+async def _read_chunks(reader: asyncio.StreamReader, most: int) -> bytes:
+    data = bytearray()
+    while True:
+        size = (await _line(reader)).partition(";")[0].strip()
+        try:
+            length = int(size, 16)
+        except ValueError:
+            raise Unreachable("http", "the answer's chunks cannot be read") from None
+        if length < 0 or len(data) + length > most:
+            raise _too_large(most)
+        if length == 0:
+            break
+        data += await _read_some(reader, length, most)
+        await _line(reader)
+    while await _line(reader):
+        pass  # trailers
+    return bytes(data)
+
+
+def _too_large(most: int) -> Unreachable:
+    return Unreachable("large", f"the answer is larger than {most:,} bytes")

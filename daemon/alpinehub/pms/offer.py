@@ -1,0 +1,150 @@
+"""What hotel software can do, as it tells in a handshake: everything there is, version by version,
+so that the server's answer shows all that the server can; and what is read of that answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from alpinehub.alpinebits.protocol import HANDSHAKE, NEWEST, PROTOCOLS, READ, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    name: str
+    since: int
+    until: int = NEWEST
+    #: Names, each with the year of the first version that has it.
+    supports: tuple[tuple[str, int], ...] = ()
+
+
+def _from(year: int, *names: str) -> tuple[tuple[str, int], ...]:
+    return tuple((name, year) for name in names)
+
+
+_AVAIL = "OTA_HotelAvailNotif_accept_"
+_COUNT = "OTA_HotelInvCountNotif_accept_"
+_INVENTORY = "OTA_HotelDescriptiveContentNotif_Inventory_"
+_RATES = "OTA_HotelRatePlanNotif_accept_"
+
+_OFFERED = (
+    _Offered("action_OTA_Ping", 2018, 2022),
+    _Offered("action_OTA_Read", 2018, supports=_from(2024, "OTA_Read_accept_RoomRates")),
+    _Offered("action_OTA_HotelResNotif_GuestRequests", 2018),
+    _Offered("action_OTA_HotelResNotif_GuestRequests_StatusUpdate", 2022),
+    _Offered(
+        "action_OTA_HotelAvailNotif",
+        2018,
+        2018,
+        # Not BookingThreshold: whoever agrees upon it must say it with each push, and we do not.
+        _from(2018, *(_AVAIL + name for name in ("rooms", "categories", "deltas"))),
+    ),
+    _Offered(
+        "action_OTA_HotelInvCountNotif",
+        2020,
+        supports=(
+            *_from(2020, f"{_COUNT}rooms", f"{_COUNT}categories", f"{_COUNT}deltas"),
+            *_from(2020, f"{_COUNT}out_of_order", f"{_COUNT}out_of_market"),
+            *_from(2020, f"{_COUNT}closing_seasons"),
+            *_from(2022, f"{_COUNT}complete_set"),
+        ),
+    ),
+    _Offered(
+        "action_OTA_HotelDescriptiveContentNotif_Inventory",
+        2018,
+        supports=_from(2018, f"{_INVENTORY}use_rooms", f"{_INVENTORY}occupancy_children"),
+    ),
+    _Offered("action_OTA_HotelDescriptiveContentNotif_Info", 2018),
+    _Offered("action_OTA_HotelDescriptiveInfo_Inventory", 2018),
+    _Offered("action_OTA_HotelDescriptiveInfo_Info", 2018),
+    _Offered(
+        "action_OTA_HotelRatePlanNotif_RatePlans",
+        2018,
+        supports=tuple(
+            (_RATES + name, 2018)
+            for name in (
+                "ArrivalDOW", "DepartureDOW", "RatePlan_BookingRule",
+                "RatePlan_RoomType_BookingRule", "RatePlan_mixed_BookingRule", "Supplements",
+                "FreeNightsOffers", "FamilyOffers", "overlay", "full", "RatePlanJoin",
+                "OfferRule_BookingOffset", "OfferRule_DOWLOS",
+            )
+        ),
+    ),
+    _Offered(
+        "action_OTA_HotelRatePlan_BaseRates",
+        2018,
+        supports=_from(2018, "OTA_HotelRatePlan_BaseRates_deltas"),
+    ),
+    _Offered("action_OTA_HotelPostEventNotif_EventReports", 2020),
+)  # fmt: skip
+
+
+def offer() -> str:
+    """The JSON for EchoData: all versions that have a handshake."""
+    versions = [
+        {"version": protocol.name, "actions": list(_actions(protocol))}
+        for protocol in PROTOCOLS.values()
+        if not protocol.housekeeping
+    ]
+    return json.dumps({"versions": versions}, separators=(",", ":"))
+
+
+def _actions(protocol: Protocol) -> Iterator[dict[str, object]]:
+    for one in _OFFERED:
+        if not one.since <= protocol.year <= one.until:
+            continue
+        supports = [name for name, since in one.supports if since <= protocol.year]
+        yield {"action": one.name, **({"supports": supports} if supports else {})}
+
+
+#: Capabilities whose action is not named as they are.
+_ACTIONS = {
+    "action_OTA_Ping": HANDSHAKE,
+    "action_OTA_Read": READ,
+    "action_OTA_HotelAvailNotif": "OTA_HotelAvailNotif:FreeRooms",
+    "action_OTA_HotelInvCountNotif": "OTA_HotelInvCountNotif:FreeRooms",
+}
+
+
+def action_of(capability: str) -> str:
+    """The form field `action` that a capability tells of.
+
+    action_OTA_HotelResNotif_GuestRequests_StatusUpdate: the message, a colon, and the rest.
+    """
+    if known := _ACTIONS.get(capability):
+        return known
+    message, _, rest = capability.removeprefix("action_OTA_").partition("_")
+    return f"OTA_{message}:{rest}" if rest else capability.removeprefix("action_")
+
+
+class NoCapabilities(ValueError):
+    """The text is not the JSON of a handshake."""
+
+
+def read_common(said: str) -> dict[str, Mapping[str, tuple[str, ...]]]:
+    """Version -> action -> supports, of the JSON in a handshake. Raises: NoCapabilities."""
+    try:
+        versions = msgspec.json.decode(said.encode(), type=_Handshake).versions
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError):
+        raise NoCapabilities from None
+    return {
+        one.version: {action.action: action.supports for action in one.actions} for one in versions
+    }
+
+
+class _Action(msgspec.Struct):
+    action: str
+    supports: tuple[str, ...] = ()
+
+
+class _Version(msgspec.Struct):
+    version: str
+    actions: tuple[_Action, ...] = ()
+
+
+class _Handshake(msgspec.Struct):
+    versions: tuple[_Version, ...] = ()

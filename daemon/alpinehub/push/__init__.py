@@ -1,0 +1,1 @@
+"""Guest requests brought to hotel software that does not come for them."""

@@ -1,0 +1,173 @@
+"""Where a user's guest requests are brought, as the operator manages it; the password is sealed.
+
+A URL is called by this server, from inside its network: so an address that is not on the internet
+is called only where `[alpinehub] push_private` says so, and only there a URL may do without TLS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
+from alpinehub.hotels import Unusable
+from alpinehub.pms.address import Allowed, UnusableUrl, Url, is_local, is_near, is_public, parse_url
+from alpinehub.pms.client import Client, Login
+from alpinehub.pms.http import Caller
+from alpinehub.push.waking import wake
+from alpinehub.users import require_user
+from cordata import Context, Row, Tx
+
+#: The vault's context of push passwords.
+PUSH_SECRET = "alpinehub push"
+#: The first version in which guest requests can be brought.
+PUSHED_SINCE = 2018
+#: What a push calls itself, in X-AlpineBits-ClientID and in the trail.
+CLIENT_ID = "alpinehub push"
+_TIMEOUT_S, _MAX_ANSWER_BYTES = 30.0, 1024 * 1024
+_MAX_CHARS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where the guest requests of a user are brought."""
+
+    user: str
+    url: Url
+    login: str
+    password: str = field(repr=False)
+    protocol: Protocol
+    #: By gzip.
+    packed: bool
+
+    def client(self, *, private: bool) -> Client:
+        """A conversation with it; `private`: it may be in our own network."""
+        login = Login(
+            url=self.url,
+            user=self.login,
+            password=self.password,
+            protocol=self.protocol,
+            client_id=CLIENT_ID,
+        )
+        caller = Caller(
+            timeout_s=_TIMEOUT_S,
+            max_bytes=_MAX_ANSWER_BYTES,
+            allowed=_allowed(self.url, private=private),
+        )
+        return Client(login=login, caller=caller)
+
+
+def _allowed(url: Url, *, private: bool) -> Allowed:
+    if not private:
+        return is_public
+    return is_near if url.secure else is_local
+
+
+def check_url(written: str, *, private: bool) -> Url:
+    """A URL to which guest requests may be brought. Raises: Unusable."""
+    try:
+        url = parse_url(written)
+    except UnusableUrl as error:
+        raise Unusable(str(error)) from None
+    if not url.secure and not private:
+        raise Unusable(
+            "guest requests are brought over https:// only",
+            hint="[alpinehub] push_private = true allows http:// to this machine and its network",
+        )
+    return url
+
+
+async def set_target(
+    ctx: Context, name: str, *, url: str, login: str, password: str, protocol: str, packed: bool
+) -> None:
+    """Bring a user's guest requests there from now on. Raises: Unusable, ConfigError."""
+    where = check_url(url, private=ctx.settings["alpinehub"].push_private)
+    if PROTOCOLS[protocol].year < PUSHED_SINCE:
+        raise Unusable(f"AlpineBits {protocol} cannot push", hint="2018-10 is the first that can")
+    for what, value in (("login", login), ("password", password)):
+        if not 1 <= len(value) <= _MAX_CHARS or not value.isprintable():
+            raise Unusable(f"a {what} has 1 to {_MAX_CHARS} printable characters")
+    if ":" in login:
+        raise Unusable("a login has no colon")
+    sealed = ctx.vault.seal(password.encode(), context=PUSH_SECRET)
+
+    async def unit(tx: Tx) -> None:
+        user_id = await require_user(tx, name)
+        await tx.execute(
+            "push_set_target",
+            user_id=user_id,
+            url=str(where),
+            login=login,
+            secret=sealed,
+            protocol=protocol,
+            packed=int(packed),
+            now_us=tx.now_us,
+        )
+        await wake(tx, user_id=user_id, force=True)
+
+    await ctx.store.run(unit)
+
+
+async def set_disabled(ctx: Context, name: str, disabled: bool) -> None:
+    """Stop bringing, or go on with it; polling is not touched. Raises: Unusable."""
+
+    async def unit(tx: Tx) -> None:
+        user_id = await require_user(tx, name)
+        at = tx.now_us if disabled else None
+        if not await tx.execute("push_set_disabled", user_id=user_id, disabled_at=at):
+            raise _no_target(name)
+        if not disabled:
+            await wake(tx, user_id=user_id, force=True)
+
+    await ctx.store.run(unit)
+
+
+async def bring_now(ctx: Context, name: str) -> None:
+    """Bring what waits for a user without a pause. Raises: Unusable."""
+
+    async def unit(tx: Tx) -> None:
+        user_id = await require_user(tx, name)
+        if await read_target(tx, user_id) is None:
+            raise _no_target(name)
+        await wake(tx, user_id=user_id, force=True)
+
+    await ctx.store.run(unit)
+
+
+def _no_target(name: str) -> Unusable:
+    hint = f"`alpinehub user push set {name}`, or `alpinehub user push on {name}`?"
+    return Unusable(f"nothing is brought to user {name!r}", hint=hint)
+
+
+async def list_targets(ctx: Context) -> list[dict[str, object]]:
+    """Each target, hotel by hotel, without its password and the query of its URL."""
+    rows = await ctx.store.read(lambda tx: tx.fetch_all("push_list"))
+    return [{**row, "url": parse_url(row["url"]).shown} for row in rows]
+
+
+async def find_target(ctx: Context, name: str) -> Target:
+    """The target of a user. Raises: Unusable; CordataError when its password cannot be opened."""
+
+    async def unit(tx: Tx) -> Row | None:
+        return await read_target(tx, await require_user(tx, name))
+
+    row = await ctx.store.read(unit)
+    if row is None:
+        raise _no_target(name)
+    return open_target(ctx, row)
+
+
+async def read_target(tx: Tx, user_id: int) -> Row | None:
+    """As it is stored; None where there is none, or it or its user is disabled."""
+    return await tx.fetch_one("push_target", user_id=user_id)
+
+
+def open_target(ctx: Context, row: Row) -> Target:
+    """With its password. Raises: CordataError when this process cannot open it."""
+    return Target(
+        user=row["name"],
+        url=parse_url(row["url"]),
+        login=row["login"],
+        password=ctx.vault.open(row["secret"], context=PUSH_SECRET).decode(),
+        protocol=PROTOCOLS[row["protocol"]],
+        packed=bool(row["packed"]),
+    )

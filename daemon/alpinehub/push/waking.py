@@ -1,0 +1,69 @@
+"""Who is to be brought something: one `push.due` is on its way for each user and hotel at most.
+
+nothing waits (due_at NULL) --a version is made--> push.due now --success--> nothing waits
+                                                    ^       |
+                                                    +-later-+ failure
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import monotonic
+from weakref import WeakKeyDictionary
+
+from cordata import Context, Store, Tx
+
+#: Seconds for which a process believes what it remembers of which hotels are brought anything; what
+#: comes meanwhile is found by the sweep.
+_TRUST_S = 2.0
+
+_remembered: WeakKeyDictionary[Store, tuple[float, frozenset[int]]] = WeakKeyDictionary()
+
+
+async def waker(ctx: Context, hotel_id: int) -> Callable[[Tx], Awaitable[None]] | None:
+    """What is to be done in the unit that notes a new version; None: the hotel's are fetched."""
+    if hotel_id not in await _hotels(ctx.store):
+        return None
+    return partial(wake, hotel_id=hotel_id)
+
+
+async def _hotels(store: Store) -> frozenset[int]:
+    """Hotels of which somebody is brought their requests."""
+    until, hotels = _remembered.get(store, (0.0, frozenset()))
+    if monotonic() < until:
+        return hotels
+    rows = await store.read(lambda tx: tx.fetch_all("push_hotels"))
+    found = frozenset(int(row["hotel_id"]) for row in rows)
+    _remembered[store] = monotonic() + _TRUST_S, found
+    return found
+
+
+async def wake(
+    tx: Tx,
+    *,
+    user_id: int | None = None,
+    hotel_id: int | None = None,
+    lost_at: int = 0,
+    force: bool = False,
+) -> None:
+    """Publish `push.due` for each pair (of this user, of this hotel) that has none on its way."""
+    rows = await tx.fetch_all(
+        "push_wake",
+        user_id=user_id,
+        hotel_id=hotel_id,
+        lost_at=lost_at,
+        force=int(force),
+        now_us=tx.now_us,
+    )
+    for row in rows:
+        await publish(tx, row["user_id"], row["hotel_id"], tx.now_us)
+
+
+async def publish(tx: Tx, user_id: int, hotel_id: int, at: int, *, after_id: str = "") -> None:
+    """A `push.due`; those of one user and hotel are handled one after the other.
+
+    `after_id`: where each guest request goes alone, it begins behind this one.
+    """
+    payload = {"user_id": user_id, "hotel_id": hotel_id, "after_id": after_id}
+    await tx.publish("push.due", payload, key=f"push:{user_id}:{hotel_id}", at=at)

@@ -1,0 +1,118 @@
+"""Counts a hotel's day in the store."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from alpinehub.party import Settings
+from alpinehub.report.day import day_bounds
+from alpinehub.report.figures import DayCount, Figures, SourceCount, Subject, Waiting
+
+if TYPE_CHECKING:
+    from cordata import Row, Tx
+
+#: Days of the chart.
+DAYS = 30
+_DAY_US = 86_400_000_000
+#: The same guest and stay within this time are one request, sent twice.
+_REPEAT_US = 30 * _DAY_US
+
+
+async def read_hotels(tx: Tx) -> list[Subject]:
+    """All hotels that are not disabled, by code."""
+    return [_subject(row) for row in await tx.fetch_all("report_hotels")]
+
+
+def _subject(row: Row) -> Subject:
+    fields: dict[str, Any] = {name: row[name] for name in row.keys()}
+    if text := fields.pop("settings"):
+        try:
+            chosen = msgspec.json.decode(text, type=Settings).report_language
+        except msgspec.DecodeError:  # the directory says so in the journal
+            chosen = ""
+        fields["language"] = chosen or fields["language"]
+    return Subject(**fields)
+
+
+async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
+    """Count one day."""
+    from_at, until_at = day_bounds(day, hotel.time_zone)
+    bounds = {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
+    sources = _by_source(await tx.fetch_all("report_sources", **bounds))
+    changes, cancellations = _changes(await tx.fetch_all("report_versions", **bounds))
+    sent = await tx.fetch_one("report_deliveries", **bounds)
+    submitted = {r["outcome"]: r["count"] for r in await tx.fetch_all("report_inbox", **bounds)}
+    repeated = await tx.fetch_one("report_repeated", **bounds, repeat_us=_REPEAT_US)
+    trouble = await tx.fetch_one("report_trouble", **bounds)
+    return Figures(
+        hotel=hotel,
+        day=day,
+        requests=sum(one.requests for one in sources),
+        reservations=sum(one.reservations for one in sources),
+        leads=sum(one.leads for one in sources),
+        sources=sources,
+        changes=changes,
+        cancellations=cancellations,
+        delivered=int(sent["delivered"]) if sent else 0,
+        acknowledged=int(sent["acknowledged"]) if sent else 0,
+        refused=int(sent["refused"]) if sent else 0,
+        duplicates=submitted.get("duplicate", 0)
+        + (repeated["count"] if repeated else 0)
+        + (int(trouble["duplicates"]) if trouble else 0),
+        tests=submitted.get("test", 0),
+        spam=submitted.get("spam", 0),
+        errors=int(trouble["errors"] + trouble["refused"]) if trouble else 0,
+        review=trouble["review"] if trouble else 0,
+        waiting=await _waiting(tx, hotel),
+        days=await _days(tx, hotel, day),
+        made_at=tx.now_us,
+    )
+
+
+def _by_source(rows: list[Row]) -> tuple[SourceCount, ...]:
+    kinds = {"Requested": "requests", "Reserved": "reservations", "Cancelled": "cancellations"}
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        kind = "leads" if row["is_lead"] else kinds.get(row["res_status"], "requests")
+        counts = found.setdefault(row["source"], {})
+        counts[kind] = counts.get(kind, 0) + row["count"]
+    return tuple(SourceCount(source=name, **found[name]) for name in sorted(found))
+
+
+def _changes(rows: list[Row]) -> tuple[int, int]:
+    """New versions of known ones, and cancellations of whatever."""
+    changes = sum(r["count"] for r in rows if not r["is_first"] and r["res_status"] != "Cancelled")
+    return changes, sum(r["count"] for r in rows if r["res_status"] == "Cancelled")
+
+
+async def _waiting(tx: Tx, hotel: Subject) -> tuple[Waiting, ...]:
+    late_at = tx.now_us - _DAY_US
+    rows = await tx.fetch_all("report_waiting", hotel_id=hotel.id, late_at=late_at)
+    return tuple(
+        Waiting(
+            user=row["name"],
+            count=row["waiting"],
+            held=row["held"],
+            since_at=row["since_at"],
+            late=row["late"],
+            polled_at=row["polled_at"],
+            acked_at=row["acked_at"],
+            pushed_at=row["pushed_at"],
+            failures=row["failures"],
+        )
+        for row in rows
+    )
+
+
+async def _days(tx: Tx, hotel: Subject, last: date) -> tuple[DayCount, ...]:
+    first = max(last.toordinal() - DAYS + 1, 1)
+    days = [date.fromordinal(number) for number in range(first, last.toordinal() + 1)]
+    days = [day for day in days if day.year >= 1970]
+    bounds = json.dumps([day_bounds(day, hotel.time_zone) for day in days])
+    rows = await tx.fetch_all("report_days", hotel_id=hotel.id, bounds=bounds)
+    counts = {int(row["number"]): int(row["count"]) for row in rows}
+    return tuple(DayCount(day=day, received=counts.get(at, 0)) for at, day in enumerate(days))

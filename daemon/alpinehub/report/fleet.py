@@ -1,0 +1,162 @@
+"""One day of all hotels on a page, for the agency that looks after them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from alpinehub.report.chart import sparkline, svg
+from alpinehub.report.counting import read_figures, read_hotels
+from alpinehub.report.figures import DayCount, Figures
+from alpinehub.report.words import Words, age_in, words_in
+from alpinehub.report.writing import PICTURE, Report, plain, templates
+from alpinehub.watch.silent import read_watched
+from cordata import Store, from_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetHotel:
+    """A hotel's line. Moments are microseconds since the epoch."""
+
+    code: str
+    name: str
+    received: int
+    changes: int
+    cancellations: int
+    duplicates: int
+    errors: int
+    #: Of this moment: what waits for somebody, since when the oldest does, when software last came.
+    waiting: int
+    held: int
+    review: int
+    since_at: int | None
+    last_contact_at: int | None
+    #: Its software does not come, or does not acknowledge.
+    silent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """The day of all hotels, those first that need somebody."""
+
+    day: date
+    #: The agency's.
+    time_zone: str
+    language: str
+    hotels: tuple[FleetHotel, ...]
+    #: Of all hotels together.
+    days: tuple[DayCount, ...]
+    made_at: int
+
+    @property
+    def received(self) -> int:
+        """New guest requests and reservations of all hotels."""
+        return sum(hotel.received for hotel in self.hotels)
+
+
+async def read_fleet(
+    store: Store, day: date, *, time_zone: str, language: str, silent_after_h: int
+) -> Fleet:
+    """Count one day of each hotel, by its own clock; a read for each: there may be hundreds."""
+    watched = await store.read(partial(read_watched, default_h=silent_after_h))
+    silent = {one.hotel.code for one in watched if one.silence is not None}
+    lines, totals, made_at = [], dict[date, int](), store.now_us()
+    for hotel in await store.read(read_hotels):
+        try:
+            figures = await store.read(partial(read_figures, hotel=hotel, day=day))
+        except (ZoneInfoNotFoundError, ValueError):  # the daily report says so
+            continue
+        lines.append(_line(figures, silent=hotel.code in silent))
+        for one in figures.days:
+            totals[one.day] = totals.get(one.day, 0) + one.received
+    return Fleet(
+        day=day,
+        time_zone=time_zone,
+        language=language,
+        hotels=tuple(sorted(lines, key=_urgency)),
+        days=tuple(DayCount(day=day, received=totals[day]) for day in sorted(totals)),
+        made_at=made_at,
+    )
+
+
+def _line(figures: Figures, *, silent: bool) -> FleetHotel:
+    since = [one.since_at for one in figures.waiting if one.since_at is not None]
+    contacts = [
+        at
+        for one in figures.waiting
+        for at in (one.polled_at, one.acked_at, one.pushed_at)
+        if at is not None
+    ]
+    return FleetHotel(
+        code=figures.hotel.code,
+        name=figures.hotel.name,
+        received=figures.received,
+        changes=figures.changes,
+        cancellations=figures.cancellations,
+        duplicates=figures.duplicates,
+        errors=figures.errors,
+        waiting=max((one.count for one in figures.waiting), default=0),
+        held=figures.held,
+        review=figures.review,
+        since_at=min(since, default=None),
+        last_contact_at=max(contacts, default=None),
+        silent=silent,
+    )
+
+
+def _urgency(hotel: FleetHotel) -> tuple[object, ...]:
+    trouble = hotel.held + hotel.review + hotel.errors
+    since_at = hotel.since_at if hotel.since_at is not None else 2**63
+    return (not hotel.silent, not trouble, since_at, hotel.code)
+
+
+def write_fleet(fleet: Fleet, *, picture: bool = True) -> Report:
+    """The summary in the agency's language, its times in the agency's zone."""
+    words = words_in(fleet.language)
+    zone = ZoneInfo(fleet.time_zone)
+
+    def local(us: int) -> str:
+        return from_us(us).astimezone(zone).strftime(words.date_time)
+
+    silent = [hotel.code for hotel in fleet.hotels if hotel.silent]
+    last_days = words.last_days.format(count=len(fleet.days))
+    context: dict[str, Any] = {
+        "fleet": fleet,
+        "words": words,
+        "day": fleet.day.strftime(words.date),
+        "heads": _heads(words),
+        "lines": [_cells(hotel, fleet, words, local) for hotel in fleet.hotels],
+        "waiting_title": words.waiting.format(at=local(fleet.made_at)),
+        "silent": words.silent.format(hotels=", ".join(silent)) if silent else "",
+        "last_days": last_days,
+        "sparkline": sparkline(fleet.days),
+        "chart": svg(fleet.days, title=last_days, date_format=words.short_date),
+        "picture": PICTURE if picture else "",
+    }
+    subject = f"{words.fleet_title}: {words.title} {context['day']}"
+    return Report(
+        subject=subject,
+        text=templates().get_template("fleet.txt.j2").render(context),
+        html=templates().get_template("fleet.html.j2").render(context),
+    )
+
+
+def _heads(words: Words) -> tuple[str, ...]:
+    return (
+        *(words.hotel, words.received, words.open, words.oldest, words.last_contact),
+        *(words.to_review, words.held_short, words.errors_short),
+    )
+
+
+def _cells(hotel: FleetHotel, fleet: Fleet, words: Words, local: Any) -> tuple[str, ...]:
+    since, contact = hotel.since_at, hotel.last_contact_at
+    return (
+        f"{hotel.code} {plain(hotel.name)}",
+        *(str(hotel.received), str(hotel.waiting)),
+        "" if since is None else age_in(words, fleet.made_at - since),
+        words.never if contact is None else local(contact),
+        *(str(hotel.review), str(hotel.held), str(hotel.errors)),
+    )

@@ -1,0 +1,34 @@
+"""A guest request as hotel software would get it."""
+
+from __future__ import annotations
+
+from alpinehub.alpinebits.guest import Held, find_invalid, render, response
+from alpinehub.alpinebits.listing import record_of
+from alpinehub.alpinebits.protocol import Protocol
+from alpinehub.hotels import Unusable
+from alpinehub.party import Hotel
+from alpinehub.requests.looking import unknown
+from cordata import Store
+
+
+async def render_request(store: Store, request_id: str, protocol: Protocol) -> bytes:
+    """The response with it alone, which is sent to nobody. Raises: Unusable, StoreUnavailable."""
+    row = await store.read(lambda tx: tx.fetch_one("requests_xml", id=request_id))
+    if row is None:
+        raise unknown(request_id)
+    hotel = Hotel(
+        id=row["hotel_id"],
+        code=row["hotel"],
+        name=row["hotel_name"],
+        time_zone=row["time_zone"],
+        language=row["language"],
+        region=row["region"],
+    )
+    try:
+        made = render(record_of(row), hotel, protocol)
+    except Held as reason:
+        text = f"AlpineBits {protocol.name} cannot carry it: {reason} ({reason.code.value})"
+        raise Unusable(text) from None
+    if invalid := find_invalid([made], protocol):
+        raise Unusable(f"AlpineBits {protocol.name} cannot carry it: {invalid[0]} (schema)")
+    return response([made])

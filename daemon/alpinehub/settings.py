@@ -1,0 +1,39 @@
+"""[alpinehub] of the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubSettings:
+    """[alpinehub]: the hub."""
+
+    #: Make the hotel DEMO, its user demo/demo and its webhook secrets at start. Never in
+    #: production: everybody knows them.
+    demo: bool = False
+    #: Addresses that get the daily report of every hotel, beside the hotel's own.
+    report_to: tuple[str, ...] = ()
+    #: Hours after which hotel software that does not poll, or does not acknowledge what it fetched,
+    #: is an alert, unless its hotel says otherwise; 0: never.
+    silent_after_h: int = 24
+    #: Addresses that get the daily summary of all hotels.
+    fleet_to: tuple[str, ...] = ()
+    #: Its clock (at eight it is due), and its language: de, it or en.
+    fleet_zone: str = "Europe/Rome"
+    #: See fleet_zone.
+    fleet_language: str = "de"
+    #: Guest requests may be brought (`alpinehub user push`) to addresses of this machine and of
+    #: private networks, too, and there without TLS.
+    push_private: bool = False
+    #: Days for which something is kept, unless its hotel says otherwise; 0: for ever. Here: the
+    #: text of a submission that was interpreted.
+    inbox_days: int = 90
+    #: What became of a request: its trail.
+    trail_days: int = 730
+    #: A whole request since its last change, when its stay is over and nothing of it waits.
+    reservation_days: int = 0
+    #: A customer since his last request: then he is erased, as by `alpinehub customer erase`.
+    customer_days: int = 1095
+    #: That hotel software told something.
+    push_days: int = 90

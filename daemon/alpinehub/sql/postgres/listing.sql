@@ -1,0 +1,133 @@
+-- What hotel software fetches and acknowledges. Batches come as one JSON array, so that a thousand
+-- guest requests cost one statement.
+
+-- name: listing_waiting
+-- What waits for a user, in the order it came. Costs what waits, not what ever was (partial index).
+SELECT d.reservation_id, d.version, d.held_code, d.held_text, d.rendered, r.external_id, r.created_at,
+       v.res_status, v.data, v.created_at AS changed_at, s.name AS source
+FROM delivery d
+JOIN reservation r ON r.id = d.reservation_id
+JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
+JOIN source s ON s.id = r.source_id
+WHERE d.user_id = :user_id AND d.hotel_id = :hotel_id AND d.waiting = 1
+  AND d.reservation_id > :after_id
+ORDER BY d.reservation_id LIMIT :limit
+
+-- name: listing_rehearsal
+-- A new version, for each user whose software has come, or is brought it, as what waits for him.
+SELECT d.user_id, coalesce(t.protocol, c.protocol) AS protocol, d.reservation_id, d.version, d.held_code, d.held_text, d.rendered,
+       r.external_id, r.created_at, v.res_status, v.data, v.created_at AS changed_at,
+       s.name AS source
+FROM delivery d
+LEFT JOIN contact c ON c.user_id = d.user_id AND c.hotel_id = d.hotel_id
+LEFT JOIN push_target t ON t.user_id = d.user_id AND t.disabled_at IS NULL
+JOIN reservation r ON r.id = d.reservation_id
+JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
+JOIN source s ON s.id = r.source_id
+WHERE d.reservation_id = :reservation_id AND d.version = :version AND d.waiting = 1
+  AND coalesce(t.protocol, c.protocol) IS NOT NULL
+
+-- name: listing_selected
+-- Everything created since a moment, acknowledged or not, each in its newest version; but what an
+-- operator took from the user's list.
+SELECT r.id AS reservation_id, r.version, d.held_code, d.held_text, d.rendered, r.external_id, r.created_at,
+       v.res_status, v.data, v.created_at AS changed_at, s.name AS source
+FROM reservation r
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
+JOIN source s ON s.id = r.source_id
+LEFT JOIN delivery d
+    ON d.reservation_id = r.id AND d.user_id = :user_id AND d.version = r.version
+WHERE r.hotel_id = :hotel_id AND (r.created_at, r.id) > (:after_at, :after_id)
+  AND d.cancelled_at IS NULL
+ORDER BY r.created_at, r.id LIMIT :limit
+
+-- name: listing_mark_sent
+-- :sent is [[reservation id, version, unique id type], ...]. A user who got the hotel after the
+-- version was made has no row yet; it waits for him if nothing newer does, and nothing newer is
+-- being made: FOR SHARE. Whoever locks several deliveries does it by reservation and version.
+INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting,
+                      first_sent_at, last_sent_at, rendered, client_id, sent_count)
+SELECT r.id, :user_id::bigint, (j.value ->> 1)::integer, r.hotel_id, (j.value ->> 2)::integer,
+       CASE WHEN r.version = (j.value ->> 1)::integer THEN 1 ELSE 0 END, :now_us::bigint,
+       :now_us::bigint, :rendered::text, :client_id::text, 1
+FROM json_array_elements(:sent::json) AS j (value) JOIN reservation r ON r.id = j.value ->> 0
+ORDER BY r.id
+FOR SHARE OF r
+ON CONFLICT (reservation_id, user_id, version) DO UPDATE SET
+    first_sent_at = COALESCE(delivery.first_sent_at, excluded.first_sent_at),
+    last_sent_at = excluded.last_sent_at,
+    held_text = NULL, held_code = NULL, held_at = NULL, rendered = excluded.rendered,
+    client_id = excluded.client_id, sent_count = delivery.sent_count + 1
+RETURNING reservation_id, version, first_sent_at
+
+-- name: listing_mark_held
+-- A version that this user's protocol version cannot carry: it keeps waiting.
+UPDATE delivery
+SET held_code = :held_code, held_text = :held_text, held_at = coalesce(held_at, :now_us),
+    rendered = NULL
+WHERE reservation_id = :reservation_id AND user_id = :user_id AND version = :version
+
+-- name: listing_acknowledge
+-- :accepted is [[unique id type, reservation id], ...]. Each acknowledges, for this user, the
+-- newest version of that type and id that was sent to him, and none that was not.
+WITH sent AS (
+    SELECT d.reservation_id, max(d.version) AS version
+    FROM json_array_elements(:accepted::json) AS j (value)
+    JOIN delivery d ON d.reservation_id = j.value ->> 1 AND d.user_id = :user_id
+        AND d.unique_id_type = (j.value ->> 0)::integer
+    JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
+    WHERE d.first_sent_at IS NOT NULL
+    GROUP BY d.reservation_id, d.unique_id_type
+), held AS MATERIALIZED (
+    SELECT d.reservation_id, d.version
+    FROM sent JOIN delivery d ON d.reservation_id = sent.reservation_id AND d.user_id = :user_id
+        AND d.version = sent.version
+    WHERE d.first_sent_at IS NOT NULL  -- looked at again once it is locked: it may be sent anew
+    ORDER BY d.reservation_id, d.version
+    FOR NO KEY UPDATE OF d
+)
+UPDATE delivery d SET acked_at = COALESCE(d.acked_at, :now_us), waiting = 0
+FROM held
+WHERE d.reservation_id = held.reservation_id AND d.user_id = :user_id AND d.version = held.version
+RETURNING d.unique_id_type, d.reservation_id, d.version, d.hotel_id, d.acked_at
+
+-- name: listing_refused
+-- :refused as in listing_refuse: what was refused before of what it is about, which is held until
+-- the end of the unit.
+WITH sent AS (
+    SELECT d.reservation_id, max(d.version) AS version
+    FROM json_array_elements(:refused::json) AS j (value)
+    JOIN delivery d ON d.reservation_id = j.value ->> 0 AND d.user_id = :user_id
+    JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
+    WHERE d.first_sent_at IS NOT NULL
+    GROUP BY d.reservation_id
+)
+SELECT d.reservation_id, d.version, d.refused_text
+FROM sent JOIN delivery d ON d.reservation_id = sent.reservation_id AND d.user_id = :user_id
+    AND d.version = sent.version
+ORDER BY d.reservation_id, d.version
+FOR NO KEY UPDATE OF d
+
+-- name: listing_refuse
+-- :refused is [[reservation id, text], ...]. Taken, and the hotel says why it cannot use it: no
+-- longer delivered. A refusal names no type: it means the newest version sent.
+WITH sent AS (
+    SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS refused_text
+    FROM json_array_elements(:refused::json) AS j (value)
+    JOIN delivery d ON d.reservation_id = j.value ->> 0 AND d.user_id = :user_id
+    JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
+    WHERE d.first_sent_at IS NOT NULL
+    GROUP BY d.reservation_id
+), held AS MATERIALIZED (
+    SELECT d.reservation_id, d.version, sent.refused_text
+    FROM sent JOIN delivery d ON d.reservation_id = sent.reservation_id AND d.user_id = :user_id
+        AND d.version = sent.version
+    WHERE d.first_sent_at IS NOT NULL  -- looked at again once it is locked: it may be sent anew
+    ORDER BY d.reservation_id, d.version
+    FOR NO KEY UPDATE OF d
+)
+UPDATE delivery d SET acked_at = COALESCE(d.acked_at, :now_us), waiting = 0,
+    refused_text = COALESCE(d.refused_text, held.refused_text)
+FROM held
+WHERE d.reservation_id = held.reservation_id AND d.user_id = :user_id AND d.version = held.version
+RETURNING d.reservation_id, d.version, d.hotel_id, d.acked_at

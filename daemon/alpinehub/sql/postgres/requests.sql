@@ -1,0 +1,103 @@
+-- Guest requests as the operator sees them (requests/). Lists hold nothing that a guest wrote.
+
+-- name: requests_newest
+SELECT r.id, h.code AS hotel, s.name AS source, r.status, r.version, r.created_at, r.changed_at,
+    r.hotel_status
+FROM reservation r JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.source_id
+WHERE r.id < :before_id ORDER BY r.id DESC LIMIT :limit
+
+-- name: requests_of_hotel
+SELECT r.id, h.code AS hotel, s.name AS source, r.status, r.version, r.created_at, r.changed_at,
+    r.hotel_status
+FROM reservation r JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.source_id
+WHERE r.hotel_id = :hotel_id AND (r.created_at, r.id) < (:before_at, :before_id)
+ORDER BY r.created_at DESC, r.id DESC LIMIT :limit
+
+-- name: requests_when
+SELECT created_at FROM reservation WHERE id = :id
+
+-- name: requests_states
+-- :ids is [reservation id, ...]; of the newest version of each.
+SELECT d.reservation_id, u.name AS user, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
+    d.acked_at, d.cancelled_at, d.sent_count, d.held_code, d.client_id,
+    (d.refused_text IS NOT NULL) AS refused,
+    (d.held_code IS NOT NULL OR d.held_text IS NOT NULL) AS held
+FROM json_array_elements_text(:ids::json) AS j (value) JOIN reservation r ON r.id = j.value
+JOIN delivery d ON d.reservation_id = r.id AND d.version = r.version
+JOIN hotel_user u ON u.id = d.user_id
+ORDER BY u.name
+
+-- name: requests_one
+SELECT r.id, h.code AS hotel, s.name AS source, r.external_id, r.customer_id, r.status, r.version,
+    v.res_status, r.created_at, r.changed_at, r.hotel_status, r.hotel_status_at, v.data
+FROM reservation r JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.source_id
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
+WHERE r.id = :id
+
+-- name: requests_versions
+SELECT version, res_status, created_at, request_id FROM reservation_version
+WHERE reservation_id = :id ORDER BY version
+
+-- name: requests_deliveries
+SELECT d.user_id, u.name AS user, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
+    d.acked_at, d.cancelled_at, d.sent_count, d.held_code, d.held_text, d.refused_text,
+    d.client_id, (d.refused_text IS NOT NULL) AS refused,
+    (d.held_code IS NOT NULL OR d.held_text IS NOT NULL) AS held
+FROM delivery d JOIN hotel_user u ON u.id = d.user_id
+WHERE d.reservation_id = :id ORDER BY d.version, u.name
+
+-- name: requests_inbox
+SELECT id, received_at, state, outcome, request_id FROM inbox
+WHERE reservation_id = :id ORDER BY id
+
+-- name: requests_trail
+SELECT e.at, e.event, e.version, u.name AS user, e.request_id, e.detail
+FROM reservation_event e LEFT JOIN hotel_user u ON u.id = e.user_id
+WHERE e.reservation_id = :id ORDER BY e.at, e.id
+
+-- name: requests_xml
+-- As those that wait for hotel software.
+SELECT r.id AS reservation_id, r.version, r.external_id, r.created_at, v.res_status, v.data,
+    v.created_at AS changed_at, s.name AS source, h.id AS hotel_id, h.code AS hotel,
+    h.name AS hotel_name, h.time_zone, h.language, h.region
+FROM reservation r JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.source_id
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
+WHERE r.id = :id
+
+-- name: requests_hold_source
+-- As whoever makes a version does by the foreign key of the inbox: see hold_sources.
+SELECT s.id FROM source s JOIN reservation r ON r.source_id = s.id WHERE r.id = :id
+FOR KEY SHARE OF s
+
+-- name: requests_hold
+-- Alone: while it waits for who makes a version, a join would go on looking for the earlier one's
+-- row, find that the number has changed, and nothing at all.
+SELECT id, hotel_id, source_id, customer_id, version, status FROM reservation WHERE id = :id
+FOR NO KEY UPDATE
+
+-- name: requests_data
+SELECT data, content_hash FROM reservation_version WHERE reservation_id = :id AND version = :version
+
+-- name: requests_readers
+SELECT uh.user_id, u.name AS user FROM user_hotel uh JOIN hotel_user u ON u.id = uh.user_id
+WHERE uh.hotel_id = :hotel_id ORDER BY u.name
+
+-- name: requests_resend
+-- Of what he was done with, a user is sent the version anew; a late acknowledgement of the earlier
+-- sending does not count for it. What waits is left as it is, and not returned. :user_id NULL: all
+-- who read the hotel.
+INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting)
+SELECT r.id, uh.user_id, r.version, r.hotel_id, :unique_id_type::integer, 1
+FROM reservation r JOIN user_hotel uh ON uh.hotel_id = r.hotel_id
+WHERE r.id = :id AND (:user_id::bigint IS NULL OR uh.user_id = :user_id::bigint)
+ORDER BY uh.user_id
+ON CONFLICT (reservation_id, user_id, version) DO UPDATE SET
+    first_sent_at = NULL, waiting = 1, acked_at = NULL, refused_text = NULL, cancelled_at = NULL
+    WHERE delivery.waiting = 0
+RETURNING user_id, (SELECT name FROM hotel_user u WHERE u.id = user_id) AS user
+
+-- name: requests_cancel
+UPDATE delivery SET waiting = 0, cancelled_at = :now_us
+WHERE reservation_id = :id AND waiting = 1
+  AND (:user_id::bigint IS NULL OR user_id = :user_id::bigint)
+RETURNING user_id

@@ -1,0 +1,3 @@
+-- What the hotel says of a reservation, in the words of its software.
+ALTER TABLE reservation ADD COLUMN hotel_status TEXT;
+ALTER TABLE reservation ADD COLUMN hotel_status_at INTEGER;

@@ -1,0 +1,2 @@
+-- push_hotel has it, hotel by hotel.
+ALTER TABLE push_target DROP COLUMN pushed_at;

@@ -1,0 +1,92 @@
+-- What has served its time (people/retention.py): windows of a table, what of them is old, its end.
+
+-- name: people_old_inbox
+-- What waits to be looked at is kept.
+SELECT i.id, s.hotel_id, i.received_at AS at FROM inbox i JOIN source s ON s.id = i.source_id
+WHERE i.id > :after AND i.id <= :last AND i.received_at < :before AND length(i.body) > 0
+    AND i.state IN ('mapped', 'rejected')
+ORDER BY i.id
+
+-- name: people_empty_inbox
+UPDATE inbox SET body = x'', headers = '{}'
+WHERE id IN (SELECT value FROM json_each(:ids))
+    AND state IN ('mapped', 'rejected')
+
+-- name: people_event_range
+SELECT max(id) AS last, min(at) AS oldest
+FROM (SELECT id, at FROM reservation_event WHERE id > :after ORDER BY id LIMIT :limit)
+
+-- name: people_old_events
+SELECT e.id, r.hotel_id, e.at FROM reservation_event e JOIN reservation r ON r.id = e.reservation_id
+WHERE e.id > :after AND e.id <= :last AND e.at < :before
+ORDER BY e.id
+
+-- name: people_delete_events
+DELETE FROM reservation_event
+WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: people_push_range
+SELECT max(id) AS last, min(received_at) AS oldest
+FROM (SELECT id, received_at FROM pms_push WHERE id > :after ORDER BY id LIMIT :limit)
+
+-- name: people_old_pushes
+SELECT id, hotel_id, received_at AS at FROM pms_push
+WHERE id > :after AND id <= :last AND received_at < :before
+ORDER BY id
+
+-- name: people_delete_pushes
+DELETE FROM pms_push WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: people_request_range
+-- Their ids begin with the time.
+SELECT max(id) AS last, min(created_at) AS oldest
+FROM (SELECT id, created_at FROM reservation WHERE id > :after ORDER BY id LIMIT :limit)
+
+-- name: people_old_requests
+SELECT r.id, r.hotel_id, r.changed_at AS at FROM reservation r
+WHERE r.id > :after AND r.id <= :last AND r.changed_at < :before AND NOT EXISTS (
+    SELECT 1 FROM delivery d WHERE d.reservation_id = r.id AND d.waiting = 1)
+ORDER BY r.id
+
+-- name: people_hold_old
+-- A source that changes one meanwhile waits, and finds that it is gone.
+SELECT r.id, v.data FROM reservation r
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
+WHERE r.id IN (SELECT value FROM json_each(:ids))
+    AND r.changed_at < :before AND NOT EXISTS (
+        SELECT 1 FROM delivery d WHERE d.reservation_id = r.id AND d.waiting = 1)
+ORDER BY r.id
+
+-- name: people_delete_deliveries_of
+DELETE FROM delivery
+WHERE reservation_id IN (SELECT value FROM json_each(:ids))
+
+-- name: people_delete_events_of
+DELETE FROM reservation_event
+WHERE reservation_id IN (SELECT value FROM json_each(:ids))
+
+-- name: people_delete_inbox_of
+DELETE FROM inbox
+WHERE reservation_id IN (SELECT value FROM json_each(:ids))
+
+-- name: people_delete_versions_of
+DELETE FROM reservation_version
+WHERE reservation_id IN (SELECT value FROM json_each(:ids))
+
+-- name: people_delete_requests
+DELETE FROM reservation WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: people_old_customers
+-- at: of his last request, or when he was new.
+SELECT c.id, c.hotel_id, coalesce(
+    (SELECT max(r.changed_at) FROM reservation r WHERE r.customer_id = c.id), c.created_at) AS at
+FROM customer c
+WHERE c.id > :after AND c.id <= :last AND c.created_at < :before AND NOT EXISTS (
+    SELECT 1 FROM reservation r JOIN delivery d ON d.reservation_id = r.id
+    WHERE r.customer_id = c.id AND d.waiting = 1)
+ORDER BY c.id
+
+-- name: people_stays
+SELECT r.customer_id, v.data FROM reservation r
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
+WHERE r.customer_id IN (SELECT value FROM json_each(:ids))

@@ -1,0 +1,11 @@
+-- What became of guest requests at the hotel.
+
+-- name: status_find
+-- :ids is [reservation id, ...]: those of hotels that the user reads.
+SELECT r.id AS reservation_id, r.version, r.hotel_id, r.hotel_status, r.hotel_status_at
+FROM json_each(:ids) j JOIN reservation r ON r.id = j.value
+JOIN user_hotel uh ON uh.hotel_id = r.hotel_id AND uh.user_id = :user_id
+ORDER BY r.id
+
+-- name: status_set
+UPDATE reservation SET hotel_status = :status, hotel_status_at = :at WHERE id = :id

@@ -1,0 +1,30 @@
+-- Hotel software that does not come (watch/).
+
+-- name: watch_contacts
+-- Each look-up is a short range of the partial index delivery_waiting: it costs what waits. Since
+-- when a request waits says its version that does: it may be a new one of an old request. Of very
+-- many that wait the first ones tell enough.
+SELECT uh.user_id, uh.hotel_id, c.polled_at, c.acked_at, c.silent_at,
+       CASE WHEN p.user_id IS NULL THEN 0 ELSE 1 END AS is_brought,
+       (SELECT count(*) FROM delivery d
+        WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1) AS waiting,
+       (SELECT min(v.created_at)
+        FROM (SELECT d.reservation_id, d.version FROM delivery d
+              WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1
+                AND d.held_code IS NULL AND d.held_text IS NULL
+              ORDER BY d.reservation_id LIMIT 20) AS w
+        JOIN reservation_version v ON v.reservation_id = w.reservation_id
+            AND v.version = w.version) AS oldest_at,
+       (SELECT d.first_sent_at FROM delivery d
+        WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1
+          AND d.first_sent_at IS NOT NULL
+        ORDER BY d.reservation_id LIMIT 1) AS sent_at
+FROM user_hotel uh
+LEFT JOIN contact c ON c.user_id = uh.user_id AND c.hotel_id = uh.hotel_id
+LEFT JOIN push_target p ON p.user_id = uh.user_id AND p.disabled_at IS NULL
+
+-- name: watch_note
+-- Of software that never came there is no row yet.
+INSERT INTO contact (user_id, hotel_id, protocol, silent_at)
+VALUES (:user_id, :hotel_id, '', :silent_at)
+ON CONFLICT (user_id, hotel_id) DO UPDATE SET silent_at = excluded.silent_at

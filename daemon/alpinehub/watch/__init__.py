@@ -1,0 +1,1 @@
+"""What nobody would notice by itself: hotel software that does not come."""

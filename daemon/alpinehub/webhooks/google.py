@@ -1,0 +1,69 @@
+"""What Google Ads posts of its lead forms.
+
+{"lead_id", "user_column_data": [{"column_id": "FULL_NAME", "column_name", "string_value"}],
+ "form_id", "campaign_id", "google_key", "is_test", "gcl_id"}
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from alpinehub.webhooks.sheet import (
+    Answer,
+    Sheet,
+    Unreadable,
+    check_count,
+    load_json,
+    said,
+    text_of,
+)
+
+
+def take_key(body: bytes) -> tuple[str, bytes]:
+    """The key in a body, and the body without it: it is a secret, and stored nowhere.
+
+    Raises: Unreadable when there is none.
+    """
+    document = load_json(body)
+    key = document.get("google_key") if isinstance(document, dict) else None
+    if not isinstance(key, str) or not key:
+        raise Unreadable("no_key")
+    try:
+        # As ASCII: half a character in one field is no reason to lose a lead.
+        return key, json.dumps({**document, "google_key": ""}).encode()
+    except (ValueError, RecursionError):
+        raise Unreadable("not_json") from None
+
+
+def read(body: bytes) -> Sheet:
+    """The lead in a body. Raises: Unreadable."""
+    document = load_json(body)
+    if not isinstance(document, dict):
+        raise Unreadable("not_an_object")
+    campaign = said(document.get("campaign_id"))
+    return Sheet(
+        answers=tuple(_answers(document.get("user_column_data"))),
+        form_key=said(document.get("form_id")),
+        external_id=said(document.get("lead_id")) or None,
+        utm={"source": "google", **({"campaign": campaign} if campaign else {})},
+        gclid=said(document.get("gcl_id"), 1024),
+        set_aside="test" if document.get("is_test") not in (None, False, "false", "") else "",
+    )
+
+
+def _answers(columns: object) -> list[Answer]:
+    if not isinstance(columns, list):
+        return []
+    check_count(len(columns))
+    found: list[Answer] = []
+    for column in columns:
+        if isinstance(column, dict):
+            found.append(_answer(column))
+    return found
+
+
+def _answer(column: dict[str, Any]) -> Answer:
+    """A question that Google knows by an id, else one that the advertiser wrote himself."""
+    key, label = said(column.get("column_id")), said(column.get("column_name"), 200)
+    return Answer(key, label, text_of(column.get("string_value")))

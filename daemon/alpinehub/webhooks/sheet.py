@@ -1,0 +1,105 @@
+"""A submission as its kind tells it: fields with what was put into them, nothing of it understood.
+
+Whatever kind it came from, it is interpreted from here on by one set of rules (interpretation.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from alpinehub.webhooks.values import line
+
+#: More fields than any form has: a mistake, or somebody who tries how many we bear.
+MAX_FIELDS = 200
+#: Characters of a field that are looked at; a guest's text is cut nowhere below.
+MAX_VALUE = 20_000
+
+
+class Unreadable(Exception):
+    """A body that holds no form; `code` says why, and no word of what it holds."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A field, and what somebody put there."""
+
+    #: As the form calls it (`date_picker_a7c8`); "" where only the label is known.
+    key: str
+    #: As the guest saw it; "" where it is not told.
+    label: str
+    value: str
+    #: Known of the guest from elsewhere (`contact.email`): for what the form itself leaves open.
+    contact: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """One submission."""
+
+    answers: tuple[Answer, ...]
+    #: Which of the source's forms; "" where it has one only, or does not say.
+    form_key: str = ""
+    #: The sender's own id of the submission.
+    external_id: str | None = None
+    #: utm_source and the like, and click ids.
+    utm: Mapping[str, str] = field(default_factory=dict)
+    gclid: str = ""
+    #: Why no hotel is to see it.
+    set_aside: Literal["", "test", "spam"] = ""
+
+
+def load_json(body: bytes) -> Any:
+    """The JSON of a body. Raises: Unreadable.
+
+    msgspec takes what is right; a lone surrogate, NaN and the like are no reason to lose a guest.
+    """
+    body = body.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    except RecursionError:
+        raise Unreadable("not_json") from None
+    try:
+        return json.loads(body.decode(), parse_constant=str)
+    except (ValueError, RecursionError):
+        raise Unreadable("not_json") from None
+
+
+def text_of(value: object) -> str:
+    """What a field of JSON holds, as a guest would write it; of a list all its items."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value[:MAX_VALUE]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, list) and not any(isinstance(item, list | dict) for item in value):
+        return ", ".join(filter(None, map(text_of, value)))[:MAX_VALUE]
+    try:
+        return json.dumps(value, ensure_ascii=False)[:MAX_VALUE]
+    except (ValueError, RecursionError):  # an integer of 5,000 digits
+        return ""
+
+
+def said(value: object, most: int = 128) -> str:
+    """An id or a name of JSON, as one line; "" for what is none or too long."""
+    text = line(text_of(value)) if isinstance(value, str | int | float) else ""
+    return text if len(text) <= most else ""
+
+
+def check_count(count: int) -> None:
+    """Raises: Unreadable for more fields than a form has."""
+    if count > MAX_FIELDS:
+        raise Unreadable("too_many_fields")

@@ -1,0 +1,136 @@
+"""What Wix Automations posts: fields by key, most of them again by label, and the CRM's contact.
+
+    {"data": {"formName", "formId", "submissionId", "field:email_5139": "...",
+              "submissions": [{"label", "value"}], "contact": {"name": {"first", "last"}, ...}}}
+
+The label of a key is that of the submission with the same value; dates are compared as days, since
+one list has 2026-02-01 and the other 01.02.2026.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from functools import partial
+from typing import Any
+
+from alpinehub.webhooks.sheet import (
+    Answer,
+    Sheet,
+    Unreadable,
+    check_count,
+    load_json,
+    said,
+    text_of,
+)
+from alpinehub.webhooks.values import Order, line, read_day
+
+_FIELD = "field:"
+_UTM = re.compile(r"utm_[a-z0-9_]{1,32}")
+#: Where the CRM's contact has what; a place of a mapping is `path:contact.name.first`.
+_CONTACT = (
+    "name.first", "name.last", "email", "phone", "locale", "birthdate", "company",
+    "address.addressLine", "address.city", "address.postalCode", "address.country",
+    "address.subdivision",
+)  # fmt: skip
+
+
+def read(body: bytes) -> Sheet:
+    """The submission in a body. Raises: Unreadable."""
+    document = load_json(body)
+    if not isinstance(document, dict):
+        raise Unreadable("not_an_object")
+    data = document.get("data")
+    if not isinstance(data, dict):
+        data = document
+    keyed = [(k, text_of(v)) for k, v in data.items() if k.startswith(_FIELD)]
+    labelled = _labelled(data.get("submissions"))
+    check_count(len(keyed))
+    check_count(len(labelled))
+    return Sheet(
+        answers=(*_join(keyed, labelled), *_of_contact(data.get("contact"))),
+        form_key=said(data.get("formId")) or said(data.get("formName")),
+        external_id=_external_id(data),
+        utm=_utm(data),
+    )
+
+
+def _labelled(submissions: object) -> list[tuple[str, str]]:
+    if not isinstance(submissions, list):
+        return []
+    return [
+        (text_of(one.get("label")).strip(), text_of(one.get("value")))
+        for one in submissions
+        if isinstance(one, dict)
+    ]
+
+
+def _join(keyed: list[tuple[str, str]], labelled: list[tuple[str, str]]) -> list[Answer]:
+    """Each field once. Of several with one value the order decides; for a guest they are equal."""
+    labels: dict[str, str] = {}
+    left = labelled
+    for same in (line, partial(_canonical, "dmy"), partial(_canonical, "mdy")):
+        left = _match([k for k in keyed if k[0] not in labels], left, labels, same)
+    answers = [Answer(k.removeprefix(_FIELD), labels.get(k, ""), v) for k, v in keyed]
+    return answers + [Answer("", label, value) for label, value in left]
+
+
+def _match(
+    keyed: list[tuple[str, str]],
+    labelled: list[tuple[str, str]],
+    labels: dict[str, str],
+    same: Callable[[str], str],
+) -> list[tuple[str, str]]:
+    """Add the label of each key whose value is that of a submission; the submissions left over."""
+    waiting: dict[str, list[str]] = {}
+    for key, value in keyed:
+        if value:
+            waiting.setdefault(same(value), []).append(key)
+    left = []
+    for label, value in labelled:
+        keys = waiting.get(same(value)) if value else None
+        if keys:
+            labels[keys.pop(0)] = label
+        else:
+            left.append((label, value))
+    return left
+
+
+def _canonical(order: Order, text: str) -> str:
+    """A day as ISO 8601, a number without its layout, else the text in lower case."""
+    day = read_day(text, order, UTC)
+    if day is not None:
+        return day.isoformat()
+    digits = "".join(filter(str.isdecimal, text))
+    return digits if digits and not any(map(str.isalpha, text)) else line(text).casefold()
+
+
+def _of_contact(contact: object) -> list[Answer]:
+    found = []
+    for path in _CONTACT:
+        value: object = contact
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, str | int | float) and (text := text_of(value).strip()):
+            found.append(Answer(f"contact.{path}", "", text, contact=True))
+    return found
+
+
+def _external_id(data: Mapping[str, Any]) -> str | None:
+    """Wix's id of the submission; without one, whose it is and when it was sent."""
+    if own := said(data.get("submissionId")):
+        return own
+    contact = data.get("contact")
+    who = said(contact.get("contactId"), 64) if isinstance(contact, dict) else ""
+    when = said(data.get("submissionTime"), 60)
+    return f"{who}@{when}" if who and when else None
+
+
+def _utm(data: Mapping[str, Any]) -> dict[str, str]:
+    found = {
+        name[4:]: line(text_of(value))[:1024]
+        for name, value in data.items()
+        if _UTM.fullmatch(name)
+    }
+    return dict(list({k: v for k, v in found.items() if v}.items())[:20])

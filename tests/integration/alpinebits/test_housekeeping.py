@@ -1,0 +1,117 @@
+"""What is asked before guest requests: version, capabilities, handshake; and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.integration.alpinebits.hub import NAMESPACE, Hub, open_hub
+
+from alpinehub.alpinebits import contact
+from alpinehub.alpinebits.capability import SERVED
+from cordata import StoreUnavailable
+
+pytestmark = pytest.mark.usefixtures("each_store")
+
+H1, U1 = 1, 1
+PING = "OTA_Ping:Handshaking"
+
+
+def ping_rq(versions: object) -> str:
+    echo = json.dumps({"versions": versions})
+    return f'<OTA_PingRQ xmlns="{NAMESPACE}" Version="8"><EchoData>{echo}</EchoData></OTA_PingRQ>'
+
+
+async def test_version_and_capabilities_are_told_in_plain_text_in_2017(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        told = await hub.post("u1", "getVersion", None, "2017-10")
+        assert (told.status_code, told.text) == (200, "OK:2017-10")
+        assert told.headers["content-type"].startswith("text/plain")
+        told = await hub.post("u1", "getCapabilities", None, "2017-10")
+        assert told.text.startswith("OK:action_getVersion,action_getCapabilities,action_OTA_Read")
+        assert "action_OTA_Ping" not in told.text
+
+
+@pytest.mark.parametrize("version", [*SERVED][1:])
+@pytest.mark.parametrize("action", ["getVersion", "getCapabilities"])
+async def test_housekeeping_is_unknown_where_there_is_a_handshake(
+    tmp_path: Path, version: str, action: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        told = await hub.post("u1", action, None, version)
+        assert (told.status_code, told.text) == (400, "ERROR:unknown or missing action")
+
+
+async def test_housekeeping_wants_a_version_that_is_served(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        for version in ("2015-07b", "2030-10"):
+            told = await hub.post("u1", "getVersion", None, version)
+            assert told.status_code == 400
+            assert told.text.startswith("ERROR:your current alpinebits version")
+
+
+async def test_handshake_is_remembered_for_the_user_by_version(tmp_path: Path) -> None:
+    read, ping = {"action": "action_OTA_Read"}, {"action": "action_OTA_Ping"}
+    async with open_hub(tmp_path) as hub:
+        hub.add_user("u2", H1)
+        first = [{"version": "2018-10", "actions": [read, ping]}, {"version": "2030-10"}]
+        await hub.post("u1", PING, ping_rq(first), "2018-10")
+        agreed: dict[str, object] = {"2018-10": {"action_OTA_Ping": [], "action_OTA_Read": []}}
+        assert remembered(hub) == {U1: agreed}
+        again = [{"version": "2018-10", "actions": [read]}, {"version": "2024-10"}]
+        await hub.post("u1", PING, ping_rq(again))
+        agreed = {"2018-10": {"action_OTA_Read": []}, "2024-10": {}}
+        assert remembered(hub) == {U1: agreed}
+
+
+def remembered(hub: Hub) -> dict[int, dict[str, object]]:
+    found: dict[int, dict[str, object]] = {}
+    for row in hub.db.execute("SELECT * FROM handshake"):
+        found.setdefault(row["user_id"], {})[row["protocol"]] = json.loads(row["capabilities"])
+    return found
+
+
+async def test_handshake_writes_nothing_when_it_comes_to_the_same(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        document = ping_rq([{"version": "2024-10"}])
+        await hub.post("u1", PING, document)
+        before = hub.db.execute("SELECT * FROM handshake")
+        written = hub.ctx.store.stats()
+        await hub.post("u1", PING, document)
+        assert hub.db.execute("SELECT * FROM handshake") == before
+        assert hub.ctx.store.stats() == written
+
+
+async def test_contact_tells_when_a_user_last_polled_and_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        other = hub.add_hotel("H2")
+        hub.add_user("u2", H1, other)
+        hub.add(H1, "a1")
+        await hub.read("u2", "H1", "2018-10")
+        [row] = hub.db.execute("SELECT * FROM contact")
+        assert (row["user_id"], row["hotel_id"], row["protocol"]) == (2, H1, "2018-10")
+        assert row["polled_at"] > 0 and row["acked_at"] is None
+        await hub.read("u2", "H1")  # no news within half a minute
+        assert hub.db.execute("SELECT * FROM contact") == [row]
+        await hub.acknowledge("u2", (14, "a1"), version="2022-10")
+        [acked] = hub.db.execute("SELECT * FROM contact")
+        assert (acked["polled_at"], acked["protocol"]) == (row["polled_at"], "2022-10")
+        assert acked["acked_at"] > row["polled_at"]
+        monkeypatch.setattr(contact, "POLL_NOTED_S", -1.0)
+        contact._noted.clear()
+        await hub.read("u2", "H1")
+        [polled] = hub.db.execute("SELECT * FROM contact")
+        assert polled["polled_at"] > acked["acked_at"] == polled["acked_at"]
+
+
+async def test_poll_answers_when_that_it_came_cannot_be_noted(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+
+        async def away(unit: object) -> object:
+            raise StoreUnavailable("disk", retry_after_s=7)
+
+        hub.ctx.store.run = away  # type: ignore[method-assign,assignment]
+        assert await hub.read("u1", "H1") == []

@@ -1,0 +1,149 @@
+"""A list of any length, a page at a time; what is noted and told of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.alpinebits import material
+from tests.integration.alpinebits.hub import Hub, open_hub, read_rq, reservations
+
+from alpinehub.alpinebits import listing
+from alpinehub.alpinebits.call import Client
+from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.party import Hotel
+from cordata import StoreUnavailable
+
+pytestmark = pytest.mark.usefixtures("each_store")
+
+H1, U1 = 1, 1
+READ = "OTA_Read:GuestRequests"
+HOTEL = Hotel(
+    id=H1, code="H1", name="Hotel H1", time_zone="Europe/Rome", language="de", region="IT"
+)
+CLIENT = Client(user_id=U1, protocol=PROTOCOLS["2024-10"], client_id="asa")
+
+
+@pytest.fixture(autouse=True)
+def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page is an argument's default, so the places that take it are told."""
+    small = {"since_us": None, "size": 3, "after_id": ""}
+    monkeypatch.setattr(listing.reservations, "__kwdefaults__", small)
+
+
+def fill(hub: Hub, count: int) -> list[str]:
+    names = [f"a{number:03d}" for number in range(count)]
+    for name in names:
+        hub.add(H1, name)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("count", "whole"), [(0, True), (2, True), (3, False), (4, False), (8, False)]
+)
+async def test_list_goes_out_whole_when_it_is_less_than_a_page(
+    tmp_path: Path, count: int, whole: bool
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        names = fill(hub, count)
+        for _ in range(2):
+            response = await hub.post("u1", READ, read_rq("H1"))
+            assert ("content-length" in response.headers) is whole
+            assert material.problems(response.content, "2024-10") == []
+            assert [one[1] for one in reservations(response.content)] == names
+            assert response.headers["content-type"] == "text/xml; charset=utf-8"
+            assert response.headers["x-alpinebits-server-accept-encoding"] == "gzip"
+
+
+async def test_page_is_recorded_as_sent_before_it_is_given_and_no_other(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        fill(hub, 7)
+        pages = listing.reservations(hub.ctx, CLIENT, HOTEL)
+        for expected in (3, 6, 7):
+            await anext(pages)
+            sent = [row for row in hub.deliveries(U1).values() if row["first_sent_at"]]
+            assert len(sent) == expected
+        assert await anext(pages, None) is None
+
+
+async def test_page_of_nothing_but_held_ones_does_not_end_the_list(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        for number in range(9):
+            hub.add(H1, f"a{number}", adults=0 if number < 8 else 1)
+        assert await hub.read("u1", "H1") == ["a8"]
+
+
+async def test_failure_in_the_middle_of_a_list_ends_it_before_its_end(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        fill(hub, 12)
+        store, units = hub.ctx.store, 0
+        run = store.run
+
+        async def fail_at_the_fourth(unit: Any) -> Any:
+            nonlocal units
+            units += 1
+            if units == 4:  # two pages, that it came, a page
+                raise StoreUnavailable("disk", retry_after_s=7)
+            return await run(unit)
+
+        store.run = fail_at_the_fourth  # type: ignore[method-assign,assignment]
+        with pytest.raises(StoreUnavailable):
+            await hub.post("u1", READ, read_rq("H1"))
+        store.run = run  # type: ignore[method-assign]
+        sent = [name for (name, _), row in hub.deliveries(U1).items() if row["first_sent_at"]]
+        assert len(sent) == 6
+        assert len(await hub.read("u1", "H1")) == 12
+
+
+async def test_held_ones_are_one_alert_for_each_cause_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        for number in range(3):
+            hub.add(H1, f"a{number}", adults=0, email="secret@example.com", message="secret")
+        hub.add(H1, "b1", room_type="much too long")
+        for _ in range(2):
+            assert await hub.read("u1", "H1", "2018-10") == []
+    alerts = {r.__dict__["ALERT"]: r.getMessage() for r in caplog.records if hasattr(r, "ALERT")}
+    assert set(alerts) == {"held:H1:no_adults", "held:H1:room_type_long"}
+    text = "3 guest requests of hotel H1 (Hotel H1) held back, AlpineBits 2018-10"
+    assert text in alerts["held:H1:no_adults"]
+    assert "(a0, a1, a2)" in alerts["held:H1:no_adults"]
+    assert len([r for r in caplog.records if hasattr(r, "ALERT")]) == 2
+    assert "secret" not in caplog.text
+
+
+async def test_trail_tells_of_each_form_once_and_why_a_version_is_held(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        hub.add(H1, "a2", arrival=None, departure=None)
+        for version in ("2024-10", "2024-10", "2020-10", "2020-10"):
+            await hub.read("u1", "H1", version)
+        rows = hub.db.execute("SELECT * FROM reservation_event ORDER BY id")
+        told = [(row["reservation_id"], row["event"], json.loads(row["detail"])) for row in rows]
+        reason = "what has no stay (a newsletter, a question) exists only from version 2022-10 on"
+        assert told == [
+            ("a1", "rendered", {"protocol": "2024-10"}),
+            ("a2", "rendered", {"protocol": "2024-10"}),
+            ("a1", "rendered", {"protocol": "2020-10"}),
+            ("a2", "held", {"protocol": "2020-10", "code": "no_stay", "text": reason}),
+        ]
+        assert {(row["user_id"], row["version"]) for row in rows} == {(U1, 1)}
+
+
+async def test_user_who_asks_in_two_versions_by_turns_makes_no_trail_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add(H1, "a1")
+        hub.add(H1, "a2", arrival=None, departure=None)
+        for version in ("2024-10", "2020-10") * 3:
+            await hub.read("u1", "H1", version)
+        rows = hub.db.execute("SELECT event FROM reservation_event ORDER BY id")
+        assert [row["event"] for row in rows] == ["rendered", "rendered", "rendered", "held"]
+        hub.add(H1, "a2", arrival=None, departure=None, message="changed")
+        await hub.read("u1", "H1", "2020-10")  # a version of its own
+        assert hub.db.one("SELECT count(*) FROM reservation_event") == 5
+    assert len([r for r in caplog.records if hasattr(r, "ALERT")]) == 2

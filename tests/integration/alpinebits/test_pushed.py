@@ -1,0 +1,93 @@
+"""Whatever push conforms to the schema is read, by rules that fail for none; and what they take can
+be kept, changed, and told in every version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from lxml import etree
+from tests.integration.alpinebits import material
+from tests.integration.alpinebits.mutants import mutants
+from tests.integration.alpinebits.specimen import specimen
+
+from alpinehub.alpinebits.actions.freerooms import change
+from alpinehub.alpinebits.documents import Document
+from alpinehub.alpinebits.fitting import Telling, fit
+from alpinehub.alpinebits.grammar import check, library
+from alpinehub.alpinebits.large import READERS
+from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
+from alpinehub.alpinebits.reading import Reader
+from alpinehub.alpinebits.rules.content import ContentTold
+from alpinehub.alpinebits.rules.freerooms import RoomsTold
+from alpinehub.alpinebits.rules.overlay import between, laid_over, titled
+from alpinehub.alpinebits.rules.rateplans import PlansTold
+
+NOW_US = 1_790_000_000_000_000
+PUSHES = [
+    (root, version)
+    for root in READERS
+    for version, protocol in PROTOCOLS.items()
+    if library.element(root, protocol) is not None
+]
+
+
+def documents(root: str, protocol: Protocol) -> Iterator[etree._Element]:
+    """Messages that conform: with everything in them, the samples, and what is made of both."""
+    known = library.element(root, protocol)
+    assert known is not None
+    wholes = [etree.tostring(specimen(known, choose)) for choose in range(3)]
+    paths = [*material.FOLDER.glob("messages/*/*RQ*.xml"), *material.FOLDER.glob("rules/*/*/*.xml")]
+    for path in sorted(paths):
+        sample = path.read_bytes()
+        if etree.QName(etree.fromstring(sample)).localname == root:
+            wholes.append(sample)
+    for seed, whole in enumerate(wholes):
+        for one in (etree.fromstring(whole), *mutants(whole, 60, seed=seed)):
+            again = etree.fromstring(etree.tostring(one), etree.XMLParser(remove_comments=True))
+            if check(again, protocol) is None:
+                yield again
+
+
+@pytest.mark.parametrize(("root", "version"), PUSHES)
+def test_any_push_that_conforms_is_read_kept_and_told(root: str, version: str) -> None:
+    reader: Reader[Any] = READERS[root]
+    protocol = PROTOCOLS[version]
+    taken = count = 0
+    for document in documents(root, protocol):
+        told = reader.read(document)
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(told), type=reader.type) == told
+        count += 1
+        taken += use(told, protocol)
+    assert count > 20 and taken
+
+
+def use(told: object, protocol: Protocol) -> bool:
+    """What becomes of a message; whether it was taken."""
+    if isinstance(told, RoomsTold) and not told.notes:
+        first = change(told, NOW_US, Document())
+        assert first.body is not None
+        assert change(told, NOW_US, Document(body=first.body)).body is not None
+        return True
+    if isinstance(told, ContentTold):
+        if told.inventory and told.info:
+            return False
+        content = b"<HotelDescriptiveContents>%b</HotelDescriptiveContents>" % told.content
+        for other in PROTOCOLS.values():
+            tell("OTA_HotelDescriptiveInfoRS", content, other)
+        return True
+    if isinstance(told, PlansTold) and not told.notes:
+        for plan in told.plans:
+            made = laid_over(plan.body, plan.body)
+            for part in (made, titled(made), between(made, None, None)):
+                tell("OTA_HotelRatePlanRS", b"<RatePlans>%b</RatePlans>" % part, protocol)
+        return True
+    return not getattr(told, "notes", ())
+
+
+def tell(response: str, content: bytes, protocol: Protocol) -> None:
+    told = Telling(response=response, content=content, code="H1", name="H", protocol=protocol.name)
+    assert fit(told).unfit == ""

@@ -1,0 +1,286 @@
+"""Rate plans from the push to who asks for base rates, on both stores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.contract.pool.running import running
+from tests.integration.alpinebits import material
+from tests.integration.alpinebits.hub import NAMESPACE, Hub, error_of, open_hub, open_worker
+from tests.unit.alpinebits.test_freerooms import COMPLETE
+
+from alpinehub.alpinebits import rateplans as stored
+from alpinehub.alpinebits.actions import rateplans
+from alpinehub.alpinebits.call import POOL_BYTES
+from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.alpinebits.rules import overlay
+from cordata.pool import SyncClient
+from cordata.pool.client.door import Door
+
+pytestmark = pytest.mark.usefixtures("each_store")
+
+PUSH, PULL = "OTA_HotelRatePlanNotif:RatePlans", "OTA_HotelRatePlan:BaseRates"
+SEND = 'Status="ALPINEBITS_SEND_RATEPLANS"'
+DAYS = 'Start="2027-01-01" End="2027-01-31"'
+TEXT = '<Text TextFormat="PlainText" Language="de">{}</Text>'
+
+
+def rate(amount: int, days: str = DAYS, room: str = "DZ") -> str:
+    code = f'InvTypeCode="{room}"' if room else ""
+    return (
+        f"<Rate {code} {days}><BaseByGuestAmts>"
+        f'<BaseByGuestAmt NumberOfGuests="2" AgeQualifyingCode="10" AmountAfterTax="{amount}"/>'
+        "</BaseByGuestAmts></Rate>"
+    )
+
+
+def plan(code: str, *rates: str, kind: str = "New", more: str = 'CurrencyCode="EUR"') -> str:
+    told = f"<Rates>{''.join(rates)}</Rates>" if rates else ""
+    title = "" if kind == "Remove" else TEXT.format(f"Titel {code}")
+    text = f'<Description Name="title">{title}</Description>' if title else ""
+    return (
+        f'<RatePlan RatePlanNotifType="{kind}" RatePlanCode="{code}" {more}>{told}{text}</RatePlan>'
+    )
+
+
+async def push(
+    hub: Hub, *plans: str, complete: bool = False, version: str = "2024-10"
+) -> httpx.Response:
+    document = (
+        f'<OTA_HotelRatePlanNotifRQ xmlns="{NAMESPACE}" Version="1.000">'
+        f'{COMPLETE if complete else ""}<RatePlans HotelCode="H1">{"".join(plans)}</RatePlans>'
+        "</OTA_HotelRatePlanNotifRQ>"
+    )
+    answer = await hub.post("u1", PUSH, document, version)
+    assert answer.status_code == 200, answer.text
+    assert material.problems(answer.content, version) == []
+    return answer
+
+
+async def pull(
+    hub: Hub, *codes: str, days: str | None = None, version: str = "2024-10", hotel: str = "H1"
+) -> httpx.Response:
+    dates = f"<DateRange {days}/>" if days is not None else ""
+    some = "".join(f"<RatePlanCandidate {code}/>" for code in codes)
+    candidates = f"<RatePlanCandidates>{some}</RatePlanCandidates>" if codes else ""
+    document = (
+        f'<OTA_HotelRatePlanRQ xmlns="{NAMESPACE}" Version="3.000"><RatePlans><RatePlan>{dates}'
+        f'{candidates}<HotelRef HotelCode="{hotel}"/></RatePlan></RatePlans></OTA_HotelRatePlanRQ>'
+    )
+    answer = await hub.post("u1", PULL, document, version)
+    assert answer.status_code == 200, answer.text
+    assert material.problems(answer.content, version) == []
+    return answer
+
+
+def codes(hub: Hub) -> list[str]:
+    return [row["code"] for row in hub.db.execute("SELECT code FROM rate_plan ORDER BY code")]
+
+
+@pytest.mark.parametrize("version", PROTOCOLS)
+async def test_pushed_plan_is_told_in_every_version(tmp_path: Path, version: str) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert "<Success/></OTA" in (await push(hub, plan("A", rate(80)), version=version)).text
+        for other in PROTOCOLS:
+            text = (await pull(hub, 'RatePlanCode="A"', version=other)).text
+            assert '<RatePlans xmlns="' in text and 'HotelName="Hotel H1"' in text
+            assert 'AmountAfterTax="80"' in text and "RatePlanNotifType" not in text
+
+
+async def test_plans_are_told_as_they_are_asked_for(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        static = '<Rate RateTimeUnit="Day"><MealsIncluded MealPlanCodes="12"/></Rate>'
+        february = rate(90, 'Start="2027-02-01" End="2027-02-10"')
+        master = 'CurrencyCode="EUR" RatePlanID="M"'
+        await push(hub, plan("A", static, rate(80), february), plan("B", rate(70), more=master))
+        whole = (await pull(hub, 'RatePlanCode="A"')).text
+        assert whole.count("<Rate ") == 3 and "Titel B" not in whole
+        titles = (await pull(hub)).text
+        assert "Titel A" in titles and "Titel B" in titles and "<Rate " not in titles
+        dated = (await pull(hub, days='Start="2027-02-10"')).text
+        assert 'Tax="90"' in dated and "MealPlanCodes" in dated and 'Tax="80"' not in dated
+        one = (await pull(hub, 'RatePlanID="M"', days='End="2027-01-01"')).text
+        assert "Titel A" not in one and 'Tax="70"' in one
+        for candidates in ((), ('RatePlanCode="A"',)):
+            answer = await pull(hub, *candidates, days="")
+            assert error_of(answer) == ("13", "450") and "deltas" in answer.text
+        assert error_of(await pull(hub, 'RatePlanCode="X"')) == ("13", "450")
+
+
+async def test_who_asks_too_early_is_told_to_send_plans(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        for version in PROTOCOLS:
+            answer = await pull(hub, version=version)
+            said = '<Error Type="13" Code="450">' if version < "2018" else f'Code="450" {SEND}>'
+            assert said in answer.text
+
+
+async def test_plan_of_another_currency_is_left_out_where_there_is_only_one(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await push(hub, plan("A", rate(1)), plan("C", rate(2), more='CurrencyCode="CHF"'))
+        assert "Titel C" in (await pull(hub, version="2020-10")).text
+        assert "Titel C" not in (await pull(hub, version="2018-10")).text
+        assert "Titel A" in (await pull(hub, version="2018-10")).text
+
+
+async def test_plans_are_replaced_removed_and_laid_over(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await push(hub, plan("A", rate(80)), plan("B", rate(70)), plan("C", rate(60)))
+        week = 'Start="2027-01-10" End="2027-01-16"'
+        over = plan("A", rate(99, week), kind="Overlay", more="")
+        assert "<Success/></OTA" in (await push(hub, over, plan("B", rate(75)))).text
+        told = (await pull(hub, 'RatePlanCode="A"')).text
+        assert told.count('Tax="80"') == 2 and told.count('Tax="99"') == 1
+        assert 'End="2027-01-09"' in told and 'Start="2027-01-17"' in told
+        assert 'Tax="70"' not in (await pull(hub, 'RatePlanCode="B"')).text
+        await push(hub, plan("C", kind="Remove", more=""), plan("X", kind="Remove", more=""))
+        assert codes(hub) == ["A", "B"]
+        await push(hub, plan("D", rate(1), kind="Full"), complete=True)
+        assert codes(hub) == ["D"]
+        await push(hub, "<RatePlan/>", complete=True)
+        assert codes(hub) == []
+
+
+async def test_overlay_of_an_unknown_plan_is_an_error_that_asks_for_it(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        told = plan("N", rate(1)), plan("A", rate(1), kind="Overlay", more="")
+        for version in PROTOCOLS:
+            text = (await push(hub, *told, version=version)).text
+            assert 'Code="450"' in text and (SEND in text) == (version > "2018")
+        assert codes(hub) == []
+        rows = hub.db.execute("SELECT outcome FROM pms_push")
+        assert [row["outcome"] for row in rows] == ["error"] * 5
+
+
+REFUSED = {
+    "no code": ('<RatePlan RatePlanNotifType="New" CurrencyCode="EUR"/>', "321"),
+    "no type": ('<RatePlan RatePlanCode="A" CurrencyCode="EUR"/>', "321"),
+    "no currency": (plan("A", more=""), "321"),
+    "no such currency": (plan("A", more='CurrencyCode="eur"'), "320"),
+    "twice": (plan("A") + plan("A"), "320"),
+    "end before start": (plan("A", rate(1, 'Start="2027-02-01" End="2027-01-01"')), "404"),
+    "start alone": (plan("A", rate(1, 'Start="2027-02-01"')), "404"),
+    "no room": (plan("A", rate(1, room="")), "321"),
+    "reset as a delta": ("<RatePlan/>", "450"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_push_against_the_rules_is_an_error_and_changes_nothing(
+    tmp_path: Path, name: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await push(hub, plan("Z"))
+        told, code = REFUSED[name]
+        assert error_of(await push(hub, told)) == ("13", code)
+        assert codes(hub) == ["Z"]
+        over = plan("Z", kind="Overlay", more="")
+        assert error_of(await push(hub, over, complete=True)) == ("13", "450")
+
+
+async def test_more_plans_than_are_kept_are_an_error(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        many = [plan(f"P{number}") for number in range(500)]
+        assert "<Success/></OTA" in (await push(hub, *many)).text
+        assert error_of(await push(hub, plan("P500"))) == ("13", "450")
+        assert len(codes(hub)) == 500
+        assert "<Success/></OTA" in (await push(hub, plan("P499"))).text
+
+
+async def test_plan_that_grows_beyond_a_push_is_an_error_that_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlay, "laid_over", partial(overlay.laid_over, limit=500))
+    async with open_hub(tmp_path) as hub:
+        await push(hub, plan("A", rate(80)), plan("B", rate(70)))
+        told = plan("A", rate(9, room="EZ"), rate(9, room="FZ"), kind="Overlay", more="")
+        answer = await push(hub, plan("B", rate(71)), told)
+        assert f'<Error Type="11" Code="450" {SEND}>with this Overlay' in answer.text
+        assert "EZ" not in (await pull(hub, 'RatePlanCode="A"')).text
+        assert 'Tax="70"' in (await pull(hub, 'RatePlanCode="B"')).text
+
+
+async def test_plans_that_are_too_large_together_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert "<Success/></OTA" in (await push(hub, plan("A", rate(80)))).text
+        size = hub.db.one("SELECT length(body) FROM rate_plan")
+        monkeypatch.setattr(stored, "MAX_BYTES", size * 3 // 2)
+        answer = await push(hub, plan("B", rate(70)))
+        assert error_of(answer) == ("13", "450") and "all together" in answer.text
+        assert codes(hub) == ["A"]
+        assert "<Success/></OTA" in (await push(hub, plan("B", rate(70)), complete=True)).text
+        assert codes(hub) == ["B"]
+
+
+@pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
+async def test_of_two_complete_sets_at_once_one_is_left(tmp_path: Path) -> None:
+    """Their plans are not the same, and neither removes what it cannot see yet."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    async with open_hub(tmp_path) as one, open_worker(tmp_path) as two:
+        with one.db as db:
+            db.execute("LOCK TABLE pms_push IN SHARE MODE")  # so that neither is done at once
+            async with asyncio.timeout(10):
+                first = asyncio.create_task(push(one, plan("A", kind="Full"), complete=True))
+                second = asyncio.create_task(push(two, plan("B", kind="Full"), complete=True))
+                while db.one(waiting) < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+        await asyncio.gather(first, second)
+        assert len(codes(one)) == 1
+
+
+async def test_overlays_of_several_workers_at_once_are_all_kept(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as one, open_worker(tmp_path) as two:
+        await push(one, plan("A"))
+        told = [(hub, day) for day in range(10, 13) for hub in (one, two)]
+        overlays = [
+            plan(
+                "A",
+                rate(at + 1, f'Start="2027-01-{day}" End="2027-01-{day}"', f"R{at}"),
+                kind="Overlay",
+                more="",
+            )
+            for at, (_, day) in enumerate(told)
+        ]
+        await asyncio.gather(
+            *(push(hub, over) for (hub, _), over in zip(told, overlays, strict=True))
+        )
+        text = (await pull(one, 'RatePlanCode="A"')).text
+        assert all(f'InvTypeCode="R{at}"' in text for at in range(len(told)))
+
+
+async def test_hotel_of_another_and_what_was_taken_away_are_errors(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.add_hotel("H2")
+        off = json.dumps({"off": ["rateplans", "baserates"]})
+        hub.db.execute("UPDATE hotel SET settings = ?", off)
+        assert error_of(await push(hub, plan("A"))) == ("13", "450")
+        assert error_of(await pull(hub)) == ("13", "450")
+        one, other = await pull(hub, hotel="H2"), await pull(hub, hotel="H3")
+        assert one.content == other.content and error_of(one) == ("13", "392")
+
+
+async def test_large_answer_is_made_in_a_child_and_one_that_is_too_large_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = [rate(at + 1, room=f"R{at}") for at in range(1500)]
+    (tmp_path / "pool").mkdir()
+    with running(tmp_path / "pool", app="alpinehub.app:app", workers=1) as path:
+        async with open_hub(tmp_path, Door(path)) as hub:
+            await push(hub, plan("A", *rates), plan("B", *rates))
+            answer = await pull(hub, 'RatePlanCode="A"', version="2017-10")
+            assert len(answer.content) > POOL_BYTES and answer.text.count("<Rate ") == 1500
+            with SyncClient(path, operator=True) as pool:
+                assert pool.status()["results"] == 2  # the push, and this answer
+            monkeypatch.setattr(rateplans, "MAX_ANSWER_BYTES", len(answer.content) * 3 // 2)
+            assert (await pull(hub, 'RatePlanCode="A"')).text.count("<Rate ") == 1500
+            answer = await pull(hub, days='Start="2027-01-01"')
+            assert error_of(answer) == ("13", "450") and "name fewer days" in answer.text

@@ -1,0 +1,65 @@
+"""Whatever goes wrong in the hub, the alerts about it name no guest and no secret."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import pytest
+from tests.integration.hub.lenient import GOOGLE, PATH_SECRET, open_lenient, post_google, post_wix
+from tests.integration.hub.lenient import wix as wix_form
+from tests.integration.hub.material import BOOKING, SECRET
+
+from alpinehub.watch.silent import watch
+from cordata.alert import Alerter, AlertHandler, Buffer
+from cordata.config.sections import AlertConfig, MailConfig
+from cordata.core.alert import Group, text_of
+from cordata.log import handled_by
+from cordata.services.alerting import pace_of
+
+pytestmark = pytest.mark.usefixtures("each_store")
+
+NAME, MAIL, PHONE = "Zaphod Beeblebrox", "zaphod@private.example", "+39 333 765 4321"
+PLANTED = ("Zaphod", "Beeblebrox", "private.example", "4321", SECRET, PATH_SECRET, "planted")
+GUEST = {"first_name": NAME, "email": MAIL, "phone": PHONE, "message": f"{NAME} {MAIL} {PHONE}"}
+
+
+@contextmanager
+def alerts() -> Iterator[list[Group]]:
+    """The alerts of what is logged inside, filled at the end."""
+    buffer, groups = Buffer(), list[Group]()
+    nobody = Alerter(
+        AlertConfig(),
+        MailConfig(),
+        login=None,
+        directories=[],
+        keep=lambda cause, text, count: None,
+    )
+    with handled_by(cast(logging.Handler, AlertHandler(nobody, buffer, place="host worker@0"))):
+        yield groups
+    groups += buffer.take()
+
+
+async def test_alerts_of_the_hub_name_no_guest_and_no_secret(tmp_path: Path) -> None:
+    with alerts() as groups:
+        async with open_lenient(tmp_path) as hub:
+            await hub.post({**BOOKING, **GUEST})
+            await hub.post({**BOOKING, **GUEST, "arrival": NAME})
+            await hub.post(BOOKING, headers={"x-webhook-secret": f"{SECRET}-wrong"})
+            when = {"field__date_picker_a7c8": NAME, "field__date_picker_7e65": MAIL}
+            await post_wix(hub, wix_form(field__email_5139=MAIL, **when))
+            await post_wix(hub, wix_form(field__first_name_abae=NAME, field__pet_1=PHONE))
+            await post_google(hub, {**GOOGLE, "user_column_data": [{"string_value": NAME}]})
+            await hub.handle_events()
+            assert hub.harness is not None
+            hub.harness.advance(hours=48)
+            await watch(hub.ctx)
+            hub.ctx.alert("careless", f"{NAME!r} <{MAIL}> {PHONE} has password={SECRET}")
+    causes = {group.cause for group in groups}
+    assert {"app-silent:DEMO:demo", "app-careless"} <= causes
+    assert any(cause.startswith("app-unmapped:") for cause in causes)
+    text = text_of(groups, pace_of(AlertConfig())) + repr(groups)
+    assert [word for word in PLANTED if word in text] == []

@@ -1,0 +1,298 @@
+"""Each user's state of each version, against a model of it: several users for a hotel, several
+hotels for a user, in any order of what they, the sources and the operator do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from tests.integration.alpinebits.hub import notif_report_rq, read_rq
+from tests.integration.alpinebits.test_journey import ACKNOWLEDGE, READ, forget, send
+from tests.integration.hub.material import Hub, open_hub
+from tests.integration.hub.test_intake import DATA
+
+from alpinehub import users
+from alpinehub.directory import directory_of
+from alpinehub.hotels import NewHotel, add_hotel
+from alpinehub.intake import Arrival, take_in
+from alpinehub.requests import mending
+from alpinehub.reservations import ReservationData
+from alpinehub.sources import add_source
+
+pytestmark = pytest.mark.usefixtures("each_store")
+HOTELS, USERS, STEPS = ("A", "B"), ("u1", "u2", "u3"), 150
+#: Nothing is said of a stay: from 2022-10 on only.
+LEAD = ReservationData(status="request", email="eva@example.com", newsletter=True)
+OLD, NEW = "2018-10", "2024-10"
+_GIVEN = re.compile(r'<UniqueID Type="(\d+)" ID="(\w+)"')
+
+
+@dataclass
+class Row:
+    """A version for a user."""
+
+    kind: int
+    waiting: bool = True
+    sent: bool = False
+    acked: bool = False
+    withdrawn: bool = False
+
+
+@dataclass
+class Model:
+    """What ought to be."""
+
+    readers: dict[str, set[str]] = field(default_factory=lambda: {hotel: set() for hotel in HOTELS})
+    #: Reservation -> its hotel, whether it is a lead, its versions' types.
+    made: dict[str, tuple[str, bool, list[int]]] = field(default_factory=dict)
+    #: (reservation, user, version)
+    rows: dict[tuple[str, str, int], Row] = field(default_factory=dict)
+
+    def add_version(self, name: str, kind: int) -> None:
+        hotel, _, kinds = self.made[name]
+        kinds.append(kind)
+        for (one, _, _), row in self.rows.items():
+            row.waiting = row.waiting and one != name
+        for user in self.readers[hotel]:
+            self.rows[name, user, len(kinds)] = Row(kind)
+
+    def grant(self, user: str, hotel: str) -> None:
+        self.readers[hotel].add(user)
+        for name, (of, _, kinds) in self.made.items():
+            newest = len(kinds)
+            taken = any(r.acked for (n, _, v), r in self.rows.items() if (n, v) == (name, newest))
+            if of == hotel and not taken:
+                self.rows.setdefault((name, user, newest), Row(kinds[-1]))
+
+    def read(self, user: str, hotel: str, version: str, everything: bool) -> list[tuple[str, str]]:
+        given = []
+        for name, (of, lead, kinds) in sorted(self.made.items()):
+            key = (name, user, len(kinds))
+            row = self.rows.get(key)
+            known = row is not None and (row.waiting or (everything and not row.withdrawn))
+            wanted = of == hotel and (known or (everything and row is None))
+            if wanted and not (lead and kinds[-1] == 14 and version == OLD):
+                self.rows.setdefault(key, Row(kinds[-1])).sent = True
+                given.append((str(kinds[-1]), name))
+        return given
+
+    def sent(self, user: str, name: str, kind: int | None) -> Row | None:
+        """The newest version of a type that was sent to a user who reads the hotel."""
+        if user not in self.readers[self.made[name][0]]:
+            return None
+        found = [
+            (version, row)
+            for (one, who, version), row in self.rows.items()
+            if (one, who) == (name, user) and row.sent and kind in (None, row.kind)
+        ]
+        return max(found, key=lambda pair: pair[0])[1] if found else None
+
+    def take(self, user: str, name: str, kind: int | None) -> None:
+        if (row := self.sent(user, name, kind)) is not None:
+            row.acked, row.waiting = True, False
+
+    def newest(self, name: str, user: str | None) -> Iterator[tuple[str, Row | None]]:
+        hotel, _, kinds = self.made[name]
+        for who in sorted(self.readers[hotel]):
+            if user in (None, who):
+                yield who, self.rows.get((name, who, len(kinds)))
+
+
+@dataclass
+class Play:
+    """The real thing beside its model, and what was done to both."""
+
+    hub: Hub
+    random: Random
+    model: Model = field(default_factory=Model)
+    log: list[str] = field(default_factory=list)
+
+    async def step(self) -> None:
+        moves = [self.submit] * 4 + [self.poll] * 6 + [self.answer] * 5
+        moves += [self.grant_or_revoke] * 2 + [self.resend, self.withdraw, self.cancel]
+        await self.random.choice(moves)()
+        assert await self.stored() == self.expected(), "\n".join(self.log[-20:])
+
+    async def submit(self) -> None:
+        """A new request, a change, or a cancellation by its source."""
+        known = self.random.choice([None, *self.model.made])
+        number = len(self.log)
+        if known is None:
+            hotel, lead = self.random.choice(HOTELS), self.random.random() < 0.3
+            self.log.append(f"new in {hotel} lead={lead}")
+            name = await self.store(hotel, LEAD if lead else DATA, f"n-{number}")
+            self.model.made[name] = (hotel, lead, [])
+            self.model.add_version(name, 14)
+            return
+        hotel, lead, _ = self.model.made[known]
+        [row] = await self.hub.rows(f"SELECT external_id FROM reservation WHERE id = '{known}'")
+        before = LEAD if lead else DATA
+        changed: dict[str, Any] = {"message": f"step {number}"}
+        kind = 15 if self.random.random() < 0.2 else 14
+        if kind == 15:
+            changed["status"] = "cancelled"
+        self.log.append(f"change {known} to {kind}")
+        await self.store(hotel, msgspec.structs.replace(before, **changed), row["external_id"])
+        self.model.add_version(known, kind)
+
+    async def store(self, hotel: str, data: ReservationData, external_id: str) -> str:
+        assert self.hub.harness is not None
+        self.hub.harness.advance(milliseconds=1)
+        sources = (await directory_of(self.hub.ctx).current()).sources.values()
+        [source] = [one for one in sources if one.hotel.code == hotel]
+        made = Arrival(
+            source=source,
+            data=data,
+            external_id=external_id,
+            body=b"{}",
+            headers="{}",
+            request_id="r",
+        )
+        return await take_in(self.hub.ctx.store, made, now_us=self.hub.ctx.now_us())
+
+    async def poll(self) -> None:
+        user, hotel = self.random.choice(USERS), self.random.choice(HOTELS)
+        version, everything = self.random.choice((OLD, NEW)), self.random.random() < 0.4
+        self.log.append(f"{user} reads {hotel} in {version} everything={everything}")
+        document = read_rq(hotel, "2020-01-01T00:00:00Z" if everything else "")
+        answer = await send(self.hub, READ, document, version, user)
+        assert answer.status == 200
+        if user not in self.model.readers[hotel]:
+            assert b'Code="392"' in answer.body
+            return
+        given = _GIVEN.findall(answer.body.decode())
+        assert given == self.model.read(user, hotel, version, everything), "\n".join(self.log[-20:])
+
+    async def answer(self) -> None:
+        """Acknowledgements and refusals of anything, his or not, known or not."""
+        user, some = self.random.choice(USERS), [*self.model.made]
+        self.random.shuffle(some)
+        taken = [(self.random.choice((14, 14, 15)), name) for name in some[:2]]
+        refused = {name: "no room" for name in some[2:3]}
+        self.log.append(f"{user} takes {taken} and refuses {list(refused)}")
+        known = {name for kind, name in taken if self.model.sent(user, name, kind)}
+        known |= {name for name in refused if self.model.sent(user, name, None)}
+        document = notif_report_rq(((14, "nothing"), *taken), refused)
+        answer = await send(self.hub, ACKNOWLEDGE, document, NEW, user)
+        warned = set(re.findall(r'RecordID="(\w+)"', answer.body.decode()))
+        assert warned == {"nothing", *(name for _, name in taken), *refused} - known
+        for kind, name in taken:
+            self.model.take(user, name, kind)
+        for name in refused:
+            self.model.take(user, name, None)
+
+    async def grant_or_revoke(self) -> None:
+        user, hotel = self.random.choice(USERS), self.random.choice(HOTELS)
+        if user in self.model.readers[hotel]:
+            self.log.append(f"revoke {hotel} from {user}")
+            await users.revoke(self.hub.ctx.store, user, hotel)
+            self.model.readers[hotel].discard(user)
+        else:
+            self.log.append(f"grant {hotel} to {user}")
+            await users.grant(self.hub.ctx.store, user, hotel)
+            self.model.grant(user, hotel)
+        await forget(self.hub)
+
+    def chosen(self) -> tuple[str, str | None] | None:
+        """A request, and a user who reads its hotel or all of them."""
+        if not self.model.made:
+            return None
+        name = self.random.choice([*self.model.made])
+        return name, self.random.choice(
+            [None, *sorted(self.model.readers[self.model.made[name][0]])]
+        )
+
+    async def resend(self) -> None:
+        if (chosen := self.chosen()) is None:
+            return
+        name, user = chosen
+        self.log.append(f"resend {name} to {user}")
+        done = await mending.resend(self.hub.ctx.store, name, user=user, by="test")
+        again = []
+        for who, row in self.model.newest(name, user):
+            if row is None or not row.waiting:
+                kinds = self.model.made[name][2]
+                self.model.rows[name, who, len(kinds)] = Row(kinds[-1])
+                again.append(who)
+        assert done.users == again
+
+    async def withdraw(self) -> None:
+        if (chosen := self.chosen()) is None:
+            return
+        name, user = chosen
+        self.log.append(f"withdraw {name} from {user}")
+        done = await mending.cancel(self.hub.ctx.store, name, user=user, by="test")
+        _, _, kinds = self.model.made[name]
+        gone = []
+        for (one, who, version), row in self.model.rows.items():
+            if (one, version) == (name, len(kinds)) and user in (None, who) and row.waiting:
+                row.waiting, row.withdrawn = False, True
+                gone.append(who)
+        assert done.users == sorted(gone)
+
+    async def cancel(self) -> None:
+        open_ones = [name for name, (_, _, kinds) in self.model.made.items() if kinds[-1] == 14]
+        if not open_ones:
+            return
+        name = self.random.choice(open_ones)
+        self.log.append(f"cancel {name} at its hotel")
+        await mending.cancel_at_hotel(self.hub.ctx.store, name, by="test")
+        self.model.add_version(name, 15)
+
+    async def stored(self) -> dict[tuple[str, str, int], Row]:
+        rows = await self.hub.rows(
+            "SELECT d.*, u.name FROM delivery d JOIN hotel_user u ON u.id = d.user_id"
+        )
+        return {
+            (row["reservation_id"], row["name"], row["version"]): Row(
+                kind=row["unique_id_type"],
+                waiting=row["waiting"] == 1,
+                sent=row["first_sent_at"] is not None,
+                acked=row["acked_at"] is not None,
+                withdrawn=row["cancelled_at"] is not None,
+            )
+            for row in rows
+        }
+
+    def expected(self) -> dict[tuple[str, str, int], Row]:
+        return self.model.rows
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_state_of_each_user_is_that_of_the_model(tmp_path: Path, seed: int) -> None:
+    async with open_hub(tmp_path, seed=False) as hub:
+        store = hub.ctx.store
+        for hotel in HOTELS:
+            await add_hotel(store, NewHotel(code=hotel, name=f"Hotel {hotel}"))
+            await add_source(hub.ctx, hotel, "generic", "web", f"secret-of-{hotel}")
+        for user in USERS:
+            await users.add_user(store, user, "demo", [])
+        play = Play(hub, Random(seed))
+        for user, hotel in (("u1", "A"), ("u1", "B"), ("u2", "A")):
+            await users.grant(store, user, hotel)
+            play.model.grant(user, hotel)
+        await forget(hub)
+        for _ in range(STEPS):
+            await play.step()
+        # Whatever happened: what he has not taken comes with his next poll, and nothing else.
+        for user in USERS:
+            for hotel in HOTELS:
+                if user not in play.model.readers[hotel]:
+                    continue
+                given = _GIVEN.findall(
+                    (await send(hub, READ, read_rq(hotel), NEW, user)).body.decode()
+                )
+                assert given == play.model.read(user, hotel, NEW, everything=False)
+        events = await hub.rows(
+            "SELECT type, payload, count(*) AS times FROM outbox WHERE type LIKE '%delivered' "
+            "GROUP BY type, payload"
+        )
+        resent = await hub.one("SELECT count(*) FROM reservation_event WHERE event = 'resent'")
+        assert sum(row["times"] - 1 for row in events) <= resent

@@ -1,0 +1,146 @@
+"""Whatever anybody sends: each version of AlpineBits gets it, or it is held for a named reason that
+a person finds on the list and on the trail. Never both, and never neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.integration.alpinebits import material
+from tests.integration.alpinebits.hub import read_rq, reservations
+from tests.integration.alpinebits.test_accepted import PAYLOADS, texts
+from tests.integration.alpinebits.test_mapped import FIELDS, MAPPING
+from tests.integration.hub.lenient import GOOGLE, GOOGLE_KEY, PATH_SECRET, open_lenient
+from tests.integration.hub.material import Hub
+from tests.raw import raw
+
+from alpinehub.alpinebits.capability import SERVED
+from alpinehub.alpinebits.guest import HeldCode
+from alpinehub.inbox.review import Wanted, list_inbox
+from alpinehub.users import add_user
+
+#: (kind of source, what it sends).
+SUBMISSIONS = st.lists(
+    st.tuples(st.just("generic"), PAYLOADS)
+    | st.tuples(st.just("wix"), FIELDS)
+    | st.tuples(st.just("form"), FIELDS)
+    | st.tuples(st.just("google"), st.fixed_dictionaries({"FULL_NAME": texts(90), "q": texts(90)})),
+    min_size=1,
+    max_size=5,
+)
+
+
+async def send(hub: Hub, number: int, kind: str, said: dict[str, Any]) -> None:
+    """By the webhook of its kind."""
+    if kind == "generic":
+        await hub.post({**said, "hotel_code": "DEMO", "external_id": f"n-{number}"})
+    elif kind == "wix":
+        data = {f"field:{name}": value for name, value in said.items()}
+        payload = {"data": {"submissionId": f"n-{number}", **data}}
+        path = f"/api/webhook/wix/DEMO/{PATH_SECRET}"
+        await hub.post(payload, path=path, headers={"x-webhook-secret": None})
+    elif kind == "form":
+        form = {"content-type": "application/x-www-form-urlencoded", "x-webhook-secret": None}
+        path = f"/api/webhook/form/DEMO/{PATH_SECRET.replace('secret', 'form')}"
+        await hub.post(body=urlencode(said).encode(), path=path, headers=form)
+    else:
+        columns = [{"column_id": name, "string_value": value} for name, value in said.items()]
+        lead = {**GOOGLE, "lead_id": f"n-{number}", "user_column_data": columns}
+        key = {"google_key": GOOGLE_KEY}
+        await hub.post(lead | key, path="/api/webhook/google", headers={"x-webhook-secret": None})
+
+
+async def poll(hub: Hub, version: str) -> set[str]:
+    """The ids that hotel software of a version gets; what it gets is valid."""
+    request = {"action": "OTA_Read:GuestRequests", "request": read_rq("DEMO")}
+    login = b64encode(f"pms-{version}:secret".encode())
+    answer = await hub.call(
+        "POST",
+        "/api/alpinebits",
+        [
+            (b"authorization", b"Basic " + login),
+            (b"x-alpinebits-clientprotocolversion", version.encode()),
+            (b"content-type", b"application/x-www-form-urlencoded"),
+        ],
+        urlencode(request).encode(),
+    )
+    assert answer.status == 200, answer.body
+    assert material.problems(answer.body, version) == []
+    ids = [id_ for _, id_, _ in reservations(answer.body)]
+    assert len(ids) == len(set(ids))
+    return set(ids)
+
+
+async def check(hub: Hub, version: str, stored: set[str]) -> set[str]:
+    """What is held for hotel software of this version."""
+    got = await poll(hub, version)
+    login = f"pms-{version}"
+    listed = {
+        (str(row["id"]), str(row["error"]).partition(" for ")[0])
+        for row in await list_inbox(hub.ctx.store, Wanted(state="held", limit=500))
+        if f" for {login}:" in str(row["error"])
+    }
+    trail = await hub.rows(
+        "SELECT e.reservation_id, e.detail FROM reservation_event e JOIN hotel_user u"
+        f" ON u.id = e.user_id WHERE e.event = 'held' AND u.name = '{login}'"
+    )
+    noted = {(row["reservation_id"], json.loads(row["detail"])["code"]) for row in trail}
+    held = {id_ for id_, _ in listed}
+    assert listed <= noted and {code for _, code in listed} <= set(HeldCode)
+    assert got | held == stored, "never neither"
+    assert not got & held, "never both"
+    return held
+
+
+async def run(submissions: list[tuple[str, dict[str, Any]]], polls: int = 1) -> tuple[int, int]:
+    """How many requests there are, and how many are held for some version."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_lenient(Path(folder)) as hub:
+            mapping = msgspec.json.encode(MAPPING).decode()
+            lenient = "UPDATE source SET mapping = ? WHERE kind IN ('wix', 'form')"
+            await hub.ctx.store.run(lambda tx: raw(tx, lenient, [mapping]))
+            for version in SERVED:
+                await add_user(hub.ctx.store, f"pms-{version}", "secret", ["DEMO"])
+            for number, (kind, said) in enumerate(submissions):
+                await send(hub, number, kind, said)
+            await hub.handle_events()
+            stored = {row["id"] for row in await hub.rows("SELECT id FROM reservation")}
+            waits = await hub.one("SELECT count(*) FROM inbox WHERE state = 'received'")
+            assert waits == 0, "each was interpreted"
+            held = set()
+            for version in [*SERVED] * polls:
+                held |= await check(hub, version, stored)
+            return len(stored), len(held)
+
+
+@settings(max_examples=12, deadline=None)
+@given(submissions=SUBMISSIONS)
+def test_what_is_accepted_is_sent_or_held_by_name_in_each_version(
+    submissions: list[tuple[str, dict[str, Any]]],
+) -> None:
+    asyncio.run(run(submissions))
+
+
+def test_some_are_sent_and_some_are_held() -> None:
+    """Else the test above tests nothing."""
+    stay = {"arrival": "2027-02-01", "departure": "2027-02-08", "email": "eva@example.com"}
+    lead = {"email": "eva@example.com", "first_name": "Eva"}
+    generic = {**stay, "status": "request", "adults": 2}
+    sent: list[tuple[str, dict[str, Any]]] = [
+        ("generic", generic),
+        ("wix", stay),
+        ("form", stay),
+        ("wix", lead),
+        ("google", {"FULL_NAME": "Eva Muster"}),
+    ]
+    # Held by name for the second time as for the first.
+    assert asyncio.run(run(sent, polls=2)) == (5, 2)

@@ -1,0 +1,410 @@
+"""All of a person can be shown, and nothing of him is left when he is erased."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Sequence
+from datetime import date
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from tests.integration.engine.stores import url_of
+from tests.integration.hub.guests import settle, write
+from tests.integration.hub.lenient import WIX, open_lenient, post_form, post_wix
+from tests.integration.hub.material import Hub, open_hub
+from tests.raw import raw
+from tests.servers.postgres import find_programs
+
+from alpinehub.alpinebits.acknowledging import Acknowledgement, acknowledge
+from alpinehub.alpinebits.call import Client
+from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.hotels import Unusable
+from alpinehub.people.erasing import Erased, Reason, anonymous, erase
+from alpinehub.people.exporting import export
+from alpinehub.people.finding import find
+from alpinehub.people.traces import MAILS, Mark, find_traces
+from alpinehub.reservations import ReservationData, decode
+from alpinehub.trail import TrailRow, add
+from cordata import Tx
+
+pytestmark = pytest.mark.usefixtures("each_store")
+
+EMAIL, PHONE = "zwetschke.knoedel@planted.example", "0471998877"
+#: Words that are nowhere but in what the person said.
+PERSON: dict[str, Any] = {
+    "email": EMAIL.title(),
+    "phone": PHONE,
+    "first_name": "Zwetschke",
+    "last_name": "Knoedel",
+    "message": "Plantedmessage",
+    "extra": "Plantedextra",
+    "city": "Plantedcity",
+    "address": "Plantedstreet",
+    "postal_code": "PL4NT",
+    "state": "Plantedstate",
+    "prefix": "Plantedprefix",
+    "title": "Plantedtitle",
+    "utm": {"campaign": "Plantedcampaign"},
+    "gclid": "Plantedgclid",
+    "fbclid": "Plantedfbclid",
+    "services": ("Plantedservice",),
+    "birth_date": date(1971, 3, 9),
+    "gender": "female",
+    "consent": True,
+}
+PLANTED = (
+    *(EMAIL, PHONE, "393331122334", "998877", "zwetschke", "knoedel", "planted", "pl4nt"),
+    "1971-03-09",
+)
+WHY = Reason(by="test", force=True)
+
+
+async def plant(hub: Hub) -> list[str]:
+    """A person in every place of the store where one can be; his requests."""
+    body = json.dumps({"email": EMAIL, "message": "Plantedmessage"}).encode()
+    first = await write(hub, number=f"order of {EMAIL}", body=body, **PERSON)
+    second = await write(hub, number="n-2", body=body, **PERSON)
+    await write(hub, number="n-2", body=body, **PERSON | {"message": "Plantedmessage again"})
+    await write(hub, phone="+39 0471 99 88 77".replace(" ", ""), last_name="Knoedel", body=body)
+    # He mistyped his address, and corrected it: the request is another's now, who stays.
+    await write(hub, number="n-3", body=body, **PERSON)
+    await write(hub, number="n-3", email="other@example.com", last_name="Other", body=b"other")
+    await hub.handle_events()
+
+    async def unit(tx: Tx) -> None:
+        await raw(tx, "UPDATE delivery SET first_sent_at = 1, client_id = 'pms'")
+        for body in (
+            b'{"data": {"field:email_1": "zwetschke.knoedel\\u0040planted.example"}}',
+            b"name=Knoedel&email=ZWETSCHKE.knoedel%40planted.example",
+            b'{"phone": "+39 0471 / 99 88 77", "name": "Zwetschke"}',
+        ):
+            await raw(
+                tx,
+                "INSERT INTO inbox (source_id, received_at, headers, body, state, error,"
+                " request_id) VALUES (1, 1, '{}', ?, 'review', 'missing:arrival', 'r')",
+                [body],
+            )
+        await add(
+            tx,
+            TrailRow(
+                reservation_id=first,
+                version=1,
+                event="refused",
+                detail={"protocol": "2024-10", "client_id": "pms", "text": "Knoedel again"},
+            ),
+        )
+        await tx.send_mail(
+            to=["hotel@example.com"],
+            subject="Zwetschke Knoedel writes",
+            text=f"Answer {EMAIL} or +390471998877",
+            html=f"<a href='mailto:{EMAIL}'>Zwetschke Knoedel</a>",
+        )
+
+    await hub.ctx.store.run(unit)
+    refusal = Acknowledgement(accepted=(), refused={second: "Frau Knoedel is known here"})
+    client = Client(user_id=1, protocol=PROTOCOLS["2024-10"], client_id="pms")
+    await acknowledge(hub.ctx, client, refusal)
+    await settle(hub)
+    assert await hub.one("SELECT count(*) FROM customer_hash") == 2
+    return [first, second]
+
+
+async def erase_him(hub: Hub, why: Reason = WHY) -> Erased:
+    found = await find(hub.ctx.store, email=EMAIL)
+    return await erase(hub.ctx.store, found, why)
+
+
+def dump(tmp_path: Path) -> bytes:
+    """All that is stored, lower case: the files, or what pg_dump says."""
+    url = url_of(tmp_path)
+    if url == "sqlite:":
+        return b"".join(path.read_bytes() for path in tmp_path.glob("cordata.db*")).lower()
+    done = subprocess.run(
+        [find_programs() / "pg_dump", "--data-only", "--dbname", url],
+        capture_output=True,
+        check=True,
+    )
+    # Bytes are written as hexadecimal digits.
+    text = done.stdout.decode()
+    bodies = [bytes.fromhex(word[3:]) for word in text.split() if word.startswith("\\\\x")]
+    return b"\n".join([text.encode(), *bodies]).lower()
+
+
+def found_in(stored: bytes, words: Sequence[str] = PLANTED) -> set[str]:
+    hashed = sha256(EMAIL.encode())
+    told = {word for word in words if word.encode() in stored}
+    if hashed.digest().lower() in stored or hashed.hexdigest().encode() in stored:
+        told.add("hash")
+    return told
+
+
+async def test_nothing_of_a_person_is_left_in_the_store(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        for number in range(300):  # so that pages are full and split
+            await write(hub, email=f"{number}@example.com", last_name="Other", body=b"x" * 900)
+        await plant(hub)
+        for number in range(300, 600):
+            await write(hub, email=f"{number}@example.com", last_name="Other", body=b"x" * 900)
+        await hub.ctx.store.checkpoint(force=True)
+        before = dump(tmp_path)
+        assert found_in(before) >= {EMAIL, "planted", "knoedel", "hash"}
+        erased = await erase_him(hub)
+        assert erased == Erased(customers=1, requests=3, inbox=4, versions=1, mails=1)
+        await hub.ctx.store.checkpoint(force=True)
+        assert found_in(dump(tmp_path)) == set()
+        assert await hub.one("SELECT count(*) FROM reservation") == 604
+        assert await hub.one("SELECT count(*) FROM customer") == 601
+
+
+async def test_what_is_nobodys_stays_when_a_person_is_erased(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        first, second = await plant(hub)
+        await erase_him(hub)
+        rows = await hub.rows(f"SELECT * FROM reservation_version WHERE reservation_id = '{first}'")
+        data = decode(rows[0]["data"])
+        assert (data.arrival, data.adults) == (date(2027, 2, 1), 2)
+        events = await hub.rows(
+            f"SELECT event, detail FROM reservation_event WHERE reservation_id = '{first}'"
+            " ORDER BY id"
+        )
+        assert {row["event"] for row in events} == {"received", "refused", "erased"}
+        assert json.loads(events[-2]["detail"]) == {"protocol": "2024-10", "client_id": "pms"}
+        assert json.loads(events[-1]["detail"]) == {"by": "test"}
+        refused = f"SELECT refused_text FROM delivery WHERE reservation_id = '{second}'"
+        assert "" in [row["refused_text"] for row in await hub.rows(refused)]
+        [other] = await hub.rows("SELECT * FROM customer")
+        assert other["email"] == "other@example.com"
+        newest = "SELECT data FROM reservation_version WHERE version = 2"
+        assert any("other@example.com" in row["data"] for row in await hub.rows(newest))
+        assert await hub.one("SELECT count(*) FROM delivery WHERE waiting = 1") == 1
+        states = await hub.rows("SELECT DISTINCT state FROM inbox ORDER BY state")
+        assert [row["state"] for row in states] == ["mapped", "rejected"]
+
+
+async def test_person_is_new_when_he_comes_again(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await plant(hub)
+        await erase_him(hub)
+        await write(hub, number="n-2", **PERSON)
+        await write(hub, **PERSON)
+        await settle(hub)
+        [again] = await find(hub.ctx.store, email=EMAIL)
+        assert again["requests"] == 2
+
+
+async def test_person_is_not_erased_while_his_request_waits(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await write(hub, email=EMAIL)
+        with pytest.raises(Unusable, match="1 requests of the customer wait"):
+            await erase_him(hub, Reason(by="test"))
+        [known] = await find(hub.ctx.store, email=EMAIL)
+        assert known["requests"] == 1
+        await erase_him(hub)
+        assert await hub.one("SELECT count(*) FROM delivery WHERE waiting = 1") == 0
+
+
+async def test_request_that_comes_before_the_locks_is_not_emptied_while_it_waits(
+    tmp_path: Path,
+) -> None:
+    """He writes after it was asked what waits, and before his requests are held."""
+    from alpinehub.people import erasing
+
+    async with open_hub(tmp_path) as hub:
+        await write(hub, email=EMAIL, message="Plantedmessage")
+        [known] = await find(hub.ctx.store, email=EMAIL)
+        why = Reason(by="test")
+        with pytest.raises(Unusable, match="1 requests of the customer wait"):
+            await hub.ctx.store.run(
+                lambda tx: erasing._erase_requests(tx, f"[{known['id']}]", [], why)
+            )
+        assert "Plantedmessage" in await hub.one("SELECT data FROM reservation_version")
+
+
+async def test_erasing_goes_on_where_it_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from alpinehub.people import erasing
+
+    monkeypatch.setattr(erasing, "STEP", 2)
+    async with open_hub(tmp_path) as hub:
+        for number in range(5):
+            await write(hub, email=EMAIL, message=f"Plantedmessage {number}")
+        found = await find(hub.ctx.store, email=EMAIL)
+        done = await hub.ctx.store.run(
+            lambda tx: erasing._erase_requests(tx, f"[{found[0]['id']}]", [], WHY)
+        )
+        assert done == 2
+        assert (await erase_him(hub)).requests == 3
+        await hub.ctx.store.checkpoint(force=True)
+        assert found_in(dump(tmp_path)) == set()
+
+
+async def test_requests_that_come_meanwhile_are_not_left_without_a_customer(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        for round_ in range(5):
+            await write(hub, email=EMAIL, message="first")
+
+            async def send() -> None:
+                for number in range(4):
+                    await write(other, email=EMAIL, message=f"meanwhile {number}")
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(send())
+                await asyncio.sleep(0.002 * round_)
+                try:
+                    await erase_him(hub)
+                except Unusable:
+                    pass
+            lost = (
+                "SELECT count(*) FROM reservation r JOIN reservation_version v"
+                " ON v.reservation_id = r.id WHERE v.data LIKE '%planted%' AND NOT EXISTS"
+                " (SELECT 1 FROM customer c WHERE c.id = r.customer_id AND c.email IS NOT NULL)"
+            )
+            assert await hub.one(lost) == 0
+
+
+async def test_id_that_was_made_of_what_he_wrote_goes_and_the_senders_own_stays(
+    tmp_path: Path,
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        await post_wix(hub)
+        await post_form(hub)
+        await hub.handle_events()
+
+        async def known() -> list[str | None]:
+            rows = await hub.rows("SELECT external_id FROM reservation ORDER BY source_id")
+            return [row["external_id"] for row in rows]
+
+        own, made = await known()
+        assert own == WIX["data"]["submissionId"] and made is not None and len(made) == 24
+        await erase(hub.ctx.store, await find(hub.ctx.store, email="eva@example.com"), WHY)
+        assert await known() == [own, None]
+
+
+async def test_loop_serves_others_while_many_are_looked_for_in_many_mails(tmp_path: Path) -> None:
+    count = 6 * MAILS
+
+    async def mail(tx: Tx) -> None:
+        for number in range(count):
+            his = EMAIL if number in (0, count - 1) else "nobody"
+            text = "From the hotel, of no one. " * 800 + his
+            await tx.send_mail(to=["hotel@example.com"], subject="News", text=text)
+
+    def mark(number: int) -> Mark:
+        numbers = frozenset({f"39047100{number:04}", f"047100{number:04}"})
+        return Mark(1, f"{number}@planted.example", numbers, f"given {number} family")
+
+    gaps: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            before = monotonic()
+            await asyncio.sleep(0.01)
+            gaps.append(monotonic() - before)
+
+    async with open_hub(tmp_path) as hub:
+        await hub.ctx.store.run(mail)
+        marks = [*map(mark, range(49)), Mark(1, EMAIL, frozenset(), "")]
+        ticking = asyncio.create_task(tick())
+        found = await find_traces(hub.ctx.store, marks)
+        ticking.cancel()
+        ids = [row["id"] for row in await hub.rows("SELECT id FROM mail ORDER BY id")]
+        assert [mail[0] for mail in found.mails] == [ids[0], ids[-1]]
+        assert all(mail[2].endswith("…") for mail in found.mails)
+        assert max(gaps) < 1.0
+
+
+async def test_export_tells_all_that_is_stored_of_a_person(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await plant(hub)
+        [document] = await export(hub.ctx.store, await find(hub.ctx.store, phone="0471 998877"))
+        text = json.dumps(document, ensure_ascii=False).lower()
+        assert found_in(text.encode()) >= {EMAIL, "planted", "knoedel", "hash", "1971-03-09"}
+        assert len(document["requests"]) == 3
+        assert {one["platform"] for one in document["hashes"]} == {"google", "meta"}
+        [first] = [one for one in document["requests"] if EMAIL in (one["external_id"] or "")]
+        assert first["versions"][0]["data"]["last_name"] == "Knoedel"
+        assert first["deliveries"][0]["user"] == "demo" and first["inbox"][0]["body"]["email"]
+        assert [one["event"] for one in first["trail"]] == ["received", "refused"]
+        elsewhere = document["elsewhere"]
+        assert len(elsewhere["inbox"]) == 4 and len(elsewhere["versions"]) == 1
+        # Every word of him that is in the store is in the document.
+        said = json.dumps([PERSON[n] for n in ("message", "extra", "city", "address", "gclid")])
+        assert all(word.lower() in text for word in json.loads(said))
+
+
+async def test_others_are_not_taken_for_a_person_who_shares_a_number(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        body = json.dumps({"email": "wife@example.com", "phone": PHONE}).encode()
+        await write(hub, email=EMAIL, phone=PHONE)
+        await write(hub, email="wife@example.com", phone=PHONE, body=body)
+        await settle(hub)
+        erased = await erase_him(hub)
+        assert (erased.requests, erased.inbox) == (1, 0)
+        [wife] = await find(hub.ctx.store, phone=PHONE)
+        assert wife["email"] == "wife@example.com"
+
+
+async def test_others_are_not_taken_for_a_person_whose_address_is_within_theirs(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        for other in ("x" + EMAIL, "x." + EMAIL, EMAIL + "er", EMAIL + ".org"):
+            await write(hub, email=other, body=json.dumps({"email": other}).encode())
+        await write(hub, email=EMAIL, body=json.dumps({"email": EMAIL}).encode())
+        erased = await erase_him(hub)
+        assert (erased.requests, erased.inbox, erased.versions) == (1, 0, 0)
+        assert await hub.one("SELECT count(*) FROM inbox WHERE length(body) > 0") == 4
+
+
+async def test_one_known_by_number_alone_takes_no_request_of_those_who_share_it(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        body = json.dumps({"phone": PHONE}).encode()
+        for email in ("a@example.com", "b@example.com"):
+            await write(hub, email=email, phone=PHONE, body=body)
+        await settle(hub)
+        await write(hub, phone=PHONE, body=body)
+        await settle(hub)
+        [nameless] = [one for one in await find(hub.ctx.store, phone=PHONE) if not one["email"]]
+        erased = await erase(hub.ctx.store, [nameless], WHY)
+        assert (erased.requests, erased.inbox) == (1, 0)
+        assert await hub.one("SELECT count(*) FROM inbox WHERE length(body) > 0") == 2
+
+
+def test_every_field_of_a_record_was_decided_on() -> None:
+    """A new field goes, unless it is said to stay: here it is said which do."""
+    said = {name: getattr(ReservationData(status="request"), name) for name in STAYS}
+    assert set(said) == set(STAYS)
+    everything = ReservationData(status="request", adults=2, **PERSON)
+    assert anonymous(everything) == ReservationData(status="request", adults=2)
+
+
+STAYS = ("status", "arrival", "departure", "adults", "children", "total", "currency")
+
+
+async def test_customers_are_found_by_what_is_known_of_them(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await write(hub, **PERSON)
+        await write(hub, last_name="100%_Sure", phone="+39333111222")
+        await settle(hub)
+        store = hub.ctx.store
+
+        async def ids(**by: Any) -> list[int]:
+            return [row["id"] for row in await find(store, **by)]
+
+        assert await ids(email=" " + EMAIL.upper()) == [1]
+        assert await ids(phone="+39 0471 99-88-77") == await ids(phone="0471/998877") == [1]
+        assert await ids(name="noed") == [1] and await ids(name="%_") == [2]
+        assert await ids(id=2) == [2] and await ids(id=3) == []
+        assert await ids(id=2, hotel="DEMO") == [2]
+        with pytest.raises(Unusable, match="no hotel"):
+            await find(store, id=1, hotel="NONE")

@@ -1,0 +1,166 @@
+"""What an operator chooses for one hotel, by command, and what hotel software finds of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.integration.alpinebits.hub import open_hub
+from tests.integration.alpinebits.test_freerooms import entry, push
+from tests.integration.alpinebits.test_inventory import BASIC
+from tests.integration.alpinebits.test_inventory import push as push_content
+from tests.integration.alpinebits.test_rateplans import plan
+from tests.integration.alpinebits.test_rateplans import push as push_plans
+from tests.integration.hub.test_cli import Run, run
+from tests.unit.alpinebits.test_freerooms import CLOSED, DZ, count
+
+from alpinehub.hotels import HotelChange, change_hotel
+from alpinehub.people.upkeep import keep_up
+
+__all__ = ["run"]
+
+pytestmark = pytest.mark.usefixtures("each_store")
+
+Done = subprocess.CompletedProcess[str]
+
+
+async def test_features_are_taken_away_and_given_back(tmp_path: Path, run: Run) -> None:
+    async with open_hub(tmp_path) as hub:
+
+        async def command(*words: str) -> Done:
+            return await asyncio.to_thread(run, "hotel", *words)
+
+        hub.db.execute("UPDATE hotel SET settings = ?", '{"off": ["of_tomorrow"], "newer": [1]}')
+        done = await command(
+            *("set", "H1", "--off", "rooms", "--off", "deltas", "--silent-after", "6"),
+            *("--alert-email", "a@b.example, c@d.example", "--name", "Post"),
+        )
+        assert done.returncode == 0, done.stderr
+        text = hub.db.one("SELECT settings FROM hotel")
+        assert json.loads(text) == {
+            "off": ["deltas", "of_tomorrow", "rooms"],
+            "newer": [1],
+            "silent_after_h": 6,
+            "alert_email": "a@b.example, c@d.example",
+        }
+        assert "does not support" in (await push(hub, entry(DZ))).text
+        done = await command("set", "H1", "--on", "deltas", "--silent-after", "default", "--json")
+        shown = json.loads(done.stdout)
+        assert shown["features_off"] == ["of_tomorrow", "rooms"] and "deltas" in shown["features"]
+        assert shown["settings"] == {"newer": [1], "alert_email": "a@b.example, c@d.example"}
+        assert shown["name"] == "Post" and shown["region"] == "IT"
+        await command("set", "H1", "--on", "rooms", "--alert-email", "")
+        assert json.loads(hub.db.one("SELECT settings FROM hotel"))["off"] == ["of_tomorrow"]
+
+
+async def test_hotel_is_given_a_retention_of_its_own(tmp_path: Path, run: Run) -> None:
+    async with open_hub(tmp_path) as hub:
+
+        async def choose(*words: str) -> Done:
+            return await asyncio.to_thread(run, "hotel", "set", "H1", *words)
+
+        kept = ("--retention", "inbox_days=7", "--retention", "customer_days=0")
+        assert (await choose(*kept)).returncode == 0
+        told = json.loads(hub.db.one("SELECT settings FROM hotel"))
+        assert told == {"retention": {"inbox_days": 7, "customer_days": 0}}
+        await choose("--retention", "inbox_days=default", "--off", "rooms")
+        told = json.loads(hub.db.one("SELECT settings FROM hotel"))
+        assert told == {"off": ["rooms"], "retention": {"customer_days": 0}}
+        await choose("--retention", "customer_days=default", "--on", "rooms")
+        assert hub.db.one("SELECT settings FROM hotel") is None
+        for wrong in ("inbox_day=7", "inbox_days=x", "inbox_days"):
+            done = await choose("--retention", wrong)
+            assert done.returncode == 2 and "inbox_days" in done.stderr
+
+
+async def test_numbers_are_read_again_when_the_region_of_a_hotel_changes(
+    tmp_path: Path, run: Run
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        customer = "INSERT INTO customer (hotel_id, phone, created_at) VALUES (?, '06641234567', 1)"
+        hub.db.execute(customer, hub.db.one("SELECT id FROM hotel"))
+        await keep_up(hub.ctx.store)
+        assert hub.db.one("SELECT phone_e164 FROM customer") == "+3906641234567"
+        done = await asyncio.to_thread(run, "hotel", "set", "H1", "--region", "AT")
+        assert done.returncode == 0, done.stderr
+        await keep_up(hub.ctx.store)
+        assert hub.db.one("SELECT phone_e164 FROM customer") == "+436641234567"
+
+
+async def test_what_was_told_is_shown(tmp_path: Path, run: Run) -> None:
+    async with open_hub(tmp_path) as hub:
+        await push(hub, entry(CLOSED, first=50, last=55), entry(DZ, count(2, 3)), complete=True)
+        await push_content(hub, "Inventory", BASIC)
+        await push_plans(hub, plan("A"))
+
+        async def told(*words: str) -> str:
+            done = await asyncio.to_thread(run, "hotel", *words)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        rows = json.loads(await told("told", "H1", "freerooms", "--json"))
+        assert [(row["category"], row["bookable"]) for row in rows] == [("closed", 0), ("DZ", 3)]
+        assert (await told("told", "H1", "freerooms")).splitlines()[0].startswith("CATEGORY")
+        assert (await told("told", "H1", "inventory")).startswith("<HotelDescriptiveContent ")
+        assert await told("told", "H1", "info") == ""
+        assert "Titel A" in await told("told", "H1", "rates")
+        assert json.loads(await told("told", "H1", "activities", "--json")) == []
+        pushes = json.loads(await told("told", "H1", "pushes", "--limit", "2", "--json"))
+        assert [row["action"].partition(":")[2] for row in pushes] == ["RatePlans", "Inventory"]
+        stored = json.loads(await told("show", "H1", "--json"))
+        assert stored["told"][0]["kind"] == "freerooms"
+        assert stored["created_at"] == "2024-01-02T13:26:27+00:00"
+        shown = await told("show", "H1")
+        for word in ("freerooms", "inventory", "rates A", "Hotel H1", "closing_seasons"):
+            assert word in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("set", "H9", "--off", "rooms"), 1, "did you mean H1?"),
+        (("set", "H1"), 2, "nothing is to be changed"),
+        (("set", "H1", "--off", "rooms", "--on", "rooms"), 2, "taken away and given back"),
+        (("set", "H1", "--off", "roms"), 2, "Invalid value"),
+        (("set", "H1", "--silent-after", "soon"), 2, "hours or default"),
+        (("set", "H1", "--time-zone", "Europe/Rom"), 1, "Europe/Rome"),
+        (("set", "H1", "--alert-email", "a@b.example,nobody"), 1, "mail addresses"),
+        (("set", "H1", "--report-language", "German"), 1, "two lower-case letters"),
+        (("show", "H9"), 1, "did you mean H1?"),
+        (("told", "H9", "rates"), 1, "did you mean H1?"),
+        (("told", "H1", "everything"), 2, "Invalid value"),
+        (("set", "H1", "--report-email", "info@a.example; b@a.example"), 1, "report-email must"),
+        (("set", "H1", "--report-email", "hütte@a.example"), 1, "report-email must"),
+        (("add", "H9", "--name", "Post", "--report-email", "info"), 1, "report-email must"),
+        (("set", "H1", "--alert-email", "hütte@a.example"), 1, "alert-email must"),
+    ],
+)
+async def test_command_says_what_to_do_when_it_fails(
+    tmp_path: Path, run: Run, words: tuple[str, ...], code: int, said: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        finished = await asyncio.to_thread(run, "hotel", *words)
+        assert (finished.returncode, "Traceback" in finished.stderr) == (code, False)
+        assert said in finished.stderr
+        assert hub.db.one("SELECT settings FROM hotel") is None
+
+
+async def test_hotel_is_changed_though_an_older_program_took_another_address(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        hub.db.execute("UPDATE hotel SET report_email = 'info'")
+        await change_hotel(hub.ctx.store, "H1", HotelChange(columns={"name": "Post"}, settings={}))
+        assert hub.db.one("SELECT name || report_email FROM hotel WHERE code = 'H1'") == "Postinfo"
+
+
+async def test_settings_that_cannot_be_read_are_not_overwritten(tmp_path: Path, run: Run) -> None:
+    async with open_hub(tmp_path) as hub:
+        for text in ("[1]", "{"):
+            hub.db.execute("UPDATE hotel SET settings = ?", text)
+            finished = await asyncio.to_thread(run, "hotel", "set", "H1", "--off", "rooms")
+            assert finished.returncode == 1 and "cannot be read" in finished.stderr
+            assert hub.db.one("SELECT settings FROM hotel") == text

@@ -1,0 +1,321 @@
+"""`alpinehub inbox` and what it calls: the review list, the mapping, and everything once more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.hub.lenient import (
+    WIX,
+    data,
+    open_lenient,
+    post_form,
+    post_google,
+    post_wix,
+    wix,
+)
+from tests.integration.hub.test_cli import Run, run
+
+__all__ = ["run"]
+on_each_store = pytest.mark.usefixtures("each_store")
+
+
+@on_each_store
+async def test_submission_leaves_review_when_its_mapping_is_mended(
+    tmp_path: Path, run: Run
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+
+        async def command(*words: str, code: int = 0) -> str:
+            finished = await asyncio.to_thread(run, *words)
+            assert finished.returncode == code, finished.stderr
+            return str(finished.stdout)
+
+        await post_wix(hub, wix(submissions=[]))
+        await post_wix(hub, body=b"{eva@example.com")
+        await hub.handle_events()
+        listed = await command("inbox", "list")
+        assert "ambiguous:arrival" in listed and "not_json" in listed
+        assert "eva" not in listed.lower() and "muster" not in listed.lower()
+        shown = await command("inbox", "show", "1")
+        assert "first_name_abae: Eva  = first_name" in shown
+        assert "would now be: review (ambiguous:arrival, ambiguous:departure)" in shown
+
+        fields = ("--field", "arrival=field:date_picker_a7c8")
+        tried = await command("inbox", "map", "DEMO", "wix", *fields, "--try", "1", "--json")
+        assert json.loads(tried)["becomes"] == "mapped"
+        assert await hub.one("SELECT mapping FROM source WHERE name = 'wix'") is None
+        mapped = json.loads(
+            await command(
+                "inbox", "map", "DEMO", "wix", *fields,
+                "--field", "departure=field:date_picker_7e65", "--json",
+            )
+        )  # fmt: skip
+        assert (mapped["in_review"], mapped["can_be_mapped"]) == (2, 1)
+        assert mapped["mapping"]["revision"] == 1
+        dry = await command("inbox", "reprocess", "--source", "wix", "--dry-run", code=1)
+        assert "1 of 2 mapped" in dry
+        assert await hub.one("SELECT count(*) FROM reservation") == 0
+        done = json.loads(await command("inbox", "reprocess", "--all", "--json", code=1))
+        assert [(one["id"], one["state"]) for one in done] == [(1, "mapped"), (2, "review")]
+        assert done[1]["problems"] == ["not_json"]
+        assert (await data(hub))["departure"] == "2027-02-08"
+        assert await hub.one("SELECT detail FROM reservation_event") == ('{"inbox":1,"mapping":1}')
+        await command("inbox", "reject", "2", "--reason", "no form")
+        assert (await command("inbox", "list", "--json")).strip() == "[]"
+        everything = json.loads(await command("inbox", "list", "--state", "all", "--json"))
+        assert [row["state"] for row in everything] == ["rejected", "mapped"]
+        await hub.handle_events()
+
+
+@on_each_store
+async def test_mapped_submission_is_a_change_when_it_is_forced(tmp_path: Path) -> None:
+    from alpinehub.inbox.mending import change_mapping, reprocess
+    from alpinehub.webhooks.mapping import Mapping, decode
+
+    def as_suite(before: Mapping) -> Mapping:
+        return decode(b'{"values": {"room_type": {"*": "SUITE"}}, "defaults": {"adults": "2"}}')
+
+    async with open_lenient(tmp_path) as hub:
+
+        async def again(number: int, **how: Any) -> str:
+            [one] = [one async for one in reprocess(hub.ctx, [number], **how)]
+            return one.state
+
+        await post_wix(hub, wix(field__room_11aa="Suite mit Balkon"))
+        await hub.handle_events()
+        assert (await data(hub))["extra"] == "room: Suite mit Balkon"
+        await change_mapping(hub.ctx.store, "DEMO", "wix", as_suite)
+        assert await again(1) == "mapped"
+        assert await hub.one("SELECT version FROM reservation") == 1
+        assert await again(1, force=True) == "mapped"
+        record = await data(hub)
+        assert record["room_type"] == "SUITE" and "extra" not in record
+        assert await hub.one("SELECT version FROM reservation") == 2
+        # What the guest said later stays.
+        await post_wix(hub, wix(field__room_11aa="Suite", field__number_7cf5="4"))
+        await hub.handle_events()
+        assert await again(1, force=True) == "mapped"
+        assert (await data(hub))["adults"] == 4
+        assert await hub.one("SELECT count(*) FROM reservation") == 1
+
+
+@on_each_store
+async def test_submission_that_waited_in_review_does_not_undo_what_came_later(
+    tmp_path: Path,
+) -> None:
+    from alpinehub.inbox.mending import change_mapping, reprocess
+    from alpinehub.webhooks.mapping import Mapping, decode
+
+    def by_key(before: Mapping) -> Mapping:
+        return decode(
+            b'{"fields": {"arrival": ["field:date_picker_a7c8"], '
+            b'"departure": ["field:date_picker_7e65"]}}'
+        )
+
+    async with open_lenient(tmp_path) as hub:
+        await post_wix(hub, wix(submissions=[]))
+        await post_wix(hub, wix(field__number_7cf5="4"))
+        await hub.handle_events()
+        rows = await hub.rows("SELECT state FROM inbox ORDER BY id")
+        assert [row["state"] for row in rows] == ["review", "mapped"]
+        await change_mapping(hub.ctx.store, "DEMO", "wix", by_key)
+        [one] = [one async for one in reprocess(hub.ctx, [1])]
+        assert one.state == "mapped"
+        assert (await data(hub))["adults"] == 4
+        assert await hub.one("SELECT version FROM reservation") == 1
+        rows = await hub.rows("SELECT outcome, reservation_id FROM inbox ORDER BY id")
+        assert [row["outcome"] for row in rows] == ["duplicate", "new"]
+        assert rows[0]["reservation_id"] == rows[1]["reservation_id"]
+        # What comes after both is a change as ever.
+        await post_wix(hub, wix(field__number_7cf5="3"))
+        await hub.handle_events()
+        assert (await data(hub))["adults"] == 3
+        assert await hub.one("SELECT version FROM reservation") == 2
+
+
+@on_each_store
+async def test_reject_leaves_alone_what_was_settled_a_moment_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from alpinehub.hotels import Unusable
+    from alpinehub.inbox import mending
+    from alpinehub.inbox.review import require_row
+
+    async def before(tx: Any, inbox_id: int) -> Any:
+        return {**await require_row(tx, inbox_id), "state": "review"}
+
+    async with open_lenient(tmp_path) as hub:
+        await post_wix(hub)
+        await hub.handle_events()
+        monkeypatch.setattr(mending, "require_row", before)
+        with pytest.raises(Unusable, match="settled at this moment"):
+            await mending.reject(hub.ctx.store, 1, "no form")
+        assert await hub.rows("SELECT state, error FROM inbox") == [
+            {"state": "mapped", "error": None}
+        ]
+
+
+@on_each_store
+async def test_held_request_is_in_the_list_beside_the_submissions(tmp_path: Path) -> None:
+    from alpinehub.inbox.review import Wanted, list_inbox
+
+    async with open_lenient(tmp_path) as hub:
+        await post_google(hub)
+        await post_wix(hub, body=b"[]")
+        await hub.handle_events()
+        from tests.raw import raw
+
+        async def hold(tx: Any) -> None:
+            await raw(
+                tx,
+                "UPDATE delivery SET held_code = 'no_stay', held_text = 'no dates', held_at = 5",
+            )
+
+        await hub.ctx.run(hold)
+        rows = await list_inbox(hub.ctx.store, Wanted())
+        assert [(row["state"], row["error"]) for row in rows] == [
+            ("review", "not_an_object"),
+            ("held", "no_stay for demo: no dates"),
+        ]
+        [held] = await list_inbox(hub.ctx.store, Wanted(state="held", hotel="DEMO", source="ads"))
+        assert held["id"] == await hub.one("SELECT id FROM reservation")
+        assert await list_inbox(hub.ctx.store, Wanted(state="held", hotel="OTHER")) == []
+
+
+@on_each_store
+@pytest.mark.parametrize("window", [2, 5000])
+async def test_list_comes_in_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    from alpinehub.inbox import review
+    from alpinehub.inbox.review import Wanted, list_inbox
+
+    monkeypatch.setattr(review, "_WINDOW", window)
+
+    async with open_lenient(tmp_path) as hub:
+        for number in range(5):
+            await post_wix(hub, wix(submissionId=f"s-{number}"))
+        await post_form(hub)
+        await hub.handle_events()
+        for state in ("all", "mapped"):
+            ids: list[object] = []
+            while page := await list_inbox(
+                hub.ctx.store,
+                Wanted(state=state, limit=2, after=int(str(ids[-1])) if ids else 0),
+            ):
+                ids += [row["id"] for row in page]
+            assert ids == [6, 5, 4, 3, 2, 1]
+        assert len(await list_inbox(hub.ctx.store, Wanted(state="all", source="form"))) == 1
+        assert await list_inbox(hub.ctx.store, Wanted(state="all", since=2**60)) == []
+
+
+@on_each_store
+async def test_changed_form_is_told_by_the_names_of_its_fields(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        for number in range(2):
+            await post_wix(hub, wix(submissionId=f"s-{number}"))
+        await hub.handle_events()
+        assert "has changed" not in caplog.text
+        changed = {
+            "field:email_5139": None,
+            "field:email_beef": "eva@example.com",
+            "field:a@b.it": "x",
+        }
+        payload = wix(submissionId="s-3")
+        payload["data"] = {k: v for k, v in {**payload["data"], **changed}.items() if v is not None}
+        await post_wix(hub, payload)
+        await hub.handle_events()
+        [told] = [r.getMessage() for r in caplog.records if "has changed" in r.getMessage()]
+        assert "new: (some field), email_beef; gone: email_5139" in told and "eva" not in told
+        assert (await data(hub))["email"] == "eva@example.com"
+        assert await hub.one("SELECT count(*) FROM form") == 2
+        await post_wix(hub, {**payload, "data": {**payload["data"], "submissionId": "s-4"}})
+        await hub.handle_events()
+        assert await hub.one("SELECT count(*) FROM form") == 2
+        assert len([r for r in caplog.records if "has changed" in r.getMessage()]) == 1
+
+
+@on_each_store
+async def test_field_of_a_mapping_that_is_gone_is_found_by_its_prefix(tmp_path: Path) -> None:
+    from alpinehub.inbox.mending import change_mapping
+    from alpinehub.webhooks.mapping import Mapping, decode
+
+    def by_key(before: Mapping) -> Mapping:
+        return decode(
+            json.dumps(
+                {
+                    "fields": {
+                        "arrival": ["field:date_picker_a7c8"],
+                        "departure": ["field:date_picker_7e65"],
+                    },
+                    "defaults": {"adults": "2"},
+                }
+            )
+        )
+
+    async with open_lenient(tmp_path) as hub:
+        await change_mapping(hub.ctx.store, "DEMO", "wix", by_key)
+        one_gone = {"field__date_picker_7e65": None, "field__date_picker_0001": "2027-02-09"}
+        await post_wix(hub, wix(submissionId="s-1", submissions=[], **one_gone))
+        both_gone = {
+            **one_gone,
+            "field__date_picker_a7c8": None,
+            "field__date_picker_0002": "2027-02-01",
+        }
+        await post_wix(hub, wix(submissionId="s-2", submissions=[], **both_gone))
+        await hub.handle_events()
+        rows = await hub.rows("SELECT state, error FROM inbox ORDER BY id")
+        assert rows[0]["state"] == "mapped"
+        assert rows[1] == {
+            "state": "review",
+            "error": "ambiguous:arrival; ambiguous:departure",
+        }
+        assert (await data(hub))["departure"] == "2027-02-09"
+        assert "remapped" in await hub.one(
+            "SELECT detail FROM reservation_event WHERE event = 'mapped'"
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("map", "DEMO", "wix", "--field", "arival=field:x"), 1, "did you mean arrival?"),
+        (("map", "DEMO", "wix", "--field", "arrival=x"), 1, "'x' is no place"),
+        (("map", "DEMO", "wix", "--field", "arrival"), 2, "must be TARGET=PLACE"),
+        (("map", "DEMO", "wix", "--value", "room_type=x"), 2, "must be TARGET:TEXT=MEANING"),
+        (("map", "DEMO", "website"), 1, "has no mapping"),
+        (("map", "DEMO", "wixx"), 1, "did you mean wix?"),
+        (("map", "DEMO", "wix", "--file", "-"), 2, "--file:"),
+        (("show", "99"), 1, "no submission 99"),
+        (("reject", "99", "--reason", "x"), 1, "no submission 99"),
+        (("reprocess", "99"), 1, "no submission 99"),
+        (("reprocess",), 2, "name submissions"),
+        (("reprocess", "1", "--all"), 2, "name submissions"),
+        (("list", "--since", "x"), 2, "is no time"),
+        (("list", "--state", "x"), 2, "is not one of"),
+    ],
+)
+async def test_inbox_says_what_to_do_when_it_fails(
+    tmp_path: Path, run: Run, words: tuple[str, ...], code: int, said: str
+) -> None:
+    async with open_lenient(tmp_path):
+        finished = await asyncio.to_thread(run, "inbox", *words, given="{")
+        assert finished.returncode == code and said in finished.stderr, finished.stderr
+        assert "Traceback" not in finished.stderr
+
+
+async def test_show_writes_out_what_a_terminal_would_obey(tmp_path: Path, run: Run) -> None:
+    async with open_lenient(tmp_path) as hub:
+        await post_wix(hub, wix(field__first_name_abae="\x1b[2J\u202eEva"))
+        finished = await asyncio.to_thread(run, "inbox", "show", "1", "--body")
+        assert finished.returncode == 0 and "\x1b" not in finished.stdout
+        assert "\\x1b[2J\\u202eEva" in finished.stdout
+        assert json.loads((await asyncio.to_thread(run, "inbox", "show", "1", "--json")).stdout)
+        assert await hub.one("SELECT state FROM inbox") == "received"
+        assert WIX["data"]["formName"] not in finished.stderr

@@ -1,0 +1,125 @@
+"""What becomes of a submission, told to whoever stores it in a unit of his own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+from tests.integration.hub.material import Hub, open_hub
+from tests.raw import raw
+
+from alpinehub import trail
+from alpinehub.directory import directory_of
+from alpinehub.intake import Arrival, Unknown, store_arrival, take_in
+from alpinehub.party import Settings
+from alpinehub.reservations import ReservationData
+from cordata import KeyReused, Tx, request_id
+
+pytestmark = pytest.mark.usefixtures("each_store")
+DATA = ReservationData(
+    status="request",
+    arrival=date(2027, 2, 1),
+    departure=date(2027, 2, 8),
+    adults=2,
+    email="eva@example.com",
+)
+
+
+async def arrival(hub: Hub, data: ReservationData = DATA, **changes: object) -> Arrival:
+    snapshot = await directory_of(hub.ctx).current()
+    [source] = snapshot.sources.values()
+    made = Arrival(
+        source=source, data=data, external_id="n-1", body=b"{}", headers="{}", request_id="r-1"
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+async def stored(hub: Hub, made: Arrival) -> tuple[str, str]:
+    result = await hub.ctx.store.run(lambda tx: store_arrival(tx, made))
+    return result.reservation_id, result.outcome
+
+
+async def test_arrival_is_new_then_a_duplicate_then_changed(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        made = await arrival(hub)
+        id_, outcome = await stored(hub, made)
+        assert outcome == "new"
+        assert await stored(hub, made) == (id_, "duplicate")
+        three = replace(made, data=ReservationData(status="cancelled"))
+        assert await stored(hub, three) == (id_, "changed")
+        rows = await hub.rows("SELECT outcome, received_at, handled_at FROM inbox ORDER BY id")
+        assert [row["outcome"] for row in rows] == ["new", "changed"]
+        assert all(row["handled_at"] == row["received_at"] for row in rows)
+
+
+async def test_arrival_with_a_key_is_a_duplicate_when_the_key_comes_again(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        made = await arrival(hub, external_id=None, key="k-1", body_hash="1")
+        id_, outcome = await stored(hub, made)
+        assert outcome == "new"
+        assert await stored(hub, made) == (id_, "duplicate")
+        assert await take_in(hub.ctx.store, made, now_us=hub.ctx.now_us()) == id_
+        with pytest.raises(KeyReused):
+            await stored(hub, replace(made, body_hash="2"))
+
+
+async def test_arrival_is_unknown_when_it_cancels_nothing_and_says_too_little(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        cancelled = ReservationData(status="cancelled")
+        with pytest.raises(Unknown):
+            await stored(hub, await arrival(hub, data=cancelled, incomplete=("arrival",)))
+        assert await hub.one("SELECT count(*) FROM inbox") == 0
+
+
+async def test_trail_takes_rows_with_and_without_a_detail(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        id_, _ = await stored(hub, await arrival(hub))
+        row = trail.TrailRow(reservation_id=id_, version=1, event="held")
+        other = replace(row, event="sent", user_id=1, detail={"by": "ö"}, at=7, request_id="r-7")
+
+        async def unit(tx: Tx) -> int:
+            await trail.add(tx, row, other)
+            return tx.now_us
+
+        token = request_id.set("r-1")
+        try:
+            now_us = await hub.ctx.store.run(unit)
+        finally:
+            request_id.reset(token)
+        rows = await hub.rows(
+            "SELECT event, user_id, detail, at, request_id FROM reservation_event ORDER BY id"
+        )
+        assert [tuple(one.values()) for one in rows] == [
+            ("held", None, None, now_us, "r-1"),
+            ("sent", 1, '{"by":"ö"}', 7, "r-7"),
+        ]
+
+
+async def test_settings_of_a_hotel_are_read_and_skipped_when_they_cannot_be(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_hub(tmp_path) as hub:
+
+        async def settings(text: str | None) -> Settings:
+            async def unit(tx: Tx) -> None:
+                await raw(tx, "UPDATE hotel SET settings = ?", [text])
+                await tx.execute("bump_directory")
+
+            await hub.ctx.store.run(unit)
+            directory = directory_of(hub.ctx)
+            directory._trusted_until = 0.0
+            return (await directory.current()).hotels["DEMO"].settings
+
+        assert await settings(None) == Settings()
+        newer = json.dumps({"off": ["deltas", "of a newer program"], "new": {"x": 1}})
+        assert (await settings(newer)).off == {"deltas", "of a newer program"}
+        assert not caplog.records
+        for broken in ("{", "[]", '{"off": 1}'):
+            assert await settings(broken) == Settings()
+            assert "the settings of hotel DEMO are not used" in caplog.text
+            caplog.clear()

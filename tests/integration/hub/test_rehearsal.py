@@ -1,0 +1,85 @@
+"""What a user's version of AlpineBits cannot carry is held when it comes, not when it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.integration.alpinebits.hub import read_rq
+from tests.integration.alpinebits.test_journey import READ, forget, send, waiting
+from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.integration.hub.test_intake import DATA, arrival
+
+from alpinehub.intake import take_in
+from alpinehub.requests import looking
+from alpinehub.reservations import ReservationData
+from alpinehub.users import add_user
+from cordata import Tx
+
+pytestmark = pytest.mark.usefixtures("each_store")
+LEAD = ReservationData(status="request", email="geheim@example.com", newsletter=True)
+
+
+async def take(hub: Hub, data: ReservationData) -> str:
+    made = await arrival(hub, data=data)
+    return await take_in(hub.ctx.store, made, now_us=hub.ctx.now_us())
+
+
+async def trail(hub: Hub, request_id: str) -> list[tuple[str, str | None]]:
+    found = await looking.find_request(hub.ctx.store, request_id)
+    return [(one["event"], one["user"]) for one in found["trail"]]
+
+
+async def test_version_is_held_for_the_user_whose_software_cannot_have_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        for name in ("new", "never"):
+            await add_user(hub.ctx.store, name, "demo", ["DEMO"])
+        await forget(hub)
+        await waiting(hub, "2018-10")
+        await waiting(hub, "2024-10", "new")
+        one = await take(hub, LEAD)
+        await hub.handle_events()
+        found = await looking.find_request(hub.ctx.store, one)
+        states = {row["user"]: (row["state"], row["held_code"]) for row in found["users"]}
+        assert states == {
+            "demo": ("held", "no_stay"),
+            "new": ("waiting", None),
+            "never": ("waiting", None),
+        }
+        assert sorted(await trail(hub, one)) == [("held", "demo"), ("received", None)]
+        assert await waiting(hub, "2018-10") == []  # which is no news
+        assert sorted(await trail(hub, one)) == [("held", "demo"), ("received", None)]
+        alerts = [r.getMessage() for r in caplog.records if hasattr(r, "ALERT")]
+        assert len(alerts) == 1 and "geheim" not in caplog.text
+        await take(hub, DATA)  # he tells his days: nothing is held any more
+        await hub.handle_events()
+        assert len(await waiting(hub, "2018-10")) == 1
+
+
+async def test_version_is_rendered_as_it_is_brought_where_it_is_brought(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await waiting(hub, "2018-10")
+
+        async def unit(tx: Tx) -> None:
+            # Not to be brought at once: nobody is there.
+            target = {"url": "https://pms.example", "login": "x", "secret": b"", "packed": 0}
+            await tx.execute(
+                "push_set_target", user_id=1, protocol="2022-10", now_us=tx.now_us, **target
+            )
+
+        await hub.ctx.store.run(unit)
+        one = await take(hub, LEAD)
+        await hub.handle_events()
+        found = await looking.find_request(hub.ctx.store, one)
+        assert [row["held_code"] for row in found["users"]] == [None]
+
+
+async def test_version_that_can_be_had_is_noted_and_nothing_else(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await waiting(hub, "2018-10")
+        one = (await hub.post(BOOKING)).id
+        await hub.handle_events()
+        assert await trail(hub, one) == [("received", None)]
+        assert (await send(hub, READ, read_rq("DEMO"), "2018-10")).status == 200

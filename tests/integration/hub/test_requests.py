@@ -1,0 +1,339 @@
+"""What an operator sees of guest requests, and does to them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.alpinebits.hub import notif_report_rq, read_rq
+from tests.integration.alpinebits.test_journey import ACKNOWLEDGE, READ, forget, send, waiting
+from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.integration.hub.test_cli import Run, run
+from tests.integration.hub.test_intake import arrival
+from tests.raw import raw
+
+from alpinehub.hotels import NewHotel, Unusable, add_hotel
+from alpinehub.intake import take_in
+from alpinehub.requests import looking, mending
+from alpinehub.requests.looking import Wanted
+from alpinehub.reservations import ReservationData
+from alpinehub.sources import add_source
+from alpinehub.users import add_user, grant
+
+__all__ = ["run"]
+pytestmark = pytest.mark.usefixtures("each_store")
+
+
+async def book(hub: Hub, number: int = 1, **fields: Any) -> str:
+    return (await hub.post({**BOOKING, "external_id": f"n-{number}", **fields})).id
+
+
+async def second_user(hub: Hub) -> None:
+    await add_user(hub.ctx.store, "other", "demo", ["DEMO"])
+    await forget(hub)
+
+
+async def report(hub: Hub, *ids: tuple[int, str], refused: dict[str, str] | None = None) -> None:
+    document = notif_report_rq(ids, refused or {})
+    assert (await send(hub, ACKNOWLEDGE, document, "2024-10")).status == 200
+
+
+async def listed(hub: Hub, **wanted: Any) -> list[str]:
+    return [
+        row["id"] for row in (await looking.list_requests(hub.ctx.store, Wanted(**wanted))).items
+    ]
+
+
+async def trail(hub: Hub, request_id: str) -> list[tuple[str, str | None]]:
+    found = await looking.find_request(hub.ctx.store, request_id)
+    return [(one["event"], one["user"]) for one in found["trail"]]
+
+
+async def states(hub: Hub, request_id: str) -> dict[str, str]:
+    found = await looking.find_request(hub.ctx.store, request_id)
+    return {
+        one["user"]: one["state"] for one in found["users"] if one["version"] == found["version"]
+    }
+
+
+async def test_list_tells_what_became_of_each_for_each_user(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await second_user(hub)
+        ids = [await book(hub, number) for number in range(4)]
+        lead = await book(hub, 9, newsletter=True)
+        assert await listed(hub) == [lead, *reversed(ids)]
+        await waiting(hub)
+        await report(hub, (14, ids[0]), refused={ids[1]: "no room"})
+        assert await states(hub, ids[0]) == {"demo": "acknowledged", "other": "waiting"}
+        assert await states(hub, ids[1]) == {"demo": "refused", "other": "waiting"}
+        assert await states(hub, ids[2]) == {"demo": "sent", "other": "waiting"}
+        assert await listed(hub, state="acknowledged") == [ids[0]]
+        assert await listed(hub, state="refused") == [ids[1]]
+        assert await listed(hub, state="refused", user="other") == []
+        assert await listed(hub, state="open", user="demo") == [lead, ids[3], ids[2]]
+        assert len(await listed(hub, state="waiting")) == 5
+        assert await listed(hub, status="reservation") == []
+
+
+async def test_list_is_read_in_pages_of_one_hotel_or_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "_READ", 2)
+    async with open_hub(tmp_path) as hub:
+        store = hub.ctx.store
+        await add_hotel(store, NewHotel(code="ROSE", name="Rosé"))
+        await add_source(hub.ctx, "ROSE", "generic", "web", "rose-secret")
+        await forget(hub)
+        ids = []
+        for number in range(6):
+            hotel = ("DEMO", "demo-secret") if number % 3 else ("ROSE", "rose-secret")
+            sent: dict[str, str | None] = {"x-webhook-secret": hotel[1]}
+            booking = {**BOOKING, "hotel_code": hotel[0], "external_id": f"n-{number}"}
+            ids.append((await hub.post(booking, headers=sent)).id)
+        newest = ids[::-1]
+        rose = [ids[3], ids[0]]
+        for hotel_code, expected in ((None, newest), ("ROSE", rose), ("DEMO", [4, 2, 1])):
+            expected = [one if isinstance(one, str) else ids[one] for one in expected]
+            if hotel_code == "DEMO":
+                expected = [ids[5], *expected]
+            found: list[str] = []
+            after = None
+            while True:
+                wanted = Wanted(hotel=hotel_code, limit=1, after=after)
+                page = await looking.list_requests(store, wanted)
+                found += [row["id"] for row in page.items]
+                if (after := page.next) is None:
+                    break
+            assert found == expected
+        made = {row["id"]: row["created_at"] for row in await hub.rows("SELECT * FROM reservation")}
+        for hotel_code, all_ in ((None, newest), ("ROSE", rose)):
+            assert await listed(hub, hotel=hotel_code, since_us=made[ids[3]]) == [
+                one for one in all_ if made[one] >= made[ids[3]]
+            ]
+            until = made[ids[3]] // 1000 * 1000
+            assert await listed(hub, hotel=hotel_code, until_us=until) == [
+                one for one in all_ if made[one] < until
+            ]
+
+
+async def test_list_stops_looking_and_says_where_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "_READ", 2)
+    monkeypatch.setattr(looking, "_LOOKED_AT", 4)
+    async with open_hub(tmp_path) as hub:
+        ids = [await book(hub, number) for number in range(6)]
+        page = await looking.list_requests(hub.ctx.store, Wanted(state="refused"))
+        assert (page.items, page.next) == ([], ids[2])
+
+
+async def test_resend_brings_back_what_was_refused_and_the_trail_keeps_why(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await second_user(hub)
+        store, one = hub.ctx.store, await book(hub)
+        await waiting(hub)
+        await report(hub, refused={one: "no room"})
+        assert await waiting(hub) == []
+        await hub.handle_events()
+        found = await looking.find_request(store, one)
+        [refused] = [row["detail"] for row in found["trail"] if row["event"] == "refused"]
+        assert refused == {"protocol": "2024-10", "text": "no room"}
+        done = await mending.resend(store, one, user="demo", by="eva")
+        assert (done.version, done.users) == (1, ["demo"])
+        await report(hub, (14, one))  # of the first sending, which is over
+        assert await states(hub, one) == {"demo": "waiting", "other": "waiting"}
+        assert [unique_id for *_, unique_id in await waiting(hub)] == [one]
+        await report(hub, (14, one))
+        assert await states(hub, one) == {"demo": "acknowledged", "other": "waiting"}
+        await hub.handle_events()
+        found = await looking.find_request(store, one)
+        [resent] = [row["detail"] for row in found["trail"] if row["event"] == "resent"]
+        assert resent == {"by": "eva", "was": "refused", "text": "no room"}
+        events = [event for event, _ in await trail(hub, one)]
+        assert events.count("delivered") == 2 and events.count("refused") == 1
+
+
+async def test_resend_leaves_alone_what_waits(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await second_user(hub)
+        store, one = hub.ctx.store, await book(hub)
+        await waiting(hub)
+        assert (await mending.resend(store, one, user=None, by="eva")).users == []
+        await report(hub, (14, one))  # of a sending that stands
+        assert (await mending.resend(store, one, user=None, by="eva")).users == ["demo"]
+        assert "resent" in [event for event, _ in await trail(hub, one)]
+
+
+async def test_resend_says_so_when_what_waited_was_taken_at_this_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = mending._readers
+
+    async def taken(tx: Any, *more: Any) -> Any:
+        await raw(tx, "UPDATE delivery SET waiting = 0, acked_at = 5")
+        return await right(tx, *more)
+
+    async with open_hub(tmp_path) as hub:
+        store, one = hub.ctx.store, await book(hub)
+        await waiting(hub)
+        monkeypatch.setattr(mending, "_readers", taken)
+        assert (await mending.resend(store, one, user=None, by="eva")).users == ["demo"]
+        assert await states(hub, one) == {"demo": "waiting"}
+        found = await looking.find_request(store, one)
+        assert [row["detail"] for row in found["trail"] if row["event"] == "resent"] == [
+            {"by": "eva"}
+        ]
+
+
+async def test_resend_reaches_a_user_who_came_later(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        store, one = hub.ctx.store, await book(hub)
+        await waiting(hub)
+        await report(hub, (14, one))
+        await second_user(hub)
+        assert await states(hub, one) == {"demo": "acknowledged"}
+        with pytest.raises(Unusable, match="no user 'othre'"):
+            await mending.resend(store, one, user="othre", by="eva")
+        assert (await mending.resend(store, one, user="other", by="eva")).users == ["other"]
+        assert [unique_id for *_, unique_id in await waiting(hub, user="other")] == [one]
+        await add_user(store, "stranger", "demo", [])
+        with pytest.raises(Unusable, match="does not read") as caught:
+            await mending.resend(store, one, user="stranger", by="eva")
+        assert caught.value.hint == "those who do: demo, other"
+
+
+async def test_cancel_takes_it_from_the_list_until_it_is_resent(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await second_user(hub)
+        store, one = hub.ctx.store, await book(hub)
+        assert (await mending.cancel(store, one, user="other", by="eva")).users == ["other"]
+        assert await states(hub, one) == {"demo": "waiting", "other": "cancelled"}
+        assert await waiting(hub, user="other") == []
+        since = read_rq("DEMO", "2020-01-01T00:00:00Z")
+        answer = await send(hub, READ, since, "2024-10", "other")
+        assert one.encode() not in answer.body
+        assert (await mending.cancel(store, one, user=None, by="eva")).users == ["demo"]
+        assert (await mending.cancel(store, one, user=None, by="eva")).users == []
+        assert await listed(hub, state="cancelled") == [one]
+        assert (await mending.resend(store, one, user=None, by="eva")).users == ["demo", "other"]
+        assert len(await waiting(hub, user="other")) == 1
+        assert await book(hub, adults=5) == one  # a change goes out whatever was cancelled
+        assert await states(hub, one) == {"demo": "waiting", "other": "waiting"}
+
+
+async def test_cancellation_is_a_version_of_its_own_for_all_users(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        store, one = hub.ctx.store, await book(hub)
+        await waiting(hub)
+        await report(hub, (14, one))
+        done = await mending.cancel_at_hotel(store, one, by="eva")
+        assert (done.version, done.users) == (2, ["demo"])
+        assert await waiting(hub) == [("Cancelled", "15", one)]
+        with pytest.raises(Unusable, match="cancelled already"):
+            await mending.cancel_at_hotel(store, one, by="eva")
+        await report(hub, (15, one))
+        await hub.handle_events()
+        events = [event for event, _ in await trail(hub, one)]
+        assert events.count("cancelled") == events.count("withdrawn") == 1
+        assert (await mending.resend(store, one, user=None, by="eva")).users == ["demo"]
+        assert await waiting(hub) == [("Cancelled", "15", one)]
+
+
+async def test_cancellation_stands_when_the_source_repeats_what_it_said(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        store, one = hub.ctx.store, await book(hub)
+        await mending.cancel_at_hotel(store, one, by="eva")
+        assert await book(hub) == one
+        assert await waiting(hub) == [("Cancelled", "15", one)]
+        assert await hub.one("SELECT version FROM reservation") == 2
+        await book(hub, adults=5)  # he says something new: he wants to come after all
+        assert await hub.one("SELECT status FROM reservation") == "request"
+        assert await hub.one("SELECT version FROM reservation") == 3
+
+
+async def test_nobody_knows_an_id_that_is_none(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        store = hub.ctx.store
+        for act in (
+            looking.find_request(store, "x"),
+            looking.list_requests(store, Wanted(after="x")),
+            mending.resend(store, "x", user=None, by="eva"),
+            mending.cancel(store, "x", user=None, by="eva"),
+            mending.cancel_at_hotel(store, "x", by="eva"),
+        ):
+            with pytest.raises(Unusable, match="no guest request 'x'"):
+                await act
+
+
+async def test_command_lists_shows_resends_and_cancels(tmp_path: Path, run: Run) -> None:
+    async with open_hub(tmp_path) as hub:
+        one = await book(hub, message="\u202ehidden", last_name="Geheim")
+        lead = ReservationData(status="request", email="x@example.com", newsletter=True)
+        made = await arrival(hub, data=lead, external_id="n-2")
+        other = await take_in(hub.ctx.store, made, now_us=hub.ctx.now_us())
+
+        async def command(*words: str, code: int = 0) -> str:
+            done = await asyncio.to_thread(run, "requests", *words)
+            assert done.returncode == code, done.stderr
+            assert "Traceback" not in done.stderr
+            return done.stdout if code == 0 else done.stderr
+
+        await send(hub, READ, read_rq("DEMO"), "2018-10")
+        table = await command("list", "--hotel", "DEMO")
+        assert "demo: sent" in table and "demo: held (no_stay)" in table
+        rows = json.loads(await command("list", "--state", "held", "--json"))
+        assert ([row["id"] for row in rows["items"]], rows["next"]) == ([other], None)
+        for listed in (table, json.dumps(rows)):
+            assert "Geheim" not in listed and "eva@" not in listed
+        shown = await command("show", one)
+        assert "Geheim" in shown and "\u202e" not in shown
+        record = json.loads(await command("show", one, "--json"))
+        assert record["data"]["last_name"] == "Geheim"
+        assert [row["event"] for row in record["trail"]] == ["rendered"]
+        assert "<OTA_ResRetrieveRS" in await command("show", one, "--xml", "2017-10")
+        assert "no_stay" in await command("show", other, "--xml", "2017-10", code=1)
+        assert "waits already" in await command("resend", one)
+        assert json.loads(await command("cancel", one, "--json"))["users"] == ["demo"]
+        assert "waits again for: demo" in await command("resend", one, "--user", "demo")
+        assert "--user" in await command(
+            "cancel", one, "--user", "demo", "--as-cancellation", code=2
+        )
+        assert "its cancellation waits for: demo" in await command(
+            "cancel", one, "--as-cancellation"
+        )
+        assert "there is no guest request" in await command("show", "nope", code=1)
+
+
+async def test_race_of_resend_and_change_leaves_only_the_newest_waiting(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await second_user(hub)
+        store, one = hub.ctx.store, await book(hub)
+        await mending.cancel(store, one, user=None, by="eva")
+
+        async def change(adults: int) -> None:
+            await book(hub, adults=adults)
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(3, 13):
+                group.create_task(change(number))
+                group.create_task(mending.resend(store, one, user=None, by="eva"))
+                group.create_task(mending.cancel(store, one, user="demo", by="eva"))
+        rows = await hub.rows(
+            "SELECT d.version, r.version AS newest FROM delivery d JOIN reservation r "
+            "ON r.id = d.reservation_id WHERE d.waiting = 1"
+        )
+        assert all(row["version"] == row["newest"] for row in rows)
+        await mending.resend(store, one, user=None, by="eva")
+        assert len(await waiting(hub, user="other")) == len(await waiting(hub)) == 1
+        await grant_nothing(hub)
+
+
+async def grant_nothing(hub: Hub) -> None:
+    """A grant after all that finds nothing half done."""
+    await add_user(hub.ctx.store, "late", "demo", [])
+    await grant(hub.ctx.store, "late", "DEMO")
+    await forget(hub)
+    assert len(await waiting(hub, user="late")) == 1

@@ -1,0 +1,261 @@
+"""What is kept long enough goes, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.hub.guests import settle, write
+from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.integration.hub.test_together import blocked
+from tests.raw import raw
+
+from alpinehub.hotels import NewHotel, add_hotel
+from alpinehub.people import retention
+from alpinehub.settings import HubSettings
+from alpinehub.sources import add_source
+from cordata import Tx
+
+pytestmark = pytest.mark.usefixtures("each_store")
+NEVER: dict[str, Any] = {
+    f.name: 0 for f in dataclasses.fields(HubSettings) if f.name.endswith("_days")
+}
+
+
+@asynccontextmanager
+async def keeping(path: Path, **days: int) -> AsyncIterator[Hub]:
+    """A hub that keeps what is named for so many days, and the rest for ever."""
+    async with open_hub(path) as hub:
+        settings = dataclasses.replace(HubSettings(), **{**NEVER, **days})
+        hub.ctx = dataclasses.replace(hub.ctx, settings={"alpinehub": settings})
+        yield hub
+
+
+async def wait(hub: Hub, days: float) -> dict[str, int]:
+    """Let days go by, then do what the primary does; what was ended."""
+    assert hub.harness is not None
+    hub.harness.advance(days=days)
+    return {kind: count for kind, count in (await retention.retain(hub.ctx)).items() if count}
+
+
+async def take_all(hub: Hub) -> None:
+    """Hotel software takes what waits."""
+    await hub.ctx.store.run(lambda tx: raw(tx, "UPDATE delivery SET waiting = 0, acked_at = 1"))
+
+
+async def count(hub: Hub, table: str) -> int:
+    return int(await hub.one(f"SELECT count(*) FROM {table}"))
+
+
+async def test_nothing_goes_when_nothing_is_to_go(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as hub:
+        await write(hub, email="a@example.com", body=b"text")
+        await take_all(hub)
+        assert await wait(hub, 10_000) == {}
+        assert await hub.one("SELECT count(*) FROM inbox WHERE length(body) > 0") == 1
+
+
+async def test_text_of_a_submission_goes_but_not_what_waits_for_a_person(tmp_path: Path) -> None:
+    async with keeping(tmp_path, inbox_days=90) as hub:
+        await write(hub, email="a@example.com", body=b"text")
+
+        async def leave() -> None:
+            sql = (
+                "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
+                " VALUES (1, ?, '{}', ?, 'review', 'r')"
+            )
+            await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us, b"text"]))
+
+        await leave()
+        assert await wait(hub, 89) == {}
+        await write(hub, email="b@example.com", body=b"text")
+        assert await wait(hub, 2) == {"inbox_days": 1}
+        rows = await hub.rows("SELECT state, headers, body FROM inbox ORDER BY id")
+        assert [bytes(row["body"]) for row in rows] == [b"", b"text", b"text"]
+        assert await wait(hub, 1) == {}, "once"
+
+
+async def test_trail_and_pushes_go_when_they_are_old(tmp_path: Path) -> None:
+    async with keeping(tmp_path, trail_days=30, push_days=10) as hub:
+        await hub.post(BOOKING)
+        await hub.handle_events()
+        sql = (
+            "INSERT INTO pms_push (hotel_id, user_id, action, protocol, request_id, received_at,"
+            " size_bytes, outcome) VALUES (1, 1, 'a', '2024-10', 'r', ?, 1, 'success')"
+        )
+        await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us]))
+        assert await wait(hub, 11) == {"push_days": 1}
+        assert await wait(hub, 20) == {"trail_days": 1}
+        assert await count(hub, "reservation_event") == 0 == await count(hub, "pms_push")
+        assert await count(hub, "reservation") == 1
+
+
+async def test_request_goes_with_all_of_it_when_its_stay_is_over_and_nothing_waits(
+    tmp_path: Path,
+) -> None:
+    async with keeping(tmp_path, reservation_days=30) as hub:
+        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
+        far: dict[str, Any] = {"arrival": date(2199, 1, 1), "departure": date(2199, 1, 3)}
+        gone = await write(hub, email="a@example.com", **past)
+        kept = [await write(hub, email="b@example.com", **far)]
+        await hub.handle_events()
+        await take_all(hub)
+        kept.append(await write(hub, email="c@example.com", **past))  # waits
+        assert await wait(hub, 29) == {}
+        kept.append(await write(hub, email="d@example.com", **past))
+        assert await wait(hub, 2) == {"reservation_days": 1}
+        for table in ("delivery", "inbox", "reservation_event", "reservation_version"):
+            ids = {row["reservation_id"] for row in await hub.rows(f"SELECT * FROM {table}")}
+            assert gone not in ids and (table == "reservation_event" or ids == set(kept))
+        assert {row["id"] for row in await hub.rows("SELECT id FROM reservation")} == set(kept)
+
+
+async def test_request_that_went_is_a_new_one_when_its_source_changes_it(tmp_path: Path) -> None:
+    async with keeping(tmp_path, reservation_days=30) as hub:
+        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
+        gone = await write(hub, number="n-1", email="a@example.com", **past)
+        await take_all(hub)
+        assert await wait(hub, 31) == {"reservation_days": 1}
+        again = await write(hub, number="n-1", email="a@example.com", message="again", **past)
+        assert again != gone and await count(hub, "reservation_version") == 1
+
+
+@pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
+async def test_request_that_goes_just_now_is_a_new_one_when_its_source_changes_it(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        gone = await write(hub, number="n-1", email="a@example.com")
+        async with asyncio.TaskGroup() as group:
+            async with other.ctx.store.transaction() as tx:
+                for table in ("delivery", "inbox", "reservation_version"):
+                    await raw(tx, f"DELETE FROM {table}")
+                await raw(tx, "DELETE FROM reservation")
+                again = group.create_task(write(hub, number="n-1", email="b@example.com"))
+                await blocked(other)
+        assert again.result() != gone
+        assert await count(hub, "reservation") == 1 == await count(hub, "reservation_version")
+
+
+async def test_customer_is_erased_when_he_did_not_write_for_long(tmp_path: Path) -> None:
+    async with keeping(tmp_path, customer_days=365) as hub:
+        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
+        await write(hub, email="gone@example.com", last_name="Gone", **past)
+        await write(hub, email="comes@example.com", arrival=date(2199, 1, 1), departure=None)
+        await write(hub, email="again@example.com", **past)
+        await take_all(hub)
+        await write(hub, email="waits@example.com", **past)
+        await settle(hub)
+        assert await wait(hub, 300) == {}
+        await write(hub, email="again@example.com", **past)
+        assert await wait(hub, 66) == {"customer_days": 1}
+        left = [row["email"] for row in await hub.rows("SELECT email FROM customer ORDER BY id")]
+        assert left == ["comes@example.com", "again@example.com", "waits@example.com"]
+        said = await hub.rows("SELECT data FROM reservation_version")
+        assert not any("gone" in row["data"].lower() for row in said)
+        assert await count(hub, "reservation") == 5
+        erased = "SELECT detail FROM reservation_event WHERE event = 'erased'"
+        assert json.loads(await hub.one(erased)) == {"by": "retention"}
+
+
+async def test_customer_who_wrote_since_he_was_looked_at_stays(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as hub:
+        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
+        await write(hub, email="again@example.com", **past)
+        assert hub.harness is not None
+        hub.harness.advance(days=400)
+        looked_at = hub.ctx.now_us()
+        await write(hub, email="again@example.com", **past)
+        await take_all(hub)
+        [known] = await hub.rows("SELECT id FROM customer")
+        assert await retention._erase_customers(hub.ctx, [known["id"]], looked_at) == 0
+        assert await count(hub, "customer") == 1
+        assert await retention._erase_customers(hub.ctx, [known["id"]], hub.ctx.now_us() + 1) == 1
+
+
+async def test_submission_that_waits_is_left_when_its_old_customer_is_erased(
+    tmp_path: Path,
+) -> None:
+    async with keeping(tmp_path, customer_days=365) as hub:
+        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
+        await write(hub, email="gone@example.com", **past)
+        await take_all(hub)
+
+        async def leave(tx: Tx) -> None:
+            sql = (
+                "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
+                " VALUES (1, ?, '{}', ?, ?, 'r')"
+            )
+            for state in ("received", "review", "rejected"):
+                await raw(tx, sql, [tx.now_us, b'{"email": "gone@example.com"}', state])
+
+        assert hub.harness is not None
+        hub.harness.advance(days=364)
+        await hub.ctx.store.run(leave)
+        assert await wait(hub, 2) == {"customer_days": 1}
+        rows = await hub.rows("SELECT state, body FROM inbox WHERE request_id = 'r' ORDER BY id")
+        left = [(row["state"], bool(row["body"])) for row in rows]
+        assert left == [("received", True), ("review", True), ("rejected", False)]
+
+
+async def chosen(hub: Hub, hotel_id: int, settings: str) -> None:
+    """What an operator chose for a hotel, and something to be kept for it."""
+    source = await hub.one(f"SELECT id FROM source WHERE hotel_id = {hotel_id}")
+
+    async def unit(tx: Tx) -> None:
+        await raw(tx, "UPDATE hotel SET settings = ? WHERE id = ?", [settings, hotel_id])
+        told = [source, tx.now_us, b"text"]
+        await raw(
+            tx,
+            "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
+            " VALUES (?, ?, '{}', ?, 'rejected', 'r')",
+            told,
+        )
+
+    await hub.ctx.store.run(unit)
+
+
+async def test_hotel_has_a_retention_of_its_own(tmp_path: Path) -> None:
+    async with keeping(tmp_path, inbox_days=90) as hub:
+        for code, settings in (
+            ("KEEPS", '{"retention": {"inbox_days": 0}}'),
+            ("SHORT", '{"retention": {"inbox_days": 5}, "of_a_newer_program": [1]}'),
+            ("BAD", '{"retention": 7}'),
+        ):
+            id_ = await add_hotel(hub.ctx.store, NewHotel(code=code, name=code))
+            await add_source(hub.ctx, code, "generic", "website", f"secret-of-{code}")
+            await chosen(hub, id_, settings)
+        await write(hub, email="a@example.com", body=b"text")
+        assert await wait(hub, 6) == {"inbox_days": 1}
+        assert await wait(hub, 85) == {"inbox_days": 1}
+        assert await hub.one("SELECT count(*) FROM inbox WHERE length(body) > 0") == 2
+
+
+async def test_run_goes_on_where_the_one_before_ran_out_of_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "WINDOW", 3)
+    monkeypatch.setattr(retention, "_PAUSE_S", 0)
+    async with keeping(tmp_path, inbox_days=1) as hub:
+        for number in range(10):
+            await write(hub, email=f"{number}@example.com", body=b"text")
+        monkeypatch.setattr(retention, "_LONGEST_S", -1.0)
+        assert await wait(hub, 2) == {}
+        monkeypatch.setattr(retention, "_LONGEST_S", 60.0)
+        assert await wait(hub, 0) == {"inbox_days": 10}
+
+
+async def test_primary_does_it_by_itself(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert hub.harness is not None
+        await write(hub, email="a@example.com", body=b"text")
+        hub.harness.advance(days=91)
+        await hub.harness.run_periodic("retain")
+        assert await hub.one("SELECT count(*) FROM inbox WHERE length(body) > 0") == 0

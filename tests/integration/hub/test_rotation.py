@@ -1,0 +1,191 @@
+"""A new secret or password, and the old one beside it for a while: nothing is lost in between."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from pathlib import Path
+
+import pytest
+from tests.integration.hub.lenient import (
+    GOOGLE,
+    GOOGLE_KEY,
+    PATH_SECRET,
+    WIX,
+    open_lenient,
+    post_google,
+)
+from tests.integration.hub.material import BOOKING, SECRET, Hub
+from tests.integration.hub.test_cli import Run, run
+
+from alpinehub.accounts import authenticate
+from alpinehub.directory import TRUST_S
+from alpinehub.hotels import NewHotel, Unusable, add_hotel
+from alpinehub.sources import add_source, set_options, set_secret, show_source
+from alpinehub.users import set_password
+
+__all__ = ["run"]
+pytestmark = pytest.mark.usefixtures("each_store")
+NEW = "another-secret-9876543210"
+
+
+async def seen() -> None:
+    """Until every process has seen a change: that is what is promised."""
+    await asyncio.sleep(TRUST_S + 0.05)
+
+
+async def wix(hub: Hub, secret: str) -> int:
+    path = f"/api/webhook/wix/DEMO/{secret}"
+    return (await hub.post(WIX, path=path, headers={"x-webhook-secret": None})).status
+
+
+async def test_old_secret_is_taken_until_its_time_is_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        assert hub.harness is not None
+        assert await wix(hub, PATH_SECRET) == 200
+        kept = await set_secret(hub.ctx, "DEMO", "wix", NEW, keep_s=86_400)
+        assert kept["before_until"]
+        await set_secret(hub.ctx, "DEMO", "website", "new", keep_s=3600)
+        await set_secret(hub.ctx, "DEMO", "ads", "new-key")
+        await seen()
+        assert [await wix(hub, secret) for secret in (PATH_SECRET, NEW)] == [200, 200]
+        assert caplog.text.count("is still sent with the secret before its rotation") == 1
+        assert PATH_SECRET not in caplog.text and NEW not in caplog.text
+        assert (await post_google(hub)).status == 401
+        assert (await post_google(hub, {**GOOGLE, "google_key": "new-key"})).status == 200
+
+        body = json.dumps(BOOKING).encode()
+        signed: dict[str, str | None] = {
+            "x-webhook-secret": None,
+            "x-signature-256": hmac.digest(SECRET.encode(), body, "sha256").hex(),
+        }
+        assert (await hub.post(body=body, headers=signed)).status == 200
+        hub.harness.advance(seconds=3601)
+        assert (await hub.post(body=body, headers=signed)).status == 401
+        assert await wix(hub, PATH_SECRET) == 200
+        hub.harness.advance(hours=23)
+        assert [await wix(hub, secret) for secret in (PATH_SECRET, NEW)] == [401, 200]
+
+
+async def test_secret_that_is_still_taken_belongs_to_its_source(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub:
+        await set_secret(hub.ctx, "DEMO", "wix", NEW, keep_s=60)
+        with pytest.raises(Unusable, match="has this secret"):
+            await add_source(hub.ctx, "DEMO", "wix", "wix2", PATH_SECRET)
+        # And it may have it back.
+        await set_secret(hub.ctx, "DEMO", "wix", PATH_SECRET, keep_s=60)
+        await seen()
+        assert [await wix(hub, secret) for secret in (PATH_SECRET, NEW)] == [200, 200]
+
+
+async def test_old_password_is_taken_until_its_time_is_over(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub:
+        assert hub.harness is not None
+
+        async def let_in() -> list[bool]:
+            return [
+                await authenticate(hub.ctx, "demo", word) is not None
+                for word in ("demo", "new", "wrong", "")
+            ]
+
+        assert await let_in() == [True, False, False, False]
+        await set_password(hub.ctx.store, "demo", "new", keep_s=60)
+        await seen()
+        assert await let_in() == [True, True, False, False]
+        hub.harness.advance(seconds=61)
+        assert await let_in() == [False, True, False, False]
+        await set_password(hub.ctx.store, "demo", "demo")
+        await seen()
+        assert await let_in() == [True, False, False, False]
+
+
+async def test_options_of_a_form_keep_what_a_newer_program_wrote(tmp_path: Path) -> None:
+    from tests.raw import raw
+
+    async with open_lenient(tmp_path) as hub:
+        await hub.ctx.run(
+            lambda tx: raw(tx, """UPDATE source SET options = '{"of_tomorrow": 1}'""")
+        )
+        await set_options(hub.ctx.store, "DEMO", "form", {"redirect": "https://x.example/danke"})
+        shown = await show_source(hub.ctx.store, "DEMO", "form")
+        assert shown["options"] == {"of_tomorrow": 1, "redirect": "https://x.example/danke"}
+        for name, value in (
+            ("redirect", "javascript:x"),
+            ("redirect", "https://x\r\ny"),
+            ("x", ""),
+        ):
+            with pytest.raises(Unusable):
+                await set_options(hub.ctx.store, "DEMO", "form", {name: value})
+        with pytest.raises(Unusable, match="no options"):
+            await set_options(hub.ctx.store, "DEMO", "wix", {"honeypot": "x"})
+        await seen()
+        from tests.integration.hub.lenient import post_form
+
+        answer = await post_form(hub)
+        assert (answer.status, answer.body) == (303, b"")
+        assert answer.headers[b"location"] == b"https://x.example/danke"
+
+
+async def test_hotels_that_share_a_google_key_are_told_by_the_path(
+    tmp_path: Path, run: Run
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        await add_hotel(hub.ctx.store, NewHotel(code="HAUS/1", name="Haus"))
+        words = ("source", "add", "HAUS/1", "leads", "--kind", "google", "--secret-stdin")
+        done = await asyncio.to_thread(run, *words, "--json", given=f"{GOOGLE_KEY}\n")
+        assert done.returncode == 0, done.stderr
+        path = json.loads(done.stdout)["path"]
+        assert "warning: DEMO has this key" in done.stderr
+        await seen()
+        sent = {"x-webhook-secret": None}
+        for where, status in (
+            ("/api/webhook/google", 401),
+            (path, 200),
+            ("/api/webhook/google/DEMO", 200),
+        ):
+            assert (await hub.post(GOOGLE, path=where, headers=sent)).status == status, where
+        await hub.handle_events()
+        assert await hub.one("SELECT count(DISTINCT source_id) FROM inbox") == 2
+        done = await asyncio.to_thread(run, "source", "rotate", "HAUS/1", "leads")
+        assert done.returncode == 0 and "warning" not in done.stderr
+
+
+async def test_command_adds_shows_and_rotates_sources_of_every_kind(
+    tmp_path: Path, run: Run
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+
+        async def command(*words: str) -> str:
+            finished = await asyncio.to_thread(run, *words)
+            assert finished.returncode == 0, finished.stderr
+            return str(finished.stdout)
+
+        made = json.loads(
+            await command(
+                "source", "add", "DEMO", "home", "--kind", "form", "--option",
+                "redirect=https://x.example/", "--json",
+            )
+        )  # fmt: skip
+        assert made["path"] == f"/api/webhook/form/DEMO/{made['secret']}"
+        said = await command("source", "add", "DEMO", "lead", "--kind", "google")
+        assert "post to: https://HOST/api/webhook/google/DEMO\n" in said
+        rotated = json.loads(await command("source", "rotate", "DEMO", "home", "--json"))
+        assert rotated["before_until"] and rotated["secret"] != made["secret"]
+        assert rotated["path"].endswith(rotated["secret"])
+        await command("source", "rotate", "DEMO", "lead", "--keep", "0")
+        await command("source", "set", "DEMO", "home", "--option", "honeypot=url2")
+        await command("user", "rotate", "demo", "--keep", "2h")
+        for path in (made["path"], rotated["path"]):
+            await seen()
+            sent = {"content-type": "application/x-www-form-urlencoded", "x-webhook-secret": None}
+            assert (await hub.post(body=b"a=b", path=path, headers=sent)).status == 303
+        await hub.handle_events()
+        shown = await command("source", "show", "DEMO", "home")
+        assert "honeypot" in shown and "form -: a" in shown and rotated["secret"] not in shown
+        weak = await asyncio.to_thread(
+            run, "source", "add", "DEMO", "w", "--kind", "wix", "--secret-stdin", given="short\n"
+        )
+        assert weak.returncode == 1 and "20 to 128" in weak.stderr

@@ -1,0 +1,76 @@
+"""`alpinehub webhook send` against the hub on a real socket: every sample of ours is understood."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.integration.hub.lenient import GOOGLE_KEY, PATH_SECRET, data, open_lenient
+from tests.integration.hub.material import SECRET
+from tests.integration.hub.test_http import serve
+
+SECRETS = {
+    "generic": SECRET,
+    "wix": PATH_SECRET,
+    "google": GOOGLE_KEY,
+    "form": PATH_SECRET.replace("secret", "form"),
+}
+
+
+async def send(
+    base: str, *words: str, secret: str, given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", "from alpinehub.cli import main; main()", "webhook", "send"]
+    return await asyncio.to_thread(
+        subprocess.run,
+        [*argv, *words, "--url", base, "--hotel", "DEMO"],
+        input=given,
+        env={"PYTHONPATH": ":".join(sys.path), "ALPINEHUB_SECRET": secret},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("language", ["de", "it", "en"])
+async def test_sample_of_each_kind_becomes_a_request(tmp_path: Path, language: str) -> None:
+    async with open_lenient(tmp_path) as hub, serve(hub) as client:
+        base = str(client.base_url)
+        for number, (kind, secret) in enumerate(SECRETS.items(), 1):
+            done = await send(base, kind, "--language", language, secret=secret)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert done.stdout.startswith(f"{kind}: 200") and secret not in done.stdout
+            await hub.handle_events()
+            assert await hub.one("SELECT count(*) FROM reservation") == number
+            record = await data(hub)
+            assert (record["first_name"], record["last_name"]) == ("Eva", "Muster")
+            assert "extra" not in record
+            if kind != "google":
+                assert (record["adults"], record["children"]) == (2, [5, 8])
+                assert record["language"] == language and record["message"]
+                assert record["arrival"] < record["departure"]
+        assert await hub.one("SELECT count(*) FROM inbox WHERE state = 'mapped'") == 4
+
+
+async def test_send_says_what_became_of_it(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub, serve(hub) as client:
+        base = str(client.base_url)
+        twice = await send(base, "wix", "--id", "s-1", "--count", "2", "--json", secret=PATH_SECRET)
+        assert [json.loads(line)["status"] for line in twice.stdout.splitlines()] == [200, 200]
+        await hub.handle_events()
+        rows = await hub.rows("SELECT outcome FROM inbox ORDER BY id")
+        assert [row["outcome"] for row in rows] == ["new", "duplicate"]
+        for kind, outcome in (("google", "test"), ("form", "spam")):
+            assert (await send(base, kind, "--odd", secret=SECRETS[kind])).returncode == 0
+            await hub.handle_events()
+            assert await hub.one("SELECT outcome FROM inbox ORDER BY id DESC LIMIT 1") == outcome
+        own = await send(base, "wix", "--file", "-", secret=PATH_SECRET, given='{"a": 1}')
+        assert own.returncode == 0
+        wrong = await send(base, "wix", secret="x" * 20)
+        assert wrong.returncode == 1 and "wix: 401" in wrong.stdout and "x" * 20 not in wrong.stdout
+        nobody = await send("http://127.0.0.1:1", "wix", secret=PATH_SECRET)
+        assert nobody.returncode == 3 and "cannot be reached" in nobody.stderr
+        assert (await send(base, "wix", secret="")).returncode == 2

@@ -1,0 +1,162 @@
+"""Hotel software that does not come is an alert, once, until it is back."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.raw import raw
+
+from alpinehub.watch.silent import watch
+from cordata import Row, Tx
+from cordata.log import logger
+
+pytestmark = pytest.mark.usefixtures("each_store")
+
+
+class Alerts(logging.Handler):
+    """(cause, text) of what the application raises."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.raised: list[tuple[str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if (cause := getattr(record, "ALERT", None)) is not None:
+            self.raised.append((cause, record.getMessage()))
+
+
+@pytest.fixture
+def alerts() -> Any:
+    heard, log = Alerts(), logger("cordata.app")
+    log.addHandler(heard)
+    yield heard
+    log.removeHandler(heard)
+
+
+async def write(hub: Hub, sql: str, *args: object) -> None:
+    async def unit(tx: Tx) -> list[Row]:
+        return await raw(tx, sql, args)
+
+    await hub.ctx.store.run(unit)
+
+
+async def contact(hub: Hub, **times: int | None) -> None:
+    """Hotel software of the demo user was there at these times."""
+    values = {"polled_at": None, "acked_at": None, **times}
+    await write(
+        hub,
+        "INSERT INTO contact (user_id, hotel_id, protocol, polled_at, acked_at)"
+        " SELECT u.id, h.id, '2024-10', CAST(? AS BIGINT), CAST(? AS BIGINT)"
+        " FROM hotel_user u, hotel h WHERE true"
+        " ON CONFLICT (user_id, hotel_id) DO UPDATE SET polled_at = excluded.polled_at",
+        *values.values(),
+    )
+
+
+async def passed(hub: Hub, alerts: Alerts) -> list[tuple[str, str]]:
+    """What one pass raises."""
+    alerts.raised.clear()
+    await watch(hub.ctx)
+    return alerts.raised
+
+
+def later(hub: Hub, hours: int) -> None:
+    assert hub.harness is not None
+    hub.harness.advance(hours=hours)
+
+
+async def test_software_that_never_came_is_missed_once(tmp_path: Path, alerts: Alerts) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.post(BOOKING)
+        assert await passed(hub, alerts) == []
+        later(hub, 25)
+        text = "hotel DEMO (Hotel Demo): user demo has not polled for 25 h; 1 guest requests wait"
+        assert await passed(hub, alerts) == [("silent:DEMO:demo", text)]
+        later(hub, 25)
+        assert await passed(hub, alerts) == []
+
+
+async def test_software_that_is_back_can_be_missed_again(tmp_path: Path, alerts: Alerts) -> None:
+    async with open_hub(tmp_path) as hub:
+        await contact(hub, polled_at=hub.ctx.now_us())
+        later(hub, 25)
+        assert len(await passed(hub, alerts)) == 1
+        await contact(hub, polled_at=hub.ctx.now_us())
+        assert await passed(hub, alerts) == []
+        assert await hub.one("SELECT silent_at FROM contact") is None
+        later(hub, 25)
+        assert len(await passed(hub, alerts)) == 1
+
+
+async def test_software_that_fetches_and_does_not_acknowledge_is_missed(
+    tmp_path: Path, alerts: Alerts
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.post(BOOKING)
+        await write(hub, "UPDATE delivery SET first_sent_at = ?", hub.ctx.now_us())
+        later(hub, 25)
+        await contact(hub, polled_at=hub.ctx.now_us())
+        [(_, text)] = await passed(hub, alerts)
+        assert "has not acknowledged what it got for 25 h" in text
+
+
+async def test_software_that_is_brought_everything_is_missed_by_what_waits(
+    tmp_path: Path, alerts: Alerts
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        target = "INSERT INTO push_target (user_id, url, login, secret, protocol, packed,"
+        await write(hub, f"{target} changed_at) VALUES (1, '', '', ?, '2024-10', 0, 0)", b"")
+        await contact(hub, polled_at=hub.ctx.now_us())
+        later(hub, 25)
+        assert await passed(hub, alerts) == []
+        await hub.post(BOOKING)
+        later(hub, 25)
+        assert len(await passed(hub, alerts)) == 1
+
+
+async def test_new_version_of_an_old_request_did_not_wait_since_the_first(
+    tmp_path: Path, alerts: Alerts
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.post(BOOKING)
+        await write(hub, "UPDATE delivery SET waiting = 0, acked_at = 1")
+        later(hub, 500)
+        await hub.post({**BOOKING, "adults": 3})
+        assert await hub.one("SELECT count(*) FROM delivery WHERE waiting = 1") == 1
+        assert await passed(hub, alerts) == []
+        later(hub, 12)
+        await hub.post({**BOOKING, "external_id": "another"})
+        later(hub, 13)
+        [(_, text)] = await passed(hub, alerts)
+        assert "has not polled for 25 h; 2 guest requests wait" in text
+
+
+async def test_hotel_decides_how_long_and_who_is_told(tmp_path: Path, alerts: Alerts) -> None:
+    settings = {"silent_after_h": 2, "alert_email": "desk@x.example, no address, hütte@x.example"}
+    async with open_hub(tmp_path) as hub:
+        await write(hub, "UPDATE hotel SET settings = ?", json.dumps(settings))
+        await contact(hub, polled_at=hub.ctx.now_us())
+        later(hub, 3)
+        assert len(await passed(hub, alerts)) == 1
+        [mail] = await hub.rows('SELECT "to", subject, text FROM mail')
+        assert json.loads(mail["to"]) == ["desk@x.example"]
+        assert mail["subject"] == ("Hotel Demo: Die Hotelsoftware nimmt keine Gästeanfragen an")
+        assert "(demo) hat sich seit 3 Stunden" in mail["text"]
+
+
+async def test_nobody_is_missed_when_the_hotel_or_the_user_is_disabled(
+    tmp_path: Path, alerts: Alerts
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await contact(hub, polled_at=hub.ctx.now_us())
+        later(hub, 25)
+        await write(hub, "UPDATE hotel_user SET disabled_at = 1")
+        assert await passed(hub, alerts) == []
+        await write(hub, "UPDATE hotel_user SET disabled_at = NULL")
+        await write(hub, "UPDATE hotel SET disabled_at = 1")
+        assert await passed(hub, alerts) == []

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.integration.hub.stores import each_store
+
+__all__ = ["each_store"]

@@ -1,0 +1,156 @@
+"""What `alpinehub pms` says of servers that do not answer as AlpineBits wants it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gzip
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from tests.integration.pms.peers import (
+    Asked,
+    command,
+    http,
+    make_certificate,
+    scripted,
+)
+
+from alpinehub.pms.address import Url
+from alpinehub.pms.http import Caller
+
+_OTA = 'xmlns="http://www.opentravel.org/OTA/2003/05"'
+_EMPTY = (
+    f'<OTA_ResRetrieveRS {_OTA} Version="7.000"><Success/><ReservationsList/></OTA_ResRetrieveRS>'
+)
+_GZIP = {"X-AlpineBits-Server-Accept-Encoding": "gzip"}
+_CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+async def poll(url: str, *words: str) -> tuple[int, dict[str, object], str]:
+    done = await command(
+        "pms", "poll", "--url", url, "--user", "u", "--hotel", "H", "--json", *words
+    )
+    return done.code, json.loads(done.out), done.err
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "outcome", "said"),
+    [
+        (http("<!DOCTYPE html><title>Shop</title>", "404 No"), 3, "refused", "web page"),
+        (http("<html><title>Hotel Shop</title>"), 3, "unreadable", "(Hotel Shop)"),
+        (http("", "302 Found", {"Location": "https://x/y"}), 3, "refused", "https://x/y"),
+        (http("ERROR:no\x1b[2J such", "400 Bad"), 3, "refused", "no\\x1b[2J such"),
+        (http("ERROR:with 200"), 3, "refused", "with 200"),
+        (http(""), 3, "unreadable", "empty"),
+        (http("<a>"), 3, "unreadable", "cannot be parsed"),
+        (http(_EMPTY.replace("ResRetrieve", "NotifReport")), 3, "unreadable", "NotifReportRS"),
+        (http(_EMPTY.replace("<Success/>", "")), 1, "unreadable", None),
+        (http(_EMPTY.replace('Version="7.000"', "")), 1, "success", None),
+        (http(_EMPTY), 0, "success", None),
+        (_CHUNKS + f"{len(_EMPTY):x};x=1\r\n{_EMPTY}\r\n0\r\nA: b\r\n\r\n".encode(), 0,
+         "success", None),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + http(_EMPTY), 0, "success", None),
+        (b"HTTP/1.0 200 OK\r\n\r\n" + _EMPTY.encode(), 0, "success", None),
+        (http(_EMPTY)[:-10], 3, "unreachable", "before its answer was whole"),
+        (_CHUNKS + b"zz\r\n", 3, "unreachable", "chunks"),
+        (_CHUNKS + b"-5\r\n", 3, "unreachable", "larger than"),
+        (b"SSH-2.0-OpenSSH\r\n", 3, "unreachable", "HTTP/1.1"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", 3, "unreachable", "larger"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", 3, "unreachable",
+         "Content-Length"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, 3, "unreachable", "too large"),
+        (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 300, 3, "unreachable", "too large"),
+        (b"HTTP/1.1 102 x\r\n\r\n" * 20, 3, "unreachable", "never begins"),
+        (b"", 3, "unreachable", "before its answer was whole"),
+    ],
+)  # fmt: skip
+async def test_poll_tells_what_came_instead_of_an_answer(
+    answer: bytes, code: int, outcome: str, said: str | None
+) -> None:
+    async with scripted(lambda asked: answer) as peer:
+        ended, told, error = await poll(peer.url)
+        assert (ended, told["outcome"]) == (code, outcome)
+        assert said is None or said in error
+        assert len(peer.asked) == 1, "asked again, or followed a redirect"
+
+
+async def test_poll_tells_how_its_connection_broke(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = Caller._connect
+
+    async def broken(self: Caller, url: Url) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await connect(self, url)
+        reader.set_exception(OSError(errno.EHOSTUNREACH, "planted"))
+        return reader, writer
+
+    monkeypatch.setattr(Caller, "_connect", broken)
+    async with scripted(lambda asked: None) as peer:
+        code, told, error = await poll(peer.url)
+        assert code == 3 and told["reason"] == "cut" and "no route to host" in error
+
+
+async def test_poll_says_what_breaks_the_schema() -> None:
+    bad = _EMPTY.replace("<ReservationsList/>", "<ReservationList/>")
+    async with scripted(lambda asked: http(bad)) as peer:
+        code, told, _ = await poll(peer.url)
+        assert code == 1 and "ReservationsList expected" in str(told["invalid"])
+
+
+async def test_poll_gives_up_on_a_silent_server_in_time() -> None:
+    async with scripted(lambda asked: None) as peer:
+        code, told, error = await poll(peer.url, "--timeout", "0.5")
+        assert code == 3 and told["reason"] == "timeout" and "within 0.5 s" in error
+
+
+async def test_poll_gives_up_where_nothing_listens_and_nobody_is() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    code, told, error = await poll(f"http://127.0.0.1:{port}/")
+    assert code == 3 and told["reason"] == "connect" and "refused" in error
+    code, told, error = await poll("http://nowhere.invalid/")
+    assert code == 3 and told["reason"] == "name"
+    assert "warning: http://nowhere.invalid/ has no TLS" in error
+
+
+async def test_certificates_are_checked_unless_told_otherwise(tmp_path: Path) -> None:
+    async with scripted(lambda asked: http(_EMPTY), tls=make_certificate(tmp_path)) as peer:
+        url = peer.url.replace("http:", "https:")
+        code, told, error = await poll(url)
+        assert code == 3 and told["reason"] == "tls" and "--ca-file" in error
+        assert (await poll(url, "--insecure"))[0] == 0
+        assert (await poll(url, "--ca-file", str(tmp_path / "cert.pem")))[0] == 0
+        code, told, error = await poll(peer.url)
+        assert code == 3 and told["outcome"] == "unreachable"
+    async with await asyncio.start_server(say_no, "127.0.0.1", 0) as plain:
+        port = plain.sockets[0].getsockname()[1]
+        code, told, error = await poll(f"https://127.0.0.1:{port}/")
+        assert code == 3 and "does not speak TLS" in error
+
+
+async def say_no(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """What a server without TLS does with its hello."""
+    await reader.read(1)
+    writer.write(http("", "400 Bad Request"))
+    writer.close()
+
+
+async def test_body_is_packed_only_after_the_server_has_said_that_it_takes_it() -> None:
+    async with scripted(lambda asked: http(_EMPTY)) as peer:
+        done = await command(
+            "pms", "poll", "--url", peer.url, "--user", "u", "--hotel", "H", "--gzip"
+        )
+        assert done.code == 1 and "does not say that it takes gzip" in done.err
+        assert [one.action for one in peer.asked] == ["OTA_Ping:Handshaking"]
+
+    def respond(asked: Asked) -> bytes:
+        if "content-encoding" in asked.headers:
+            asked.body = gzip.decompress(asked.body)
+        return http(_EMPTY, headers=_GZIP)
+
+    async with scripted(respond) as peer:
+        assert (await poll(peer.url, "--gzip"))[0] == 0
+        packed = ["content-encoding" in one.headers for one in peer.asked]
+        assert packed == [False, True]
+        assert peer.asked[1].action == "OTA_Read:GuestRequests"

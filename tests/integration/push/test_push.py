@@ -1,0 +1,384 @@
+"""Guest requests brought to hotel software: taken once, whatever the other side does."""
+
+from __future__ import annotations
+
+import base64
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tests.integration.alpinebits import material
+from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.integration.pms.peers import Asked, Scripted, http, make_certificate, scripted
+from tests.integration.push.peer import HotelSoftware, taken
+from tests.raw import raw
+
+from alpinehub.hotels import NewHotel, add_hotel
+from alpinehub.push.target import bring_now, list_targets, set_disabled, set_target
+from alpinehub.sources import add_source
+from alpinehub.users import add_user
+
+pytestmark = pytest.mark.usefixtures("each_store")
+PASSWORD = "s3cret-of-the-peer"
+VERSIONS = ("2018-10", "2020-10", "2022-10", "2024-10")
+
+
+@asynccontextmanager
+async def pushing(
+    tmp_path: Path, software: HotelSoftware, protocol: str = "2024-10"
+) -> AsyncIterator[tuple[Hub, Scripted]]:
+    """A hub whose user demo is brought what waits for him."""
+    async with open_hub(tmp_path, push_private=True) as hub, scripted(software.answer) as peer:
+        await target(hub, "demo", peer.url, protocol)
+        yield hub, peer
+
+
+async def target(hub: Hub, user: str, url: str, protocol: str = "2024-10") -> None:
+    await set_target(
+        hub.ctx, user, url=url, login="hub", password=PASSWORD, protocol=protocol, packed=False
+    )
+
+
+async def book(hub: Hub, number: int = 1, hotel: str = "DEMO", **fields: object) -> str:
+    said = {**BOOKING, "hotel_code": hotel, "external_id": f"n-{number}", **fields}
+    headers: dict[str, str | None] = {} if hotel == "DEMO" else {"x-webhook-secret": hotel * 3}
+    return (await hub.post(said, headers=headers)).id
+
+
+async def second_hotel(hub: Hub, *users: str) -> None:
+    await add_hotel(hub.ctx.store, NewHotel(code="ROSE", name="Rosé"))
+    await add_source(hub.ctx, "ROSE", "generic", "website", "ROSE" * 3)
+    for user in users:
+        await add_user(hub.ctx.store, user, "x", ["ROSE"])
+
+
+async def acked(hub: Hub) -> dict[str, bool]:
+    rows = await hub.rows("SELECT reservation_id, waiting, acked_at FROM delivery")
+    return {row["reservation_id"]: row["acked_at"] is not None for row in rows}
+
+
+async def state(hub: Hub, hotel: str = "DEMO") -> dict[str, object]:
+    [row] = [row for row in await list_targets(hub.ctx) if row["hotel"] == hotel]
+    return row
+
+
+@pytest.mark.parametrize("protocol", VERSIONS)
+async def test_request_is_brought_once_and_taken(tmp_path: Path, protocol: str) -> None:
+    software = HotelSoftware()
+    async with pushing(tmp_path, software, protocol) as (hub, peer):
+        first, second = await book(hub, 1), await book(hub, 2)
+        await hub.handle_events()
+        assert sorted(software.ids) == sorted([first, second])
+        assert await acked(hub) == {first: True, second: True}
+        asked = peer.asked[-1]
+        assert asked.action == "OTA_HotelResNotif:GuestRequests"
+        assert asked.headers["x-alpinebits-clientprotocolversion"] == protocol
+        assert asked.headers["authorization"] == "Basic " + base64.b64encode(
+            f"hub:{PASSWORD}".encode()
+        ).decode()  # fmt: skip
+        assert material.problems(asked.document, protocol) == []
+        cancelled = {"hotel_code": "DEMO", "status": "cancelled", "external_id": "n-1"}
+        await hub.post(cancelled)
+        await hub.handle_events()
+        assert software.came[-1] == [("15", first)]
+        count = len(peer.asked)
+        assert hub.harness is not None
+        await hub.harness.run_periodic("sweep_pushes")
+        await hub.handle_events()
+        assert len(peer.asked) == count, "brought again"
+        events = await hub.rows(
+            f"SELECT event FROM reservation_event WHERE reservation_id = '{first}' ORDER BY id"
+        )
+        names = [row["event"] for row in events]
+        assert names.count("delivered") == 2 and names.count("acknowledged") == 2
+        assert (await state(hub))["pushed_at"] is not None
+
+
+async def test_what_the_hotel_refuses_is_kept_with_its_words(tmp_path: Path) -> None:
+    software = HotelSoftware()
+    async with pushing(tmp_path, software) as (hub, _):
+        first = await book(hub, 1)
+        software.refused = {first: "kein Zimmer"}
+        await hub.handle_events()
+        assert await hub.one("SELECT refused_text FROM delivery") == "kein Zimmer"
+        assert await hub.one("SELECT count(*) FROM reservation_event WHERE event = 'refused'") == 1
+        await hub.handle_events()
+        assert software.ids == [first]
+
+
+async def test_what_waited_before_is_brought_when_the_target_is_set(tmp_path: Path) -> None:
+    software = HotelSoftware()
+    async with open_hub(tmp_path, push_private=True) as hub, scripted(software.answer) as peer:
+        ids = [await book(hub, number) for number in range(45)]
+        await hub.handle_events()
+        await target(hub, "demo", peer.url)
+        await hub.handle_events()
+        assert software.ids == ids
+        assert [len(message) for message in software.came] == [20, 20, 5]
+
+
+async def test_dead_server_gets_it_all_once_when_it_is_back(tmp_path: Path) -> None:
+    software = HotelSoftware()
+    with socket.create_server(("127.0.0.1", 0)) as taken_port:
+        url = f"http://127.0.0.1:{taken_port.getsockname()[1]}/"
+    async with open_hub(tmp_path, push_private=True) as hub:
+        assert hub.harness is not None
+        await target(hub, "demo", url)
+        first = await book(hub)
+        await hub.harness.drain(within=timedelta(seconds=60))
+        told = await state(hub)
+        # After 0, 5, 15 and 35 seconds.
+        assert told["failures"] == 4 and "refused" in str(told["last_error"])
+        second = await book(hub, 2)
+        await hub.handle_events()
+        assert (await state(hub))["failures"] == 4, "the pause was not kept"
+        async with scripted(software.answer) as peer:
+            await target(hub, "demo", peer.url)
+            await hub.handle_events()
+            assert sorted(software.ids) == sorted([first, second])
+            await hub.harness.drain(within=timedelta(hours=2))
+            assert len(software.ids) == 2 and (await state(hub))["failures"] == 0
+
+
+async def test_longest_pause_is_15_minutes_and_nothing_is_ever_given_up(tmp_path: Path) -> None:
+    answers: list[float] = []
+    async with open_hub(tmp_path, push_private=True) as hub:
+        assert hub.harness is not None
+        harness = hub.harness
+
+        def refuse(asked: Asked) -> bytes:
+            answers.append(harness.now.timestamp())
+            return b""
+
+        async with scripted(refuse) as peer:
+            await target(hub, "demo", peer.url)
+            await book(hub)
+            await harness.drain(within=timedelta(hours=3))
+        pauses = [round(after - before) for before, after in pairwise(answers)]
+        assert pauses[:9] == [5, 10, 20, 40, 80, 160, 320, 640, 900]
+        assert set(pauses[8:]) == {900} and len(pauses) > 15
+        assert await harness.dead_letters() == []
+
+
+async def test_answer_that_is_lost_brings_the_same_once_more(tmp_path: Path) -> None:
+    software = HotelSoftware(otherwise=lambda asked: b"HTTP/1.1 200 OK\r\nContent-Le")
+    async with pushing(tmp_path, software) as (hub, _):
+        assert hub.harness is not None
+        first = await book(hub)
+        await hub.handle_events()
+        assert await acked(hub) == {first: False}
+        software.otherwise = None
+        await hub.harness.drain(within=timedelta(seconds=10))
+        assert software.ids == [first, first] and await acked(hub) == {first: True}
+
+
+async def test_what_the_answer_does_not_name_comes_again(tmp_path: Path) -> None:
+    software = HotelSoftware()
+    async with pushing(tmp_path, software) as (hub, _):
+        assert hub.harness is not None
+        await set_disabled(hub.ctx, "demo", True)
+        first, second = await book(hub, 1), await book(hub, 2)
+        other = "f" * 32
+        software.otherwise = lambda asked: http(taken([("14", first), ("14", other)], {other: "x"}))
+        await set_disabled(hub.ctx, "demo", False)
+        await hub.handle_events()
+        assert await acked(hub) == {first: True, second: False}
+        assert "does not name 1 of 2" in str((await state(hub))["last_error"])
+        software.otherwise = None
+        await hub.harness.drain(within=timedelta(seconds=10))
+        assert await acked(hub) == {first: True, second: True}
+        assert software.ids == [first, second, second]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (http("<html>Eva Muster</html>"), "HTTP 200, no AlpineBits"),
+        (http("ERROR:Eva Muster", "401 No"), "HTTP 401"),
+        (http("", "302 Found", {"Location": "http://127.0.0.1:1/"}), "HTTP 302"),
+        (http("x" * 2_000_000), "larger than"),
+        (b"SSH-2.0\r\n", "HTTP/1.1"),
+    ],
+)
+async def test_failure_is_told_in_our_words_and_not_in_theirs(
+    tmp_path: Path, answer: bytes, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    software = HotelSoftware(otherwise=lambda asked: answer)
+    async with pushing(tmp_path, software) as (hub, _):
+        assert hub.harness is not None
+        await book(hub)
+        await hub.harness.drain(within=timedelta(seconds=60))
+        told = await state(hub)
+        assert said in str(told["last_error"])
+        assert "cannot be brought to user demo" in caplog.text
+        for secret in ("Muster", PASSWORD, "eva@example.com"):
+            assert secret not in caplog.text and secret not in str(told)
+
+
+async def test_hotel_that_is_unknown_there_delays_no_other_of_the_same_user(tmp_path: Path) -> None:
+    software = HotelSoftware(unknown_hotels={"DEMO"})
+    async with open_hub(tmp_path, push_private=True) as hub, scripted(software.answer) as peer:
+        assert hub.harness is not None
+        await second_hotel(hub)
+        await add_user(hub.ctx.store, "group", "x", ["DEMO", "ROSE"])
+        await target(hub, "group", peer.url)
+        lost, found = await book(hub, 1), await book(hub, 2, "ROSE")
+        await hub.harness.drain(within=timedelta(minutes=3))
+        later = await book(hub, 3, "ROSE")
+        await hub.handle_events()
+        rows = await hub.rows(
+            "SELECT d.reservation_id, d.acked_at FROM delivery d"
+            " JOIN hotel_user u ON u.id = d.user_id WHERE u.name = 'group'"
+        )
+        done = {row["reservation_id"]: row["acked_at"] is not None for row in rows}
+        assert done == {lost: False, found: True, later: True}
+        assert "13/392" in str((await state(hub))["last_error"])
+        assert (await state(hub, "ROSE"))["failures"] == 0
+
+
+async def test_request_that_the_other_side_cannot_read_keeps_no_other(tmp_path: Path) -> None:
+    def choke(asked: Asked) -> bytes | None:
+        return http("ERROR:oops", "500 No") if b"Poison" in asked.document else None
+
+    software = HotelSoftware(otherwise=choke)
+    async with pushing(tmp_path, software) as (hub, _):
+        assert hub.harness is not None
+        bad = await book(hub, 1, last_name="Poison")
+        good = [await book(hub, number) for number in range(2, 6)]
+        await hub.harness.drain(within=timedelta(seconds=30))
+        assert await acked(hub) == {bad: False, **dict.fromkeys(good, True)}
+        software.otherwise = None
+        await hub.harness.drain(within=timedelta(minutes=3))
+        assert await acked(hub) == {bad: True, **dict.fromkeys(good, True)}
+        assert all(software.ids.count(one) <= 3 for one in good)
+
+
+async def test_however_many_the_other_side_cannot_read_the_others_come(tmp_path: Path) -> None:
+    def choke(asked: Asked) -> bytes | None:
+        return http("ERROR:oops", "500 No") if b"Poison" in asked.document else None
+
+    software = HotelSoftware(otherwise=choke)
+    async with pushing(tmp_path, software) as (hub, _):
+        assert hub.harness is not None
+        bad = [await book(hub, number, last_name="Poison") for number in range(25)]
+        good = [await book(hub, number) for number in range(30, 33)]
+        await hub.harness.drain(within=timedelta(minutes=5))
+        assert await acked(hub) == {**dict.fromkeys(bad, False), **dict.fromkeys(good, True)}
+        assert (await state(hub))["failures"] != 0
+        tried = {software.ids.count(one) for one in bad}
+        assert max(tried) <= 2 * min(tried) + 2, "some are tried more than others"
+        software.otherwise = None
+        await hub.harness.drain(within=timedelta(minutes=5))
+        assert all((await acked(hub)).values())
+
+
+async def test_request_at_which_the_other_side_hangs_up_keeps_no_other(tmp_path: Path) -> None:
+    def hang_up(asked: Asked) -> bytes | None:
+        return b"SSH-2.0\r\n" if b"Poison" in asked.document else None
+
+    software = HotelSoftware(otherwise=hang_up)
+    async with pushing(tmp_path, software) as (hub, _):
+        assert hub.harness is not None
+        bad = await book(hub, 1, last_name="Poison")
+        good = await book(hub, 2)
+        await hub.harness.drain(within=timedelta(minutes=5))
+        assert await acked(hub) == {bad: False, good: True}
+
+
+async def test_held_request_waits_without_a_push_of_nothing(tmp_path: Path) -> None:
+    software = HotelSoftware()
+    async with pushing(tmp_path, software, "2020-10") as (hub, _):
+        assert hub.harness is not None
+        await set_disabled(hub.ctx, "demo", True)
+        held = await book(hub)
+        await hub.handle_events()
+        lead = '{"status":"request","adults":1,"last_name":"X","newsletter":true}'
+        await hub.ctx.store.run(
+            lambda tx: raw(tx, f"UPDATE reservation_version SET data = '{lead}'")
+        )
+        await set_disabled(hub.ctx, "demo", False)
+        await hub.harness.drain(within=timedelta(hours=1))
+        assert software.came == [] and (await state(hub))["due_at"] is None
+        first = await book(hub, 2)
+        await hub.handle_events()
+        await hub.harness.run_periodic("sweep_pushes")  # this process may not know yet of `on`
+        await hub.handle_events()
+        assert software.ids == [first] and await acked(hub) == {held: False, first: True}
+
+
+async def test_version_that_is_made_while_one_is_brought_is_brought_too(tmp_path: Path) -> None:
+    software = HotelSoftware()
+    async with open_hub(tmp_path, push_private=True) as hub:
+
+        async def answer(asked: Asked) -> bytes:
+            if len(software.came) == 0:
+                meanwhile = Hub(hub.ctx)
+                await book(meanwhile, 1, last_name="Changed")
+                await book(meanwhile, 2)
+            return software.answer(asked)
+
+        async with scripted(answer) as peer:
+            await target(hub, "demo", peer.url)
+            await book(hub, 1)
+            await hub.handle_events()
+            assert b"Changed" in peer.asked[-1].document
+            assert await hub.one("SELECT count(*) FROM delivery WHERE waiting = 1") == 0
+
+
+async def test_lost_event_is_found_by_the_sweep(tmp_path: Path) -> None:
+    software = HotelSoftware()
+    async with pushing(tmp_path, software) as (hub, _):
+        assert hub.harness is not None
+        await hub.handle_events()
+        await set_disabled(hub.ctx, "demo", True)
+        first = await book(hub)
+        await hub.handle_events()
+        assert software.ids == []
+        async with hub.ctx.store.transaction() as tx:
+            await tx.execute("push_set_disabled", user_id=1, disabled_at=None)
+        await hub.harness.run_periodic("sweep_pushes")
+        await hub.handle_events()
+        assert software.ids == [first]
+
+
+async def test_now_keeps_no_pause(tmp_path: Path) -> None:
+    software = HotelSoftware(otherwise=lambda asked: http("", "503 No"))
+    async with pushing(tmp_path, software) as (hub, _):
+        first = await book(hub)
+        await hub.handle_events()
+        await bring_now(hub.ctx, "demo")
+        await hub.handle_events()
+        assert (await state(hub))["failures"] == 2
+        software.otherwise = None
+        await bring_now(hub.ctx, "demo")
+        await hub.handle_events()
+        assert await acked(hub) == {first: True}
+
+
+async def test_private_addresses_are_called_only_where_the_operator_says_so(
+    tmp_path: Path,
+) -> None:
+    software = HotelSoftware()
+    async with open_hub(tmp_path) as hub, scripted(
+        software.answer, tls=make_certificate(tmp_path)
+    ) as peer:  # fmt: skip
+        await target(hub, "demo", peer.url.replace("http:", "https:"))
+        await book(hub)
+        await hub.handle_events()
+        assert "may not be called" in str((await state(hub))["last_error"])
+        assert peer.asked == []
+
+
+async def test_certificate_of_the_other_side_is_checked(tmp_path: Path) -> None:
+    software = HotelSoftware()
+    async with open_hub(tmp_path, push_private=True) as hub, scripted(
+        software.answer, tls=make_certificate(tmp_path)
+    ) as peer:  # fmt: skip
+        await target(hub, "demo", peer.url.replace("http:", "https:"))
+        await book(hub)
+        await hub.handle_events()
+        assert "certificate" in str((await state(hub))["last_error"]) and software.came == []

@@ -1,0 +1,50 @@
+"""Servers that never answer, beside one that does, under a real `cordata server` of one worker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.integration.hub.material import open_hub
+from tests.integration.pms.peers import command, scripted
+from tests.integration.push.peer import HotelSoftware
+from tests.integration.push.test_push import book, second_hotel, target
+from tests.integration.push.test_push_command import configure
+from tests.integration.server.running import server
+
+#: More than a worker handles at once of most other events.
+SLOW = 20
+#: A silent server is waited for longer.
+PATIENCE_S = 20.0
+
+
+async def until(true: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < give_up, "it waits for the others"
+        await asyncio.sleep(0.05)
+
+
+async def test_servers_that_never_answer_delay_no_other(tmp_path: Path) -> None:
+    software = HotelSoftware()
+    config = configure(tmp_path, private=True)
+    async with scripted(lambda asked: None) as silent, scripted(software.answer) as peer:
+        async with open_hub(tmp_path, push_private=True) as hub:
+            names = [f"slow-{number}" for number in range(SLOW)]
+            await second_hotel(hub, *names)
+            await book(hub, 1, "ROSE")
+            for name in names:
+                await target(hub, name, silent.url)
+            await target(hub, "demo", peer.url)
+        options = ("--config", config, "--no-pool")
+        with server(None, *options, app="alpinehub.app:app", workers=1) as running:
+            await asyncio.to_thread(running.ready)
+            await until(lambda: len(silent.asked) == SLOW)
+            async with open_hub(tmp_path, seed=False, push_private=True) as hub:
+                first = await book(hub, 2)
+            await until(lambda: software.ids == [first])
+            listed = await command("--config", config, "user", "push", "list", "--json")
+            waiting = {row["name"]: row["waiting"] for row in listed.json_whole}
+            assert waiting["slow-7"] == 1 and waiting["demo"] == 0

@@ -1,0 +1,112 @@
+"""What is announced is what is answered, and both are told by the operator's choice of features."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from alpinehub.accounts import Account
+from alpinehub.alpinebits import capability
+from alpinehub.alpinebits.action import ACTIONS, find
+from alpinehub.alpinebits.capability import CAPABILITIES, SERVED, Capability, Support, announce
+from alpinehub.alpinebits.large import READERS
+from alpinehub.alpinebits.protocol import ACKNOWLEDGE, PROTOCOLS, READ
+from alpinehub.party import Feature, Hotel, Settings
+
+FREEROOMS = Capability(
+    name="action_OTA_Some",
+    action=READ,
+    since=2018,
+    supports={
+        "Some_always": Support(since=2018),
+        "Some_deltas": Support(since=2018, feature="deltas"),
+        "Some_later": Support(since=2022, feature="deltas"),
+        "Some_gone": Support(since=2018, until=2020),
+    },
+)
+
+
+def hotel(number: int, *off: str) -> Hotel:
+    return Hotel(
+        id=number,
+        code=f"H{number}",
+        name="H",
+        time_zone="Europe/Rome",
+        language="de",
+        region="IT",
+        settings=Settings(off=frozenset(off)),
+    )
+
+
+def account(*hotels: Hotel) -> Account:
+    return Account(id=1, name="u1", hotels=hotels)
+
+
+def test_protocols_are_told_apart_by_name_and_year() -> None:
+    assert list(PROTOCOLS) == ["2017-10", "2018-10", "2020-10", "2022-10", "2024-10"]
+    assert [one.year for one in PROTOCOLS.values()] == [2017, 2018, 2020, 2022, 2024]
+
+
+def test_every_announced_action_is_answered_in_each_of_its_versions() -> None:
+    for protocol in PROTOCOLS.values():
+        for one in CAPABILITIES:
+            if one.since <= protocol.year <= one.until:
+                assert find(one.action, protocol) is not None, (one.name, protocol.name)
+
+
+def test_every_action_is_announced_but_the_one_that_reading_implies() -> None:
+    announced = {one.action for one in CAPABILITIES}
+    assert {one.name for one in ACTIONS} - announced == {ACKNOWLEDGE}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_version_is_served_when_it_has_an_action_and_a_capability(name: str) -> None:
+    protocol = PROTOCOLS[name]
+    answered = any(one.since <= protocol.year <= one.until for one in ACTIONS)
+    assert (name in SERVED) is answered is bool(announce(account(hotel(1)), protocol))
+
+
+def test_support_is_announced_when_the_version_has_it_and_all_hotels_offer_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(capability, "CAPABILITIES", (FREEROOMS,))
+
+    def supports(name: str, *hotels: Hotel) -> set[str]:
+        told = announce(account(*hotels), PROTOCOLS[name])
+        return {support.removeprefix("Some_") for support in told["action_OTA_Some"]}
+
+    assert announce(account(hotel(1)), PROTOCOLS["2017-10"]) == {}
+    assert supports("2018-10", hotel(1)) == {"always", "deltas", "gone"}
+    assert supports("2024-10", hotel(1)) == {"always", "deltas", "later"}
+    assert supports("2024-10", hotel(1), hotel(2, "deltas")) == {"always"}
+    assert supports("2024-10", hotel(1, "rooms"), hotel(2)) == {"always", "deltas", "later"}
+
+
+def test_action_is_not_announced_when_a_hotel_does_not_offer_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = Capability(name="action_OTA_Some", action=READ, since=2017, feature="inventory")
+    monkeypatch.setattr(capability, "CAPABILITIES", (one,))
+    assert list(announce(account(hotel(1)), PROTOCOLS["2020-10"])) == ["action_OTA_Some"]
+    assert announce(account(hotel(1), hotel(2, "inventory")), PROTOCOLS["2020-10"]) == {}
+
+
+def test_every_feature_of_the_table_is_one() -> None:
+    features = {one.feature for one in CAPABILITIES}
+    features |= {support.feature for one in CAPABILITIES for support in one.supports.values()}
+    assert features - {None} <= set(get_args(Feature))
+
+
+def test_readers_of_large_documents_are_found_by_their_root() -> None:
+    assert all(name == reader.root and reader.pooled for name, reader in READERS.items())
+
+
+def test_hotel_is_meant_by_its_code_else_by_a_name_that_only_one_has() -> None:
+    one, two, three = hotel(1), hotel(2), hotel(3)
+    post = Hotel(id=4, code="P", name="Post", time_zone="UTC", language="de", region="IT")
+    who = account(one, two, three, post)
+    assert who.hotel("H2") is two and who.hotel("H2", "Post") is two
+    assert who.hotel("X") is None and who.hotel("X", "Post") is None
+    assert who.hotel(None, "Post") is post
+    assert who.hotel(None, "H") is None and who.hotel(None) is None
