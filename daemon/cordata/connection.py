@@ -14,6 +14,10 @@ from cordata.context import Context
 from cordata.errors import CordataError
 from cordata.opening import open_context, read_vault, store_password
 from cordata.store import store_class
+from cordata.vault import Vault
+
+#: What root read before he became another user, who may not, by the directory of the credentials.
+_read_as_root: dict[Path, tuple[Vault, str | None]] = {}
 
 
 @asynccontextmanager
@@ -27,12 +31,13 @@ async def connect(
 
     Called by root while the state directory belongs to another user, the process becomes that
     user for good: after it read the credentials, before it touches any file there, so that no
-    file of root's is left behind. Raises: CordataError when the schema is not current (start the
-    service first), unless `need_schema` is False; StoreUnavailable.
+    file of root's is left behind. Such a process may call it again. Raises: CordataError when the
+    schema is not current (start the service first), unless `need_schema` is False;
+    StoreUnavailable.
     """
     if not isinstance(config, Config):
         config = build(open_document(find_file(config)), app.settings_classes)
-    vault, password = read_vault(config), store_password(config)
+    vault, password = _secrets(config)
     store_class(config.store)  # root can read its driver wherever that lies
     become_owner(config.paths.state)
     async with open_context(config, app, vault=vault, password=password) as ctx:
@@ -42,6 +47,18 @@ async def connect(
                 hint="start primary.service (or `cordata server`), which migrates it",
             )
         yield ctx
+
+
+def _secrets(config: Config) -> tuple[Vault, str | None]:
+    """The vault and the store's password; a process that was root knows them from then."""
+    directory = config.paths.credentials
+    is_root = os.geteuid() == 0
+    if not is_root and (kept := _read_as_root.get(directory)) is not None:
+        return kept
+    read = read_vault(config), store_password(config)
+    if is_root:
+        _read_as_root[directory] = read
+    return read
 
 
 def become_owner(directory: Path) -> None:
