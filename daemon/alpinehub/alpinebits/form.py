@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.multipart import Broken, Fault, media_type, read_parts
 
 #: Body as received, and as unpacked: all rate plans of a large hotel are 3 to 6 MB.
 MAX_BODY_BYTES = 8 * 1024 * 1024
@@ -18,9 +20,14 @@ MAX_GZIP_RATIO = 100
 _RATIO_FREE_BYTES = 64 * 1024
 #: Parts of a form: two are due, a few more are ignored.
 _MAX_PARTS = 16
-#: Headers of one part, all together.
-_MAX_PART_HEADER_BYTES = 8192
 _MAX_ACTION_CHARS = 128
+_PROBLEMS: Final[dict[Fault, str]] = {
+    "no_boundary": "multipart/form-data without a boundary",
+    "malformed": "the multipart body is malformed",
+    "cut_off": "the multipart body is cut off: its last boundary is missing",
+    "too_many_parts": "the form has too many parts",
+    "large_headers": "the headers of a part of the form are too large",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ def parse_form(content_type: str, body: bytes) -> Form:
     multipart/form-data is the rule, with `request` as a plain field or a file part;
     application/x-www-form-urlencoded is accepted too. Raises: Refusal.
     """
-    kind = content_type.split(";", 1)[0].strip().lower()
+    kind = media_type(content_type)
     if kind == "multipart/form-data":
         fields = _multipart(content_type, body)
     elif kind == "application/x-www-form-urlencoded":
@@ -100,78 +107,14 @@ def _add(fields: dict[bytes, bytes], name: bytes, value: bytes) -> None:
     fields[name] = value
 
 
-class _Parts:
-    """Collects the parts of one multipart body from the parser's callbacks."""
-
-    def __init__(self) -> None:
-        self.fields: dict[bytes, bytes] = {}
-        self.complete = False
-        self._parts = 0
-        self._header_bytes = 0
-        self._field = b""
-        self._value = b""
-        self._disposition = b""
-        self._data: list[bytes] = []
-
-    def on_part_begin(self) -> None:
-        self._parts += 1
-        if self._parts > _MAX_PARTS:
-            raise Refusal(400, "the form has too many parts")
-        self._header_bytes = 0
-        self._disposition = b""
-        self._data = []
-
-    def on_header_field(self, data: bytes, start: int, end: int) -> None:
-        self._count(end - start)
-        self._field += data[start:end]
-
-    def on_header_value(self, data: bytes, start: int, end: int) -> None:
-        self._count(end - start)
-        self._value += data[start:end]
-
-    def on_header_end(self) -> None:
-        if self._field.lower() == b"content-disposition":
-            self._disposition = self._value
-        self._field = self._value = b""
-
-    def on_part_data(self, data: bytes, start: int, end: int) -> None:
-        self._data.append(data[start:end])
-
-    def on_part_end(self) -> None:
-        from python_multipart.multipart import parse_options_header
-
-        kind, options = parse_options_header(self._disposition)
-        if kind != b"form-data" or b"name" not in options:
-            raise Refusal(400, "a part of the form has no name")
-        _add(self.fields, options[b"name"], b"".join(self._data))
-
-    def on_end(self) -> None:
-        self.complete = True
-
-    def _count(self, size: int) -> None:
-        self._header_bytes += size
-        if self._header_bytes > _MAX_PART_HEADER_BYTES:
-            raise Refusal(400, "the headers of a part of the form are too large")
-
-
 def _multipart(content_type: str, body: bytes) -> dict[bytes, bytes]:
-    # Imported here: a worker that serves no hotel software does not carry it.
-    from python_multipart.exceptions import FormParserError
-    from python_multipart.multipart import MultipartParser, parse_options_header
-
-    _, options = parse_options_header(content_type)
-    boundary = options.get(b"boundary", b"")
-    if not 0 < len(boundary) <= 256:
-        raise Refusal(400, "multipart/form-data without a boundary")
-    parts = _Parts()
-    names = ("part_begin", "header_field", "header_value", "header_end", "part_data", "part_end")
-    callbacks = {f"on_{name}": getattr(parts, f"on_{name}") for name in (*names, "end")}
     try:
-        parser = MultipartParser(boundary, callbacks)  # type: ignore[arg-type]
-        parser.write(body)
-        parser.finalize()
-    except FormParserError:
-        raise Refusal(400, "the multipart body is malformed") from None
-    if not parts.complete:
-        raise Refusal(400, "the multipart body is cut off: its last boundary is missing")
-    return parts.fields
+        parts = read_parts(body, content_type, most=_MAX_PARTS)
+    except Broken as broken:
+        raise Refusal(400, _PROBLEMS[broken.fault]) from None
+    fields: dict[bytes, bytes] = {}
+    for part in parts:
+        if part.name is None:
+            raise Refusal(400, "a part of the form has no name")
+        _add(fields, part.name, part.data)
+    return fields

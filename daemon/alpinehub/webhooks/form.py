@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl
 
+from alpinehub.multipart import Broken, Fault, media_type, read_parts
 from alpinehub.webhooks.sheet import MAX_VALUE, Answer, Sheet, Unreadable, check_count
 from alpinehub.webhooks.values import line
 
 _MAX_NAME = 128
 _MAX_PARTS = 1000
+#: What is wrong with a body, as the review list tells it.
+_CODES: dict[Fault, str] = {
+    "no_boundary": "no_boundary", "cut_off": "cut_off", "too_many_parts": "too_many_fields",
+}  # fmt: skip
 _UTM = ("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id")
-
-
-def kind_of(content_type: str) -> str:
-    """The media type of a body, in lower case."""
-    return content_type.split(";", 1)[0].strip().lower()
 
 
 def read(body: bytes, content_type: str, honeypot: str) -> Sheet:
@@ -25,7 +25,7 @@ def read(body: bytes, content_type: str, honeypot: str) -> Sheet:
 
     `honeypot`: a field that people do not see; what fills it is no guest.
     """
-    if kind_of(content_type) == "multipart/form-data":
+    if media_type(content_type) == "multipart/form-data":
         pairs = _multipart(body, content_type)
     else:
         pairs = _urlencoded(body, content_type)
@@ -67,67 +67,13 @@ def _urlencoded(body: bytes, content_type: str) -> list[tuple[str, str]]:
 
 
 def _multipart(body: bytes, content_type: str) -> list[tuple[str, str]]:
-    # Imported here: a worker that serves no such form does not carry it.
-    from python_multipart.exceptions import FormParserError
-    from python_multipart.multipart import MultipartParser, parse_options_header
-
-    boundary = parse_options_header(content_type)[1].get(b"boundary", b"")
-    if not 0 < len(boundary) <= 256:
-        raise Unreadable("no_boundary")
-    parts = _Parts()
-    names = ("part_begin", "header_field", "header_value", "header_end", "part_data", "part_end")
-    callbacks = {f"on_{name}": getattr(parts, f"on_{name}") for name in (*names, "end")}
+    """Its fields; files are left out."""
     try:
-        parser = MultipartParser(boundary, callbacks)  # type: ignore[arg-type]
-        parser.write(body)
-        parser.finalize()
-    except FormParserError:
-        raise Unreadable("not_a_form") from None
-    if not parts.complete:
-        raise Unreadable("cut_off")
-    return _decoded(parts.fields, content_type)
-
-
-class _Parts:
-    """Collects the fields of one multipart body from the parser's callbacks; files are left out."""
-
-    def __init__(self) -> None:
-        self.fields: list[tuple[bytes, bytes]] = []
-        self.complete = False
-        self._parts = 0
-        self._field = self._value = self._disposition = b""
-        self._data: list[bytes] = []
-
-    def on_part_begin(self) -> None:
-        self._parts += 1
-        if self._parts > _MAX_PARTS:
-            raise Unreadable("too_many_fields")
-        self._disposition = b""
-        self._data = []
-
-    def on_header_field(self, data: bytes, start: int, end: int) -> None:
-        self._field += data[start:end]
-
-    def on_header_value(self, data: bytes, start: int, end: int) -> None:
-        self._value += data[start:end]
-
-    def on_header_end(self) -> None:
-        if self._field.lower() == b"content-disposition":
-            self._disposition = self._value
-        self._field = self._value = b""
-
-    def on_part_data(self, data: bytes, start: int, end: int) -> None:
-        self._data.append(data[start:end])
-
-    def on_part_end(self) -> None:
-        from python_multipart.multipart import parse_options_header
-
-        _, options = parse_options_header(self._disposition)
-        if b"name" in options and b"filename" not in options:
-            self.fields.append((options[b"name"], b"".join(self._data)))
-
-    def on_end(self) -> None:
-        self.complete = True
+        parts = read_parts(body, content_type, most=_MAX_PARTS)
+    except Broken as broken:
+        raise Unreadable(_CODES.get(broken.fault, "not_a_form")) from None
+    fields = [(part.name, part.data) for part in parts if part.name and not part.is_file]
+    return _decoded(fields, content_type)
 
 
 def _decoded(pairs: list[tuple[bytes, bytes]], content_type: str) -> list[tuple[str, str]]:

@@ -7,11 +7,11 @@ is refused; for the rest a sender could do nothing about the answer, but an oper
 from __future__ import annotations
 
 from alpinehub.directory import Snapshot, directory_of
+from alpinehub.multipart import media_type
 from alpinehub.party import Source
 from alpinehub.webhooks import google as leads
 from alpinehub.webhooks.authentication import one_by_secret, unauthorized
 from alpinehub.webhooks.endpoint import Call, Reply, kept_headers, require_plain
-from alpinehub.webhooks.form import kind_of
 from alpinehub.webhooks.problem import Refused
 from alpinehub.webhooks.receiving import receive
 from alpinehub.webhooks.sheet import Unreadable
@@ -47,7 +47,7 @@ async def form(call: Call) -> Reply:
     source = _source_of_path(call, await _snapshot(call), "form")
     require_plain(call.headers)
     content_type = call.headers.get(b"content-type", b"").decode("latin-1")
-    if kind_of(content_type) not in _FORMS:
+    if media_type(content_type) not in _FORMS:
         raise Refused(415, "unsupported_type", f"The body must be {' or '.join(_FORMS)}.")
     await receive(call.ctx, source, await _body(call), headers=kept_headers(call.headers))
     return thanks(source, call.headers)

@@ -1,0 +1,113 @@
+"""multipart/form-data taken apart, bounded: RFC 7578 as browsers and hotel software write it.
+
+What a part means, and what is wrong with one, is for whoever asked for the form to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+#: Bytes of a boundary; RFC 2046 allows 70.
+_MAX_BOUNDARY_BYTES = 256
+#: Bytes of the headers of one part, all together: a browser writes a question as a field's name.
+_MAX_HEADER_BYTES = 8192
+
+Fault = Literal["no_boundary", "malformed", "cut_off", "too_many_parts", "large_headers"]
+
+
+class Broken(Exception):
+    """A body that is no multipart/form-data as it should be; `fault` says why."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.fault: Fault = fault
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a form."""
+
+    #: None: it has no name, or is no form-data.
+    name: bytes | None
+    data: bytes
+    #: It is a file: its Content-Disposition has a filename.
+    is_file: bool
+
+
+def media_type(content_type: str) -> str:
+    """The type in a Content-Type, in lower case and without its parameters."""
+    return content_type.split(";", 1)[0].strip().lower()
+
+
+def read_parts(body: bytes, content_type: str, *, most: int) -> list[Part]:
+    """The parts in their order, `most` of them. Raises: Broken."""
+    # Imported here: a worker to which no form is posted does not carry it.
+    from python_multipart.exceptions import FormParserError
+    from python_multipart.multipart import MultipartParser, parse_options_header
+
+    boundary = parse_options_header(content_type)[1].get(b"boundary", b"")
+    if not 0 < len(boundary) <= _MAX_BOUNDARY_BYTES:
+        raise Broken("no_boundary")
+    collector = _Collector(most)
+    events = ("part_begin", "header_field", "header_value", "header_end", "part_data", "part_end")
+    callbacks = {f"on_{event}": getattr(collector, f"on_{event}") for event in (*events, "end")}
+    try:
+        parser = MultipartParser(boundary, callbacks)  # type: ignore[arg-type]
+        parser.write(body)
+        parser.finalize()
+    except FormParserError:
+        raise Broken("malformed") from None
+    if not collector.complete:
+        raise Broken("cut_off")
+    return collector.parts
+
+
+class _Collector:
+    """Makes the parts of one body of the parser's callbacks."""
+
+    def __init__(self, most: int) -> None:
+        self.parts: list[Part] = []
+        self.complete = False
+        self._most = most
+        self._header_bytes = 0
+        self._field = self._value = self._disposition = b""
+        self._data: list[bytes] = []
+
+    def on_part_begin(self) -> None:
+        if len(self.parts) == self._most:
+            raise Broken("too_many_parts")
+        self._header_bytes = 0
+        self._disposition = b""
+        self._data = []
+
+    def on_header_field(self, data: bytes, start: int, end: int) -> None:
+        self._count(end - start)
+        self._field += data[start:end]
+
+    def on_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._count(end - start)
+        self._value += data[start:end]
+
+    def on_header_end(self) -> None:
+        if self._field.lower() == b"content-disposition":
+            self._disposition = self._value
+        self._field = self._value = b""
+
+    def on_part_data(self, data: bytes, start: int, end: int) -> None:
+        self._data.append(data[start:end])
+
+    def on_part_end(self) -> None:
+        from python_multipart.multipart import parse_options_header
+
+        kind, options = parse_options_header(self._disposition)
+        name = options.get(b"name") if kind == b"form-data" else None
+        self.parts.append(Part(name, b"".join(self._data), b"filename" in options))
+
+    def on_end(self) -> None:
+        self.complete = True
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > _MAX_HEADER_BYTES:
+            raise Broken("large_headers")
