@@ -181,6 +181,38 @@ def test_report_timer_is_at_eight_when_systemd_reads_it(hub: Host) -> None:
     assert "OnCalendar=*-*-* 08:00:00" in told["TimersCalendar"] and told["Persistent"] == "yes"
 
 
+def test_reports_are_made_without_the_timer_when_the_store_was_away(hub: Host) -> None:
+    unit, drop_ins = "daily-report.service", "/run/systemd/system/daily-report.service.d"
+    away = 's,^\\[store\\]$,&\\nurl = "postgresql://127.0.0.1:1/nobody",'
+    hub.sh(
+        f"""mkdir -p {drop_ins}
+        sed '{away}' {CONFIG} >/run/away.toml
+        printf '[Service]\\nRestartSec=1\\n' >{drop_ins}/soon.conf
+        printf '[Service]\\nEnvironment=CORDATA_CONFIG=/run/away.toml\\n' >{drop_ins}/away.conf"""
+    )
+    hub.systemctl("daemon-reload")
+    cursor = hub.cursor()
+    hub.systemctl("start", unit, check=False)
+
+    def tries() -> int:
+        return int(hub.props(unit, "NRestarts")["NRestarts"])
+
+    wait_for(lambda: tries() >= 2, timeout_s=60, what="tries")
+    assert hub.props(unit, "ExecMainStatus")["ExecMainStatus"] in ("69", "0")
+    hub.run("rm", f"{drop_ins}/away.conf")
+    hub.systemctl("daemon-reload")
+    ran = [f"UNIT={unit}", "JOB_TYPE=start", "JOB_RESULT=done"]
+    wait_for(lambda: hub.journal(*ran, since=cursor), timeout_s=60, what="the job")
+    assert hub.props(unit, "Result")["Result"] == "success"
+    said = hub.journal(f"_SYSTEMD_UNIT={unit}", since=cursor)
+    assert {"daily-report", "fleet-report"} <= {one["MESSAGE"].split(":")[0] for one in said}
+    told = hub.journal("SYSLOG_IDENTIFIER=systemd", f"UNIT={unit}", since=cursor)
+    assert any("status=69" in one["MESSAGE"] for one in told)
+    assert hub.journal(f"UNIT=alert@{unit}.service", since=cursor)
+    hub.run("rm", "-r", drop_ins, "/run/away.toml")
+    hub.systemctl("daemon-reload")
+
+
 def test_proxy_reaches_the_workers_when_nginx_is_in_front(hub: Host) -> None:
     # The sample as installed, but for the certificate and the name.
     hub.sh(

@@ -38,9 +38,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         _drop_output()
         code = EXIT_FAILED
     except OSError as error:
-        code = _report_output(error) if _is_of_output(error) else _report_bug(error, debug=debug)
+        code = _report_output(error) if _is_of_output(error) else report_bug(error, debug=debug)
     except Exception as error:  # noqa: BLE001 - the CLI boundary
-        code = _report_bug(error, debug=debug)
+        code = report_bug(error, debug=debug)
     sys.exit(code)
 
 
@@ -105,7 +105,7 @@ def report(error: CordataError, *, debug: bool = False) -> int:
     return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED
 
 
-def _report_bug(error: Exception, *, debug: bool) -> int:
+def report_bug(error: Exception, *, debug: bool) -> int:
     """An error nobody raised on purpose: a role's goes to the log, with its places and without its
     message, which may quote anything; a command's is for who has called it.
     """

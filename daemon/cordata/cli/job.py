@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from cordata import events
+from cordata.cli import EXIT_CONFIG, EXIT_FAILED, report, report_bug
 from cordata.cli.options import shared
-from cordata.errors import ConfigError, CordataError
+from cordata.errors import ConfigError, CordataError, TransientError
 from cordata.log import fields, logger
 
 if TYPE_CHECKING:
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from cordata.services.job import JobResult
 
 _SCHEMA_TRIES, _SCHEMA_PAUSE_S = 300, 0.2
+#: As the job's service has them, which is not loaded before the arguments are in order.
+EXIT_AWAY, _EXIT_BUSY = 69, 75
+#: What another try soon may mend goes before all.
+_WORST = (EXIT_AWAY, EXIT_CONFIG, EXIT_FAILED, _EXIT_BUSY, 0)
 
 
 @click.command(
@@ -27,15 +33,18 @@ _SCHEMA_TRIES, _SCHEMA_PAUSE_S = 300, 0.2
 
 \b
   cordata job daily-report
+  cordata job daily-report fleet-report
   cordata job daily-report --scope DEMO --period 2026-01-31 --force
 
-At the end a line says what was done, or that nothing was due. A run that --scope and --period name
-is done whether it is due or not.
+At the end a line for each NAME says what was done, or that nothing was due. A run that --scope and
+--period name is done whether it is due or not. A job that fails does not keep the next from
+running.
 
 Exit codes: 0 all that was due has run, or nothing was; 1 a run failed, the next call tries it
-again; 75 another process has a run in hand."""
+again; 69 a run failed since something is away, the store for example: try again soon; 75 another
+process has a run in hand. Of several the one that comes first of 69, 78, 1, 75, 0."""
 )
-@click.argument("name")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--scope", help="Only this scope.")
 @click.option("--period", help="Only this period; with --scope: this run, due or not.")
 @click.option(
@@ -43,7 +52,7 @@ again; 75 another process has a run in hand."""
 )
 @shared
 def job(
-    name: str,
+    names: tuple[str, ...],
     scope: str | None,
     period: str | None,
     force: bool,
@@ -51,10 +60,12 @@ def job(
     app: str | None,
     debug: bool,
 ) -> int:
-    """Run the job NAME: each due (scope, period) once, whoever calls, however often."""
+    """Run each job NAME: each due (scope, period) once, whoever calls, however often."""
     from cordata.systemd import install_hooks, install_logging, set_level
 
-    install_logging("debug" if debug else "info", role=f"job {name}")
+    if len(names) > 1 and (scope is not None or period is not None or force):
+        raise click.UsageError("--scope, --period and --force are for one job")
+    install_logging("debug" if debug else "info", role=_role(names))
     install_hooks()
 
     from cordata.loading import load
@@ -62,18 +73,34 @@ def job(
     loaded = load(config, app)
     if not debug:
         set_level(loaded.config.log.level)
-    if name not in loaded.app.jobs:
-        known = ", ".join(sorted(loaded.app.jobs)) or "none"
-        raise ConfigError(f"the application has no job {name!r}", hint=f"it has: {known}")
+    for name in names:
+        if name not in loaded.app.jobs:
+            known = ", ".join(sorted(loaded.app.jobs)) or "none"
+            raise ConfigError(f"the application has no job {name!r}", hint=f"it has: {known}")
+    wanted = _Wanted(scope=scope, period=period, force=force)
     try:
-        result, said = asyncio.run(_run(loaded, name, scope, period, force))
+        return asyncio.run(_run_each(loaded, names, wanted, debug=debug))
+    except TransientError as error:
+        report(error, debug=debug)
+        return EXIT_AWAY
     except asyncio.CancelledError:
         # Die of the signal, as the manager expects of a service that it stops.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
         raise
-    click.echo(f"{name}: {said}")
-    return result.exit_code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What of a job is to be run."""
+
+    scope: str | None
+    period: str | None
+    force: bool
+
+
+def _role(names: tuple[str, ...]) -> str:
+    return f"job {' '.join(names)}"
 
 
 def _what_was_done(result: JobResult, *, force: bool) -> str:
@@ -104,7 +131,7 @@ async def _why_nothing(ctx: Context, name: str, scope: str | None, *, has_due: b
 
 
 async def _wait_for_schema(ctx: Context) -> None:
-    """A timer may be due at boot, while the primary still migrates. Raises: CordataError."""
+    """A timer may be due at boot, while the primary still migrates. Raises: TransientError."""
     for attempt in range(_SCHEMA_TRIES):
         if await ctx.schema_current():
             return
@@ -112,37 +139,61 @@ async def _wait_for_schema(ctx: Context) -> None:
             extra = fields(events.WORKER_WAITING)
             logger("cordata.job").info("waiting for the primary to migrate the store", extra=extra)
         await asyncio.sleep(_SCHEMA_PAUSE_S)
-    raise CordataError(
+    raise TransientError(
         "the store's schema is not current", hint="start primary.service, which migrates it"
     )
 
 
-async def _run(
-    loaded: Loaded, name: str, scope: str | None, period: str | None, force: bool
-) -> tuple[JobResult, str]:
-    """What the call did, for programs and for people."""
+async def _run_each(loaded: Loaded, names: tuple[str, ...], wanted: _Wanted, *, debug: bool) -> int:
+    """Run one after another and say what was done. Returns the exit code; raises: TransientError
+    when there is no store for any of them.
+    """
     from cordata.connection import become_owner
     from cordata.opening import open_context, read_vault, store_password
-    from cordata.services.job import run_job
     from cordata.wiring.role import alerting
 
     current = asyncio.current_task()
     assert current is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
     vault, password = read_vault(loaded.config), store_password(loaded.config)
-    with alerting(loaded.config, f"job {name}", ends_soon=True):
+    with alerting(loaded.config, _role(names), ends_soon=True):
         become_owner(loaded.config.paths.state)
         async with open_context(loaded.config, loaded.app, vault=vault, password=password) as ctx:
             await _wait_for_schema(ctx)
-            task = loaded.app.jobs[name]
-            result = await run_job(
-                ctx,
-                task,
-                runtime_dir=loaded.config.paths.runtime,
-                scope=scope,
-                period=period,
-                force=force,
-            )
-            said = _what_was_done(result, force=force)
-            said = said or await _why_nothing(ctx, name, scope, has_due=task.due is not None)
-            return result, said
+            codes = [await _run_apart(ctx, loaded, name, wanted, debug=debug) for name in names]
+    return min(codes, key=_WORST.index)
+
+
+async def _run_apart(
+    ctx: Context, loaded: Loaded, name: str, wanted: _Wanted, *, debug: bool
+) -> int:
+    """One job's exit code: what it raises is told here, and the next one runs."""
+    try:
+        code, said = await _run(ctx, loaded, name, wanted)
+    except TransientError as error:
+        report(error, debug=debug)
+        return EXIT_AWAY
+    except CordataError as error:
+        return report(error, debug=debug)
+    except Exception as error:  # noqa: BLE001 - the boundary of one job
+        return report_bug(error, debug=debug)
+    click.echo(f"{name}: {said}")
+    return code
+
+
+async def _run(ctx: Context, loaded: Loaded, name: str, wanted: _Wanted) -> tuple[int, str]:
+    """What one job did, for programs and for people."""
+    from cordata.services.job import run_job
+
+    task = loaded.app.jobs[name]
+    result = await run_job(
+        ctx,
+        task,
+        runtime_dir=loaded.config.paths.runtime,
+        scope=wanted.scope,
+        period=wanted.period,
+        force=wanted.force,
+    )
+    said = _what_was_done(result, force=wanted.force)
+    said = said or await _why_nothing(ctx, name, wanted.scope, has_due=task.due is not None)
+    return result.exit_code, said

@@ -19,7 +19,7 @@ from cordata.context import Context
 from cordata.core.claim import renewal_s
 from cordata.core.delivery import error_text
 from cordata.core.period import days_owed
-from cordata.errors import LeaseLost, StoreUnavailable
+from cordata.errors import LeaseLost, StoreUnavailable, TransientError
 from cordata.log import fields, logger, places, request_id
 from cordata.registry import JobTask
 from cordata.services.alongside import alongside
@@ -28,6 +28,8 @@ from cordata.store import Row, Tx, new_id
 log = logger("cordata.job")
 
 EXIT_OK, EXIT_FAILED = 0, 1
+#: EX_UNAVAILABLE of sysexits.h: what a run needs is away; another try soon makes sense.
+EXIT_AWAY = 69
 #: EX_TEMPFAIL of sysexits.h: another process has one of the runs in hand.
 EXIT_BUSY = 75
 
@@ -54,12 +56,16 @@ class JobResult:
     busy: list[Run] = field(default_factory=list)
     #: Done before, by this or another process.
     done: list[Run] = field(default_factory=list)
+    #: One of those that failed did so for now: with a TransientError.
+    is_away: bool = False
 
     @property
     def exit_code(self) -> int:
-        """0: all that was due has run, or nothing was; 1: one failed; 75: one runs elsewhere."""
+        """0: all that was due has run, or nothing was; 69: one failed for now; 1: one failed;
+        75: one runs elsewhere.
+        """
         if self.failed:
-            return EXIT_FAILED
+            return EXIT_AWAY if self.is_away else EXIT_FAILED
         return EXIT_BUSY if self.busy else EXIT_OK
 
 
@@ -159,6 +165,7 @@ class _JobRunner:
             await self._finish(run, None)
         except Exception as error:  # noqa: BLE001 - the boundary of one run
             await self._fail(run, error)
+            result.is_away |= isinstance(error, TransientError)
             return result.failed
         log.info(
             "%s ran in %.1f s",

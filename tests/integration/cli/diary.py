@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from cordata import App, Context
+from cordata import App, Context, TransientError
 
 app = App("diary")
 
@@ -35,3 +35,21 @@ async def halves(ctx: Context, scope: str, period: str) -> None:
     """Fails in the south."""
     if scope == "south":
         raise RuntimeError("broken")
+
+
+async def unknown(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
+    """A bug of the application's."""
+    raise LookupError("broken")
+
+
+@app.job("lost", due=unknown)
+async def lost(ctx: Context, scope: str, period: str) -> None:
+    """Never gets so far."""
+
+
+@app.job("waiting", due=two)
+async def waiting(ctx: Context, scope: str, period: str) -> None:
+    """Fails for now in the north, for good in the south."""
+    if scope == "north":
+        raise TransientError("away")
+    raise RuntimeError("broken")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from tests.integration.cli.command import cordata, write_config
+from tests.servers.process import free_port
 
 from cordata.alert import Spool
 
@@ -50,3 +52,50 @@ def test_errors_of_a_job_are_left_to_the_primary_as_alerts(tmp_path: Path) -> No
         [group] = groups
     assert group.place.endswith(" job halves")
     assert (group.count, group.pending) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "code"), [("halves", 1), ("lost", 1), ("waiting", 69), ("idle", 0)]
+)
+def test_jobs_of_one_call_run_each_though_another_fails(
+    tmp_path: Path, first: str, code: int
+) -> None:
+    config = str(write_config(tmp_path, app="tests.integration.cli.diary:app"))
+    assert cordata("migrate", "--config", config).returncode == 0
+    done = cordata("job", first, "daily", "--config", config)
+    assert done.stdout.splitlines()[-1] == "daily: 1 ran"
+    assert done.returncode == code
+    last = cordata("job", "daily", first, "--config", config)
+    assert last.stdout.startswith("daily: nothing is due; ")
+    assert last.returncode == code
+
+
+def test_error_of_each_job_is_told_when_several_of_one_call_fail(tmp_path: Path) -> None:
+    config = str(write_config(tmp_path, app="tests.integration.cli.diary:app"))
+    assert cordata("migrate", "--config", config).returncode == 0
+    done = cordata("job", "lost", "halves", "waiting", "--config", config)
+    assert done.returncode == 69  # one of them passes
+    for said in ("LookupError", "halves south p1 failed", "waiting north p1 failed"):
+        assert said in done.stderr
+
+
+def test_job_says_that_it_may_be_tried_soon_when_the_store_is_away(tmp_path: Path) -> None:
+    port = free_port()
+    text = f'[store]\nurl = "postgresql://127.0.0.1:{port}/nobody"\n'
+    config = str(write_config(tmp_path, text, app="tests.integration.cli.diary:app"))
+    done = cordata("job", "daily", "idle", "--config", config)
+    assert done.returncode == 69, done.stderr
+    assert "Traceback" not in done.stderr and str(port) in done.stderr
+
+
+def test_job_is_not_run_when_another_of_the_call_is_unknown(tmp_path: Path) -> None:
+    config = str(write_config(tmp_path, app="tests.integration.cli.diary:app"))
+    assert cordata("migrate", "--config", config).returncode == 0
+    done = cordata("job", "daily", "dialy", "--config", config)
+    assert (done.returncode, done.stdout) == (78, "")
+
+
+def test_scope_is_refused_when_several_jobs_are_named(tmp_path: Path) -> None:
+    config = str(write_config(tmp_path, app="tests.integration.cli.diary:app"))
+    done = cordata("job", "daily", "idle", "--scope", "x", "--config", config)
+    assert done.returncode == 2 and "are for one job" in done.stderr

@@ -19,6 +19,7 @@ from cordata import events
 from cordata.app import App
 from cordata.broker import Owner
 from cordata.context import Context
+from cordata.errors import TransientError
 from cordata.registry import JobTask
 from cordata.services.job import JobResult, run_job
 from cordata.store import Store, Tx
@@ -103,6 +104,25 @@ async def test_failing_run_does_not_keep_others_from_running_and_is_tried_again(
     monkeypatch.delenv("FAIL_AT")
     second = await call(state)
     assert (len(second.ran), second.exit_code) == (1, 0)
+
+
+async def test_exit_code_says_whether_another_try_soon_makes_sense(state: Path) -> None:
+    app, errors = App("k"), [TransientError("away"), ValueError("cannot")]
+
+    async def two(ctx: Context, now: datetime) -> list[tuple[str, str]]:
+        return [("a", "p"), ("b", "p")]
+
+    @app.job("two", due=two)
+    async def fail(ctx: Context, scope: str, period: str) -> None:
+        if errors:
+            raise errors.pop(0)
+
+    async with opened(state) as store:
+        both = await run(store, app.jobs["two"], state)
+        assert (len(both.failed), both.exit_code) == (2, 69)
+        errors.append(ValueError("cannot"))
+        one = await run(store, app.jobs["two"], state)
+        assert (len(one.failed), one.exit_code) == (1, 1)
 
 
 async def test_run_is_busy_while_another_process_has_it(state: Path) -> None:

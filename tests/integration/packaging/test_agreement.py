@@ -10,7 +10,9 @@ from pathlib import Path
 
 import cordata
 from cordata import events
+from cordata.cli import EXIT_CONFIG
 from cordata.cli.commands import cordata as cordata_command
+from cordata.services.job import EXIT_AWAY, EXIT_BUSY, EXIT_FAILED
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -121,3 +123,13 @@ def test_services_keep_the_contract_of_the_units() -> None:
         lasting = service["Type"] != ["oneshot"]
         assert (service.get("Restart") == ["always"]) == lasting, path.name
         assert (service.get("RestartPreventExitStatus") == ["78"]) == lasting, path.name
+
+
+def test_report_unit_tries_again_what_passes_and_makes_the_summary_whatever_fails() -> None:
+    unit = (ROOT / "units/daily-report.service").read_text()
+    said = dict(re.findall(r"^(\w+)=(.*)$", unit, re.M))
+    # Of several ExecStart= lines none runs after one that failed.
+    assert re.findall(r"^ExecStart=\S+ (.*)$", unit, re.M) == ["job daily-report fleet-report"]
+    never = {int(code) for code in said["RestartPreventExitStatus"].split()}
+    assert said["Restart"] == "on-failure" and never == {EXIT_FAILED, 2, EXIT_CONFIG}
+    assert int(said["SuccessExitStatus"]) == EXIT_BUSY and EXIT_AWAY not in never
