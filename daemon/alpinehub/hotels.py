@@ -117,7 +117,14 @@ class HotelChange:
 
 async def show_hotel(store: Store, code: str) -> dict[str, object]:
     """A hotel with its settings. Raises: Unusable."""
-    row = await store.read(lambda tx: _require_row(tx, code))
+
+    async def look(tx: Tx) -> Row:
+        await require_hotel(tx, code)
+        row = await tx.fetch_one("show_hotel", code=code)
+        assert row is not None  # hotels are never deleted
+        return row
+
+    row = await store.read(look)
     settings = _settings(row)
     off = sorted(_off(settings))
     settings.pop("off", None)
@@ -134,7 +141,9 @@ async def change_hotel(store: Store, code: str, change: HotelChange) -> None:
         raise Unusable(f"report language {language!r} must be two lower-case letters, like it")
 
     async def unit(tx: Tx) -> None:
-        row = await _require_row(tx, code)
+        await require_hotel(tx, code)
+        row = await tx.fetch_one("hold_hotel_settings", code=code)
+        assert row is not None  # hotels are never deleted
         columns = {name: change.columns.get(name, row[name]) for name in _COLUMNS}
         columns["report_email"] = columns["report_email"] or None
         # What it was given before stays: an older program did not look at addresses.
@@ -177,13 +186,6 @@ def _settings(row: Row) -> dict[str, object]:
             hint="hotel.settings must be a JSON object, or NULL",
         )
     return settings
-
-
-async def _require_row(tx: Tx, code: str) -> Row:
-    await require_hotel(tx, code)
-    row = await tx.fetch_one("show_hotel", code=code)
-    assert row is not None  # it is there already
-    return row
 
 
 async def set_hotel_disabled(store: Store, code: str, disabled: bool) -> None:

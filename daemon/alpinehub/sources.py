@@ -147,9 +147,11 @@ async def set_options(store: Store, hotel: str, name: str, options: Mapping[str,
     """Change options of a source; "" is the default. Raises: Unusable."""
 
     async def unit(tx: Tx) -> None:
-        source = await require_source(tx, hotel, name)
+        source_id = (await require_source(tx, hotel, name))["id"]
+        source = await tx.fetch_one("hold_options", id=source_id)
+        assert source is not None  # sources are never deleted
         written = write_options(source["kind"], options, source["options"])
-        await tx.execute("set_options", id=source["id"], options=written)
+        await tx.execute("set_options", id=source_id, options=written)
         await tx.execute("bump_directory")
 
     await store.run(unit)

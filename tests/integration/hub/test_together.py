@@ -14,6 +14,8 @@ import pytest
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.raw import raw
 
+from alpinehub.hotels import HotelChange, change_hotel
+from alpinehub.sources import add_source, set_options
 from alpinehub.users import add_user, grant, revoke
 from cordata import Tx
 
@@ -195,3 +197,32 @@ async def test_only_the_newest_version_waits_when_an_older_one_is_sent_meanwhile
 
 async def forget_deliveries(tx: Tx) -> None:
     await raw(tx, "DELETE FROM delivery WHERE user_id = 2")
+
+
+@only_postgres
+async def test_of_two_changes_of_one_hotel_at_once_both_stay(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        change = HotelChange(columns={"language": "it"}, settings={"silent_after_h": 6})
+        async with hub.ctx.transaction() as tx:
+            await raw(tx, """UPDATE hotel SET name = 'Post', settings = '{"off": ["rooms"]}'""")
+            task = asyncio.create_task(change_hotel(other.ctx.store, "DEMO", change))
+            await blocked(hub)
+        await task
+        [row] = await hub.rows("SELECT name, language, settings FROM hotel")
+        assert (row["name"], row["language"]) == ("Post", "it")
+        assert json.loads(row["settings"]) == {"off": ["rooms"], "silent_after_h": 6}
+
+
+@only_postgres
+async def test_of_two_changes_of_a_forms_options_at_once_both_stay(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        secret = "0123456789abcdefghij"
+        await add_source(hub.ctx, "DEMO", "form", "contact", secret, {"honeypot": "url"})
+        redirect = {"redirect": "https://edelw.example/danke"}
+        async with hub.ctx.transaction() as tx:
+            await raw(tx, """UPDATE source SET options = '{"honeypot": "fax"}'""")
+            task = asyncio.create_task(set_options(other.ctx.store, "DEMO", "contact", redirect))
+            await blocked(hub)
+        await task
+        options = await hub.one("SELECT options FROM source WHERE name = 'contact'")
+        assert json.loads(options) == {"honeypot": "fax", **redirect}

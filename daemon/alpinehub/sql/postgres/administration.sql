@@ -18,6 +18,12 @@ FROM hotel h ORDER BY h.code
 SELECT id, code, name, time_zone, language, region, report_email, settings, created_at, disabled_at
 FROM hotel WHERE code = :code
 
+-- name: hold_hotel_settings
+-- What is not changed is written again: so nobody else changes it until the end of the unit.
+SELECT id, code, name, time_zone, language, region, report_email, settings FROM hotel
+WHERE code = :code
+FOR NO KEY UPDATE
+
 -- name: change_hotel
 UPDATE hotel SET
     name = :name,
@@ -134,6 +140,11 @@ SET secret = :secret, fingerprint = :fingerprint, changed_at = :now, before_unti
     secret_before = CASE WHEN :until::bigint IS NULL THEN NULL ELSE secret END,
     fingerprint_before = CASE WHEN :until::bigint IS NULL THEN NULL ELSE fingerprint END
 WHERE id = :id
+
+-- name: hold_options
+-- As hold_hotel_settings.
+SELECT kind, options FROM source WHERE id = :id
+FOR NO KEY UPDATE
 
 -- name: set_options
 UPDATE source SET options = :options WHERE id = :id
