@@ -1,4 +1,4 @@
-"""What forms send, made up: a submission of each kind of source in German, Italian or English."""
+"""What forms send, made up: a submission of each kind of source, in four languages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-LANGUAGES = ("de", "it", "en")
+LANGUAGES = ("de", "it", "en", "fr")
 
 
 class Sample(NamedTuple):
@@ -35,6 +35,10 @@ _WORDS = {
     "it": _Words(
         "Data di arrivo", "Data di partenza", "Adulti", "Età dei bambini", "Messaggio",
         "Avete ancora una camera libera in questa settimana?", "%d/%m/%Y",
+    ),
+    "fr": _Words(
+        "Date d'arrivée", "Date de départ", "Adultes", "Âge des enfants", "Votre message",
+        "Avez-vous encore une chambre libre cette semaine-là ?", "%d/%m/%Y",
     ),
     "en": _Words(
         "Arrival date", "Departure date", "Adults", "Ages of children", "Message",

@@ -1,4 +1,4 @@
-"""Countries as guests write them: the ISO 3166 codes, and names in German, Italian and English."""
+"""Countries as guests write them: the ISO 3166 codes, and names in four languages."""
 
 from __future__ import annotations
 
@@ -18,67 +18,67 @@ CODES = frozenset(
 #: Of those that guests of the Alps come from: names as `words.plain` writes them.
 _NAMES = """
 AD andorra
-AE vereinigte arabische emirate, emirati arabi uniti, united arab emirates
-AL albanien, albania
-AR argentinien, argentina
-AT osterreich, austria
-AU australien, australia
-BA bosnien und herzegowina, bosnia ed erzegovina, bosnia and herzegovina, bosnien, bosnia
-BE belgien, belgio, belgium
-BG bulgarien, bulgaria
-BR brasilien, brasile, brazil
-BY belarus, bielorussia
+AE vereinigte arabische emirate, emirati arabi uniti, united arab emirates, emirats arabes unis
+AL albanien, albania, albanie
+AR argentinien, argentina, argentine
+AT osterreich, austria, autriche
+AU australien, australia, australie
+BA bosnien und herzegowina, bosnia ed erzegovina, bosnia and herzegovina, bosnien, bosnia, bosnie herzegovine, bosnie
+BE belgien, belgio, belgium, belgique
+BG bulgarien, bulgaria, bulgarie
+BR brasilien, brasile, brazil, bresil
+BY belarus, bielorussia, bielorussie
 CA kanada, canada
 CH schweiz, svizzera, switzerland, suisse
-CN china, cina
-CY zypern, cipro, cyprus
-CZ tschechien, tschechische republik, cechia, repubblica ceca, czechia, czech republic
-DE deutschland, germania, germany
+CN china, cina, chine
+CY zypern, cipro, cyprus, chypre
+CZ tschechien, tschechische republik, cechia, repubblica ceca, czechia, czech republic, tchequie, republique tcheque
+DE deutschland, germania, germany, allemagne
 DK danemark, danimarca, denmark
-EE estland, estonia
-ES spanien, spagna, spain
-FI finnland, finlandia, finland
+EE estland, estonia, estonie
+ES spanien, spagna, spain, espagne
+FI finnland, finlandia, finland, finlande
 FR frankreich, francia, france
-GB grossbritannien, vereinigtes konigreich, england, gran bretagna, regno unito, inghilterra, united kingdom, great britain, uk, schottland, scozia, scotland
-GR griechenland, grecia, greece
-HR kroatien, croazia, croatia
-HU ungarn, ungheria, hungary
-IE irland, irlanda, ireland
+GB grossbritannien, vereinigtes konigreich, england, gran bretagna, regno unito, inghilterra, united kingdom, great britain, uk, schottland, scozia, scotland, royaume uni, grande bretagne, angleterre, ecosse
+GR griechenland, grecia, greece, grece
+HR kroatien, croazia, croatia, croatie
+HU ungarn, ungheria, hungary, hongrie
+IE irland, irlanda, ireland, irlande
 IL israel, israele
-IN indien, india
-IS island, islanda, iceland
-IT italien, italia, italy
-JP japan, giappone
-KR sudkorea, corea del sud, south korea
+IN indien, india, inde
+IS island, islanda, iceland, islande
+IT italien, italia, italy, italie
+JP japan, giappone, japon
+KR sudkorea, corea del sud, south korea, coree du sud
 LI liechtenstein
-LT litauen, lituania, lithuania
+LT litauen, lituania, lithuania, lituanie
 LU luxemburg, lussemburgo, luxembourg
-LV lettland, lettonia, latvia
+LV lettland, lettonia, latvia, lettonie
 MC monaco
-MD moldau, moldawien, moldavia, moldova
+MD moldau, moldawien, moldavia, moldova, moldavie
 ME montenegro
-MK nordmazedonien, macedonia del nord, north macedonia
-MT malta
-MX mexiko, messico, mexico
-NL niederlande, holland, paesi bassi, olanda, netherlands, the netherlands
-NO norwegen, norvegia, norway
-NZ neuseeland, nuova zelanda, new zealand
-PL polen, polonia, poland
+MK nordmazedonien, macedonia del nord, north macedonia, macedoine du nord
+MT malta, malte
+MX mexiko, messico, mexico, mexique
+NL niederlande, holland, paesi bassi, olanda, netherlands, the netherlands, pays bas, hollande
+NO norwegen, norvegia, norway, norvege
+NZ neuseeland, nuova zelanda, new zealand, nouvelle zelande
+PL polen, polonia, poland, pologne
 PT portugal, portogallo
-RO rumanien, romania
-RS serbien, serbia
-RU russland, russia
-SA saudi arabien, arabia saudita, saudi arabia
-SE schweden, svezia, sweden
-SG singapur, singapore
-SI slowenien, slovenia
-SK slowakei, slovacchia, slovakia
-SM san marino
-TR turkei, turchia, turkey, turkiye
+RO rumanien, romania, roumanie
+RS serbien, serbia, serbie
+RU russland, russia, russie
+SA saudi arabien, arabia saudita, saudi arabia, arabie saoudite
+SE schweden, svezia, sweden, suede
+SG singapur, singapore, singapour
+SI slowenien, slovenia, slovenie
+SK slowakei, slovacchia, slovakia, slovaquie
+SM san marino, saint marin
+TR turkei, turchia, turkey, turkiye, turquie
 UA ukraine, ucraina
-US usa, vereinigte staaten, stati uniti, united states, united states of america, america
-VA vatikanstadt, citta del vaticano, vatican city
-ZA sudafrika, sudafrica, south africa
+US usa, vereinigte staaten, stati uniti, united states, united states of america, america, etats unis, etats unis d amerique
+VA vatikanstadt, citta del vaticano, vatican city, vatican
+ZA sudafrika, sudafrica, south africa, afrique du sud
 """  # noqa: E501 - one country a line
 
 NAMES: dict[str, str] = {

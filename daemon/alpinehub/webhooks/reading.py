@@ -31,7 +31,7 @@ _MAX_NAME, _MAX_CODE = 64, 8
 _TOTAL, _CENT = re.compile("[0-9]{1,8}(?:[.,][0-9]{1,2})?"), Decimal("0.01")
 _YEAR = re.compile("[0-9]{4}")
 #: How the label of a field for a whole name begins where the surname comes first.
-_SURNAME_FIRST = ("nachname", "cognome", "surname", "last name", "name und vorname")
+_SURNAME_FIRST = ("nachname", "cognome", "surname", "last name", "name und vorname", "nom et")
 
 
 def record_of(asking: Asking, sheet: Sheet) -> ReservationData | None:

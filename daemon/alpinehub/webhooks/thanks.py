@@ -14,6 +14,7 @@ from alpinehub.webhooks.endpoint import Reply
 _WORDS = {
     "de": ("Danke", "Ihre Anfrage ist angekommen. Wir melden uns bald bei Ihnen."),
     "it": ("Grazie", "La sua richiesta è arrivata. Le risponderemo al più presto."),
+    "fr": ("Merci", "Votre demande est arrivée. Nous vous répondrons bientôt."),
     "en": ("Thank you", "Your request has arrived. We will be in touch soon."),
 }
 _PAGE = """<!DOCTYPE html>

@@ -11,6 +11,7 @@ from datetime import date, datetime, tzinfo
 from typing import Literal
 
 from alpinehub.webhooks.countries import CODES, NAMES
+from alpinehub.webhooks.vocabulary import FEMALE, LANGUAGES, MALE, MONTHS, NO, NONE, YES
 from alpinehub.webhooks.words import plain
 
 Order = Literal["dmy", "mdy"]
@@ -28,33 +29,12 @@ _NOT_DIGIT = re.compile(r"[^0-9]")
 _ITALIAN, _ITALIAN_MOBILE = "39", re.compile("393[0-9]{9}")
 _LANGUAGE = re.compile(r"[A-Za-z]{2}([-_][A-Za-z0-9]{2,8})*")
 
-_MONTHS = {
-    name: number
-    for number, names in enumerate(
-        (
-            "januar janner jan january gennaio gen",
-            "februar feber feb february febbraio",
-            "marz maerz mrz march mar marzo",
-            "april apr aprile",
-            "mai may maggio mag",
-            "juni jun june giugno giu",
-            "juli jul july luglio lug",
-            "august aug agosto ago",
-            "september sep sept settembre set",
-            "oktober okt october oct ottobre ott",
-            "november nov novembre",
-            "dezember dez december dec dicembre dic",
-        ),
-        1,
-    )
-    for name in names.split()
-}
 _ISO_DAY = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
 _ISO_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]+ ?(Z|[+-][0-9]{2}:?[0-9]{2})?")
 _DOTTED = re.compile(r"([0-9]{1,2})\. ?([0-9]{1,2})\. ?([0-9]{4}|[0-9]{2})")
 _SLASHED = re.compile(r"([0-9]{1,2})([/-])([0-9]{1,2})\2([0-9]{4}|[0-9]{2})")
 _WORDED = re.compile(
-    r"([0-9]{1,2})(?:st|nd|rd|th|º|°)?\.? ?(?:of |de[il] ?)?([^\W\d_]+)\.?,? ?([0-9]{4})"
+    r"([0-9]{1,2})(?:st|nd|rd|th|er|º|°)?\.? ?(?:of |de[il] ?)?([^\W\d_]+)\.?,? ?([0-9]{4})"
 )
 _AMERICAN = re.compile(r"([^\W\d_]+)\.? ([0-9]{1,2})(?:st|nd|rd|th)?,? ([0-9]{4})")
 _ANY_DAY = re.compile(
@@ -66,42 +46,38 @@ _ANY_DAY = re.compile(
 #: As a browser writes it by itself: Mon Feb 01 2027 00:00:00 GMT+0100 (...).
 _SCRIPTED = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) ([0-9]{2}) ([0-9]{4}) [0-9:]{8} GMT.*")
 _HOUR = re.compile(
-    r"(?:,| um| alle| at)? [0-9]{1,2}"
-    r"(?::[0-9]{2}(?::[0-9]{2})?(?: ?[AaPp][Mm])?|[:.][0-9]{2} Uhr)\Z"
+    r"(?:,| um| alle| at| à)? [0-9]{1,2}"
+    r"(?::[0-9]{2}(?::[0-9]{2})?(?: ?[AaPp][Mm])?|[:.][0-9]{2} Uhr| ?h(?: ?[0-9]{2})?)\Z"
 )
-_WEEKDAY = re.compile(r"^[^\W\d_]{2,10}\.?, (?=\S)")
+#: In Italian and French without a comma.
+_WEEKDAY = re.compile(
+    r"^(?:[^\W\d_]{2,10}\.?, (?=\S)|(?:(?:lune|marte|mercole|giove|vener)d[iì]|sabato|domenica"
+    r"|(?:lun|mar|mercre|jeu|vendre|same)di|dimanche) (?=[0-9]))",
+    re.IGNORECASE,
+)
 _COUNT = re.compile(r"([0-9]{1,6})(?:[.,]0+)?(?: ?[^\W\d][^0-9]*)?")
 _NUMBERS = re.compile(r"[0-9]+")
 _HEADED = re.compile(
-    r"([0-9]{1,2}) ?(?:kind|kid|child|bambin)[^\W\d_]*[ ,:;(\-]+(.*[0-9].*)", re.IGNORECASE
+    r"([0-9]{1,2}) ?(?:kind|kid|child|bambin|enfant)[^\W\d_]*[ ,:;(\-]+(.*[0-9].*)", re.IGNORECASE
 )
 _GROUP = re.compile(
-    r"([0-9]{1,2}) ?(?:erwachsene|adult)[^\W\d_]*[ ,;+&/]*(?:und |e |and )?(.*)", re.IGNORECASE
+    r"([0-9]{1,2}) ?(?:erwachsene|adult)[^\W\d_]*[ ,;+&/]*(?:und |e |et |and )?(.*)", re.IGNORECASE
 )
-_LANGUAGES = {
-    name: names.split()[0]
-    for names in ("de deutsch german tedesco", "it italienisch italiano italian",
-                  "en englisch english inglese")
-    for name in names.split()[1:]
-}  # fmt: skip
 _CHILD = re.compile(
-    "kind|child|kid|bambin|bimb|figli|bab(?:y|ies)|s(?:ä|ae)ugling|infant|neonat|toddler",
+    "kind|child|kid|bambin|bimb|figli|enfant|b(?:é|e)b(?:é|e)|bab(?:y|ies)|s(?:ä|ae)ugling|infant|neonat|nourrisson|toddler",
     re.IGNORECASE,
 )
 #: Beside one of these a number is no age in whole years: months, halves, bounds, spans.
 _NO_AGE = re.compile(
-    r"monat|\bmes[ei]\b|month|[0-9] ?mo?n?\b|woche|settiman|week|\btagen?\b|giorn|\bdays?\b"
-    r"|halb|half|\bmezz[oa]|[½¼¾<>]|[0-9]\.[0-9]|([0-9],5|\b1/2) ?[jya]|[0-9] ?[-–—] ?[0-9]"
+    r"monat|\bmes[ei]\b|\bmois\b|month|[0-9] ?mo?n?\b|woche|settiman|semaine|week"
+    r"|\btagen?\b|giorn|\bjours?\b|\bdays?\b"
+    r"|halb|half|\bdemi|\bmezz[oa]|[½¼¾<>]|[0-9]\.[0-9]|([0-9],5|\b1/2) ?[jya]|[0-9] ?[-–—] ?[0-9]"
     r"|\b(unter|(ü|ue)ber|bis|ab|(ä|ae)lter|j(ü|ue)nger|mindestens|h(ö|oe)chstens|fast|ca"
     r"|sotto|sopra|meno|pi[uù]|fino|oltre|tra|fra|quasi|circa|da [0-9]+ a"
+    r"|moins|plus|jusqu|entre|sous|presque|environ|partir|de [0-9]+ [àa]"
     r"|under|below|over|above|between|to|than|least|most|younger|older|almost|nearly)\b",
     re.IGNORECASE,
 )
-_YES = frozenset("checked on true yes ja si 1 x ok okay wahr vero".split())
-_NO = frozenset("unchecked off false no nein 0 falsch falso".split()) | {""}
-_NONE = frozenset("0 nein keine kein no nessuno nessun none nobody niemand".split())
-_FEMALE = frozenset("female frau weiblich w f donna femmina femminile signora woman mrs ms".split())
-_MALE = frozenset("male herr mannlich m uomo maschio maschile signor man mr".split())
 
 
 def line(text: str) -> str:
@@ -150,7 +126,7 @@ def _day_of_moment(text: str, zone: tzinfo) -> date | None:
 
 
 def _day_of_words(year: str, month: str, day: str) -> date | None:
-    number = _MONTHS.get(plain(month))
+    number = MONTHS.get(plain(month))
     return _day(year, str(number), day) if number else None
 
 
@@ -175,7 +151,7 @@ def read_days(text: str, order: Order, zone: tzinfo) -> tuple[date, date] | None
 def read_count(text: str) -> int | None:
     """A number of something: 2, 2.0, `2 Personen`; `keine` is 0."""
     text = line(text)
-    if plain(text) in _NONE:
+    if plain(text) in NONE:
         return 0
     match = _COUNT.fullmatch(text)
     return int(match[1]) if match else None
@@ -201,7 +177,7 @@ def read_children(text: str, *, says_ages: bool) -> Children | None:
     `says_ages`: the field asks for ages, so that one number is one; else it is a count.
     """
     text = line(text)[:200]
-    if plain(text) in _NONE or not plain(text):
+    if plain(text) in NONE or not plain(text):
         return Children()
     if _NO_AGE.search(text):
         return None
@@ -240,29 +216,29 @@ def read_yes(text: str) -> bool | None:
     """Whether a box is ticked."""
     word = plain(text)
     first = word.split(" ", 1)[0]
-    if word in _NO or first in ("nein", "no"):
+    if word in NO or first in ("nein", "no", "non"):
         return False
-    return True if word in _YES or first in ("ja", "si", "yes") else None
+    return True if word in YES or first in ("ja", "si", "oui", "yes") else None
 
 
 def read_gender(text: str) -> Literal["", "female", "male"]:
     """ "" for what says neither."""
     word = plain(text)
-    if word in _FEMALE:
+    if word in FEMALE:
         return "female"
-    return "male" if word in _MALE else ""
+    return "male" if word in MALE else ""
 
 
 def read_country(text: str) -> str | None:
-    """The ISO 3166 code of a country, by its code or its name in German, Italian or English."""
+    """The ISO 3166 code of a country, by its code or its name."""
     code = line(text).upper()
     return code if code in CODES else NAMES.get(plain(text))
 
 
 def read_language(text: str) -> str | None:
-    """ISO 639-1 in lower case, of a code or of the three names that matter here."""
+    """ISO 639-1 in lower case, of a code or of the names that matter here."""
     text = line(text)
-    return text[:2].lower() if _LANGUAGE.fullmatch(text) else _LANGUAGES.get(plain(text))
+    return text[:2].lower() if _LANGUAGE.fullmatch(text) else LANGUAGES.get(plain(text))
 
 
 def read_email(text: str) -> str | None:

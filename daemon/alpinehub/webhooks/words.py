@@ -1,4 +1,4 @@
-"""What fields of forms are called, in German, Italian and English: a name says what it asks for.
+"""What fields of forms are called, in four languages: a name says what it asks for.
 
 Names are compared plainly: without case, accents, punctuation. What stands here is certain; a name
 that could mean two things does not, for a wrong guess sends a guest on a wrong day.
@@ -19,9 +19,9 @@ _NUMBER = re.compile(r"[ _]?[0-9]{1,2}\Z")
 #: it is a guess of whoever made the form, and often in English.
 _KEYS = {
     "arrival": "arrival, arrival date, check in, checkin, anreise, anreisedatum, date from, "
-    "arrivo, data arrivo",
+    "arrivo, data arrivo, date arrivee",
     "departure": "departure, departure date, check out, checkout, abreise, abreisedatum, date to, "
-    "partenza, data partenza",
+    "partenza, data partenza, date depart",
     "dates": "dates, date range, zeitraum, reisezeitraum, periodo",
     "nights": "nights, nachte, naechte, notti",
     "adults": "adults, erwachsene, adulti, adult count, number of adults, num adults",
@@ -60,65 +60,86 @@ _KEYS = {
 _LABELS = {
     "arrival": "Anreise, Anreisedatum, Ankunft, Ankunftsdatum, Anreisetag, von, Check-in, "
     "Arrivo, Data di arrivo, Data arrivo, Giorno di arrivo, dal, "
+    "Arrivée, Date d'arrivée, Jour d'arrivée, du, "
     "Arrival, Arrival date, Date of arrival, Check-in date, Checkin, from",
     "departure": "Abreise, Abreisedatum, Abreisetag, bis, Check-out, "
     "Partenza, Data di partenza, Data partenza, Giorno di partenza, al, "
+    "Départ, Date de départ, Jour de départ, au, "
     "Departure, Departure date, Date of departure, Check-out date, Checkout, to, until",
     "dates": "Zeitraum, Reisezeitraum, Aufenthalt, Reisedatum, Gewünschter Zeitraum, "
     "Periodo, Soggiorno, Periodo di soggiorno, Date, "
+    "Période, Séjour, Dates de séjour, Dates du séjour, Dates souhaitées, "
     "Dates, Period, Stay, Travel dates, Dates of stay",
     "nights": "Nächte, Anzahl Nächte, Übernachtungen, Anzahl der Nächte, "
-    "Notti, Numero di notti, Numero notti, Nights, Number of nights",
+    "Notti, Numero di notti, Numero notti, Nuits, Nuitées, Nombre de nuits, "
+    "Nights, Number of nights",
     "adults": "Erwachsene, Anzahl Erwachsene, Anzahl der Erwachsenen, Zahl der Erwachsenen, "
-    "Adulti, Numero di adulti, Numero adulti, Adults, Number of adults",
+    "Adulti, Numero di adulti, Numero adulti, "
+    "Adultes, Nombre d'adultes, Nb d'adultes, Adults, Number of adults",
     "children": "Alter der Kinder, Alter Kinder, Alter des Kindes, Alter Kind, Kinderalter, "
     "Alter der Kinder in Jahren, "
     "Età dei bambini, Età bambini, Età del bambino, Età bambino, "
+    "Âge des enfants, Âges des enfants, Âge de l'enfant, Âge enfants, Âge enfant, "
     "Ages of children, Children's ages, Age of children, Age of child, Child age, Children ages",
-    "children_or_ages": "Kinder, Bambini, Children, Kids",
+    "children_or_ages": "Kinder, Bambini, Enfants, Children, Kids",
     "children_count": "Anzahl Kinder, Anzahl der Kinder, Zahl der Kinder, "
-    "Numero di bambini, Numero bambini, Number of children",
+    "Numero di bambini, Numero bambini, Nombre d'enfants, Nb d'enfants, Number of children",
     "guests": "Personen, Anzahl Personen, Anzahl der Personen, Personenanzahl, "
     "Gäste, Anzahl Gäste, "
     "Persone, Numero di persone, Numero persone, Ospiti, Numero ospiti, "
+    "Personnes, Nombre de personnes, Voyageurs, Nombre de voyageurs, "
     "Guests, Persons, People, Number of guests, Number of people, Number of persons",
     "name": "Name, Vor- und Nachname, Name und Vorname, Ihr Name, Vollständiger Name, "
-    "Nome e cognome, Cognome e nome, Il tuo nome, Full name, Your name, First and last name",
-    "first_name": "Vorname, Nome, First name, Given name",
-    "last_name": "Nachname, Familienname, Zuname, Cognome, Last name, Surname, Family name",
+    "Nome e cognome, Cognome e nome, Il tuo nome, "
+    "Nom, Votre nom, Nom complet, Nom et prénom, Prénom et nom, "
+    "Full name, Your name, First and last name",
+    "first_name": "Vorname, Nome, Prénom, Votre prénom, First name, Given name",
+    "last_name": "Nachname, Familienname, Zuname, Cognome, Nom de famille, "
+    "Last name, Surname, Family name",
     "email": "E-Mail, E-Mail-Adresse, Mailadresse, E-Mail Adresse, Ihre E-Mail, "
-    "Posta elettronica, Indirizzo e-mail, Indirizzo email, La tua email, Email, Email address, "
-    "Your email, E-mail address",
+    "Posta elettronica, Indirizzo e-mail, Indirizzo email, La tua email, "
+    "Courriel, Adresse e-mail, Adresse mail, Adresse électronique, Votre e-mail, "
+    "Email, Email address, Your email, E-mail address",
     "phone": "Telefon, Telefonnummer, Handy, Handynummer, Mobiltelefon, Mobilnummer, Tel, "
     "Telefono, Numero di telefono, Cellulare, Recapito telefonico, "
-    "Phone, Phone number, Mobile, Mobile phone, Telephone, Mobile number",
+    "Téléphone, Numéro de téléphone, Téléphone portable, Portable, "
+    "Phone, Phone number, Mobile, Mobile phone, Mobile number",
     "message": "Nachricht, Mitteilung, Wünsche, Ihre Nachricht, Anmerkungen, Bemerkungen, "
     "Kommentar, Sonderwünsche, Besondere Wünsche, "
     "Messaggio, Richieste, Il tuo messaggio, Note, Commento, Commenti, Richieste particolari, "
+    "Votre message, Commentaire, Commentaires, Remarques, Souhaits, Demandes particulières, "
     "Message, Comments, Your message, Notes, Comment, Special requests, Requests",
     "newsletter": "Newsletter, Newsletter abonnieren, Newsletter anmelden, "
     "Ich möchte den Newsletter erhalten, Ja ich möchte den Newsletter erhalten, "
     "Iscrizione newsletter, Iscriviti alla newsletter, Desidero ricevere la newsletter, "
+    "S'inscrire à la newsletter, Inscription à la newsletter, S'abonner à la newsletter, "
+    "Je souhaite recevoir la newsletter, "
     "Subscribe to newsletter, Subscribe to the newsletter, Sign up for the newsletter",
     "consent": "Marketing, Werbung, Einwilligung Werbung, Einwilligung in Werbung, "
-    "Einwilligung Marketing, Consenso marketing, Marketing consent",
+    "Einwilligung Marketing, Consenso marketing, "
+    "Consentement marketing, Marketing consent",
     "privacy": "Datenschutz, Datenschutzerklärung, Einwilligung, AGB, Privacy, Consenso, "
-    "Informativa privacy, Privacy policy, Consent, Terms and conditions",
+    "Informativa privacy, Confidentialité, Politique de confidentialité, Protection des données, "
+    "Consentement, RGPD, Conditions générales, Privacy policy, Consent, Terms and conditions",
     "room_type": "Zimmer, Zimmertyp, Zimmerkategorie, Zimmerwunsch, Unterkunft, "
     "Camera, Tipo di camera, Tipologia camera, Alloggio, "
+    "Chambre, Type de chambre, Catégorie de chambre, Hébergement, "
     "Room, Room type, Room category, Accommodation",
-    "prefix": "Anrede, Appellativo, Salutation",
-    "title": "Titel, Akademischer Titel, Titolo, Academic title",
-    "gender": "Geschlecht, Sesso, Gender",
-    "birth_date": "Geburtsdatum, Geburtstag, Data di nascita, Date of birth, Birth date, Birthday",
+    "prefix": "Anrede, Appellativo, Civilité, Salutation",
+    "title": "Titel, Akademischer Titel, Titolo, Titre académique, Academic title",
+    "gender": "Geschlecht, Sesso, Sexe, Gender",
+    "birth_date": "Geburtsdatum, Geburtstag, Data di nascita, Date de naissance, "
+    "Date of birth, Birth date, Birthday",
     "address": "Adresse, Straße, Straße und Hausnummer, Anschrift, Straße Nr, "
-    "Indirizzo, Via, Address, Street, Street address",
-    "city": "Ort, Stadt, Wohnort, Città, Località, Comune, City, Town",
-    "postal_code": "PLZ, Postleitzahl, CAP, Codice postale, Zip, Zip code, Postal code, Postcode",
-    "country": "Land, Herkunftsland, Paese, Nazione, Stato, Country",
-    "state": "Bundesland, Kanton, Provinz, Provincia, Province, State",
-    "pets": "Haustier, Haustiere, Hund, Animali, Animali domestici, Cane, Pets, Pet, Dog",
-    "language": "Sprache, Lingua, Language",
+    "Indirizzo, Via, Rue, Rue et numéro, Address, Street, Street address",
+    "city": "Ort, Stadt, Wohnort, Città, Località, Comune, Ville, Localité, City, Town",
+    "postal_code": "PLZ, Postleitzahl, CAP, Codice postale, Code postal, "
+    "Zip, Zip code, Postal code, Postcode",
+    "country": "Land, Herkunftsland, Paese, Nazione, Stato, Pays, Pays de résidence, Country",
+    "state": "Bundesland, Kanton, Provinz, Provincia, Canton, Province, State",
+    "pets": "Haustier, Haustiere, Hund, Animali, Animali domestici, Cane, "
+    "Animaux, Animaux de compagnie, Animal de compagnie, Chien, Pets, Pet, Dog",
+    "language": "Sprache, Lingua, Langue, Language",
 }  # fmt: skip
 
 #: Keys that a form builder gives without knowing what is asked: they count where nothing else

@@ -217,8 +217,9 @@ async def test_one_key_for_two_hotels_is_told_apart_by_the_path(tmp_path: Path) 
     [
         ({}, b"<!DOCTYPE html>", b"Danke"),
         ({"accept-language": "it-IT,it;q=0.9"}, b"<!DOCTYPE html>", b"Grazie"),
-        ({"accept-language": "fr, en;q=0.5"}, b"<!DOCTYPE html>", b"Thank you"),
-        ({"accept-language": "fr"}, b"<!DOCTYPE html>", b"Danke"),
+        ({"accept-language": "fr-FR, en;q=0.5"}, b"<!DOCTYPE html>", b"Merci"),
+        ({"accept-language": "nl, en;q=0.5"}, b"<!DOCTYPE html>", b"Thank you"),
+        ({"accept-language": "nl"}, b"<!DOCTYPE html>", b"Danke"),
         ({"accept": "text/html, application/json"}, b"<!DOCTYPE html>", b"Danke"),
         ({"accept": "application/json"}, b"{", b'"received"'),
     ],

@@ -35,7 +35,7 @@ async def send(
     )
 
 
-@pytest.mark.parametrize("language", ["de", "it", "en"])
+@pytest.mark.parametrize("language", ["de", "it", "en", "fr"])
 async def test_sample_of_each_kind_becomes_a_request(tmp_path: Path, language: str) -> None:
     async with open_lenient(tmp_path) as hub, serve(hub) as client:
         base = str(client.base_url)

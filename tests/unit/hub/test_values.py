@@ -16,6 +16,7 @@ from alpinehub.webhooks.values import (
     read_country,
     read_day,
     read_days,
+    read_gender,
     read_guests,
     read_language,
     read_phone,
@@ -34,7 +35,8 @@ FIRST = date(2027, 2, 1)
      "February 1, 2027", "Feb 1st, 2027", "1st of February 2027", "Montag, 1. Februar 2027",
      "lun., 1 feb. 2027", "Mon, February 1, 2027", " 2027-02-01\u00a0", "2027-01-31T23:00:00Z",
      "2027-02-01T00:00:00.000+01:00", "2027-02-01 00:00", "01.02.2027, 14:30 Uhr",
-     "1.2.2027 9.00 Uhr"],
+     "1.2.2027 9.00 Uhr", "lunedì 1 febbraio 2027", "1er février 2027", "1 févr. 2027",
+     "lundi 1 février 2027", "lun., 1 févr. 2027", "1/2/2027 à 14h30", "Lundi 1 février 2027 14 h"],
 )  # fmt: skip
 def test_day_is_read_as_people_write_it(text: str) -> None:
     assert read_day(text, "dmy", ROME) == FIRST
@@ -79,14 +81,25 @@ def test_moment_is_the_day_that_the_hotel_has() -> None:
 def test_two_days_are_read_from_one_field() -> None:
     span = FIRST, date(2027, 2, 8)
     for text in ("01.02.2027 - 08.02.2027", "1.2.2027 bis 8.2.2027", "2027-02-01/2027-02-08",
-                 "dal 1/2/2027 al 8/2/2027", "1. Februar 2027 – 8. Februar 2027"):  # fmt: skip
+                 "dal 1/2/2027 al 8/2/2027", "du 1/2/2027 au 8/2/2027",
+                 "1. Februar 2027 – 8. Februar 2027"):  # fmt: skip
         assert read_days(text, "dmy", ROME) == span, text
     for text in ("01.02.2027", "1.2.2027, 2.2.2027, 3.2.2027", "1.2. - 8.2.2027", "im Februar"):
         assert read_days(text, "dmy", ROME) is None, text
 
 
 def test_counts_ages_and_guests_are_read_or_not() -> None:
-    counts = {"2": 2, "2.0": 2, "2 Personen": 2, "02": 2, "keine": 0, "0": 0, "nessuno": 0}
+    counts = {
+        "2": 2,
+        "2.0": 2,
+        "2 Personen": 2,
+        "02": 2,
+        "keine": 0,
+        "0": 0,
+        "nessuno": 0,
+        "2 personnes": 2,
+        "aucun": 0,
+    }
     for text, count in counts.items():
         assert read_count(text) == count, text
     for text in ("", "zwei", "2-3", "2 oder 3", "-1", "2.5", "1e3", "99999999"):
@@ -105,6 +118,7 @@ def test_counts_ages_and_guests_are_read_or_not() -> None:
     for text in ("3 Kinder: 5, 8", "18", "fünf"):
         assert read_children(text, says_ages=True) is None, text
     assert read_guests("2 Erwachsene und 2 Kinder (5, 8)") == (2, Children((5, 8), 2))
+    assert read_guests("2 adultes et 2 enfants (5, 8)") == (2, Children((5, 8), 2))
     assert read_guests("2 adulti") == (2, Children()) and read_guests("4") == (4, None)
     assert read_guests("2 Kinder") is None and read_guests("wir") is None
 
@@ -115,7 +129,8 @@ def test_counts_ages_and_guests_are_read_or_not() -> None:
      "1.5", "3,5 anni", "1/2 Jahr", "3½", "2 e mezzo", "2 (unter 3 Jahren)", "unter 3", "bis 12",
      "über 6", "ab 14 Jahren", "3-6 Jahre", "3 – 6", "5 bis 8", "da 3 a 6 anni", "sotto i 3 anni",
      "fino a 12", "più di 3", "under 3", "3 to 6", "< 3", "fast 3", "2 Kinder: 8 Monate, 3 Jahre",
-     "1 Kind (bis 3 Jahre)"],
+     "1 Kind (bis 3 Jahre)", "8 mois", "6 semaines", "10 jours", "2 ans et demi", "moins de 3 ans",
+     "de 3 à 6 ans", "entre 3 et 6", "plus de 6", "jusqu'à 12 ans", "à partir de 6 ans"],
 )  # fmt: skip
 @pytest.mark.parametrize("says_ages", [True, False])
 def test_what_is_no_age_in_whole_years_is_none(text: str, says_ages: bool) -> None:
@@ -126,7 +141,8 @@ def test_what_is_no_age_in_whole_years_is_none(text: str, says_ages: bool) -> No
     "text",
     ["5,8", "5, 8", "5 / 8", "5 + 8 Jahre", "im Alter von 5 und 8 Jahren", "Alter: 5 und 8",
      "5 e 8 anni", "5 and 8 years old", "5-jährig und 8-jährig", "Max 5, Anna 8", "5J, 8J",
-     "2 Kinder - 5, 8", "2 Kinder im Alter von 5 und 8"],
+     "2 Kinder - 5, 8", "2 Kinder im Alter von 5 und 8", "5 et 8 ans",
+     "2 enfants : 5, 8", "2 enfants de 5 et 8 ans"],
 )  # fmt: skip
 def test_ages_are_read_as_people_write_them(text: str) -> None:
     said = read_children(text, says_ages=True)
@@ -134,8 +150,15 @@ def test_ages_are_read_as_people_write_them(text: str) -> None:
 
 
 def test_adults_are_none_where_a_child_is_spoken_of() -> None:
-    assert [read_adults(t) for t in ("2", "2 Erwachsene", "2 adulti")] == [2, 2, 2]
-    for text in ("2 und ein Kleinkind", "2 e un bambino", "2 and a baby", "2 Kinder"):
+    assert [read_adults(t) for t in ("2", "2 Erwachsene", "2 adultes")] == [2, 2, 2]
+    for text in (
+        "2 und ein Kleinkind",
+        "2 e un bambino",
+        "2 and a baby",
+        "2 Kinder",
+        "2 et un enfant",
+        "2 et un bébé",
+    ):
         assert read_adults(text) is None, text
     assert read_guests("2 Erwachsene, 1 Kind (8 Monate)") is None
 
@@ -160,18 +183,25 @@ def test_number_keeps_the_zero_that_is_dialled_from_abroad(text: str, number: st
     assert read_phone(text) == number
 
 
-def test_boxes_countries_and_languages_are_read_in_three_languages() -> None:
-    assert [read_yes(t) for t in ("Checked", "Ja, gerne", "sì", "on", "TRUE")] == [True] * 5
-    assert [read_yes(t) for t in ("Unchecked", "Nein danke", "no", "")] == [False] * 4
+def test_boxes_countries_and_languages_are_read_in_four_languages() -> None:
+    assert [read_yes(t) for t in ("Checked", "Ja, gerne", "sì", "Oui", "on", "TRUE")] == [True] * 6
+    assert [read_yes(t) for t in ("Unchecked", "Nein danke", "Non merci", "no", "")] == [False] * 5
     assert read_yes("vielleicht") is None
-    assert [read_country(t) for t in ("Österreich", "Germania", "uk", "it")] == [
+    assert [read_country(t) for t in ("Österreich", "Germania", "États-Unis", "uk", "it")] == [
         "AT",
         "DE",
+        "US",
         "GB",
         "IT",
     ]
     assert read_country("Tirol") is None
-    assert [read_language(t) for t in ("Deutsch", "it-IT", "EN")] == ["de", "it", "en"]
+    assert [read_language(t) for t in ("Deutsch", "it-IT", "Français", "EN")] == [
+        "de",
+        "it",
+        "fr",
+        "en",
+    ]
+    assert [read_gender(t) for t in ("Madame", "Monsieur", "divers")] == ["female", "male", ""]
 
 
 def test_names_of_fields_mean_what_they_say() -> None:
@@ -180,11 +210,21 @@ def test_names_of_fields_mean_what_they_say() -> None:
         "first_name",
         "email",
     ]
-    for label in ("Anreisedatum *", "Data di arrivo:", "ARRIVAL DATE", "Check-in"):
+    for label in (
+        "Anreisedatum *",
+        "Data di arrivo:",
+        "ARRIVAL DATE",
+        "Check-in",
+        "Date d’arrivée",
+    ):
         assert meant_by_label(label) == "arrival", label
-    for key in ("arrival", "check_in_12ab", "Anreise", "field:data_arrivo_0000"):
+    for key in ("arrival", "check_in_12ab", "Anreise", "field:data_arrivo_0000", "date_arrivee"):
         assert meant_by_key(key) == "arrival", key
     assert meant_by_label("Età dei bambini") == meant_by_label("Alter Kind 2") == "children"
+    french = {"Prénom": "first_name", "Nom": "name", "Départ *": "departure", "Ville": "city",
+              "Nombre d'enfants": "children_count", "Âge de l'enfant 2": "children",
+              "Téléphone": "phone", "Courriel": "email", "Code postal": "postal_code"}  # fmt: skip
+    assert {label: meant_by_label(label) for label in french} == french
     # What could mean two things means nothing.
     for label in ("Datum", "Data", "Anzahl", "Numero", "Wann?"):
         assert meant_by_label(label) == "", label

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _WORDS = {
     "de": ("Haustiere: ja", "Erwachsene", "Alter der Kinder", "Provinz"),
     "it": ("Animali: sì", "Adulti", "Età dei bambini", "Provincia"),
+    "fr": ("Animaux : oui", "Adultes", "Âge des enfants", "Province"),
     "en": ("Pets: yes", "Adults", "Ages of the children", "Province"),
 }
 
