@@ -274,8 +274,8 @@ class Connection(Flow):
     def _refuse_head(self, refused: Refused, data: bytes) -> None:
         """Refuse what never became an exchange."""
         request_id = request_id_in(data) or self.server.make_request_id()
-        method = report_unread(data, refused, self._peer.text, request_id)
-        self.server.refused += 1
+        told = self.server.tally.refuse_unread(refused.status, self.server.loop.time())
+        method = report_unread(data, refused, self._peer.text, request_id, quiet=not told)
         self.end_with(error_response(refused, request_id, method, self.server.date_line))
 
     def _close_after_response(self) -> None:

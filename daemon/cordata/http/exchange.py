@@ -272,7 +272,7 @@ class Exchange(Intake):
     def _report_away(self, reason: str) -> None:
         """A 503: one of many, as long as the store is away."""
         server = self.connection.server
-        first = server.outage.refused(reason, server.loop.time())
+        first = server.tally.outage.refused(reason, server.loop.time())
         self.report(503, reason, None, quiet=not first)
 
     def report(
@@ -282,6 +282,8 @@ class Exchange(Intake):
         if self._reported:
             return
         self._reported = True
+        now = self.connection.server.loop.time()
+        quiet = quiet or not self.connection.server.tally.is_told(status, now)
         journal.report(
             status=status,
             method=self._method,
@@ -291,5 +293,5 @@ class Exchange(Intake):
             request_id=self.request_id,
             error=error,
             quiet=quiet,
-            duration_ms=(self.connection.server.loop.time() - self.begun) * 1000,
+            duration_ms=(now - self.begun) * 1000,
         )

@@ -28,6 +28,11 @@ def loggable_path(target: bytes) -> str:
     return _SECRET.sub(r"\1...", path)[:_MAX_PATH]
 
 
+def is_refusal(status: int) -> bool:
+    """Whether a status is the client's doing, so that anybody can have it."""
+    return 400 <= status < 500 or status in _NOT_OURS
+
+
 def told(error: BaseException) -> str:
     """Type and place; the text of an application's error may quote the request."""
     if isinstance(error, Misuse | Unsendable):
@@ -52,10 +57,10 @@ def report(
     """
     if status == CLIENT_GONE:
         level, event, verb = logging.INFO, events.REQUEST_FAILED, "failed"
-    elif status >= 500 and status not in _NOT_OURS:
-        level, event, verb = logging.ERROR, events.REQUEST_FAILED, "failed"
-    elif status >= 400:
+    elif is_refusal(status):
         level, event, verb = logging.WARNING, events.REQUEST_REFUSED, "refused"
+    elif status >= 500:
+        level, event, verb = logging.ERROR, events.REQUEST_FAILED, "failed"
     else:
         level, event, verb = logging.INFO, events.REQUEST_SERVED, "served"
         if error is not None:

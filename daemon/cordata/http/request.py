@@ -66,7 +66,7 @@ def request_id_in(data: bytes) -> str | None:
     return found[0].decode("ascii") if len(found) == 1 else None
 
 
-def report_unread(data: bytes, refused: Refused, peer: str, request_id: str) -> str:
+def report_unread(data: bytes, refused: Refused, peer: str, request_id: str, *, quiet: bool) -> str:
     """The line of a request whose head was refused. Returns its method, "?" when it has none."""
     line = _FIRST_LINE.match(data[:_MAX_LOGGED])
     method, target = line.groups() if line is not None else (b"?", b"?")
@@ -78,5 +78,6 @@ def report_unread(data: bytes, refused: Refused, peer: str, request_id: str) -> 
         peer=peer,
         reason=refused.reason,
         request_id=request_id,
+        quiet=quiet,
     )
     return name

@@ -18,10 +18,10 @@ from cordata.http.asgi import AsgiApp
 from cordata.http.connection import Connection
 from cordata.http.exchange import Exchange
 from cordata.http.lifespan import Lifespan, LifespanFailed
-from cordata.http.outage import Outage
 from cordata.http.peer import Peer, TrustedProxies, peer_of
 from cordata.http.response import date_line
 from cordata.http.spread import Spread
+from cordata.http.tally import Tally
 from cordata.log import logger
 
 log = logger("cordata.http")
@@ -69,9 +69,8 @@ class HttpServer:
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by run
         self.draining = False
         self.date_line = date_line(clock.now().timestamp())
-        self.outage = Outage()
+        self.tally = Tally()
         self.served = 0
-        self.refused = 0
         self._in_flight = 0
         self.connections: set[Connection] = set()
         #: Exchanges whose client is gone, and when the application is cancelled.
@@ -137,7 +136,7 @@ class HttpServer:
                 await self._drain()
             finally:  # before the group ends: nothing may ask it for another task
                 sweeper.cancel()
-                self.outage.end()
+                self.tally.end(self.loop.time())
                 self._acceptor.close()
                 for connection in tuple(self.connections):
                     if connection.connected:
@@ -167,12 +166,12 @@ class HttpServer:
 
     def stats(self) -> HttpStats:
         """Counters now, and the rate of the last seconds."""
-        now, done = clock.monotonic(), self.served + self.refused
+        now, done = clock.monotonic(), self.served + self.tally.unread
         began, before = self._samples[0] if self._samples else (now, done)
         span_s = now - began
         return HttpStats(
             requests=self.served,
-            refused=self.refused,
+            refused=self.tally.unread,
             requests_per_s=(done - before) / span_s if span_s > 0 else 0.0,
             in_flight=self._in_flight,
             connections=len(self.connections),
@@ -261,14 +260,14 @@ class HttpServer:
             if exchange.task is not None:
                 exchange.task.cancel()
         self._sample()
-        self.outage.look(now)
+        self.tally.look(now)
         if self._spread is not None and not self.draining:
             self._spread.beat()
 
     def _sample(self) -> None:
         now = clock.monotonic()
         if not self._samples or now - self._samples[-1][0] >= 0.5:
-            self._samples.append((now, self.served + self.refused))
+            self._samples.append((now, self.served + self.tally.unread))
         while now - self._samples[0][0] > _RATE_SPAN_S:
             self._samples.popleft()
 
