@@ -12,12 +12,11 @@ Nobody without credentials can make the server read a body, let alone parse one.
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from alpinehub.accounts import TooManyLogins
+from alpinehub.accounts import Account, TooManyLogins
 from alpinehub.alpinebits import action, refusal
 from alpinehub.alpinebits.call import Answer, Call, Plain
 from alpinehub.alpinebits.capability import SERVED
@@ -33,7 +32,7 @@ from alpinehub.alpinebits.transport import (
     read_form,
     refuse,
 )
-from alpinehub.alpinebits.turns import turns_of
+from alpinehub.alpinebits.turns import Turn, turns_of
 from cordata import Context, StoreUnavailable, fields, request_id
 
 _log = logging.getLogger("alpinehub.alpinebits")
@@ -47,10 +46,11 @@ async def alpinebits(request: Request) -> Response:
     """Answer one request of hotel software."""
     ctx: Context = request.state.cordata
     try:
-        with ExitStack() as held:
-            answer = await _answer(ctx, request, held)
+        account = await log_in(ctx, request)
+        with turns_of(ctx).body(account.id) as turn:
+            answer = await _answer(ctx, request, account, turn)
     except Refusal as problem:
-        return refuse(problem)
+        return refuse(request, problem)
     except TooManyLogins:  # 429 instead of the 401 while somebody tries passwords
         return plain(429, "too many passwords wait to be checked; try again", {"Retry-After": "5"})
     except StoreUnavailable as error:
@@ -72,10 +72,9 @@ def _response(answer: Answer) -> Response:
     return InParts(answer, media_type=_XML, headers=HEADERS)
 
 
-async def _answer(ctx: Context, request: Request, held: ExitStack) -> Answer:
-    account = await log_in(ctx, request)
+async def _answer(ctx: Context, request: Request, account: Account, turn: Turn) -> Answer:
     name = protocol_name(request)
-    sent = await read_form(request, turns_of(ctx), held)
+    sent = await read_form(request, turn)
     if not sent.action:
         raise Refusal(400, refusal.BAD_ACTION)
     protocol = SERVED.get(name)

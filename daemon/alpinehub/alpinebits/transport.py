@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import logging
 from collections.abc import AsyncGenerator, Callable
-from contextlib import ExitStack, aclosing
+from contextlib import aclosing
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -20,12 +19,10 @@ from alpinehub.alpinebits.call import THREAD_BYTES
 from alpinehub.alpinebits.markup import clean
 from alpinehub.alpinebits.protocol import well_formed
 from alpinehub.alpinebits.refusal import Refusal
-from alpinehub.alpinebits.turns import Turns
-from cordata import Context, fields
+from alpinehub.alpinebits.turns import Turn
+from cordata import Context
 
 T = TypeVar("T")
-
-_log = logging.getLogger("alpinehub.alpinebits")
 
 #: With every response: from now on the client may send its bodies packed.
 HEADERS = {"X-AlpineBits-Server-Accept-Encoding": "gzip"}
@@ -77,25 +74,18 @@ def client_id(request: Request) -> str:
     return said[:_MAX_CLIENT_ID_CHARS]
 
 
-async def read_form(request: Request, turns: Turns, held: ExitStack) -> form.Form:
-    """The form in the body; a large one has its turn until `held` is closed.
-
-    Raises: Refusal (413, 415, 400, 503), ClientDisconnect.
-    """
+async def read_form(request: Request, turn: Turn) -> form.Form:
+    """The form in the body. Raises: Refusal (413, 415, 400, 503), ClientDisconnect."""
     received = bytearray()
-    large = False
     async with aclosing(request.stream()) as chunks:
         async for chunk in chunks:
             received += chunk
             if len(received) > form.MAX_BODY_BYTES:
                 raise Refusal(413, "the body is too large")
-            if len(received) > form.LARGE_BYTES and not large:
-                large = True
-                held.enter_context(turns.body())
+            turn.grow(len(received))
     headers = request.headers
     body = form.unpack(bytes(received), headers.get("content-encoding", ""))
-    if len(body) > form.LARGE_BYTES and not large:  # what came was packed
-        held.enter_context(turns.body())
+    turn.grow(max(len(received), len(body)))  # more, where it was packed
     return await _parse(body, lambda: form.parse_form(headers.get("content-type", ""), body))
 
 
@@ -105,13 +95,13 @@ async def _parse(data: bytes, read: Callable[[], T]) -> T:
     return read()
 
 
-def refuse(problem: Refusal) -> Response:
-    """The response to what is not AlpineBits as it should be."""
-    if problem.status == 401:  # anybody's: the connection layer's own line is enough
-        ask = {"WWW-Authenticate": 'Basic realm="AlpineBits", charset="UTF-8"'}
-        return plain(problem.status, problem.text, ask)
-    _log.info("refused: %s", problem.text, extra=fields(status=problem.status))
-    return plain(problem.status, problem.text)
+def refuse(request: Request, problem: Refusal) -> Response:
+    """The response to what is not AlpineBits as it should be; why, is on the connection layer's
+    line of the request.
+    """
+    request.state.reason = problem.text
+    ask = {"WWW-Authenticate": 'Basic realm="AlpineBits", charset="UTF-8"'}
+    return plain(problem.status, problem.text, ask if problem.status == 401 else None)
 
 
 class InParts(Response):

@@ -3,41 +3,74 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from alpinehub.alpinebits.form import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.bodies import Bodies
 
 if TYPE_CHECKING:
+    from alpinehub.bodies import Room
     from cordata import Context, Store
 
-#: Bodies of more than `form.LARGE_BYTES` that one worker holds; each costs three times its size.
-MAX_BODIES = 4
+#: Bodies of more than `form.LARGE_BYTES` that one worker holds, and of them those of one user, so
+#: that what sends slowly is in nobody else's way. Each costs three times its size.
+MAX_BODIES, MAX_OF_ONE = 4, 2
 #: How long a large document waits for the one before it.
 WAIT_S = 10.0
 
 _BUSY = "too many large requests come at once; try again"
 
 
+class Turn:
+    """Of one request: what it holds of this worker's memory."""
+
+    def __init__(self, large: Counter[int], user_id: int, room: Room) -> None:
+        self._large = large
+        self._user_id = user_id
+        self._room = room
+        self._is_large = False
+
+    def grow(self, size: int) -> None:
+        """The body has `size` bytes by now. Raises: Refusal (503)."""
+        if size > LARGE_BYTES and not self._is_large:
+            of_one = self._large[self._user_id]
+            if of_one >= MAX_OF_ONE or self._large.total() >= MAX_BODIES:
+                raise Refusal(503, _BUSY)
+            self._large[self._user_id] = of_one + 1
+            self._is_large = True
+        if not self._room.need(size):
+            raise Refusal(503, _BUSY)
+
+    def end(self) -> None:
+        """It is gone."""
+        if self._is_large:
+            self._large[self._user_id] -= 1
+            self._large += Counter()  # without those who have none
+
+
 class Turns:
     """Who of one worker's clients may be large."""
 
     def __init__(self) -> None:
-        self._bodies = 0
+        self._bodies = Bodies(MAX_BODIES * MAX_BODY_BYTES, MAX_OF_ONE * MAX_BODY_BYTES)
+        #: By user.
+        self._large: Counter[int] = Counter()
         self._one = asyncio.Lock()
 
     @contextmanager
-    def body(self) -> Iterator[None]:
-        """While a large body is held. Raises: Refusal (503)."""
-        if self._bodies >= MAX_BODIES:
-            raise Refusal(503, _BUSY)
-        self._bodies += 1
-        try:
-            yield
-        finally:
-            self._bodies -= 1
+    def body(self, user_id: int) -> Iterator[Turn]:
+        """While the body of a user's request is held."""
+        with self._bodies.room(user_id) as room:
+            turn = Turn(self._large, user_id, room)
+            try:
+                yield turn
+            finally:
+                turn.end()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from alpinehub.bodies import Bodies, Room
 from alpinehub.webhooks.problem import Refused, error_body
 from cordata import ConfigError, Context, StoreUnavailable, fields, request_id
 
@@ -23,6 +24,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 #: A guest request is a page of text; what is larger is a mistake.
 MAX_BODY_BYTES = 262_144
+#: Of bodies of more than 64 KiB, which hardly a guest request has, one worker holds so much.
+MAX_HELD_BYTES = 16 * 1024 * 1024
 #: Characters of a path behind an endpoint's name: a hotel, a secret.
 MAX_REST = 600
 
@@ -43,6 +46,9 @@ _UNCONFIGURED = Refused(
 )
 
 
+_bodies = Bodies(MAX_HELD_BYTES)
+
+
 class Call:
     """One POST: its Context, the headers asked for, and its body when it is asked for."""
 
@@ -59,10 +65,14 @@ class Call:
         self.rest = rest
 
     async def body(self) -> bytes:
-        """The whole body. Raises: Refused 413, 400 when the client is gone."""
+        """The whole body. Raises: Refused 413, 503, 400 when the client is gone."""
         length = self.headers.get(b"content-length")
         if length is not None and length.isdigit() and int(length) > MAX_BODY_BYTES:
             raise _too_large()
+        with _bodies.room() as room:
+            return await self._whole(room)
+
+    async def _whole(self, room: Room) -> bytes:
         chunks: list[bytes] = []
         size = 0
         while True:
@@ -73,6 +83,8 @@ class Call:
             size += len(chunk)
             if size > MAX_BODY_BYTES:
                 raise _too_large()
+            if not room.need(size):
+                raise _busy()
             if not message.get("more_body", False):
                 return chunk if not chunks else b"".join([*chunks, chunk])
             chunks.append(chunk)
@@ -108,12 +120,12 @@ class Webhooks:
         try:
             answer = await self._answer(scope, receive)
         except Refused as error:
-            await _refuse(send, error)
+            await _refuse(scope, send, error)
         except StoreUnavailable as error:
-            await _refuse(send, _unavailable(error))
+            await _refuse(scope, send, _unavailable(error))
         except ConfigError as error:  # no master key: nobody's secret can be checked
             _log.error("webhooks cannot be taken: %s; %s", error, error.hint, extra=fields())
-            await _refuse(send, _UNCONFIGURED)
+            await _refuse(scope, send, _UNCONFIGURED)
         else:
             await _respond(send, answer if isinstance(answer, Reply) else Reply(200, answer))
 
@@ -145,8 +157,8 @@ async def _respond(send: Send, reply: Reply) -> None:
     await send({"type": "http.response.body", "body": reply.body})
 
 
-async def _refuse(send: Send, refused: Refused) -> None:
-    _note(refused)
+async def _refuse(scope: Scope, send: Send, refused: Refused) -> None:
+    scope["state"]["reason"] = _reason(refused)
     body = error_body(refused, request_id.get())
     await _respond(send, Reply(refused.status, body, headers=refused.headers))
 
@@ -195,19 +207,21 @@ def _too_large() -> Refused:
     return Refused(413, "too_large", f"The body is larger than {MAX_BODY_BYTES} bytes.")
 
 
-def _note(refused: Refused) -> None:
-    """What was wrong, for the operator whose integrator asks; never what a guest may have written.
-
-    A wrong secret or path is anybody's: the connection layer's own line is enough for that.
-    """
-    if refused.status in (401, 404, 405):
-        return
-    problems = "; ".join(f"{_loggable(p.field)}: {p.problem}" for p in refused.problems[:10])
-    _log.info(
-        "webhook refused: %s",
-        f"{refused.code} ({problems})" if problems else refused.message,
-        extra=fields(status=refused.status),
+def _busy() -> Refused:
+    return Refused(
+        503,
+        "busy",
+        "Too many large bodies come at once; send it again later.",
+        headers=((b"retry-after", b"10"),),
     )
+
+
+def _reason(refused: Refused) -> str:
+    """What was wrong, for the operator whose integrator asks: for the connection layer's line on
+    this request, which has a bound. Never what a guest may have written.
+    """
+    problems = "; ".join(f"{_loggable(p.field)}: {p.problem}" for p in refused.problems[:10])
+    return f"{refused.code} ({problems})" if problems else refused.message
 
 
 def _loggable(field: str) -> str:

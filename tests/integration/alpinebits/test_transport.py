@@ -141,8 +141,9 @@ async def test_body_that_is_large_only_when_it_is_unpacked_waits_its_turn(tmp_pa
     assert len(packed) < LARGE_BYTES < len(large)
     async with open_hub(tmp_path) as hub:
         with ExitStack() as held:
-            for _ in range(MAX_BODIES):
-                held.enter_context(turns_of(hub.ctx).body())
+            for user_id in range(MAX_BODIES):  # others
+                turn = held.enter_context(turns_of(hub.ctx).body(-user_id))
+                turn.grow(LARGE_BYTES + 1)
             assert_error(await send(hub, packed, Content_Encoding="gzip"), 503, "too many large")
             assert (await send(hub, body())).status_code == 200
         for _ in range(MAX_BODIES + 1):  # each gives its turn back

@@ -8,20 +8,53 @@ from contextlib import ExitStack
 import pytest
 
 from alpinehub.alpinebits import turns
+from alpinehub.alpinebits.form import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.refusal import Refusal
-from alpinehub.alpinebits.turns import MAX_BODIES, Turns
+from alpinehub.alpinebits.turns import MAX_BODIES, MAX_OF_ONE, Turns
+from alpinehub.bodies import FREE_BYTES
+
+
+def refused(held: ExitStack, one: Turns, user_id: int, size: int) -> bool:
+    turn = held.enter_context(one.body(user_id))
+    try:
+        turn.grow(size)
+    except Refusal as problem:
+        assert problem.status == 503
+        return True
+    return False
 
 
 def test_so_many_bodies_are_held_and_one_more_when_one_is_gone() -> None:
     one = Turns()
     with ExitStack() as held:
-        for _ in range(MAX_BODIES):
-            held.enter_context(one.body())
-        with pytest.raises(Refusal) as caught, one.body():
-            pass
-        assert caught.value.status == 503
-    with one.body():
-        pass
+        for user_id in range(MAX_BODIES):
+            assert not refused(held, one, user_id, MAX_BODY_BYTES)
+        assert refused(held, one, MAX_BODIES, LARGE_BYTES + 1)
+        assert not refused(held, one, MAX_BODIES, FREE_BYTES)
+    with ExitStack() as held:
+        assert not refused(held, one, 1, LARGE_BYTES + 1)
+
+
+def test_one_user_leaves_room_for_the_others() -> None:
+    one = Turns()
+    with ExitStack() as held:
+        for _ in range(MAX_OF_ONE):
+            assert not refused(held, one, 1, LARGE_BYTES + 1)
+        assert refused(held, one, 1, LARGE_BYTES + 1)
+        assert not refused(held, one, 2, MAX_BODY_BYTES)
+
+
+def test_bodies_that_are_not_large_have_a_bound_together() -> None:
+    one, most = Turns(), MAX_OF_ONE * MAX_BODY_BYTES // (LARGE_BYTES - FREE_BYTES)
+    with ExitStack() as held:
+        for user_id in (1, 2):
+            for _ in range(most):
+                assert not refused(held, one, user_id, LARGE_BYTES)
+            assert refused(held, one, user_id, LARGE_BYTES)
+        assert refused(held, one, 3, LARGE_BYTES)
+        assert not refused(held, one, 3, FREE_BYTES)
+    with ExitStack() as held:
+        assert not refused(held, one, 1, MAX_BODY_BYTES)
 
 
 async def test_large_documents_are_read_one_after_the_other() -> None:
