@@ -125,6 +125,7 @@ class EventContext(Context):
                 raise AlreadySeen()
             return await unit(tx)
 
+        marked.__wrapped__ = unit  # type: ignore[attr-defined]  # what kind of unit it is
         with self._once.commit(self.group, "message"):
             self._once.seal(self.group)
             return await self.store.run(marked)
