@@ -48,6 +48,11 @@ async def add_once(tx: Tx, *rows: TrailRow) -> int:
     return await tx.execute_many("trail_add_once", [_values(tx, row) for row in rows])
 
 
+async def note_once(tx: Tx, row: TrailRow) -> None:
+    """Append one with a detail unless the same is there."""
+    await tx.write("trail_add_once", **_values(tx, row))
+
+
 def _values(tx: Tx, row: TrailRow) -> dict[str, str | int | None]:
     return {
         "reservation_id": row.reservation_id,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from alpinehub.alpinebits.call import Client
 from alpinehub.alpinebits.listing import Batch, tell_held
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.alpinebits.sent import mark_held
+from alpinehub.alpinebits.sent import note_held
 from alpinehub.directory import directory_of
 
 if TYPE_CHECKING:
@@ -50,6 +50,6 @@ async def rehearse(ctx: Context, event: Event) -> Callable[[Tx], Awaitable[None]
 
     async def note(tx: Tx) -> None:
         for client, ones in held:
-            await mark_held(tx, client, ones)
+            await note_held(tx, client, ones)
 
     return note if held else None

@@ -69,20 +69,40 @@ async def mark_held(tx: Tx, client: Client, held: Sequence[HeldBack]) -> list[He
     who asks in two versions by turns is told of each once.
     """
     new: list[HeldBack] = []
-    for one in sorted(held, key=lambda one: (one.reservation_id, one.version)):
-        changed = await tx.execute(
-            "listing_mark_held",
-            user_id=client.user_id,
-            reservation_id=one.reservation_id,
-            version=one.version,
-            held_code=one.code.value,
-            held_text=one.text,
-            now_us=tx.now_us,
-        )
-        event = _event(one, "held", client, code=one.code.value, text=one.text)
-        if not changed or await trail.add_once(tx, event):
+    for one in _in_order(held):
+        changed = await tx.execute("listing_mark_held", **_values(tx, client, one))
+        if not changed or await trail.add_once(tx, _held(one, client)):
             new.append(one)
     return new
+
+
+async def note_held(tx: Tx, client: Client, held: Sequence[HeldBack]) -> None:
+    """As `mark_held`, for whoever need not know which are new: it asks nothing, so that the unit
+    can share its transaction with those that add deliveries.
+    """
+    for one in _in_order(held):
+        await tx.write("listing_mark_held", **_values(tx, client, one))
+        await trail.note_once(tx, _held(one, client))
+
+
+def _in_order(held: Sequence[HeldBack]) -> list[HeldBack]:
+    """In which whoever locks several deliveries does it."""
+    return sorted(held, key=lambda one: (one.reservation_id, one.version))
+
+
+def _values(tx: Tx, client: Client, one: HeldBack) -> dict[str, str | int]:
+    return {
+        "user_id": client.user_id,
+        "reservation_id": one.reservation_id,
+        "version": one.version,
+        "held_code": one.code.value,
+        "held_text": one.text,
+        "now_us": tx.now_us,
+    }
+
+
+def _held(one: HeldBack, client: Client) -> TrailRow:
+    return _event(one, "held", client, code=one.code.value, text=one.text)
 
 
 def _event(one: Sent | HeldBack, event: str, client: Client, **detail: str) -> TrailRow:
