@@ -231,7 +231,7 @@ def new_secret() -> str:
 def path_of(kind: str, hotel: str, secret: str) -> str:
     """Where a source posts to."""
     if kind in _IN_PATH:
-        return f"/api/webhook/{kind}/{quote(hotel)}/{secret}"
+        return f"/api/webhook/{kind}/{quote(hotel)}/{quote(secret, safe='')}"
     if kind == "google":  # without the hotel it is taken where no other has the key
         return f"/api/webhook/google/{quote(hotel)}"
     return f"/api/webhook/{kind}"

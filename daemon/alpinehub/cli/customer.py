@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import sys
 import syslog
 from collections.abc import Callable, Sequence
@@ -14,25 +13,13 @@ from typing import Any, TypeVar
 
 import click
 
-from alpinehub.cli.run import as_json, plain, printable, run, show, show_table
+from alpinehub.cli.run import OPERATOR, as_json, plain, printable, run, show, show_table
 from alpinehub.hotels import Unusable
 from cordata import Context
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _operator() -> str:
-    """Who runs the command, as the system knows him."""
-    if name := os.environ.get("SUDO_USER"):
-        return name
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
-
-
-#: Asked at once: a command of root's becomes the owner of the store (cordata.connect).
-_OPERATOR = _operator()
 _hotel = click.option("--hotel", metavar="CODE", help="Of this hotel only.")
 _COLUMNS = ("id", "hotel", "first_name", "last_name", "email", "phone", "requests")
 
@@ -198,7 +185,7 @@ def erase(
         click.confirm(f"erase {sentence}? It cannot be undone", abort=True, err=True)
 
     async def act(ctx: Context) -> erasing.Erased:
-        why = erasing.Reason(by=_OPERATOR, reason=reason, force=force)
+        why = erasing.Reason(by=OPERATOR, reason=reason, force=force)
         erased = await erasing.erase(ctx.store, found, why)
         await ctx.store.checkpoint(force=True)  # nor is he in the log any more
         return erased
@@ -262,7 +249,7 @@ def _note(what: str, found: Sequence[Any]) -> None:
     ids = " ".join(str(one["id"]) for one in found[:50])
     syslog.syslog(
         syslog.LOG_INFO,
-        f"alpinehub customer {what} by {_OPERATOR}: {len(found)} customers: {ids}",
+        f"alpinehub customer {what} by {OPERATOR}: {len(found)} customers: {ids}",
     )
 
 

@@ -13,7 +13,7 @@ from typing import IO, Any, TypeVar
 import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.cli.run import printable
+from alpinehub.cli.run import first_line, printable
 from alpinehub.pms.address import UnusableUrl, Url, is_local, parse_url, read_address
 from alpinehub.pms.client import Client, Login
 from alpinehub.pms.http import Caller, Unreachable
@@ -158,7 +158,7 @@ def _stays_here(host: str) -> bool:
 def read_password(file: IO[str] | None) -> str:
     """From a file, the environment or the terminal; never an argument, which everybody may read."""
     if file is not None:
-        line = file.readline().removesuffix("\n").removesuffix("\r")
+        line = first_line(file)
         if not line:
             raise click.UsageError(f"{file.name} holds no password")
         return line

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 from datetime import UTC, datetime
 from typing import Any, get_args
 
 import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.cli.run import as_json, printable, run, show, show_table
+from alpinehub.cli.run import OPERATOR, as_json, printable, run, show, show_table
 from alpinehub.requests import looking, mending
 from alpinehub.requests.looking import Wanted
 
@@ -134,7 +132,7 @@ def resend(config: str | None, id_: str, user: str | None, json_: bool) -> None:
 
     For users who acknowledged it, refused it, or from whose list it was taken.
     """
-    done = run(config, lambda ctx: mending.resend(ctx.store, id_, user=user, by=_operator()))
+    done = run(config, lambda ctx: mending.resend(ctx.store, id_, user=user, by=OPERATOR))
     names = ", ".join(done.users)
     sentence = f"version {done.version} waits again for: {names}" if names else "it waits already"
     show({"id": id_, "version": done.version, "users": list(done.users)}, sentence, json_)
@@ -165,18 +163,13 @@ def cancel(
     if as_cancellation and user is not None:
         raise click.UsageError("a cancellation goes to all users: leave out --user")
     if as_cancellation:
-        done = run(config, lambda ctx: mending.cancel_at_hotel(ctx.store, id_, by=_operator()))
+        done = run(config, lambda ctx: mending.cancel_at_hotel(ctx.store, id_, by=OPERATOR))
         sentence = f"its cancellation waits for: {', '.join(done.users) or 'nobody'}"
     else:
-        done = run(config, lambda ctx: mending.cancel(ctx.store, id_, user=user, by=_operator()))
+        done = run(config, lambda ctx: mending.cancel(ctx.store, id_, user=user, by=OPERATOR))
         names = ", ".join(done.users)
         sentence = f"it does not wait any more for: {names}" if names else "it waits for nobody"
     show({"id": id_, "version": done.version, "users": list(done.users)}, sentence, json_)
-
-
-def _operator() -> str:
-    """Who gives the command, for the trail."""
-    return os.environ.get("SUDO_USER") or getpass.getuser()
 
 
 def _us(moment: datetime | None) -> int | None:

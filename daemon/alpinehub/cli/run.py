@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pwd
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from secrets import token_urlsafe
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import click
 
@@ -19,6 +21,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: Characters of a secret made here: 144 bits.
 _SECRET_BYTES = 18
+
+
+def _operator() -> str:
+    """Who gives the command, as the system knows him: what the environment says anybody may say."""
+    if name := os.environ.get("SUDO_USER"):
+        return name
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+#: For what is put on record. Asked at once: a command of root's becomes the owner of the store
+#: (cordata.connect).
+OPERATOR = _operator()
 
 
 def run(config: str | None, act: Callable[[Context], Awaitable[T]]) -> T:
@@ -49,10 +66,15 @@ def read_secret(what: str) -> str:
     """
     if sys.stdin.isatty():
         return str(click.prompt(what, hide_input=True, confirmation_prompt=True))
-    line = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
+    line = first_line(sys.stdin)
     if not line:
         raise click.UsageError(f"standard input holds no {what.lower()}")
     return line
+
+
+def first_line(file: IO[str]) -> str:
+    """The first line of a file, without its end; "" for an empty one."""
+    return file.readline().removesuffix("\n").removesuffix("\r")
 
 
 def show(record: Mapping[str, object], sentence: str, json_: bool) -> None:

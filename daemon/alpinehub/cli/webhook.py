@@ -13,13 +13,13 @@ from uuid import uuid4
 import click
 
 from alpinehub.cli.peer import Failed, converse
-from alpinehub.cli.run import as_json, printable
+from alpinehub.cli.run import as_json, first_line, printable
 from alpinehub.cli.sample import LANGUAGES, Sample, sample
 from alpinehub.pms.address import UnusableUrl, Url, parse_url
 from alpinehub.pms.http import Answer, Caller
+from alpinehub.sources import KINDS, path_of
 
 SECRET_VARIABLE = "ALPINEHUB_SECRET"
-_IN_PATH = ("wix", "form")
 _SHOWN = 500
 
 
@@ -38,7 +38,7 @@ and demo-form-0123456789012.
   alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO
   alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO --file submission.json"""
 )
-@click.argument("kind", type=click.Choice(["generic", "wix", "google", "form"]))
+@click.argument("kind", type=click.Choice(KINDS))
 @click.option("--url", required=True, help="Of the hub, without a path: https://hub.example.")
 @click.option("--hotel", required=True, metavar="CODE", help="Whose source it is.")
 @click.option(
@@ -112,16 +112,11 @@ def send(
 
 def _target(url: str, kind: str, hotel: str, secret: str) -> tuple[Url, dict[str, str]]:
     """Where to send it, with which headers. Raises: click.UsageError."""
-    path = f"/api/webhook/{kind}"
     headers = {"Accept": "*/*"}
-    if kind in _IN_PATH:
-        path += f"/{quote(hotel, safe='')}/{quote(secret, safe='')}"
-    elif kind == "google":
-        path += f"/{quote(hotel, safe='')}"
-    else:
+    if kind == "generic":
         headers["X-Webhook-Secret"] = secret
     try:
-        return parse_url(url.rstrip("/") + path), headers
+        return parse_url(url.rstrip("/") + path_of(kind, hotel, secret)), headers
     except UnusableUrl as error:
         raise click.UsageError(str(error)) from None
 
@@ -130,7 +125,7 @@ def _secret(file: IO[str] | None) -> str:
     """From a file, the environment or the terminal; never an argument, which everybody may read."""
     line = os.environ.get(SECRET_VARIABLE, "")
     if file is not None:
-        line = file.readline().removesuffix("\n").removesuffix("\r")
+        line = first_line(file)
     elif not line and sys.stdin.isatty():
         line = str(click.prompt("Secret", hide_input=True, err=True))
     if not line or not line.isascii() or not line.isprintable():
@@ -139,9 +134,13 @@ def _secret(file: IO[str] | None) -> str:
 
 
 def _show(kind: str, answer: Answer, secret: str, json_: bool) -> None:
-    """What came back. The secret is not shown, though a server might repeat it."""
-    text = answer.body[:_SHOWN].decode("utf-8", "replace").replace(secret, "...")
+    """What came back. The secret is not shown, though a server might repeat it: whole in what it
+    says, and as a part of the path in where it sends to.
+    """
+    text = answer.body.decode("utf-8", "replace").replace(secret, "...")[:_SHOWN]
     location = answer.headers.get("location")
+    if location is not None:
+        location = location.replace(secret, "...").replace(quote(secret), "...")
     record = {
         "kind": kind,
         "status": answer.status,

@@ -31,9 +31,10 @@ def run(tmp_path: Path) -> Run:
         f'credentials = "{credentials}"\n[store]\nurl = "{url_of(tmp_path)}"\n'
     )
 
-    def run_(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    def run_(*words: str, given: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-c", "from alpinehub.cli import main; main()"]
         environment = {"PYTHONPATH": ":".join(sys.path), "CORDATA_CONFIG": str(config)}
+        environment |= variables
         return subprocess.run(
             [*argv, *words], input=given, env=environment, capture_output=True, text=True
         )

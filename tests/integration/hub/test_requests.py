@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pwd
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +307,19 @@ async def test_command_lists_shows_resends_and_cancels(tmp_path: Path, run: Run)
             "cancel", one, "--as-cancellation"
         )
         assert "there is no guest request" in await command("show", "nope", code=1)
+
+
+async def test_trail_names_who_gave_the_command_and_not_who_he_says_he_is(
+    tmp_path: Path, run: Run
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        one = await book(hub)
+        named = {"LOGNAME": "mallory", "USER": "mallory"}
+        done = await asyncio.to_thread(run, "requests", "cancel", one, **named)
+        assert done.returncode == 0, done.stderr
+        found = await looking.find_request(hub.ctx.store, one)
+        me = pwd.getpwuid(os.getuid()).pw_name
+        assert found["trail"][-1]["detail"] == {"by": me}
 
 
 async def test_race_of_resend_and_change_leaves_only_the_newest_waiting(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.integration.hub.lenient import GOOGLE_KEY, PATH_SECRET, data, open_lenient
 from tests.integration.hub.material import SECRET
 from tests.integration.hub.test_http import serve
+from tests.integration.pms.peers import http, scripted
 
 SECRETS = {
     "generic": SECRET,
@@ -74,3 +75,17 @@ async def test_send_says_what_became_of_it(tmp_path: Path) -> None:
         nobody = await send("http://127.0.0.1:1", "wix", secret=PATH_SECRET)
         assert nobody.returncode == 3 and "cannot be reached" in nobody.stderr
         assert (await send(base, "wix", secret="")).returncode == 2
+
+
+@pytest.mark.parametrize("json_", [True, False])
+async def test_send_shows_no_part_of_the_secret_that_a_server_repeats(json_: bool) -> None:
+    secret = SECRETS["wix"]
+    place = {"Location": f"http://other.example/api/webhook/wix/DEMO/{secret}"}
+    # The answer is cut where the secret stands.
+    answer = http("x" * 490 + secret, "307 Temporary Redirect", place)
+    async with scripted(lambda asked: answer) as peer:
+        base = f"http://127.0.0.1:{peer.port}"
+        done = await send(base, "wix", *(["--json"] if json_ else []), secret=secret)
+        assert secret in peer.asked[0].line
+        assert "http://other.example/api/webhook/wix/DEMO/..." in done.stdout
+        assert secret[:8] not in done.stdout + done.stderr
