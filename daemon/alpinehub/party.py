@@ -67,7 +67,7 @@ class Hotel:
     settings: Settings = field(default_factory=Settings)
 
     def __str__(self) -> str:
-        """As an operator is told of it: in a mail a code that is a long number is left out."""
+        """As an operator is told of it."""
         return f"{self.code} ({self.name})"
 
     def offers(self, feature: Feature) -> bool:

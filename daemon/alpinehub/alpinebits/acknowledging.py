@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 #: Type "business rule", code "unable to process": the one form in which a request is refused.
 _UNABLE_TO_PROCESS = ("3", "450")
 _MAX_REFUSAL_CHARS = 2000
+#: Refused requests that an alert names.
+_TOLD = 20
 
 _encode = msgspec.json.encode
 
@@ -69,7 +72,7 @@ async def acknowledge(ctx: Context, client: Client, told: Acknowledgement) -> Se
     accepted = _encode([(int(kind), unique_id) for kind, unique_id in told.accepted]).decode()
     refused = _encode(list(told.refused.items())).decode()
 
-    async def unit(tx: Tx) -> tuple[set[tuple[str, str]], dict[str, bool]]:
+    async def unit(tx: Tx) -> tuple[set[tuple[str, str]], set[str], list[Row]]:
         who = {"user_id": client.user_id, "now_us": tx.now_us}
         taken = await tx.fetch_all("listing_acknowledge", accepted=accepted, **who)
         declined: list[Row] = []
@@ -88,17 +91,32 @@ async def acknowledge(ctx: Context, client: Client, told: Acknowledgement) -> Se
             await note_contact(tx, client, hotel_id, acked=True)
         return (
             {(str(row["unique_id_type"]), row["reservation_id"]) for row in taken},
-            {row["reservation_id"]: row in new for row in declined},
+            {row["reservation_id"] for row in declined},
+            new,
         )
 
-    taken, declined = await ctx.store.run(unit)
-    if new := [unique_id for unique_id, is_new in declined.items() if is_new]:
-        ids = ", ".join(new[:20]) + (", ..." if len(new) > 20 else "")
-        text = f"hotel software of user {client.user_id} refused {len(new)} guest requests: {ids}"
-        ctx.alert("refused-by-hotel", text)
+    taken, declined, new = await ctx.store.run(unit)
+    _tell(ctx, new)
     unknown = [unique_id for kind, unique_id in told.accepted if (kind, unique_id) not in taken]
     unknown += [unique_id for unique_id in told.refused if unique_id not in declined]
     return list(dict.fromkeys(unknown))
+
+
+def _tell(ctx: Context, refused: Sequence[Row]) -> None:
+    """An alert for each hotel. What it said is in the trail: its words may name the guest."""
+    by_hotel: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in refused:
+        by_hotel[row["hotel"]].append(row)
+    for hotel, rows in by_hotel.items():
+        many = "1 guest request" if len(rows) == 1 else f"{len(rows)} guest requests"
+        ids = ", ".join(row["reservation_id"] for row in rows[:_TOLD])
+        more = ", ..." if len(rows) > _TOLD else ""
+        ctx.alert(
+            f"refused-by-hotel:{hotel}",
+            f"hotel software of user {rows[0]['user_name']} refused {many} of hotel {hotel}: "
+            f"{ids}{more}; see: alpinehub requests list --hotel {hotel} --state refused",
+            ids=[hotel],
+        )
 
 
 def _version(row: Row) -> tuple[str, int]:

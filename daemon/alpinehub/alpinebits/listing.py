@@ -179,4 +179,5 @@ def tell_held(ctx: Context, hotel: Hotel, protocol: Protocol, held: Sequence[Hel
             f"{many} of hotel {hotel} held back, AlpineBits {protocol.name} cannot carry "
             f"this: {ones[0].text} ({ids}{more}); "
             f"see: alpinehub requests list --hotel {hotel.code} --state held",
+            ids=[hotel.code],
         )

@@ -44,7 +44,7 @@ async def serve(
     fitted = await _fit(call, told)
     if fitted.unfit:
         text = f"{response} of hotel {hotel} cannot be told in {call.protocol.name}"
-        call.ctx.alert("cannot-be-told", f"{text}: {fitted.unfit}")
+        call.ctx.alert("cannot-be-told", f"{text}: {fitted.unfit}", ids=[hotel.code])
         return respond(call, response, failed(SYSTEM_ERROR, "what is stored cannot be told"))
     if fitted.dropped:
         extra = fields(hotel=hotel.code, dropped=fitted.dropped)

@@ -69,6 +69,7 @@ def _tell(ctx: Context, row: Row, changed: Change) -> None:
         f"the form of source {row['source']} of hotel {row['hotel']} has changed ("
         f"{'; '.join(parts)}); look whether its requests still say all: `alpinehub source show "
         f"{row['hotel']} {row['source']}`",
+        ids=[row["hotel"]],
     )
 
 

@@ -151,6 +151,7 @@ def _tell(ctx: Context, row: Row, found: Unmapped) -> None:
         f"unmapped:{row['source_id']}",
         f"a submission of source {row['source']} of hotel {row['hotel']} cannot be mapped: "
         f"{problems}; see `alpinehub inbox list --state review`",
+        ids=[row["hotel"]],
     )
 
 

@@ -270,6 +270,7 @@ async def _fail(ctx: EventContext, due: _Due, problem: str, longest_s: int, afte
             f"push:{name}:{code}",
             f"guest requests of hotel {due.hotel} cannot be brought to user {name}: {problem}; "
             f"it is tried again; see: alpinehub user push list",
+            ids=[code],
         )
 
 

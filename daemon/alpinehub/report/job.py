@@ -36,7 +36,8 @@ async def due_reports(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
         try:
             days = due_days(from_us(hotel.since_at), now, hotel.time_zone)
         except (ZoneInfoNotFoundError, ValueError):  # of one hotel: the others get theirs
-            ctx.log.error("hotel %s: time zone %r is not known", hotel.code, hotel.time_zone)
+            text = f"hotel {hotel.code}: the time zone {hotel.time_zone} is not known"
+            ctx.alert(f"time-zone:{hotel.code}", text, ids=[hotel.code])
             continue
         due += [
             (day.isoformat(), hotel.code) for day in days if (hotel.id, day.isoformat()) not in made

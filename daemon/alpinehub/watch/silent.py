@@ -40,7 +40,8 @@ async def watch(ctx: Context) -> None:
             ctx.log.info("user %s: back for hotel %s", one.user.name, one.hotel.code)
         else:
             cause = f"silent:{one.hotel.code}:{one.user.name}"
-            ctx.alert(cause, _sentence(one, one.silence, ctx.now_us()))
+            text = _sentence(one, one.silence, ctx.now_us())
+            ctx.alert(cause, text, ids=[one.hotel.code])
 
 
 async def read_watched(tx: Tx, *, default_h: int) -> list[Watched]:

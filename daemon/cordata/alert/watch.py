@@ -72,7 +72,15 @@ class AlertHandler(logging.Handler):
         if error is not None:
             text = f"{text}\n{trail(error)}"
         urgent = own is None and id_ in CAUSES
-        return group_of(cause, text, place=self._place, now_us=now_us, urgent=urgent, key=key)
+        return group_of(
+            cause,
+            text,
+            place=self._place,
+            now_us=now_us,
+            urgent=urgent,
+            key=key,
+            ids=str(getattr(record, "ALERT_IDS", "")).split(),
+        )
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Nothing: the handler that writes the log says it."""

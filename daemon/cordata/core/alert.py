@@ -43,18 +43,40 @@ _PRIVATE = (
 _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
-def scrub(text: str) -> str:
+def scrub(text: str, ids: Iterable[str] = ()) -> str:
     """A text without what could be a person's or a secret: addresses, telephone numbers, what
     stands in quotes, long numbers and ids, paths and queries of URLs.
 
-    The journal keeps the whole of it. Nobody can tell a name that stands free in a sentence: texts
+    What is one of `ids`, or part of one, stays, as a word of its own: it is known to be nobody's.
+    The journal keeps the whole text. Nobody can tell a name that stands free in a sentence: texts
     of alerts hold none.
     """
     text = text.encode(errors="backslashreplace").decode()  # a path may hold any byte
     text = _CONTROLS.sub(" ", text[: 4 * SAMPLE_CHARS])
+    known = _any_of(ids)
     for pattern, instead in _PRIVATE:
-        text = pattern.sub(instead, text)
+        text = _leave_out(pattern, instead, text, known)
     return text
+
+
+def _any_of(ids: Iterable[str]) -> re.Pattern[str] | None:
+    words = "|".join(re.escape(one) for one in sorted(ids, key=len, reverse=True) if one)
+    return re.compile(rf"(?<!\w)(?:{words})(?!\w)") if words else None
+
+
+def _leave_out(
+    pattern: re.Pattern[str], instead: str, text: str, known: re.Pattern[str] | None
+) -> str:
+    if known is None:
+        return pattern.sub(instead, text)
+    spans = [found.span() for found in known.finditer(text)]
+
+    def cut(found: re.Match[str]) -> str:
+        if any(start <= found.start() and found.end() <= end for start, end in spans):
+            return found[0]
+        return found.expand(instead)
+
+    return pattern.sub(cut, text)
 
 
 def fingerprint(*parts: str) -> str:
@@ -86,13 +108,23 @@ class Group(msgspec.Struct, kw_only=True):
 
 
 def group_of(
-    cause: str, text: str, *, place: str, now_us: int, urgent: bool, pending: int = 1, key: str = ""
+    cause: str,
+    text: str,
+    *,
+    place: str,
+    now_us: int,
+    urgent: bool,
+    pending: int = 1,
+    key: str = "",
+    ids: Sequence[str] = (),
 ) -> Group:
-    """One alert as a group; `key` is what it is told apart by, `cause` unless it is given."""
-    text = scrub(text)
+    """One alert as a group; `key` is what it is told apart by, `cause` unless it is given; `ids`
+    as in `scrub`.
+    """
+    text = scrub(text, ids)
     return Group(
         fingerprint=fingerprint(key or cause),
-        cause=scrub(cause)[:TITLE_CHARS],
+        cause=scrub(cause, ids)[:TITLE_CHARS],
         title=" ".join(text.split("\n", 1)[0].split())[:TITLE_CHARS],
         sample=text[:SAMPLE_CHARS],
         place=place,

@@ -244,13 +244,14 @@ class _JobRunner:
             raise LeaseLost(f"{run} was taken over by another process")
 
     async def _fail(self, run: Run, error: Exception) -> None:
+        about = {"job": run.job, "scope": run.scope, "period": run.period}
         log.error(
             "%s failed with %s at %s",
             run,
             type(error).__name__,
             places(error),
             exc_info=error,
-            extra=fields(events.JOB_FAILED, job=run.job, scope=run.scope, period=run.period),
+            extra=fields(events.JOB_FAILED, **about, alert_ids=run.scope),
         )
         try:
             await self._finish(run, error)

@@ -19,6 +19,10 @@ from alpinehub.party import Hotel
 pytestmark = pytest.mark.usefixtures("each_store")
 
 H1, U1 = 1, 1
+REFUSED = (
+    "hotel software of user u1 refused 1 guest request of hotel H1: a1; "
+    "see: alpinehub requests list --hotel H1 --state refused"
+)
 BOOKED = {"total": 1, "currency": "EUR", "room_type": "DZ"}
 
 
@@ -177,7 +181,25 @@ async def test_refusal_ends_delivery_keeps_the_hotels_words_and_is_an_alert(
         assert await hub.read("u1", "H1") == []
         assert await hub.read("u2", "H1") == ["a1", "a2"]
     alerts = [r.getMessage() for r in caplog.records if hasattr(r, "ALERT")]
-    assert alerts == ["hotel software of user 1 refused 1 guest requests: a1"]
+    assert alerts == [REFUSED]
+
+
+async def test_refusal_is_an_alert_for_each_hotel_and_names_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        other = hub.add_hotel("20261122")
+        hub.add_user("u2", H1, other)
+        hub.add(H1, "a1")
+        hub.add(other, "b1")
+        for code in ("H1", "20261122"):
+            await hub.read("u2", code)
+        await hub.acknowledge("u2", refused={"a1": "too early", "b1": "too late"})
+    told = [r for r in caplog.records if hasattr(r, "ALERT")]
+    assert [(r.__dict__["ALERT"], r.__dict__["ALERT_IDS"]) for r in told] == [
+        ("refused-by-hotel:H1", "H1"),
+        ("refused-by-hotel:20261122", "20261122"),
+    ]
 
 
 async def test_refusal_after_an_acknowledgement_is_an_event_and_an_alert(
@@ -197,7 +219,7 @@ async def test_refusal_after_an_acknowledgement_is_an_event_and_an_alert(
             *("delivered", "acknowledged", "refused"),
         ]
     alerts = [r.getMessage() for r in caplog.records if hasattr(r, "ALERT")]
-    assert alerts == ["hotel software of user 1 refused 1 guest requests: a1"]
+    assert alerts == [REFUSED]
 
 
 @pytest.mark.parametrize("each_store", ["postgres"], indirect=True)

@@ -80,8 +80,10 @@ async def open_lenient(directory: Path) -> AsyncIterator[Hub]:
         yield hub
 
 
-async def post_wix(hub: Hub, payload: Any = WIX, *, body: bytes | None = None) -> Answer:
-    path = f"/api/webhook/wix/DEMO/{PATH_SECRET}"
+async def post_wix(
+    hub: Hub, payload: Any = WIX, *, body: bytes | None = None, hotel: str = "DEMO"
+) -> Answer:
+    path = f"/api/webhook/wix/{hotel}/{PATH_SECRET}"
     return await hub.post(payload, body=body, path=path, headers={"x-webhook-secret": None})
 
 

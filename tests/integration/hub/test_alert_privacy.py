@@ -12,8 +12,10 @@ import pytest
 from tests.integration.hub.lenient import GOOGLE, PATH_SECRET, open_lenient, post_google, post_wix
 from tests.integration.hub.lenient import wix as wix_form
 from tests.integration.hub.material import BOOKING, SECRET
+from tests.raw import raw
 
 from alpinehub.watch.silent import watch
+from cordata import Tx
 from cordata.alert import Alerter, AlertHandler, Buffer
 from cordata.config.sections import AlertConfig, MailConfig
 from cordata.core.alert import Group, text_of
@@ -41,6 +43,35 @@ def alerts() -> Iterator[list[Group]]:
     with handled_by(cast(logging.Handler, AlertHandler(nobody, buffer, place="host worker@0"))):
         yield groups
     groups += buffer.take()
+
+
+CODE = "20261122"
+
+
+async def test_alerts_name_the_hotel_when_its_code_is_a_long_number(tmp_path: Path) -> None:
+    with alerts() as groups:
+        async with open_lenient(tmp_path) as hub:
+
+            async def name_it(tx: Tx) -> None:
+                await raw(tx, f"UPDATE hotel SET code = '{CODE}'")
+
+            await hub.ctx.run(name_it)
+            for form in (
+                wix_form(submissionId="s-1"),
+                wix_form(submissionId="s-2", field__pet_1=PHONE),
+            ):
+                assert (await post_wix(hub, form, hotel=CODE)).status == 200
+                await hub.handle_events()
+            await post_google(hub, {**GOOGLE, "user_column_data": [{"string_value": PHONE}]})
+            await hub.handle_events()
+            assert hub.harness is not None
+            hub.harness.advance(hours=48)
+            await watch(hub.ctx)
+    told = {group.cause.partition(":")[0]: group for group in groups}
+    for kind in ("app-unmapped", "app-form-changed", "app-silent"):
+        assert f"hotel {CODE} " in told[kind].sample
+    assert f"`alpinehub source show {CODE} wix`" in told["app-form-changed"].sample
+    assert "4321" not in repr(groups)
 
 
 async def test_alerts_of_the_hub_name_no_guest_and_no_secret(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ async def test_failing_run_does_not_keep_others_from_running_and_is_tried_again(
     assert first.exit_code == 1
     failed = [r for r in caplog.records if getattr(r, "MESSAGE_ID", "") == events.JOB_FAILED]
     assert len(failed) == 1 and "cannot" not in failed[0].getMessage()
+    assert failed[0].__dict__["ALERT_IDS"] == "hotel-b"
     monkeypatch.delenv("FAIL_AT")
     second = await call(state)
     assert (len(second.ran), second.exit_code) == (1, 0)

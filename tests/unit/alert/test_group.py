@@ -63,6 +63,38 @@ def test_scrub_leaves_out_what_could_be_a_persons_or_a_secret(text: str, told: s
     assert scrub(text) == (text if told is None else told)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("hotel 20261122 (Edel): `show 20261122 form`", None),
+        ("silent:20261122:demo", None),
+        ("hotel 20261122: call +39 20261122", "hotel 20261122: call …"),
+        ("call 0471 20261122 now", "call … now"),
+        ("hotel 20261122, room 720261122, 202611223", "hotel 20261122, room …, …"),
+        ("hotel AB-123456 of A-123456", "hotel AB-123456 of A-…"),
+        ("hotel 0123456789", None),
+        ("hotel 1234567890abcdef", None),
+        ("password=20261122 '20261122'", "password=… '…'"),
+        ("20261122@example.com https://a.example/20261122", "… https://a.example/…"),
+    ],
+)
+def test_scrub_leaves_in_what_is_known_to_be_nobodys(text: str, told: str | None) -> None:
+    ids = ["20261122", "AB-123456", "0123456789", "1234567890abcdef", ""]
+    assert scrub(text, ids) == (text if told is None else told)
+
+
+def test_group_tells_its_ids_in_cause_and_text() -> None:
+    made = group_of(
+        "form:20261122",
+        "hotel 20261122 has 987654321",
+        place="host worker@0",
+        now_us=0,
+        urgent=False,
+        ids=["20261122"],
+    )
+    assert (made.cause, made.title) == ("form:20261122", "hotel 20261122 has …")
+
+
 def test_fingerprint_is_the_same_for_the_same_parts_only() -> None:
     assert fingerprint("a", "b") == fingerprint("a", "b")
     assert fingerprint("a", "b") != fingerprint("ab")

@@ -130,4 +130,6 @@ UPDATE delivery d SET acked_at = COALESCE(d.acked_at, :now_us), waiting = 0,
     refused_text = COALESCE(d.refused_text, held.refused_text)
 FROM held
 WHERE d.reservation_id = held.reservation_id AND d.user_id = :user_id AND d.version = held.version
-RETURNING d.reservation_id, d.version, d.hotel_id, d.acked_at
+RETURNING d.reservation_id, d.version, d.hotel_id, d.acked_at,
+    (SELECT h.code FROM hotel h WHERE h.id = d.hotel_id) AS hotel,
+    (SELECT hu.name FROM hotel_user hu WHERE hu.id = d.user_id) AS user_name

@@ -99,4 +99,6 @@ FROM (SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS 
       GROUP BY d.reservation_id) AS sent
 WHERE delivery.user_id = :user_id AND delivery.reservation_id = sent.reservation_id
   AND delivery.version = sent.version
-RETURNING reservation_id, version, hotel_id, acked_at
+RETURNING reservation_id, version, hotel_id, acked_at,
+    (SELECT h.code FROM hotel h WHERE h.id = delivery.hotel_id) AS hotel,
+    (SELECT hu.name FROM hotel_user hu WHERE hu.id = delivery.user_id) AS user_name
