@@ -24,7 +24,7 @@ import msgspec
 from alpinehub.alpinebits.guest import Held, HeldCode, Record, find_invalid, mark, render
 from alpinehub.alpinebits.sent import HeldBack, Sent, mark_held, mark_sent
 from alpinehub.reservations import decode
-from cordata import Context, Row, Tx, fields
+from cordata import Context, Row, Tx
 
 if TYPE_CHECKING:
     from alpinehub.alpinebits.call import Client
@@ -58,8 +58,7 @@ class Batch:
         for row, xml in made:
             reservation_id = row["reservation_id"]
             if text := held.get(reservation_id):
-                if self._hold(row, HeldCode.SCHEMA, text):
-                    _log.error("reservation %s was rendered wrongly: %s", reservation_id, text)
+                self._hold(row, HeldCode.SCHEMA, text)
                 continue
             self.xml.append(xml)
             self.sent.append(
@@ -80,7 +79,9 @@ class Batch:
         except Exception:  # noqa: BLE001 - the boundary of one record: a mistake of ours
             text = "the renderer failed; the journal has the details"
             if self._hold(row, HeldCode.RENDERER, text):
-                _log.exception("reservation %s cannot be rendered", row["reservation_id"])
+                # The details; it is `tell_held` that tells of it.
+                words = "reservation %s cannot be rendered"
+                _log.warning(words, row["reservation_id"], exc_info=True)
         return None
 
     def _hold(self, row: Row, code: HeldCode, text: str) -> bool:
@@ -161,15 +162,10 @@ async def _page(ctx: Context, user_id: int, hotel_id: int, **where: str | int) -
 
 
 def tell_held(ctx: Context, hotel: Hotel, protocol: Protocol, held: Sequence[HeldBack]) -> None:
-    """A line for each, and an alert for each cause."""
+    """An alert for each cause, which is a line in the journal; the trail has each of them."""
     causes: defaultdict[HeldCode, list[HeldBack]] = defaultdict(list)
     for one in held:
         causes[one.code].append(one)
-        _log.warning(
-            "guest request %s version %d of hotel %s is held: AlpineBits %s cannot carry it: %s",
-            *(one.reservation_id, one.version, hotel.code, protocol.name, one.text),
-            extra=fields(hotel=hotel.code, reservation=one.reservation_id),
-        )
     for code, ones in causes.items():
         ids = ", ".join(one.reservation_id for one in ones[:_TOLD])
         more = ", ..." if len(ones) > _TOLD else ""
