@@ -1,0 +1,157 @@
+"""The hub with all its processes, as `make run` starts it: commands, requests, what is stored."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.integration.server.running import PATIENCE_S, ROOT, Server, free_address, server
+from tests.servers.process import children, is_alive
+from tests.servers.reaper import watched
+
+#: What is still to be handled.
+OPEN = """SELECT (SELECT count(*) FROM message) + (SELECT count(*) FROM outbox
+    WHERE state <> 'published') + (SELECT count(*) FROM inbox WHERE state = 'received')"""
+FORM_SECRETS = {kind: f"demo-{kind}-0123456789012" for kind in ("wix", "google", "form")}
+
+_CONFIG = """[app]
+import = "alpinehub.app:app"
+{more}
+[alpinehub]
+demo = true
+push_private = true
+[paths]
+state = "{state}"
+runtime = "{state}/run"
+credentials = "{state}/credentials"
+"""
+
+
+class Hub:
+    """A hub on SQLite, or where `more` says, with a demo hotel. Leave it by `closed`."""
+
+    def __init__(
+        self,
+        state: Path,
+        *,
+        more: str = "",
+        workers: int = 2,
+        query: Callable[[str], list[tuple[Any, ...]]] | None = None,
+    ) -> None:
+        self.state = state
+        self._query = query
+        self.address = free_address()
+        self.workers = workers
+        self.config = state / "cordata.toml"
+        credentials = state / "credentials"
+        credentials.mkdir(mode=0o700, parents=True)
+        (credentials / "master-key").write_text("5a" * 32)
+        (credentials / "master-key").chmod(0o600)
+        self.config.write_text(_CONFIG.format(state=state, more=more))
+        #: All that were started; the last one runs.
+        self.servers: list[Server] = []
+        self._stack = contextlib.ExitStack()
+
+    @property
+    def running(self) -> Server:
+        """The server that runs."""
+        return self.servers[-1]
+
+    @property
+    def log(self) -> str:
+        """What all servers said."""
+        return "\n".join(one.log for one in self.servers)
+
+    def start(self) -> None:
+        """On the same port and data as before."""
+        options = ("--restart", "--config", str(self.config), "--listen", self.address)
+        made = server(None, *options, app=None, workers=self.workers)
+        self.servers.append(self._stack.enter_context(made))
+        self.running.ready()
+
+    def stop(self) -> int:
+        """In order; the exit code."""
+        self.running.signal(signal.SIGTERM)
+        return self.running.wait()
+
+    def kill(self, role: str) -> None:
+        """kill -9 of the process that last had a role: `worker@0`, `primary`, `pool`, `child`,
+        `server`; of one that is gone already, nothing.
+        """
+        if role == "server":
+            crew = self.pids()
+            self.running.process.kill()
+            self.running.wait()
+            until(lambda: not any(map(is_alive, crew)), "the end of the crew")
+            return
+        pid = self._child() if role == "child" else self.running.pid_of(role)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    def _child(self) -> int:
+        found = [pid for worker in children(self.running.process.pid) for pid in children(worker)]
+        return found[0] if found else self.running.pid_of("pool")
+
+    def pids(self) -> list[int]:
+        """Of all its processes."""
+        direct = children(self.running.process.pid)
+        return [*direct, *(pid for one in direct for pid in children(one))]
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Read from the store, past the hub."""
+        if self._query is not None:
+            return self._query(sql)
+        with contextlib.closing(sqlite3.connect(self.state / "cordata.db", timeout=10)) as opened:
+            return opened.execute(sql).fetchall()
+
+    def number(self, sql: str) -> int:
+        """The one number of a query."""
+        return int(self.rows(sql)[0][0])
+
+    def command(self, *words: str, given: str = "") -> str:
+        """Run `alpinehub ...`; what it said."""
+        argv = [sys.executable, "-m", "alpinehub", "--config", str(self.config), *words]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "daemon")}
+        done = watched(
+            subprocess.Popen(
+                argv, env=environment, text=True, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )
+        )  # fmt: skip
+        told, wrong = done.communicate(given, timeout=PATIENCE_S)
+        assert done.returncode == 0, wrong
+        return told
+
+    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """One request on a connection of its own. Raises: OSError, HTTPException."""
+        connection = http.client.HTTPConnection(self.address, timeout=PATIENCE_S)
+        with contextlib.closing(connection):
+            connection.request("POST", path, body, dict(headers))
+            response = connection.getresponse()
+            return response.status, response.read()
+
+
+def until(true: Callable[[], object], what: str, *, patience_s: float = PATIENCE_S) -> None:
+    """Wait for what other processes bring about."""
+    deadline = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def hub(state: Path, **settings: Any) -> Iterator[Hub]:
+    """A hub that runs, with the settings of `Hub`; killed at the end if nobody stopped it."""
+    made = Hub(state, **settings)
+    with made._stack:
+        made.start()
+        yield made
