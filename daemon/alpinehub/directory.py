@@ -113,6 +113,18 @@ def _hotel(row: Row) -> Hotel:
     return Hotel(**{**row, "settings": settings})
 
 
+def joined_hotel(row: Row) -> Hotel:
+    """The hotel of a row that is joined to it, disabled or not; its settings are not read."""
+    return Hotel(
+        id=row["hotel_id"],
+        code=row["hotel"],
+        name=row["hotel_name"],
+        time_zone=row["time_zone"],
+        language=row["language"],
+        region=row["region"],
+    )
+
+
 def source_of(row: Row, hotel: Hotel) -> Source:
     """A source as the store has it."""
     before = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from alpinehub.alpinebits.contact import note_contact
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.reading import Reader
 from alpinehub.alpinebits.sent import publish
 
@@ -56,7 +56,7 @@ def _read(root: _Element) -> Acknowledgement:
 
 
 def _all(root: _Element, name: str) -> Iterator[_Element]:
-    return root.iter(f"{{{NAMESPACE}}}{name}")
+    return root.iter(tag(name))
 
 
 REPORT = Reader(root="OTA_NotifReportRQ", read=_read, type=Acknowledgement, pooled=True)

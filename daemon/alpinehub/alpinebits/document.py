@@ -25,6 +25,11 @@ _QUOTED = re.compile(rb"\"[^\"]*\"|'[^']*'")
 _UTF8 = (b"utf-8", b"utf8", b"us-ascii", b"ascii")
 
 
+def tag(name: str) -> str:
+    """The tag of an element of AlpineBits, as a tree has it."""
+    return f"{{{NAMESPACE}}}{name}"
+
+
 def parse(data: bytes, *, max_markup: int = MAX_MARKUP) -> _Element:
     """The root element of a document. Raises: Refusal (400) with what is wrong, for people."""
     # Imported here: lxml costs a worker 6 MB that it needs only once hotel software calls.

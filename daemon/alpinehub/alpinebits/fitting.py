@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import opening
 from alpinehub.alpinebits.protocol import PROTOCOLS
 
@@ -54,7 +54,7 @@ def fit(told: Telling) -> Fitted:
     parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_blank_text=True)
     root = etree.fromstring(message, parser)
     for name in ("HotelDescriptiveContent", "RatePlans"):
-        for one in root.iter(f"{{{NAMESPACE}}}{name}"):
+        for one in root.iter(tag(name)):
             one.set("HotelCode", told.code)
             one.set("HotelName", told.name)
     try:

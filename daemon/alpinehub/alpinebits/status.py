@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.reading import Reader
 from alpinehub.alpinebits.sent import publish
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Recorded in one unit: webhooks get their turn between them.
 RECORDED = 200
 
-_RESERVATION = f"{{{NAMESPACE}}}HotelReservation"
+_RESERVATION = tag("HotelReservation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

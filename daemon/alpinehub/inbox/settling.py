@@ -13,10 +13,10 @@ from hashlib import blake2b
 import msgspec
 
 from alpinehub import trail
-from alpinehub.directory import options_of
+from alpinehub.directory import joined_hotel, options_of
 from alpinehub.inbox.forms import see_form
 from alpinehub.intake import RUNS, Arrival, Stored, store_arrival
-from alpinehub.party import Hotel, Source
+from alpinehub.party import Source
 from alpinehub.reservations import encode
 from alpinehub.webhooks import mapping as mappings
 from alpinehub.webhooks.interpretation import (
@@ -105,7 +105,7 @@ def interpreted(
         mapping = mapping or mappings.of_source(row["kind"], row["mapping"])
     except msgspec.DecodeError:
         return Unmapped(("mapping_unreadable",)), Mapping()
-    return interpret_body(_received(row), mapping, hotel_of(row)), mapping
+    return interpret_body(_received(row), mapping, joined_hotel(row)), mapping
 
 
 def parts_of(row: Row) -> tuple[Answer, ...]:
@@ -131,18 +131,6 @@ def content_type(headers: str) -> str:
     """Of the body, as the sender said."""
     kept = msgspec.json.decode(headers)
     return str(kept.get("content-type", "")) if isinstance(kept, dict) else ""
-
-
-def hotel_of(row: Row) -> Hotel:
-    """The hotel of a row's source, disabled or not."""
-    return Hotel(
-        id=row["hotel_id"],
-        code=row["hotel"],
-        name=row["hotel_name"],
-        time_zone=row["time_zone"],
-        language=row["language"],
-        region=row["region"],
-    )
 
 
 def _tell(ctx: Context, row: Row, found: Unmapped) -> None:
@@ -228,7 +216,7 @@ class _Settling:
         row = self.row
         source = Source(
             id=row["source_id"],
-            hotel=hotel_of(row),
+            hotel=joined_hotel(row),
             kind=row["kind"],
             name=row["source"],
             sealed=b"",

@@ -39,9 +39,6 @@ _LONGEST_S, _PAUSE_S = 60.0, 0.05
 _BY = Reason(by="retention", spare_open=True)
 
 Cursor = int | str
-#: The end of the next window after a cursor, None: nothing old is left; its rows that are older
-#: than a moment, as (id, hotel_id, at).
-Look = Callable[[Tx, Cursor, int], Awaitable[tuple[Cursor | None, list[Row]]]]
 #: Ends the rows with these ids that are due still; how many. The moment is that of the look.
 End = Callable[[Context, Sequence[Any], int], Awaitable[int]]
 
@@ -53,7 +50,10 @@ class Kind:
     #: Of HubSettings and of `hotel.settings.retention`.
     setting: str
     first: Cursor
-    look: Look
+    #: Queries: of the next rows after a cursor the last one, and how old the oldest is; and those
+    #: of them that are older than a moment, as (id, hotel_id, at).
+    window: str
+    old: str
     end: End
     step: int = STEP
 
@@ -106,9 +106,14 @@ async def _go_on(ctx: Context, kind: Kind, one: _Pass, deadline: float) -> int:
 
 
 async def _look(kind: Kind, after: Cursor, before: int, tx: Tx) -> tuple[Cursor | None, list[Row]]:
+    """The end of the next window, None: nothing old is left; and its rows that are older."""
     if not before:
         return None, []
-    return await kind.look(tx, after, before)
+    window = await tx.fetch_one(kind.window, after=after, limit=WINDOW)
+    if window is None or window["last"] is None or window["oldest"] >= before:
+        return None, []  # what comes behind is not old, either
+    last = window["last"]
+    return last, await tx.fetch_all(kind.old, after=after, last=last, before=before)
 
 
 async def _read_limits(ctx: Context, setting: str) -> Mapping[int, int]:
@@ -133,55 +138,13 @@ def _days_of(settings: str | None, setting: str, general: int) -> int:
         return 0
 
 
-def _end_of(window: Row | None, before: int) -> Any:
-    """The last of a window; None where there is none, or none is old: nor is what comes behind."""
-    if window is None or window["last"] is None or window["oldest"] >= before:
-        return None
-    return window["last"]
+def _by(statement: str) -> End:
+    """What needs no second look is ended by one statement."""
 
+    async def end(ctx: Context, ids: Sequence[int], before: int) -> int:
+        return await ctx.store.run(lambda tx: tx.execute(statement, ids=encode_list(ids)))
 
-async def _look_at_inbox(tx: Tx, after: Cursor, before: int) -> tuple[Cursor | None, list[Row]]:
-    window = await tx.fetch_one("people_inbox_range", after=after, limit=WINDOW)
-    last = _end_of(window, before)
-    if last is None:
-        return None, []
-    return last, await tx.fetch_all("people_old_inbox", after=after, last=last, before=before)
-
-
-async def _empty_inbox(ctx: Context, ids: Sequence[int], before: int) -> int:
-    return await ctx.store.run(lambda tx: tx.execute("people_empty_inbox", ids=encode_list(ids)))
-
-
-async def _look_at_trail(tx: Tx, after: Cursor, before: int) -> tuple[Cursor | None, list[Row]]:
-    window = await tx.fetch_one("people_event_range", after=after, limit=WINDOW)
-    last = _end_of(window, before)
-    if last is None:
-        return None, []
-    return last, await tx.fetch_all("people_old_events", after=after, last=last, before=before)
-
-
-async def _delete_events(ctx: Context, ids: Sequence[int], before: int) -> int:
-    return await ctx.store.run(lambda tx: tx.execute("people_delete_events", ids=encode_list(ids)))
-
-
-async def _look_at_pushes(tx: Tx, after: Cursor, before: int) -> tuple[Cursor | None, list[Row]]:
-    window = await tx.fetch_one("people_push_range", after=after, limit=WINDOW)
-    last = _end_of(window, before)
-    if last is None:
-        return None, []
-    return last, await tx.fetch_all("people_old_pushes", after=after, last=last, before=before)
-
-
-async def _delete_pushes(ctx: Context, ids: Sequence[int], before: int) -> int:
-    return await ctx.store.run(lambda tx: tx.execute("people_delete_pushes", ids=encode_list(ids)))
-
-
-async def _look_at_requests(tx: Tx, after: Cursor, before: int) -> tuple[Cursor | None, list[Row]]:
-    window = await tx.fetch_one("people_request_range", after=after, limit=WINDOW)
-    last = _end_of(window, before)
-    if last is None:
-        return None, []
-    return last, await tx.fetch_all("people_old_requests", after=after, last=last, before=before)
+    return end
 
 
 async def _delete_requests(ctx: Context, ids: Sequence[str], before: int) -> int:
@@ -197,14 +160,6 @@ async def _delete_requests(ctx: Context, ids: Sequence[str], before: int) -> int
         return await tx.execute("people_delete_requests", ids=over)
 
     return await ctx.store.run(unit)
-
-
-async def _look_at_customers(tx: Tx, after: Cursor, before: int) -> tuple[Cursor | None, list[Row]]:
-    window = await tx.fetch_one("people_range", after=after, limit=WINDOW)
-    last = _end_of(window, before)
-    if last is None:
-        return None, []
-    return last, await tx.fetch_all("people_old_customers", after=after, last=last, before=before)
 
 
 async def _erase_customers(ctx: Context, ids: Sequence[int], before: int) -> int:
@@ -243,9 +198,18 @@ def is_over(data: str, today: date) -> bool:
 
 
 KINDS = (
-    Kind("inbox_days", 0, _look_at_inbox, _empty_inbox),
-    Kind("trail_days", 0, _look_at_trail, _delete_events),
-    Kind("push_days", 0, _look_at_pushes, _delete_pushes),
-    Kind("reservation_days", "", _look_at_requests, _delete_requests, step=50),
-    Kind("customer_days", 0, _look_at_customers, _erase_customers, step=PERSONS),
+    Kind("inbox_days", 0, "people_inbox_range", "people_old_inbox", _by("people_empty_inbox")),
+    Kind("trail_days", 0, "people_event_range", "people_old_events", _by("people_delete_events")),
+    Kind("push_days", 0, "people_push_range", "people_old_pushes", _by("people_delete_pushes")),
+    Kind(
+        "reservation_days",
+        "",
+        "people_request_range",
+        "people_old_requests",
+        _delete_requests,
+        step=50,
+    ),
+    Kind(
+        "customer_days", 0, "people_range", "people_old_customers", _erase_customers, step=PERSONS
+    ),
 )

@@ -164,20 +164,21 @@ async def _pages(store: Store, look: Look) -> AsyncIterator[list[Row]]:
         yield rows
 
 
-async def _look_at_inbox(tx: Tx, after: int) -> tuple[int | None, list[Row]]:
-    end = await tx.fetch_one("people_inbox_range", after=after, limit=INBOX)
+async def _look(
+    tx: Tx, after: int, *, window: str, scan: str, limit: int
+) -> tuple[int | None, list[Row]]:
+    """`window` and `scan`: the queries of the end of the next page, and of its rows."""
+    end = await tx.fetch_one(window, after=after, limit=limit)
     if end is None or end["last"] is None:
         return None, []
     last = int(end["last"])
-    return last, await tx.fetch_all("people_scan_inbox", after=after, last=last)
+    return last, await tx.fetch_all(scan, after=after, last=last)
 
 
-async def _look_at_versions(tx: Tx, after: int) -> tuple[int | None, list[Row]]:
-    end = await tx.fetch_one("people_version_range", after=after, limit=VERSIONS)
-    if end is None or end["last"] is None:
-        return None, []
-    last = int(end["last"])
-    return last, await tx.fetch_all("people_scan_versions", after=after, last=last)
+_look_at_inbox = partial(_look, window="people_inbox_range", scan="people_scan_inbox", limit=INBOX)
+_look_at_versions = partial(
+    _look, window="people_version_range", scan="people_scan_versions", limit=VERSIONS
+)
 
 
 async def _look_at_mails(tx: Tx, after: int) -> tuple[int | None, list[Row]]:

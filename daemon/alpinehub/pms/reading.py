@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from alpinehub.alpinebits import document, grammar
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Reply:
 
     def all(self, name: str) -> Iterator[_Element]:
         """The elements of a name."""
-        return iter(()) if self.root is None else self.root.iter(f"{{{NAMESPACE}}}{name}")
+        return iter(()) if self.root is None else self.root.iter(tag(name))
 
 
 def read_reply(answer: Answer, expected: str, protocol: Protocol) -> Reply:
@@ -136,7 +136,7 @@ def _remarks(root: _Element) -> Iterator[Remark]:
         ("warning", "Warning"),
     )
     for kind, name in kinds:
-        for one in root.iter(f"{{{NAMESPACE}}}{name}"):
+        for one in root.iter(tag(name)):
             yield Remark(
                 kind=kind,
                 type=one.get("Type", ""),

@@ -57,7 +57,6 @@ class Words:
     fleet_title: str
     hotel: str
     hotels: str
-    in_all: str
     open: str
     oldest: str
     last_contact: str
@@ -108,7 +107,6 @@ _GERMAN = Words(
     fleet_title="Alle Hotels",
     hotel="Hotel",
     hotels="Hotels",
-    in_all="Zusammen",
     open="Offen",
     oldest="Älteste",
     last_contact="Letzter Kontakt",
@@ -156,7 +154,6 @@ _ITALIAN = Words(
     fleet_title="Tutti gli hotel",
     hotel="Hotel",
     hotels="Hotel",
-    in_all="In tutto",
     open="In attesa",
     oldest="Più vecchia",
     last_contact="Ultimo contatto",
@@ -204,7 +201,6 @@ _ENGLISH = Words(
     fleet_title="All hotels",
     hotel="Hotel",
     hotels="Hotels",
-    in_all="In all",
     open="Waiting",
     oldest="Oldest",
     last_contact="Last contact",

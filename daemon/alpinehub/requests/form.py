@@ -5,8 +5,8 @@ from __future__ import annotations
 from alpinehub.alpinebits.guest import Held, find_invalid, render, response
 from alpinehub.alpinebits.listing import record_of
 from alpinehub.alpinebits.protocol import Protocol
+from alpinehub.directory import joined_hotel
 from alpinehub.hotels import Unusable
-from alpinehub.party import Hotel
 from alpinehub.requests.looking import unknown
 from cordata import Store
 
@@ -16,16 +16,8 @@ async def render_request(store: Store, request_id: str, protocol: Protocol) -> b
     row = await store.read(lambda tx: tx.fetch_one("requests_xml", id=request_id))
     if row is None:
         raise unknown(request_id)
-    hotel = Hotel(
-        id=row["hotel_id"],
-        code=row["hotel"],
-        name=row["hotel_name"],
-        time_zone=row["time_zone"],
-        language=row["language"],
-        region=row["region"],
-    )
     try:
-        made = render(record_of(row), hotel, protocol)
+        made = render(record_of(row), joined_hotel(row), protocol)
     except Held as reason:
         text = f"AlpineBits {protocol.name} cannot carry it: {reason} ({reason.code.value})"
         raise Unusable(text) from None

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Answer, Call, read, respond
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.form import MAX_BODY_BYTES
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, INVALID_VALUE, Verdict, failed
 from alpinehub.alpinebits.protocol import RATE_PLANS, Protocol
@@ -55,8 +55,8 @@ class Wanted(Told):
 
 def _read(root: _Element) -> Wanted:
     plan = root[0][0]
-    hotels = plan.findall(f"{{{NAMESPACE}}}HotelRef")
-    ranges = plan.findall(f"{{{NAMESPACE}}}DateRange")
+    hotels = plan.findall(tag("HotelRef"))
+    ranges = plan.findall(tag("DateRange"))
     problems = Problems()
     if len(hotels) != 1:
         problems.add(INVALID_VALUE, "exactly one HotelRef must be there")
@@ -73,7 +73,7 @@ def _read(root: _Element) -> Wanted:
         uses=frozenset({"baserates"}),
         candidates=tuple(
             (one.get("RatePlanCode"), one.get("RatePlanID"))
-            for one in plan.iter(f"{{{NAMESPACE}}}RatePlanCandidate")
+            for one in plan.iter(tag("RatePlanCandidate"))
         ),
         days=days,
     )

@@ -10,7 +10,7 @@ from threading import Lock
 
 from lxml import etree
 
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.grammar.explain import explain
 from alpinehub.alpinebits.grammar.notation import Element, Grammar, Line, message, read_grammar
 from alpinehub.alpinebits.grammar.schema import write_schema
@@ -59,7 +59,7 @@ def find_problem(root: etree._Element, name: str, protocol: Protocol) -> str | N
 @lru_cache(maxsize=4096)
 def takes(type_name: str, value: str) -> bool:
     """Whether a type of the grammars takes a value."""
-    element = etree.Element(f"{{{NAMESPACE}}}Value")
+    element = etree.Element(tag("Value"))
     element.text = value
     return bool(_value_schema(type_name).validate(element))
 

@@ -13,7 +13,7 @@ from itertools import chain
 
 from lxml import etree
 
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import NAMESPACE, tag
 from alpinehub.alpinebits.grammar import library
 from alpinehub.alpinebits.grammar.notation import Choice, Element
 from alpinehub.alpinebits.protocol import Protocol
@@ -98,8 +98,8 @@ class _Fitter:
 
     def _place(self, old: Sequence[etree._Element], part: Element) -> list[etree._Element] | None:
         """The elements at one place: as many as fit there."""
-        tag = _tag(part.name)
-        fitted = (self.element(child, part) for child in old if child.tag == tag)
+        wanted = tag(part.name)
+        fitted = (self.element(child, part) for child in old if child.tag == wanted)
         made = [one for one in fitted if one is not None][: part.most]
         if len(made) < part.least and (empty := self.element(_new(part.name), part)) is not None:
             while len(made) < part.least:
@@ -128,16 +128,12 @@ class _Fitter:
         return None if part.least else []
 
 
-def _tag(name: str) -> str:
-    return f"{{{NAMESPACE}}}{name}"
-
-
 def _tags(parts: _Parts) -> set[str]:
-    return {_tag(part.name) for part in parts if isinstance(part, Element)}
+    return {tag(part.name) for part in parts if isinstance(part, Element)}
 
 
 def _new(name: str) -> etree._Element:
-    return etree.Element(_tag(name), nsmap={None: NAMESPACE})  # type: ignore[dict-item]
+    return etree.Element(tag(name), nsmap={None: NAMESPACE})  # type: ignore[dict-item]
 
 
 def _copy(element: etree._Element) -> etree._Element:

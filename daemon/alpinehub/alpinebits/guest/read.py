@@ -13,7 +13,7 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import tag
 from alpinehub.reservations import MEAL_PLAN_CODES, ReservationData, Span, Status
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _campaign(known: _Element | None) -> dict[str, Any]:
 
 
 def _all(element: _Element, name: str) -> Iterator[_Element]:
-    return element.iter(f"{{{NAMESPACE}}}{name}")
+    return element.iter(tag(name))
 
 
 def _first(element: _Element, name: str) -> _Element | None:

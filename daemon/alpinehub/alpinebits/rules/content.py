@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import Note
 from alpinehub.alpinebits.reading import PUSH_BYTES, PUSH_MARKUP, Reader
 from alpinehub.alpinebits.rules.inventory import Inventory
@@ -82,7 +82,7 @@ def _check_info(content: _Element) -> Problems:
         if set(room.attrib) - {"Code"}:
             problems.add(UNABLE, f"GuestRoom {at}: the only attribute in an Info push is Code")
         for child in room:
-            if child.tag != _tag("MultimediaDescriptions"):
+            if child.tag != tag("MultimediaDescriptions"):
                 text = "only MultimediaDescriptions are allowed in an Info push"
                 problems.add(UNABLE, f"GuestRoom {at}: {text}")
                 continue
@@ -95,15 +95,11 @@ def _check_info(content: _Element) -> Problems:
 
 
 def _rooms(content: _Element) -> Iterator[_Element]:
-    return content.iter(_tag("GuestRoom"))
+    return content.iter(tag("GuestRoom"))
 
 
 def _child(element: _Element, name: str) -> _Element | None:
-    return element.find(_tag(name))
-
-
-def _tag(name: str) -> str:
-    return f"{{{NAMESPACE}}}{name}"
+    return element.find(tag(name))
 
 
 CONTENT = Reader(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
 from alpinehub.alpinebits.reading import Reader
 from alpinehub.alpinebits.rules.told import INVALID_DATES, UNABLE, Problems, Told, day
@@ -36,7 +36,7 @@ class EventsTold(Told):
 
 def _read(root: _Element) -> EventsTold:
     problems = Problems()
-    sites = list(root.iter(_tag("EventSite")))
+    sites = list(root.iter(tag("EventSite")))
     hotels = {(one.get("HotelCode"), one.get("HotelName")) for one in sites}
     if len(hotels) > 1:
         problems.add(UNABLE, "the reports are of several hotels; send one message for each")
@@ -55,10 +55,10 @@ def _read(root: _Element) -> EventsTold:
 def _read_report(report: _Element, at: int, problems: Problems) -> Report:
     from lxml import etree
 
-    event = report.find(f".//{_tag('Event_ID')}")
-    info = report.find(_tag("GeneralEventInfo"))
+    event = report.find(f".//{tag('Event_ID')}")
+    info = report.find(tag("GeneralEventInfo"))
     assert event is not None and info is not None  # the grammar says so
-    for one in info.iter(_tag("Date")):
+    for one in info.iter(tag("Date")):
         if _turned(one.get("Start", ""), one.get("End", "")):
             problems.add(INVALID_DATES, f"EventReport {at}: invalid combination of Start and End")
     body = None
@@ -76,10 +76,6 @@ def _turned(start: str, end: str) -> bool:
         return False
     alike = len(start) == len(end) and start[19:] == end[19:]
     return last < first or (last == first and alike and end < start)
-
-
-def _tag(name: str) -> str:
-    return f"{{{NAMESPACE}}}{name}"
 
 
 EVENTS = Reader(root=EVENTS_RQ, read=_read, type=EventsTold, pooled=True)

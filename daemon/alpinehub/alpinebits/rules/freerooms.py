@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE, Note
 from alpinehub.alpinebits.reading import PUSH_BYTES, PUSH_MARKUP, Reader
 from alpinehub.alpinebits.rules.periods import Counts, FreeRooms, Key, Period
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 AVAIL_RQ: Final = "OTA_HotelAvailNotifRQ"
 COUNT_RQ: Final = "OTA_HotelInvCountNotifRQ"
-_CONTROL = f"{{{NAMESPACE}}}StatusApplicationControl"
-_COUNTS = f"{{{NAMESPACE}}}InvCounts"
-_UNIQUE_ID = f"{{{NAMESPACE}}}UniqueID"
+_CONTROL = tag("StatusApplicationControl")
+_COUNTS = tag("InvCounts")
+_UNIQUE_ID = tag("UniqueID")
 _TRUE = ("true", "1")
 
 #: CountType: the place in `Counts`, and what the hotel must offer for it.

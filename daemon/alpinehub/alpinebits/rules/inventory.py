@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
 from alpinehub.alpinebits.rules.codes import PICTURES, ROOM_CLASSES, is_amenity
 from alpinehub.alpinebits.rules.told import INVALID_ROOM, MISSING, UNABLE, Problems, count
@@ -107,7 +107,7 @@ class Inventory:
 
     def _check_description(self, description: _Element, code: int) -> None:
         if code in (_NAME, _DESCRIPTION):
-            texts = list(description.iter(_tag("Description")))
+            texts = list(description.iter(tag("Description")))
             if _child(description, "TextItems") is None or not texts:
                 self._missing(f"TextItems with a Description for InfoCode {code}")
         elif code == _PICTURES:
@@ -138,14 +138,10 @@ class Inventory:
 
 
 def _child(element: _Element, name: str) -> _Element | None:
-    return element.find(_tag(name))
+    return element.find(tag(name))
 
 
 def _children(element: _Element, name: str) -> Iterable[_Element]:
     """What stands in a list that may be missing."""
     found = _child(element, name)
     return () if found is None else found
-
-
-def _tag(name: str) -> str:
-    return f"{{{NAMESPACE}}}{name}"

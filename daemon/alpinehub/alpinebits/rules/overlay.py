@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import NAMESPACE, tag
 from alpinehub.alpinebits.form import MAX_BODY_BYTES
 from alpinehub.alpinebits.rules.told import day
 
@@ -69,11 +69,11 @@ def laid_over(known: bytes, overlay: bytes, *, limit: int = MAX_BODY_BYTES) -> b
     parts: list[_Element] = []
     room = _Room(limit)
     for name in _LISTS:
-        if (merged := _merge(old.find(_tag(name)), new.find(_tag(name)), room)) is not None:
+        if (merged := _merge(old.find(tag(name)), new.find(tag(name)), room)) is not None:
             parts.append(merged)
-    offers = new.find(_tag(_OFFERS))
+    offers = new.find(tag(_OFFERS))
     if offers is None:
-        offers = old.find(_tag(_OFFERS))
+        offers = old.find(tag(_OFFERS))
     if offers is not None:
         parts.append(offers)
     parts += _descriptions(old, new)
@@ -151,13 +151,13 @@ def _cut(element: _Element, first: date, last: date) -> _Element:
 def _key(element: _Element) -> _Key:
     """What an element tells something of: its own attributes, and a room that it is only for."""
     own = frozenset((k, v) for k, v in element.attrib.items() if k not in _VALUES)
-    only = element.find(_tag("PrerequisiteInventory"))
+    only = element.find(tag("PrerequisiteInventory"))
     return (own, frozenset(only.attrib.items()) if only is not None else None)
 
 
 def _descriptions(old: _Element, new: _Element) -> Iterator[_Element]:
-    told = {one.get("Name"): one for one in new.findall(_tag(_DESCRIPTION))}
-    for one in old.findall(_tag(_DESCRIPTION)):
+    told = {one.get("Name"): one for one in new.findall(tag(_DESCRIPTION))}
+    for one in old.findall(tag(_DESCRIPTION)):
         yield told.pop(one.get("Name"), one)
     yield from told.values()
 
@@ -166,7 +166,7 @@ def between(known: bytes, first: date | None, last: date | None) -> bytes:
     """A plan without what is told of other days only."""
     plan = etree.fromstring(known)
     for name in _LISTS:
-        list_ = plan.find(_tag(name))
+        list_ = plan.find(tag(name))
         if list_ is None:
             continue
         for one in list(list_):
@@ -184,7 +184,7 @@ def titled(known: bytes) -> bytes:
     """A plan's attributes and its title alone."""
     plan = etree.fromstring(known)
     for one in list(plan):
-        if one.tag != _tag(_DESCRIPTION) or one.get("Name") != "title":
+        if one.tag != tag(_DESCRIPTION) or one.get("Name") != "title":
             plan.remove(one)
     return _canonical(plan)
 
@@ -197,10 +197,6 @@ def attributes(known: bytes) -> dict[str, str]:
 def _days(element: _Element) -> tuple[date | None, date | None]:
     start, end = element.get(_START), element.get(_END)
     return (day(start) if start else None, day(end) if end else None)
-
-
-def _tag(name: str) -> str:
-    return f"{{{NAMESPACE}}}{name}"
 
 
 def _canonical(plan: _Element) -> bytes:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
 from alpinehub.alpinebits.reading import PUSH_BYTES, PUSH_MARKUP, Reader
 from alpinehub.alpinebits.rules.told import INVALID_DATES, MISSING, UNABLE, Problems, Told, day
@@ -47,7 +47,7 @@ class PlansTold(Told):
 
 def _read(root: _Element) -> PlansTold:
     plans = root[-1]
-    complete = root.find(f"{{{NAMESPACE}}}UniqueID") is not None
+    complete = root.find(tag("UniqueID")) is not None
     problems = Problems()
     told: list[Plan] = []
     if not _is_reset(plans):
@@ -89,7 +89,7 @@ def _read_plan(plan: _Element, at: int, problems: Problems) -> Plan:
     if currency is not None and not _CURRENCY.fullmatch(currency):
         problems.add(INVALID_VALUE, f"RatePlan {at}: CurrencyCode is none of ISO 4217")
     _check_dates(plan, at, problems)
-    for rate in plan.iter(f"{{{NAMESPACE}}}Rate"):
+    for rate in plan.iter(tag("Rate")):
         if rate.get("Start") is not None and rate.get("InvTypeCode") is None:
             problems.add(MISSING, f"RatePlan {at}: InvTypeCode of a Rate with dates is missing")
     body = etree.tostring(plan, method="c14n", exclusive=True, with_tail=False)
