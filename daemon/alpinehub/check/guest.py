@@ -38,16 +38,12 @@ def _ids(reply: Reply) -> set[tuple[str, str]]:
 
 async def listing(peer: Peer) -> Result:
     """The list is a valid success, empty or not."""
-    if not peer.hotel:
-        return skipped("only with --hotel")
     problem = _problem(await peer.requests())
     return failed(problem) if problem else PASSED
 
 
 async def content(peer: Peer) -> Result:
     """What the schema does not say of each guest request."""
-    if not peer.hotel:
-        return skipped("only with --hotel")
     received = _received(await peer.requests(_LONG_AGO))
     if not received:
         return skipped("the hotel has no guest requests")
@@ -129,8 +125,6 @@ async def bad_moment(peer: Peer) -> Result:
 
 async def again(peer: Peer) -> Result:
     """What is not acknowledged comes again."""
-    if not peer.hotel:
-        return skipped("only with --hotel")
     first = _ids(await peer.requests())
     if not first:
         return skipped("nothing waits")
@@ -142,8 +136,6 @@ async def again(peer: Peer) -> Result:
 
 async def all_since(peer: Peer) -> Result:
     """With SelectionCriteria everything created since then comes."""
-    if not peer.hotel:
-        return skipped("only with --hotel")
     everything = await peer.requests(_LONG_AGO)
     if problem := _problem(everything):
         return failed(problem)
@@ -155,8 +147,6 @@ async def all_since(peer: Peer) -> Result:
 
 async def none_since(peer: Peer) -> Result:
     """Nothing was created after tomorrow."""
-    if not peer.hotel:
-        return skipped("only with --hotel")
     reply = await peer.requests(_FAR_AHEAD)
     if problem := _problem(reply):
         return failed(problem)
@@ -195,8 +185,6 @@ async def refusal(peer: Peer) -> Result:
 
 
 async def _take_one(peer: Peer, *, refuse: bool) -> Result:
-    if not peer.hotel:
-        return skipped("only with --hotel")
     waiting = sorted(_ids(await peer.requests()))
     if not waiting:
         return skipped("nothing waits")
@@ -217,19 +205,34 @@ async def _take_one(peer: Peer, *, refuse: bool) -> Result:
 
 CHECKS = (
     # First: a server that forgets what was read has nothing left for the others.
-    Check("guest.again", "what is not acknowledged comes again", again, True),
-    Check("guest.list", "the list is valid", listing, True),
-    Check("guest.content", "each guest request is complete", content, True),
+    Check("guest.again", "what is not acknowledged comes again", again, True, of_hotel=True),
+    Check("guest.list", "the list is valid", listing, True, of_hotel=True),
+    Check("guest.content", "each guest request is complete", content, True, of_hotel=True),
     Check("guest.unknown-hotel", "an unknown hotel: Error 392", unknown_hotel, True),
     Check("guest.foreign-hotel", "somebody else's hotel: the same", foreign_hotel, True),
     Check("guest.two-hotels", "two hotels at once: 400", two_hotels, True),
     Check("guest.no-hotel", "no HotelCode: 400", no_hotel, True, since=2024),
     Check("guest.bad-moment", "a Start that is no moment: 400", bad_moment, True),
-    Check("guest.since", "SelectionCriteria: all that were made", all_since, True),
-    Check("guest.since-later", "SelectionCriteria: Start is looked at", none_since, True),
+    Check("guest.since", "SelectionCriteria: all that were made", all_since, True, of_hotel=True),
+    Check(
+        "guest.since-later",
+        "SelectionCriteria: Start is looked at",
+        none_since,
+        True,
+        of_hotel=True,
+    ),
     Check("guest.unknown-id", "acknowledging an unknown ID: Success", unknown_id, True),
     Check("guest.unknown-refusal", "refusing an unknown ID: Success", unknown_refusal, True),
     Check("guest.nothing", "acknowledging nothing: Success", nothing_told, True),
-    Check("guest.ack", "what is acknowledged comes no more", acknowledged, True, writes=True),
-    Check("guest.refuse", "what is refused comes no more", refusal, True, writes=True),
+    Check(
+        "guest.ack",
+        "what is acknowledged comes no more",
+        acknowledged,
+        True,
+        of_hotel=True,
+        writes=True,
+    ),
+    Check(
+        "guest.refuse", "what is refused comes no more", refusal, True, of_hotel=True, writes=True
+    ),
 )

@@ -55,6 +55,8 @@ class Check:
     #: Years of the versions in which it can be asked.
     since: int = 2017
     until: int = 9999
+    #: Only with --hotel: it reads that hotel's guest requests.
+    of_hotel: bool = False
     #: Only with --write: it acknowledges what waits.
     writes: bool = False
     #: Only with --stress: what a weak server may not survive.
@@ -104,7 +106,8 @@ async def run_suite(
 async def _run(check: Check, peer: Peer, version: str) -> Done:
     began = monotonic()
     try:
-        result = await check.run(peer)
+        missing = check.of_hotel and not peer.hotel
+        result = skipped("only with --hotel") if missing else await check.run(peer)
     except Unreachable as error:
         result = failed(f"no answer: {error}")
     took_ms = round((monotonic() - began) * 1000)
