@@ -32,6 +32,13 @@ def test_a_worker_imports_nothing_heavy_before_it_needs_it() -> None:
     assert found.isdisjoint(HEAVY), found & set(HEAVY)
 
 
+def test_the_hub_brings_no_library_into_a_worker_before_it_is_used() -> None:
+    found = modules_after("import alpinehub.app, cordata.wiring.roles, cordata.services.http")
+    assert "alpinehub.webhooks.wix" in found
+    heavy = {"lxml", "jinja2", "phonenumbers", "nacl", "aiosmtplib", "smtplib", "psycopg", "rich"}
+    assert found.isdisjoint(heavy), found & heavy
+
+
 def test_the_supervisor_imports_neither_asyncio_nor_the_store() -> None:
     found = modules_after("import cordata.cli.server, cordata.supervisor, cordata.systemd")
     assert found.isdisjoint({"asyncio", "uvloop", "sqlite3", "msgspec", "starlette"})
