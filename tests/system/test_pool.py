@@ -181,6 +181,7 @@ def test_child_dies_with_its_worker_when_that_is_killed(pooled: Host) -> None:
     pooled.systemctl("kill", "--kill-whom=main", "--signal=KILL", f"worker@{home}")
     wait_for(
         lambda: children(pooled).get(home, before[home]) != before[home],
+        timeout_s=30,
         what=f"another child of worker {home}",
     )
     now = members(pooled, groups[home])

@@ -137,7 +137,7 @@ def test_primary_leads_again_when_it_or_postgresql_was_killed(
         servers.postgres.start()
     wait_for(lambda: int(ask(servers, term)) > before, timeout_s=20, what="a new term")
     wait_for(
-        lambda: "primary, term" in hub.systemctl("status", "primary"),
+        lambda: "primary, term" in hub.props("primary", "StatusText")["StatusText"],
         timeout_s=20,
         what="a primary that says so",
     )
