@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from alpinehub.people.person import news, said_by
 from alpinehub.reservations import ReservationData
-from cordata import Row, Tx
+from cordata import Conflict, Row, Tx
 
 
 async def find_or_create(tx: Tx, hotel_id: int, data: ReservationData) -> int:
     """The id of the customer a record speaks of; within the unit that stores the record.
 
-    What the record tells of him is what is known of him from now on. Whoever makes one of two
-    customers meanwhile takes the other away: the unit ends with a Conflict then, and run again it
-    finds the one.
+    What the record tells of him is what is known of him from now on. Raises: Conflict when somebody
+    makes the same customer meanwhile, or one of two: run again, the unit finds him.
     """
     told = said_by(data)
     row = await _find(tx, hotel_id, told["email"], told["phone"])
@@ -43,7 +42,8 @@ async def find_or_create(tx: Tx, hotel_id: int, data: ReservationData) -> int:
         hash_due=int(bool(told["phone"] or told["consent"])),
         created_at=tx.now_us,
     )
-    assert created is not None
+    if created is None:
+        raise Conflict("somebody made this customer meanwhile")
     return int(created["id"])
 
 

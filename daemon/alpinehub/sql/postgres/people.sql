@@ -26,12 +26,14 @@ FROM customer WHERE hotel_id = :hotel_id AND phone = :phone
 ORDER BY email NULLS FIRST LIMIT 2
 
 -- name: people_create
+-- Nothing where somebody else has made him meanwhile: no row.
 INSERT INTO customer (hotel_id,
     email, phone, first_name, last_name, city, postal_code, country, state, birth_date, gender,
     language, consent, consent_at, hash_due, created_at)
 VALUES (:hotel_id,
     :email, :phone, :first_name, :last_name, :city, :postal_code, :country, :state, :birth_date,
     :gender, :language, :consent, :consent_at, :hash_due, :created_at)
+ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: people_update

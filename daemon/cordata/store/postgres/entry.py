@@ -22,8 +22,10 @@ class Entry:
         "ask",
         "attempts",
         "bookkeeping",
+        "changed",
         "context",
         "course",
+        "error",
         "fence",
         "first",
         "future",
@@ -52,6 +54,10 @@ class Entry:
         self.attempts = 0
         #: Its place in the order of those that wrote; -1: none of its writes was sent.
         self.rank = -1
+        #: Whether one of those may have changed something.
+        self.changed = False
+        #: What it raised because of what it saw of the others: told once that is committed.
+        self.error: BaseException | None = None
         #: Its own, when it runs alone.
         self.transaction: Transaction | None = None
         #: Where it stands among those that have written nothing yet; see group.standing.
@@ -62,8 +68,8 @@ class Entry:
 
     def begin(self, queries: Queries, now_us: int) -> None:
         """Make it ready for its first step. Raises: what the unit raises before that."""
-        self.rank = -1
-        self.ask = self.course = self.first = None
+        self.rank, self.changed = -1, False
+        self.ask = self.course = self.first = self.error = None
         self.tx = UnitTx(queries, now_us)
         self.course = self.context.run(Course, self.unit, self.tx, self.fence)
 
@@ -78,8 +84,10 @@ class Entry:
             self.course.close()
 
     def answer(self) -> None:
-        """Give the caller what the unit returned."""
-        if self.course is not None and not self.future.done():
+        """Give the caller what the unit returned, or raised."""
+        if self.error is not None:
+            self.fail(self.error)
+        elif self.course is not None and not self.future.done():
             self.future.set_result(self.course.value)
 
     def settle(self, ended: asyncio.Future[Any]) -> None:

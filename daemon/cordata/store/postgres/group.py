@@ -41,6 +41,17 @@ def shares_of(unit: int, entry: Entry) -> list[Share]:
     return shares
 
 
+def may_have_changed(shares: Sequence[Share], book: Book) -> bool:
+    """Whether writes that were sent may have changed something."""
+    for share in shares:
+        if share.wants == "rows" and book[share.query].returns:
+            if share.rows:
+                return True
+        elif share.wants != "count" or share.count:
+            return True
+    return False
+
+
 def find_unfit(units: Sequence[Sequence[Share]]) -> int:
     """The first unit with a value that cannot be sent."""
     for u, shares in enumerate(units):

@@ -6,8 +6,8 @@ Each arrow is one round trip: what the units wait for is sent together. All read
 writes, so every unit sees the state before the batch, and none sees half of what another one does.
 Then the writes, in an order that makes the outcome that of the units one by one (`order.py`). A
 unit that does not fit in (it reads after it wrote, or locks) leaves the batch; when its writes were
-already sent, the batch is rolled back and runs again without it. Of units that add the same row the
-first one stays, the others wait for the next batch, which sees it.
+already sent and changed something, the batch is rolled back and runs again without it. Of units
+that add the same row the first one stays, the others wait for the next batch, which sees it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cordata.errors import CordataError
 from cordata.store.postgres.book import Book
 from cordata.store.postgres.entry import Entry
 from cordata.store.postgres.fault import Fault, ServerError
-from cordata.store.postgres.group import find_unfit, rivals, shares_of, standing
+from cordata.store.postgres.group import find_unfit, may_have_changed, rivals, shares_of, standing
 from cordata.store.postgres.order import Order, Orders, crossing
 from cordata.store.postgres.packet import Packet, Untold, packets_of
 from cordata.store.postgres.share import Share
@@ -82,8 +82,7 @@ class Lockstep:
             try:
                 entry.begin(self._queries, now_us)
             except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
-                entry.fail(error)
-                self.answered += 1
+                self._end(entry, error)
             else:
                 self._step(entry, None)
 
@@ -120,10 +119,7 @@ class Lockstep:
         try:
             entry.step(answer)
         except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
-            if entry.rank >= 0:
-                raise Broken([entry]) from None
-            entry.fail(error)
-            self.answered += 1
+            self._end(entry, error)
             return
         ask, tx = entry.ask, entry.tx
         if len(tx.deferred) + (len(ask.calls) if ask else 0) > _STATEMENTS:
@@ -145,10 +141,22 @@ class Lockstep:
         else:
             self._leave(entry)
 
+    def _end(self, entry: Entry, error: BaseException) -> None:
+        """A unit has ended with an error. Raises: Broken when it changed something."""
+        if entry.changed:
+            raise Broken([entry])
+        if entry.rank < 0:
+            entry.fail(error)
+            self.answered += 1
+            return
+        # Its writes met rows that were there; a neighbour may have added them, who may yet fail.
+        entry.error, entry.tx.deferred = error, []
+        self.written.append(entry)
+
     def _leave(self, entry: Entry) -> None:
-        """Leave a unit to run alone. Raises: Broken when it wrote."""
+        """Leave a unit to run alone. Raises: Broken when it changed something."""
         entry.close()
-        if entry.rank >= 0:
+        if entry.changed:
             raise Broken([entry])
         self._withdraw(entry)
         self.alone.append(entry)
@@ -205,6 +213,8 @@ class Lockstep:
                 entry.close()
                 self.answered += 1
                 continue
+            if entry.rank >= 0:
+                entry.changed = entry.changed or may_have_changed(shares, self._book)
             if entry.ask.wants == "rows":
                 self._step(entry, shares[-1].rows)
             else:
@@ -255,8 +265,7 @@ class Lockstep:
         else:
             entry.close()
             self._withdraw(entry)
-            entry.fail(error)
-            self.answered += 1
+            self._end(entry, error)
 
     def _broken(
         self, error: ServerError, packets: Sequence[Packet], group: Sequence[Entry]
