@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter
+from zlib import crc32
 
 from tests.bench.hub_load_http import Connections
 from tests.bench.hub_load_store import PASSWORD, Party
@@ -153,13 +154,26 @@ class _Driver:
         headers = {"Content-Type": made.content_type}
         if kind == "generic":
             headers["X-Webhook-Secret"] = party.secrets[kind]
-        guest = f"{unique}@".encode()
-        body = made.body.replace(b"eva.muster@", guest).replace(b"eva.muster%40", guest)
+        body = _of_guest(made.body, unique)
         path = path_of(kind, party.code, party.secrets[kind])
         status, answer = await self._sending.post(path, headers, body)
         self.taken.latencies["webhook"].append(perf_counter() - due)
         if status not in (200, 303):
             self.taken.errors[f"{kind}: {status} {answer[:200]!r}"] += 1
+
+
+def _of_guest(body: bytes, unique: str) -> bytes:
+    """A sample with a guest of its own: his address and his telephone number."""
+    mailbox, number = f"{unique}@".encode(), b"%07d" % (crc32(unique.encode()) % 10_000_000)
+    for written, his in (
+        (b"eva.muster@", mailbox),
+        (b"eva.muster%40", mailbox),
+        (b"333 1234567", b"333 " + number),
+        (b"333+1234567", b"333+" + number),
+        (b"3331234567", b"333" + number),
+    ):
+        body = body.replace(written, his)
+    return body
 
 
 def alpinebits(
