@@ -22,8 +22,8 @@ from typing import Literal
 
 import msgspec
 
+from alpinehub.webhooks.days import Order
 from alpinehub.webhooks.sheet import Answer
-from alpinehub.webhooks.values import Order
 from alpinehub.webhooks.words import plain, stem
 
 #: What a place can be mapped to. `name`, `dates`, `guests`, `nights`, `children_count` and

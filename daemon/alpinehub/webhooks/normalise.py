@@ -9,9 +9,10 @@ from decimal import Decimal
 import msgspec
 
 from alpinehub.reservations import ReservationData, Status
+from alpinehub.webhooks.days import YEARS
 from alpinehub.webhooks.payload import Parsed, Payload
 from alpinehub.webhooks.problem import Problem, invalid
-from alpinehub.webhooks.values import EMAIL, YEARS, read_phone
+from alpinehub.webhooks.values import EMAIL, read_phone
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2}([-_][A-Za-z0-9]{2,8})*")
 _CURRENCY = re.compile(r"[A-Za-z]{3}")

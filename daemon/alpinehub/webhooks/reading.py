@@ -11,13 +11,13 @@ import msgspec
 
 from alpinehub.reservations import MealPlan, ReservationData, Status
 from alpinehub.webhooks.asking import Asking
+from alpinehub.webhooks.days import read_day
 from alpinehub.webhooks.sheet import Sheet
 from alpinehub.webhooks.stay import people_of, stay_of
 from alpinehub.webhooks.values import (
     line,
     lines,
     read_country,
-    read_day,
     read_email,
     read_gender,
     read_language,

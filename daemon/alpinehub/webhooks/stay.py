@@ -5,16 +5,9 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 from alpinehub.webhooks.asking import Asking
-from alpinehub.webhooks.values import (
-    YEARS,
-    Children,
-    read_adults,
-    read_children,
-    read_count,
-    read_day,
-    read_days,
-    read_guests,
-)
+from alpinehub.webhooks.days import YEARS, read_day, read_days
+from alpinehub.webhooks.headcount import Children, read_adults, read_children, read_guests
+from alpinehub.webhooks.values import read_count
 
 _MAX_NIGHTS, _MAX_ADULTS, _MAX_CHILDREN = 366, 99, 30
 

@@ -15,6 +15,7 @@ from datetime import UTC
 from functools import partial
 from typing import Any
 
+from alpinehub.webhooks.days import Order, read_day
 from alpinehub.webhooks.sheet import (
     Answer,
     Sheet,
@@ -24,7 +25,7 @@ from alpinehub.webhooks.sheet import (
     said,
     text_of,
 )
-from alpinehub.webhooks.values import Order, line, read_day
+from alpinehub.webhooks.values import line
 
 _FIELD = "field:"
 _UTM = re.compile(r"utm_[a-z0-9_]{1,32}")

@@ -7,17 +7,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from alpinehub.webhooks.days import Order, read_day, read_days
+from alpinehub.webhooks.headcount import Children, read_adults, read_children, read_guests
 from alpinehub.webhooks.values import (
-    Children,
-    Order,
-    read_adults,
-    read_children,
     read_count,
     read_country,
-    read_day,
-    read_days,
     read_gender,
-    read_guests,
     read_language,
     read_phone,
     read_yes,
@@ -228,3 +223,12 @@ def test_names_of_fields_mean_what_they_say() -> None:
     # What could mean two things means nothing.
     for label in ("Datum", "Data", "Anzahl", "Numero", "Wann?"):
         assert meant_by_label(label) == "", label
+
+
+def test_nothing_is_read_of_a_text_whose_end_is_not_looked_at() -> None:
+    """A second child, a third day behind it would be lost without a word."""
+    essay = " and we like the mountains" * 10
+    assert read_children(f"5{essay}, 8", says_ages=True) is None
+    assert read_guests(f"2 adults, 1 child (5{essay}), 8") is None
+    assert read_count(f"0{' .' * 200} 5") is None
+    assert read_days(f"01.02.2027 - 08.02.2027{essay} 01.03.2027", "dmy", ROME) is None

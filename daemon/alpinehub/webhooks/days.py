@@ -1,0 +1,106 @@
+"""Days as guests write them, read; of a moment the day that it is at the hotel.
+
+Every function is total: any text gives a value, or None for one that cannot be read. None guesses.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, tzinfo
+from typing import Literal
+
+from alpinehub.webhooks.values import MAX_CHARS, line
+from alpinehub.webhooks.vocabulary import MONTHS
+from alpinehub.webhooks.words import plain
+
+#: How 1/2/2027 is meant.
+Order = Literal["dmy", "mdy"]
+
+#: Days that something may begin or end on.
+YEARS = range(2000, 2200)
+
+_ISO_DAY = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
+_ISO_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]+ ?(Z|[+-][0-9]{2}:?[0-9]{2})?")
+_DOTTED = re.compile(r"([0-9]{1,2})\. ?([0-9]{1,2})\. ?([0-9]{4}|[0-9]{2})")
+_SLASHED = re.compile(r"([0-9]{1,2})([/-])([0-9]{1,2})\2([0-9]{4}|[0-9]{2})")
+_WORDED = re.compile(
+    r"([0-9]{1,2})(?:st|nd|rd|th|er|º|°)?\.? ?(?:of |de[il] ?)?([^\W\d_]+)\.?,? ?([0-9]{4})"
+)
+_AMERICAN = re.compile(r"([^\W\d_]+)\.? ([0-9]{1,2})(?:st|nd|rd|th)?,? ([0-9]{4})")
+_ANY_DAY = re.compile(
+    "|".join(
+        re.sub(r"\((?!\?)", "(?:", p.pattern).replace(r"\2", "[/-]")
+        for p in (_ISO_MOMENT, _ISO_DAY, _DOTTED, _SLASHED, _WORDED, _AMERICAN)
+    )
+)
+#: As a browser writes it by itself: Mon Feb 01 2027 00:00:00 GMT+0100 (...).
+_SCRIPTED = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) ([0-9]{2}) ([0-9]{4}) [0-9:]{8} GMT.*")
+_HOUR = re.compile(
+    r"(?:,| um| alle| at| à)? [0-9]{1,2}"
+    r"(?::[0-9]{2}(?::[0-9]{2})?(?: ?[AaPp][Mm])?|[:.][0-9]{2} Uhr| ?h(?: ?[0-9]{2})?)\Z"
+)
+#: In Italian and French without a comma.
+_WEEKDAY = re.compile(
+    r"^(?:[^\W\d_]{2,10}\.?, (?=\S)|(?:(?:lune|marte|mercole|giove|vener)d[iì]|sabato|domenica"
+    r"|(?:lun|mar|mercre|jeu|vendre|same)di|dimanche) (?=[0-9]))",
+    re.IGNORECASE,
+)
+
+
+def read_day(text: str, order: Order, zone: tzinfo) -> date | None:
+    """A day: 2027-02-01, a moment (its day in `zone`), 01.02.2027, 1/2/2027 as `order` says,
+    1. Februar 2027, February 1, 2027; an hour behind it is not looked at. None as well for a day
+    that does not exist.
+    """
+    text = _WEEKDAY.sub("", line(text))
+    if len(text) > 100:
+        return None
+    if _ISO_MOMENT.fullmatch(text):
+        return _day_of_moment(text, zone)
+    if match := _SCRIPTED.fullmatch(text):
+        return _day_of_words(match[3], match[1], match[2])
+    text = _HOUR.sub("", text)
+    if match := _ISO_DAY.fullmatch(text):
+        return _day(match[1], match[2], match[3])
+    if match := _DOTTED.fullmatch(text):
+        return _day(match[3], match[2], match[1])
+    if match := _SLASHED.fullmatch(text):
+        first, second, year = match[1], match[3], match[4]
+        return _day(year, second, first) if order == "dmy" else _day(year, first, second)
+    if match := _WORDED.fullmatch(text):
+        return _day_of_words(match[3], match[2], match[1])
+    if match := _AMERICAN.fullmatch(text):
+        return _day_of_words(match[3], match[1], match[2])
+    return None
+
+
+def _day_of_moment(text: str, zone: tzinfo) -> date | None:
+    try:
+        moment = datetime.fromisoformat(text.replace(" +", "+").replace(",", "."))
+        return moment.astimezone(zone).date() if moment.tzinfo is not None else moment.date()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _day_of_words(year: str, month: str, day: str) -> date | None:
+    number = MONTHS.get(plain(month))
+    return _day(year, str(number), day) if number else None
+
+
+def _day(year: str, month: str, day: str) -> date | None:
+    number = int(year) + (2000 if len(year) == 2 else 0)
+    try:
+        found = date(number, int(month), int(day))
+    except ValueError:
+        return None
+    return found if found.year in YEARS or found.year in range(1900, 2000) else None
+
+
+def read_days(text: str, order: Order, zone: tzinfo) -> tuple[date, date] | None:
+    """Two days in one field: `01.02.2027 - 08.02.2027`. None unless it holds exactly two."""
+    text = line(text)
+    found = [match[0] for match in _ANY_DAY.finditer(text[:MAX_CHARS])]
+    if len(found) != 2 or len(text) > MAX_CHARS:
+        return None
+    first, last = (read_day(one, order, zone) for one in found)
+    return (first, last) if first is not None and last is not None else None
