@@ -150,8 +150,9 @@ CAPABILITIES: Final = (
                 ("FreeNightsOffers", 2017),
                 ("FamilyOffers", 2017),
                 ("overlay", 2017),
-                ("OfferRule_BookingOffset", 2020),
-                ("OfferRule_DOWLOS", 2020),
+                ("RatePlanJoin", 2017),
+                ("OfferRule_BookingOffset", 2017),
+                ("OfferRule_DOWLOS", 2017),
                 ("full", 2024),
             )
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.refusal import Refusal
@@ -28,6 +29,12 @@ _UTF8 = (b"utf-8", b"utf8", b"us-ascii", b"ascii")
 def tag(name: str) -> str:
     """The tag of an element of AlpineBits, as a tree has it."""
     return f"{{{NAMESPACE}}}{name}"
+
+
+def listed(element: _Element, name: str) -> Iterable[_Element]:
+    """What stands in a list that may be missing."""
+    found = element.find(tag(name))
+    return () if found is None else found
 
 
 def parse(data: bytes, *, max_markup: int = MAX_MARKUP) -> _Element:

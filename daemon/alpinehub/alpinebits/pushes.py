@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Call, respond
-from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Verdict, failed
+from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Note, Verdict, failed
+from alpinehub.alpinebits.rooms import unknown_rooms
 
 if TYPE_CHECKING:
     from alpinehub.alpinebits.rules.told import Told
@@ -23,9 +24,12 @@ class Push:
     hotel: Hotel
     #: The form field `action`.
     action: str
+    #: What there is to say of it already.
+    notes: tuple[Note, ...] = ()
 
     async def note(self, tx: Tx, verdict: Verdict) -> None:
         """Put it on record, in the unit that stores what it says."""
+        verdict = Verdict((*self.notes, *verdict.notes))
         problem = next((note.text for note in verdict.notes), None)
         await tx.write(
             "document_note_push",
@@ -53,16 +57,15 @@ async def take(
     hotel = call.account.hotel(told.hotel_code, told.hotel_name)
     if hotel is None:
         return respond(call, response, failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
-    push = Push(call=call, hotel=hotel, action=action)
     verdict = Verdict(told.notes)
     if verdict.outcome != "error":
         verdict = Verdict(told.refused(hotel))
     if verdict.outcome == "error":
-        await note_alone(push, verdict)
-    else:
-        verdict = await store(push)
-        verdict = Verdict((*told.notes, *verdict.notes))
-    return respond(call, response, verdict)
+        await note_alone(Push(call=call, hotel=hotel, action=action), verdict)
+        return respond(call, response, verdict)
+    notes = (*told.notes, *await unknown_rooms(call.ctx.store, hotel, told.room_types))
+    verdict = await store(Push(call=call, hotel=hotel, action=action, notes=notes))
+    return respond(call, response, Verdict((*notes, *verdict.notes)))
 
 
 async def note_alone(push: Push, verdict: Verdict) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Mapping
+from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,8 @@ import msgspec
 
 from alpinehub.alpinebits.outcome import Verdict, failed
 from alpinehub.alpinebits.refusal import Refusal
-from alpinehub.alpinebits.rules.told import UNABLE
+from alpinehub.alpinebits.rules.told import FAR, TOO_FAR, UNABLE
+from cordata import from_us
 
 if TYPE_CHECKING:
     from alpinehub.alpinebits.pushes import Push
@@ -60,7 +62,8 @@ async def store_plans(push: Push, told: PlansTold) -> Verdict:
         known: _Known = {}
         if any(one.kind == "Overlay" for one in told.plans):
             known = await store.read(partial(_read, hotel_id=push.hotel.id))
-        made, problem = await asyncio.to_thread(_make, told, known)
+        last = from_us(push.call.ctx.now_us()).date() + FAR
+        made, problem = await asyncio.to_thread(_make, told, known, last)
         try:
             await store.run(partial(_write, push=push, told=told, made=made, verdict=problem))
         except _Outdated:
@@ -72,25 +75,30 @@ async def store_plans(push: Push, told: PlansTold) -> Verdict:
     raise Refusal(503, "others are telling of this hotel at the same time; try again")
 
 
-def _make(told: PlansTold, known: _Known) -> tuple[dict[str, tuple[int, bytes]], Verdict]:
+def _make(
+    told: PlansTold, known: _Known, last: date
+) -> tuple[dict[str, tuple[int, bytes]], Verdict]:
     """By code: when the plan below an overlay was changed (0: it is no overlay), and the plan."""
-    from alpinehub.alpinebits.rules.overlay import TooLarge, laid_over
+    from alpinehub.alpinebits.rules.overlay import TooLarge, between, laid_over
 
+    far = [one for one in told.plans if one.latest is not None and one.latest > last]
+    near = {one.code: between(one.body, None, last) for one in far}
     made: dict[str, tuple[int, bytes]] = {}
     for one in told.plans:
+        body = near.get(one.code, one.body)
         if one.kind in ("New", "Full"):
-            made[one.code] = (0, zlib.compress(one.body))
+            made[one.code] = (0, zlib.compress(body))
         elif one.kind == "Overlay":
             if one.code not in known:
                 text = "an Overlay needs a rate plan that is known; send the whole plan"
                 return {}, failed(UNABLE, text, status=SEND_RATEPLANS)
-            seen, body = known[one.code]
+            seen, before = known[one.code]
             try:
-                made[one.code] = (seen, zlib.compress(laid_over(unpack(body), one.body)))
+                made[one.code] = (seen, zlib.compress(laid_over(unpack(before), body)))
             except TooLarge:
                 text = "with this Overlay the rate plan is too large; send the whole plan"
                 return {}, failed(UNABLE, text, status=SEND_RATEPLANS)
-    return made, Verdict()
+    return made, Verdict((TOO_FAR,) if far else ())
 
 
 async def _read(tx: Tx, hotel_id: int) -> dict[str, tuple[int, bytes]]:

@@ -129,6 +129,12 @@ async def drive(hub: Hub, version: str, capability: str, support: str) -> str:
             answer = await pull_content(hub, name.rpartition("_")[2], version)
         case "HotelRatePlanNotif_RatePlans":
             answer = await push_rates(hub, rate_plan(used), version=version)
+            if used == "RatePlanJoin":
+                joined = 'CurrencyCode="EUR" RatePlanID="M" RatePlanQualifier="{}"'
+                both = [plan(code, rate(1), more=joined.format(at)) for at, code in enumerate("BC")]
+                answer = await push_rates(hub, *both, version=version)
+                told = (await pull_rates(hub, 'RatePlanID="M"', version=version)).text
+                assert "Titel B" in told and "Titel C" in told and "Titel A" not in told
             if used == "overlay":
                 over = plan("A", rate(90), kind="Overlay", more="")
                 answer = await push_rates(hub, over, version=version)
@@ -147,6 +153,6 @@ async def test_what_is_announced_works(
     tmp_path: Path, version: str, capability: str, support: str
 ) -> None:
     used = support.partition("_accept_")[2]
-    assert not used or used in ROOMS or used in PLANS or used in ("overlay", "full")
+    assert not used or used in ROOMS or used in PLANS or used in ("overlay", "full", "RatePlanJoin")
     async with open_hub(tmp_path) as hub:
         assert "<Success/>" in await drive(hub, version, capability, support)

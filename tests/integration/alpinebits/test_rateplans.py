@@ -94,7 +94,8 @@ async def test_pushed_plan_is_told_in_every_version(tmp_path: Path, version: str
 
 async def test_plans_are_told_as_they_are_asked_for(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        static = '<Rate RateTimeUnit="Day"><MealsIncluded MealPlanCodes="12"/></Rate>'
+        unit = 'RateTimeUnit="Day" UnitMultiplier="1"'
+        static = f'<Rate {unit}><MealsIncluded MealPlanCodes="12"/></Rate>'
         february = rate(90, 'Start="2027-02-01" End="2027-02-10"')
         master = 'CurrencyCode="EUR" RatePlanID="M"'
         await push(hub, plan("A", static, rate(80), february), plan("B", rate(70), more=master))
@@ -183,6 +184,18 @@ async def test_push_against_the_rules_is_an_error_and_changes_nothing(
         assert codes(hub) == ["Z"]
         over = plan("Z", kind="Overlay", more="")
         assert error_of(await push(hub, over, complete=True)) == ("13", "450")
+
+
+async def test_days_that_are_too_far_are_left_out_with_a_warning(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        far = rate(99, 'Start="2190-01-01" End="2190-01-31"')
+        for kind, more in (("New", 'CurrencyCode="EUR"'), ("Overlay", "")):
+            answer = await push(hub, plan("A", rate(80), far, kind=kind, more=more))
+            assert '<Success/><Warnings><Warning Type="3">dates are too far' in answer.text
+            told = (await pull(hub, 'RatePlanCode="A"')).text
+            assert 'Tax="80"' in told and "2190" not in told
+        rows = hub.db.execute("SELECT outcome FROM pms_push")
+        assert [row["outcome"] for row in rows] == ["warning"] * 2
 
 
 async def test_more_plans_than_are_kept_are_an_error(tmp_path: Path) -> None:

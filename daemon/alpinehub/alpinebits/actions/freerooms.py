@@ -14,15 +14,13 @@ from alpinehub.alpinebits.protocol import AVAIL, INV_COUNT
 from alpinehub.alpinebits.pushes import Push, note_alone, take
 from alpinehub.alpinebits.rules import freerooms, periods
 from alpinehub.alpinebits.rules.freerooms import RoomsTold
-from alpinehub.alpinebits.rules.told import MISSING, UNABLE, error
+from alpinehub.alpinebits.rules.told import FAR, MISSING, TOO_FAR, UNABLE, error
 from cordata import from_us
 
 if TYPE_CHECKING:
     from alpinehub.alpinebits.reading import Reader
 
 _SEND_FREEROOMS = "ALPINEBITS_SEND_FREEROOMS"
-#: Beyond it a hotel's software mistakes a year.
-_FAR = timedelta(days=5 * 366)
 #: Nights that are over are kept for so long.
 _PAST = timedelta(days=30)
 _STALE_US = 48 * 3600 * 1_000_000
@@ -60,11 +58,10 @@ def change(told: RoomsTold, now_us: int, old: Document) -> Change:
     """What becomes of what is known."""
     today = from_us(now_us).date().toordinal()
     rooms = told.rooms()
-    near = periods.until(rooms, today + _FAR.days)
+    near = periods.until(rooms, today + FAR.days)
     notes = []
     if near != rooms:
-        text = "dates are too far in the future for this server to process"
-        notes.append(Note(kind="warning", text=text))
+        notes.append(TOO_FAR)
     if told.complete:
         known = periods.replaced(near)
     else:

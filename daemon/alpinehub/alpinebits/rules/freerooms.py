@@ -109,6 +109,7 @@ class _Message:
             complete=self.complete,
             entries=() if refused else tuple(self.entries),
             thresholds=thresholds,
+            room_types=frozenset(one.category for one in self.entries if not one.closing),
         )
 
     def is_reset(self) -> bool:

@@ -6,10 +6,9 @@ with the same Code tell no more than the numbers of its rooms.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from alpinehub.alpinebits.document import tag
+from alpinehub.alpinebits.document import listed, tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
 from alpinehub.alpinebits.rules.codes import PICTURES, ROOM_CLASSES, is_amenity
 from alpinehub.alpinebits.rules.told import INVALID_ROOM, MISSING, UNABLE, Problems, count
@@ -58,13 +57,13 @@ class Inventory:
             self._missing("RoomClassificationCode")
         elif count(class_) not in ROOM_CLASSES:
             self._wrong(INVALID_VALUE, "RoomClassificationCode is none of OTA's list GRI")
-        for amenity in _children(room, "Amenities"):
+        for amenity in listed(room, "Amenities"):
             code = amenity.get("RoomAmenityCode")
             if code is None:
                 self._missing("RoomAmenityCode")
             elif not is_amenity(code.strip()):
                 self._wrong(INVALID_VALUE, "RoomAmenityCode is none of OTA's list RMA")
-        self._check_descriptions(list(_children(room, "MultimediaDescriptions")))
+        self._check_descriptions(list(listed(room, "MultimediaDescriptions")))
 
     def _check_occupancy(self, room: _Element, kind: _Element | None) -> None:
         told = {
@@ -111,7 +110,7 @@ class Inventory:
             if _child(description, "TextItems") is None or not texts:
                 self._missing(f"TextItems with a Description for InfoCode {code}")
         elif code == _PICTURES:
-            pictures = list(_children(description, "ImageItems"))
+            pictures = list(listed(description, "ImageItems"))
             if not pictures:
                 self._missing(f"ImageItems for InfoCode {code}")
             if any(count(one.get("Category", "")) not in PICTURES for one in pictures):
@@ -139,9 +138,3 @@ class Inventory:
 
 def _child(element: _Element, name: str) -> _Element | None:
     return element.find(tag(name))
-
-
-def _children(element: _Element, name: str) -> Iterable[_Element]:
-    """What stands in a list that may be missing."""
-    found = _child(element, name)
-    return () if found is None else found

@@ -17,21 +17,14 @@ from lxml import etree
 
 from alpinehub.alpinebits.document import NAMESPACE, tag
 from alpinehub.alpinebits.form import MAX_BODY_BYTES
-from alpinehub.alpinebits.rules.told import day
+from alpinehub.alpinebits.rules.subject import END, START, Subject, days_of, subject
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-_START, _END = "Start", "End"
 #: Lists of a plan in their order, and the one that an overlay replaces as a whole.
 _LISTS = ("BookingRules", "Rates", "Supplements")
 _OFFERS, _DESCRIPTION = "Offers", "Description"
-#: Attributes that say what is told, and not of what it is told.
-_VALUES = frozenset(
-    {_START, _END, "Amount", "ChargeTypeCode", "AddToBasicRateIndicator", "MandatoryIndicator"}
-)
-
-_Key = tuple[object, ...]
 
 
 class TooLarge(Exception):
@@ -87,14 +80,14 @@ def laid_over(known: bytes, overlay: bytes, *, limit: int = MAX_BODY_BYTES) -> b
 def _merge(old: _Element | None, new: _Element | None, room: _Room) -> _Element | None:
     if old is None or new is None:
         return new if old is None else old
-    by_key: dict[_Key, list[_Element]] = {}
+    by_key: dict[Subject, list[_Element]] = {}
     for one in new:
-        by_key.setdefault(_key(one), []).append(one)
+        by_key.setdefault(subject(one), []).append(one)
     told = {key: _told(ones) for key, ones in by_key.items()}
-    parts = [left for one in old for left in _left(one, told.get(_key(one), _Told()), room)]
+    parts = [left for one in old for left in _left(one, told.get(subject(one), _Told()), room)]
     parts += list(new)
     # What has no days counts for all that follow it: it stands first.
-    old[:] = sorted(parts, key=lambda one: one.get(_START) is not None)
+    old[:] = sorted(parts, key=lambda one: one.get(START) is not None)
     return old
 
 
@@ -102,7 +95,7 @@ def _told(ones: Iterable[_Element]) -> _Told:
     undated = False
     dated: list[tuple[int, int]] = []
     for one in ones:
-        start, end = _days(one)
+        start, end = days_of(one)
         if start is None:
             undated = True
         elif end is not None:
@@ -118,7 +111,7 @@ def _told(ones: Iterable[_Element]) -> _Told:
 
 def _left(old: _Element, told: _Told, room: _Room) -> Iterator[_Element]:
     """What is left of something known when others are told of the same; with the days cut out."""
-    start, end = _days(old)
+    start, end = days_of(old)
     if start is None or end is None:
         if not told.undated:
             yield old
@@ -143,16 +136,9 @@ def _gaps(first: int, last: int, days: tuple[tuple[int, int], ...]) -> Iterator[
 
 def _cut(element: _Element, first: date, last: date) -> _Element:
     cut = deepcopy(element)
-    cut.set(_START, first.isoformat())
-    cut.set(_END, last.isoformat())
+    cut.set(START, first.isoformat())
+    cut.set(END, last.isoformat())
     return cut
-
-
-def _key(element: _Element) -> _Key:
-    """What an element tells something of: its own attributes, and a room that it is only for."""
-    own = frozenset((k, v) for k, v in element.attrib.items() if k not in _VALUES)
-    only = element.find(tag("PrerequisiteInventory"))
-    return (own, frozenset(only.attrib.items()) if only is not None else None)
 
 
 def _descriptions(old: _Element, new: _Element) -> Iterator[_Element]:
@@ -170,7 +156,7 @@ def between(known: bytes, first: date | None, last: date | None) -> bytes:
         if list_ is None:
             continue
         for one in list(list_):
-            start, end = _days(one)
+            start, end = days_of(one)
             if start is None or end is None:
                 continue
             if (first is not None and end < first) or (last is not None and start > last):
@@ -192,11 +178,6 @@ def titled(known: bytes) -> bytes:
 def attributes(known: bytes) -> dict[str, str]:
     """The attributes of a plan."""
     return {str(name): str(value) for name, value in etree.fromstring(known).attrib.items()}
-
-
-def _days(element: _Element) -> tuple[date | None, date | None]:
-    start, end = element.get(_START), element.get(_END)
-    return (day(start) if start else None, day(end) if end else None)
 
 
 def _canonical(plan: _Element) -> bytes:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
 from alpinehub.alpinebits.reading import PUSH_BYTES, PUSH_MARKUP, Reader
+from alpinehub.alpinebits.rules.offers import check_offers
+from alpinehub.alpinebits.rules.pricing import Pricing
+from alpinehub.alpinebits.rules.texts import check_texts
 from alpinehub.alpinebits.rules.told import INVALID_DATES, MISSING, UNABLE, Problems, Told, day
 
 if TYPE_CHECKING:
@@ -34,6 +38,8 @@ class Plan:
     kind: Kind
     #: The RatePlan as canonical XML, without what is to be done with it.
     body: bytes
+    #: The latest day on which something of it begins.
+    latest: date | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +74,13 @@ def _read(root: _Element) -> PlansTold:
         uses=frozenset({"rateplans"}),
         complete=complete,
         plans=() if problems else tuple(told),
+        room_types=frozenset() if problems else _room_types(plans),
     )
+
+
+def _room_types(plans: _Element) -> frozenset[str]:
+    rates = plans.iter(tag("Rate"))
+    return frozenset(code for one in rates if (code := one.get("InvTypeCode")) is not None)
 
 
 def _is_reset(plans: _Element) -> bool:
@@ -88,15 +100,30 @@ def _read_plan(plan: _Element, at: int, problems: Problems) -> Plan:
         problems.add(MISSING, f"RatePlan {at}: CurrencyCode is missing")
     if currency is not None and not _CURRENCY.fullmatch(currency):
         problems.add(INVALID_VALUE, f"RatePlan {at}: CurrencyCode is none of ISO 4217")
-    _check_dates(plan, at, problems)
+    latest = _check_dates(plan, at, problems)
     for rate in plan.iter(tag("Rate")):
         if rate.get("Start") is not None and rate.get("InvTypeCode") is None:
             problems.add(MISSING, f"RatePlan {at}: InvTypeCode of a Rate with dates is missing")
+    _check_kind(plan, at, problems)
+    Pricing(problems, at).check(plan)
+    check_offers(plan, at, problems)
+    check_texts(plan, problems)
     body = etree.tostring(plan, method="c14n", exclusive=True, with_tail=False)
-    return Plan(code=code or "", kind=cast(Kind, kind), body=body)
+    return Plan(code=code or "", kind=cast(Kind, kind), body=body, latest=latest)
 
 
-def _check_dates(plan: _Element, at: int, problems: Problems) -> None:
+def _check_kind(plan: _Element, at: int, problems: Problems) -> None:
+    """A promotion of a third party is one, and each text stands there once."""
+    if plan.get("RatePlanCategory") is not None and plan.get("RatePlanType") is None:
+        problems.add(MISSING, f"RatePlan {at}: RatePlanCategory without RatePlanType")
+    names = [one.get("Name") for one in plan.findall(tag("Description"))]
+    if len(set(names)) < len(names):
+        problems.add(INVALID_VALUE, f"RatePlan {at}: a Description stands there twice")
+
+
+def _check_dates(plan: _Element, at: int, problems: Problems) -> date | None:
+    """The latest day on which something begins."""
+    latest: date | None = None
     for one in plan.iter():
         start, end = one.get("Start"), one.get("End")
         if start is None and end is None:
@@ -107,6 +134,9 @@ def _check_dates(plan: _Element, at: int, problems: Problems) -> None:
         first, last = day(start), day(end)
         if first is None or last is None or last < first:
             problems.add(INVALID_DATES, f"RatePlan {at}: invalid combination of Start and End")
+            continue
+        latest = max(first, latest or first)
+    return latest
 
 
 RATES = Reader(

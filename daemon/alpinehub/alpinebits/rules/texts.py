@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 
 def check_texts(element: _Element, problems: Problems) -> None:
-    """All texts inside an element; those with one parent belong together."""
-    seen: dict[_Element, set[tuple[str, str]]] = {}
+    """All texts inside an element; those with one parent belong together, where they are no items
+    of a list with numbers of their own.
+    """
+    seen: dict[_Element, set[tuple[str, str, str]]] = {}
     for one in element.iter():
         language = one.get("Language")
         parent = one.getparent()
@@ -23,7 +25,7 @@ def check_texts(element: _Element, problems: Problems) -> None:
             continue
         if not is_language(language):
             problems.add(INVALID_VALUE, "Language is none of ISO 639-1")
-        form = (language, one.get("TextFormat", ""))
+        form = (language, one.get("TextFormat", ""), one.get("ListItem", ""))
         if form in seen.setdefault(parent, set()):
             problems.add(INVALID_VALUE, "a Language stands twice in one TextFormat")
         seen[parent].add(form)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import Final
 
 from alpinehub.alpinebits.outcome import Note
@@ -16,6 +16,11 @@ MISSING: Final = 321
 INVALID_ROOM: Final = 402
 UNABLE: Final = 450
 
+#: Beyond it a hotel's software mistakes a year.
+FAR: Final = timedelta(days=5 * 366)
+TOO_FAR: Final = Note(
+    kind="warning", text="dates are too far in the future for this server to process"
+)
 #: Beyond these nobody reads on.
 _MAX_PROBLEMS = 20
 _DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:Z|[+-][0-9]{2}:[0-9]{2})?")
@@ -42,6 +47,8 @@ class Told:
     notes: tuple[Note, ...] = ()
     #: What the operator must have left to the hotel: of `Feature`, in any order.
     uses: frozenset[Feature] = frozenset()
+    #: Categories of rooms that it tells something of.
+    room_types: frozenset[str] = frozenset()
 
     def refused(self, hotel: Hotel) -> tuple[Note, ...]:
         """One error for each thing that is not to be done with a hotel."""
