@@ -67,10 +67,11 @@ deb: ## The Debian package, into dist/
 bench: ## Throughput, latency, memory and idle cost beside others (BENCH="redis webhook" for a part)
 	@$(build)/need bench test && venv=$$($(build)/venv $(extras)) && $(build)/bench "$$venv/bin/python" $(BENCH)
 
-fuzz: ## The pool's frames and rules under any input, FUZZ=60 seconds each; atheris if there is one
+fuzz: ## The pool's and the hub's rules under any input, FUZZ=60 seconds each; atheris if there is one
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		{ "$$venv/bin/pip" install -q --only-binary :all: atheris || true; } && \
-		PYTHONPATH=daemon:. "$$venv/bin/python" -m tests.bench.pool_fuzz $(FUZZ)
+		export PYTHONPATH=daemon:. && "$$venv/bin/python" -m tests.bench.pool_fuzz $(FUZZ) && \
+		"$$venv/bin/python" -m tests.bench.hub_fuzz $(FUZZ)
 
 soak: ## The pool's memory over SOAK=300 seconds; CHAOS=20000 calls while its processes are killed
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && export PYTHONPATH=daemon:. && \

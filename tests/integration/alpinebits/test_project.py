@@ -23,11 +23,12 @@ def plain(element: etree._Element) -> bytes:
     """Without what does not matter."""
     parser = etree.XMLParser(remove_blank_text=True, remove_comments=True)
     root = etree.fromstring(etree.tostring(element), parser)
-    if _LOCATION in root.attrib:
-        del root.attrib[_LOCATION]
     for one in root.iter():
+        one.attrib.pop(_LOCATION, "")
         if one.text and not one.text.strip():
             one.text = None
+        if one.tail and not one.tail.strip():
+            one.tail = None
     etree.cleanup_namespaces(root)
     return etree.tostring(root, method="c14n")
 
