@@ -1,7 +1,7 @@
 """The rate plans of a hotel, one row for each.
 
-As with documents, an overlay is computed outside any transaction and written if the plan is still
-the one that was read.
+As with documents (keeping.py), an overlay is computed outside any transaction and written if the
+plan is still the one that was read.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final
 
-from alpinehub.alpinebits.documents import Kind, read_document
+from alpinehub.alpinebits.keeping import Kind, read_document
 from alpinehub.alpinebits.rateplans import read_plans, unpack
 from alpinehub.alpinebits.rules import periods
 from alpinehub.hotels import require_hotel

@@ -93,7 +93,7 @@ def list_(
 def show_request(config: str | None, id_: str, xml: str | None, json_: bool) -> None:
     """Show a guest request with the guest's data, and everything that became of it."""
     if xml is not None:
-        from alpinehub.requests.form import render_request
+        from alpinehub.requests.rendering import render_request
 
         protocol = PROTOCOLS[xml]
         made = run(config, lambda ctx: render_request(ctx.store, id_, protocol))

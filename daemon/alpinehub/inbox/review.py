@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from alpinehub.hotels import Unusable
 from alpinehub.inbox.settling import interpreted, parts_of
+from alpinehub.webhooks.fields import title
 from alpinehub.webhooks.interpretation import Mapped, Unmapped
-from alpinehub.webhooks.looking import title
 from alpinehub.webhooks.mapping import OF_KIND
 from alpinehub.webhooks.words import meant_by_key, meant_by_label
 from cordata import Row, Store, Tx

@@ -2,7 +2,7 @@
 
     strict   generic.py .......... payload -> normalise -> intake; refused when it is not right
     lenient  lenient.py .......... wix, google, form: receiving.py commits the body, and answers
-             interpretation.py ... later, pure: sheet (wix, google, form) -> looking (mapping,
+             interpretation.py ... later, pure: sheet (wix, google, form) -> fields (mapping,
                                    words) -> reading (stay, days, headcount, values): a record,
                                    or problems
 

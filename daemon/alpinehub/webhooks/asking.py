@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import tzinfo
 from typing import TypeVar
 
-from alpinehub.webhooks.looking import Looking, title
+from alpinehub.webhooks.fields import Fields, title
 from alpinehub.webhooks.mapping import Mapping
 from alpinehub.webhooks.values import line
 from alpinehub.webhooks.words import plain
@@ -17,8 +17,8 @@ T = TypeVar("T")
 class Asking:
     """One submission, asked for one target after the other."""
 
-    def __init__(self, looking: Looking, mapping: Mapping, zone: tzinfo) -> None:
-        self.looking = looking
+    def __init__(self, fields: Fields, mapping: Mapping, zone: tzinfo) -> None:
+        self.fields = fields
         self.mapping = mapping
         #: The hotel's.
         self.zone = zone
@@ -28,7 +28,7 @@ class Asking:
 
     def said(self, target: str) -> str:
         """What the form says; "" for nothing."""
-        text = self.looking.take(target)
+        text = self.fields.take(target)
         words = self.mapping.values.get(target)
         if text and words:
             known = {plain(word): meant for word, meant in words.items() if word != "*"}
@@ -60,10 +60,10 @@ class Asking:
 
     def keep(self, target: str, text: str) -> None:
         """Have the hotel see it as it was written."""
-        self._extra.append(f"{self.looking.titles.get(target) or target}: {line(text)}")
+        self._extra.append(f"{self.fields.titles.get(target) or target}: {line(text)}")
 
     def rest(self) -> str:
         """What was kept, and what nothing was asked for; a line each."""
-        self.looking.take("privacy")
-        left = [f"{title(answer) or '-'}: {line(answer.value)}" for answer in self.looking.left()]
+        self.fields.take("privacy")
+        left = [f"{title(answer) or '-'}: {line(answer.value)}" for answer in self.fields.left()]
         return "\n".join((*self._extra, *left))

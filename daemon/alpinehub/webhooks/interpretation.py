@@ -17,7 +17,7 @@ from alpinehub.party import Hotel
 from alpinehub.reservations import ReservationData
 from alpinehub.webhooks import form, google, wix
 from alpinehub.webhooks.asking import Asking
-from alpinehub.webhooks.looking import Looking
+from alpinehub.webhooks.fields import Fields
 from alpinehub.webhooks.mapping import Mapping
 from alpinehub.webhooks.reading import record_of
 from alpinehub.webhooks.shape import Shape, shape_of
@@ -74,12 +74,12 @@ def interpret(received: Received, mapping: Mapping, hotel: Hotel) -> Mapped | Un
     if sheet.set_aside:
         return Ignored(sheet.set_aside)
     shape = shape_of(sheet)
-    asking = Asking(Looking(sheet.answers, mapping), mapping, zone_of(hotel))
+    asking = Asking(Fields(sheet.answers, mapping), mapping, zone_of(hotel))
     external_id = sheet.external_id or line(asking.said("external_id"))[:128] or None
     data = record_of(asking, sheet)
     if data is None:
         return Unmapped(tuple(dict.fromkeys(asking.problems)), external_id, shape)
-    return Mapped(data, external_id, shape, tuple(asking.looking.remapped))
+    return Mapped(data, external_id, shape, tuple(asking.fields.remapped))
 
 
 def take_apart(received: Received) -> Sheet:

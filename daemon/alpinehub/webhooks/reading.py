@@ -72,7 +72,7 @@ def record_of(asking: Asking, sheet: Sheet) -> ReservationData | None:
         utm={name: line(value) for name, value in sheet.utm.items()},
     )
     data = _priced(asking, data)
-    asking.problems += [f"ambiguous:{target}" for target in asking.looking.ambiguous]
+    asking.problems += [f"ambiguous:{target}" for target in asking.fields.ambiguous]
     if asking.problems:
         return None
     return msgspec.structs.replace(data, extra=asking.rest())
@@ -91,7 +91,7 @@ def _names(asking: Asking) -> tuple[str, str]:
     if first:
         return first, whole[:_MAX_NAME].rstrip()
     words = whole.split(" ")
-    if plain(asking.looking.titles.get("name", "")).startswith(_SURNAME_FIRST):
+    if plain(asking.fields.titles.get("name", "")).startswith(_SURNAME_FIRST):
         words = words[1:] + words[:1]
     given, surname = " ".join(words[:-1]), words[-1]
     if len(given) > _MAX_NAME or len(surname) > _MAX_NAME:
@@ -110,7 +110,7 @@ def _contact(asking: Asking) -> tuple[str, str]:
         value = read(text) if text else None
         if text and value is None:
             unreadable[target] = text
-            value = read(asking.looking.of_contact(target))
+            value = read(asking.fields.of_contact(target))
         found[target] = value or ""
     if any(found.values()):
         for target, text in unreadable.items():

@@ -21,7 +21,7 @@ def stay_of(asking: Asking) -> tuple[date, date] | None:
         departure = _after_nights(asking, arrival)
     if (arrival is None) != (departure is None):
         missing = "arrival" if arrival is None else "departure"
-        other = _parse(asking, missing, asking.looking.other_day())
+        other = _parse(asking, missing, asking.fields.other_day())
         arrival, departure = arrival or other, departure or other
     if arrival is not None and departure is not None:
         return _checked(asking, arrival, departure)
@@ -30,10 +30,10 @@ def stay_of(asking: Asking) -> tuple[date, date] | None:
 
 
 def _say_missing(asking: Asking, arrival: date | None, departure: date | None) -> None:
-    if asking.problems or asking.looking.ambiguous:
+    if asking.problems or asking.fields.ambiguous:
         return
     if arrival is None and departure is None:
-        if asking.looking.has_days():
+        if asking.fields.has_days():
             asking.problems += ["ambiguous:arrival", "ambiguous:departure"]
         elif asking.mapping.without_stay == "review":
             asking.problems += ["missing:arrival", "missing:departure"]
@@ -115,11 +115,11 @@ def _adults(asking: Asking) -> tuple[int, list[Children]]:
         adults = found[0] if found else None
         if found and found[1] is not None:
             children.append(found[1])
-        elif found and asking.looking.has_more_of("children"):
-            asking.looking.ambiguous.append("adults")  # are the children among them?
+        elif found and asking.fields.has_more_of("children"):
+            asking.fields.ambiguous.append("adults")  # are the children among them?
     elif text := asking.mapping.defaults.get("adults", ""):
         adults = read_count(text)
-    elif not asking.looking.ambiguous:
+    elif not asking.fields.ambiguous:
         asking.problems.append("missing:adults")
         return 0, children
     if adults is None or not 0 < adults <= _MAX_ADULTS:

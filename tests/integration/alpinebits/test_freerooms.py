@@ -22,8 +22,8 @@ from tests.integration.alpinebits.hub import (
 from tests.unit.alpinebits.test_freerooms import CLOSED, COMPLETE, DZ, LIMIT, ROOM, count, status
 
 from alpinehub.alpinebits.call import POOL_BYTES
-from alpinehub.alpinebits.documents import read_document
 from alpinehub.alpinebits.form import LARGE_BYTES
+from alpinehub.alpinebits.keeping import read_document
 from alpinehub.alpinebits.rules import periods
 from alpinehub.alpinebits.rules.periods import Counts, Key
 from cordata.pool.client.door import Door

@@ -11,7 +11,7 @@ from lxml import etree
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import NAMESPACE, Hub, error_of, open_hub
 
-from alpinehub.alpinebits.documents import read_document
+from alpinehub.alpinebits.keeping import read_document
 from alpinehub.alpinebits.protocol import PROTOCOLS
 
 pytestmark = pytest.mark.usefixtures("each_store")

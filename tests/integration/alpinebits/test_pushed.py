@@ -15,9 +15,9 @@ from tests.integration.alpinebits.mutants import mutants
 from tests.integration.alpinebits.specimen import specimen
 
 from alpinehub.alpinebits.actions.freerooms import change
-from alpinehub.alpinebits.documents import Document
 from alpinehub.alpinebits.fitting import Telling, fit
 from alpinehub.alpinebits.grammar import check, library
+from alpinehub.alpinebits.keeping import Document
 from alpinehub.alpinebits.large import READERS
 from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 from alpinehub.alpinebits.reading import Reader

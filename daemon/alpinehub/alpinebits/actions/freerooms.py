@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.agreement import recall
 from alpinehub.alpinebits.call import Answer, Call, read
-from alpinehub.alpinebits.documents import Change, Document, change_document
+from alpinehub.alpinebits.keeping import Change, Document, change_document
 from alpinehub.alpinebits.outcome import Note, Verdict, failed
 from alpinehub.alpinebits.protocol import AVAIL, INV_COUNT
 from alpinehub.alpinebits.pushes import Push, note_alone, take

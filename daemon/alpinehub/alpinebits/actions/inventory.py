@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from alpinehub.alpinebits.call import Answer, Call, read, respond
-from alpinehub.alpinebits.documents import Change, Document, change_document, read_document
+from alpinehub.alpinebits.keeping import Change, Document, change_document, read_document
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Note, Verdict, failed
 from alpinehub.alpinebits.protocol import INFO_PUSH, INVENTORY_PUSH
 from alpinehub.alpinebits.pushes import Push, take

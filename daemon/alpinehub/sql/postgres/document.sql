@@ -1,4 +1,4 @@
--- What hotel software tells of its hotel (alpinebits/documents.py, pushes.py).
+-- What hotel software tells of its hotel (alpinebits/keeping.py, pushes.py).
 
 -- name: document_get
 SELECT revision, protocol, body, complete_at, changed_at FROM hotel_document

@@ -1,4 +1,4 @@
-"""Which field of a form answers what: by the source's mapping, else by key, label, contact.
+"""The fields of a form, and which answers what: by the mapping, else by key, label, contact.
 
     an explicit place ............ that one, and no other, as long as the form has it
     else the key of a field ...... `first_name_abae`, `arrivo`
@@ -33,7 +33,7 @@ def title(answer: Answer) -> str:
     return line(answer.label or stem(answer.key).replace("_", " "))
 
 
-class Looking:
+class Fields:
     """The fields of one submission, and which of them are answers to something."""
 
     def __init__(self, answers: Sequence[Answer], mapping: Mapping) -> None:
