@@ -1,4 +1,8 @@
-"""Units that run alone: some at once, the others in a queue."""
+"""Units that run alone: some at once, the others in queues, one for each kind.
+
+The kinds take turns: of one that comes in hundreds, another one that comes now and then does not
+wait for all, but for as many as there are kinds.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,11 @@ from cordata.errors import StoreUnavailable
 from cordata.store.postgres.alone import Alone, Parts
 from cordata.store.postgres.entry import Entry
 from cordata.store.postgres.fault import closed_in_commit
+from cordata.store.postgres.habit import kind_of
 
 
 class Loners:
-    """The queue of units that run alone."""
+    """The queues of units that run alone."""
 
     def __init__(
         self,
@@ -32,26 +37,25 @@ class Loners:
         self._settled = settled
         self._context = context
         self._most = most
-        self._queue: deque[Entry] = deque()
+        #: By kind, none of them empty; the first one has its turn.
+        self._queues: dict[object, deque[Entry]] = {}
+        #: Units that have not begun.
+        self.queued = 0
         self._running = 0
         self._closed = False
 
     @property
-    def queued(self) -> int:
-        """Units that have not begun."""
-        return len(self._queue)
-
-    @property
     def waiting(self) -> int:
         """Units that wait for their commit."""
-        return len(self._queue) + self._running
+        return self.queued + self._running
 
     def send(self, entry: Entry) -> None:
         """Have a unit run alone."""
         if self._closed:
             entry.fail(StoreUnavailable("the store is closed"))
             return
-        self._queue.append(entry)
+        self._queues.setdefault(kind_of(entry.unit), deque()).append(entry)
+        self.queued += 1
         if self._running < self._most:
             self._running += 1
             self._context.run(self._parts.crew.start, self._serve())
@@ -59,19 +63,31 @@ class Loners:
     def close(self) -> None:
         """Refuse what has not begun."""
         self._closed = True
-        for entry in self._queue:
-            entry.fail(StoreUnavailable("the store is closed"))
-        self._queue.clear()
+        for queue in self._queues.values():
+            for entry in queue:
+                entry.fail(StoreUnavailable("the store is closed"))
+        self._queues.clear()
+        self.queued = 0
 
     async def _serve(self) -> None:
         try:
-            while self._queue:
-                entry = self._queue.popleft()
+            while self._queues:
+                entry = self._next()
                 if not entry.future.done():
                     await self._run(entry)
         finally:
             self._running -= 1
             self._settled()
+
+    def _next(self) -> Entry:
+        """The oldest of the kind whose turn it is."""
+        kind = next(iter(self._queues))
+        queue = self._queues.pop(kind)
+        entry = queue.popleft()
+        self.queued -= 1
+        if queue:  # behind all others
+            self._queues[kind] = queue
+        return entry
 
     async def _run(self, entry: Entry) -> None:
         refusal = None if entry.pioneer else self._parts.health.refusal()
