@@ -33,7 +33,7 @@ async def rehearse(ctx: Context, event: Event) -> Callable[[Tx], Awaitable[None]
             "listing_rehearsal", reservation_id=told["reservation_id"], version=told["version"]
         )
 
-    rows = await ctx.store.read(look)
+    rows = [row for row in await ctx.store.read(look) if row["protocol"] is not None]
     hotels = (await directory_of(ctx).current()).hotels.values() if rows else ()
     hotel = next((one for one in hotels if one.id == told["hotel_id"]), None)
     held: list[tuple[Client, list[HeldBack]]] = []

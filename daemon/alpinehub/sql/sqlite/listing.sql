@@ -14,7 +14,8 @@ WHERE d.user_id = :user_id AND d.hotel_id = :hotel_id AND d.waiting = 1
 ORDER BY d.reservation_id LIMIT :limit
 
 -- name: listing_rehearsal
--- A new version, for each user whose software has come, or is brought it, as what waits for him.
+-- A new version, for each user of its hotel, as what waits for him; protocol: that in which his
+-- software has come, or is brought it, NULL for neither.
 SELECT d.user_id, coalesce(t.protocol, c.protocol) AS protocol, d.reservation_id, d.version, d.held_code, d.held_text, d.rendered,
        r.external_id, r.created_at, v.res_status, v.data, v.created_at AS changed_at,
        s.name AS source
@@ -25,7 +26,6 @@ JOIN reservation r ON r.id = d.reservation_id
 JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
 JOIN source s ON s.id = r.source_id
 WHERE d.reservation_id = :reservation_id AND d.version = :version AND d.waiting = 1
-  AND coalesce(t.protocol, c.protocol) IS NOT NULL
 
 -- name: listing_selected
 -- Everything created since a moment, acknowledged or not, each in its newest version; but what an
