@@ -35,13 +35,13 @@ async def watch(ctx: Context) -> None:
     for one in await ctx.store.read(partial(read_watched, default_h=default_h)):
         if (one.silence is None) == (one.silent_at is None):
             continue
-        await ctx.run(partial(_note, one=one))
         if one.silence is None:
             ctx.log.info("user %s: back for hotel %s", one.user.name, one.hotel.code)
-        else:
+        else:  # before it is noted: else a crash between the two would keep it from everybody
             cause = f"silent:{one.hotel.code}:{one.user.name}"
             text = _sentence(one, one.silence, ctx.now_us())
             ctx.alert(cause, text, ids=[one.hotel.code])
+        await ctx.run(partial(_note, one=one))
 
 
 async def read_watched(tx: Tx, *, default_h: int) -> list[Watched]:

@@ -11,8 +11,9 @@ import pytest
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.raw import raw
 
+from alpinehub.watch import silent
 from alpinehub.watch.silent import watch
-from cordata import Row, Tx
+from cordata import Row, StoreUnavailable, Tx
 from cordata.log import logger
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -160,3 +161,22 @@ async def test_nobody_is_missed_when_the_hotel_or_the_user_is_disabled(
         await write(hub, "UPDATE hotel_user SET disabled_at = NULL")
         await write(hub, "UPDATE hotel SET disabled_at = 1")
         assert await passed(hub, alerts) == []
+
+
+async def test_silence_is_told_though_it_cannot_be_noted(
+    tmp_path: Path, alerts: Alerts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the process dies between the two: it is told once more then, and not never."""
+
+    async def away(*args: Any, **more: Any) -> None:
+        raise StoreUnavailable("away", retry_after_s=1)
+
+    async with open_hub(tmp_path) as hub:
+        await hub.post(BOOKING)
+        later(hub, 25)
+        with monkeypatch.context() as patched:
+            patched.setattr(silent, "_note", away)
+            with pytest.raises(StoreUnavailable):
+                await watch(hub.ctx)
+        assert [cause for cause, _ in alerts.raised] == ["silent:DEMO:demo"]
+        assert len(await passed(hub, alerts)) == 1 and await passed(hub, alerts) == []
