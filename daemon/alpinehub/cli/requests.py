@@ -9,12 +9,12 @@ from typing import Any, get_args
 import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.cli.duration import since as moment
 from alpinehub.cli.run import OPERATOR, as_json, printable, run, show, show_table
 from alpinehub.requests import looking, mending
 from alpinehub.requests.looking import Wanted
 
 _COLUMNS = ("created_at", "id", "hotel", "source", "status", "version", "users")
-_WHEN = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
 
 
 @click.group()
@@ -29,7 +29,7 @@ def requests() -> None:
 
 \b
   alpinehub requests list --hotel EDELW
-  alpinehub requests list --state held
+  alpinehub requests list --state held --since 2d
   alpinehub requests list --user edelweiss-pms --state refused --since 2027-01-01 --json""",
 )
 @click.option("--hotel", metavar="CODE", help="Of one hotel.")
@@ -39,8 +39,10 @@ def requests() -> None:
     help="What became of it for a user; open: waiting, sent or held.",
 )  # fmt: skip
 @click.option("--user", metavar="NAME", help="With --state: for this user.")
-@click.option("--since", type=_WHEN, help="Made then or later; local time.")
-@click.option("--until", type=_WHEN, help="Made before.")
+@click.option(
+    "--since", callback=moment, metavar="TIME", help="Made then or later: 2h, 7d, a date."
+)
+@click.option("--until", callback=moment, metavar="TIME", help="Made before.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
 @click.option("--after", metavar="ID", help="Only what comes behind it: the next page.")
 @as_json
@@ -49,8 +51,8 @@ def list_(
     config: str | None,
     /,
     *,
-    since: datetime | None,
-    until: datetime | None,
+    since: int,
+    until: int,
     json_: bool,
     **chosen: Any,
 ) -> None:
@@ -60,7 +62,7 @@ def list_(
     (fetched, not acknowledged), held (his version of AlpineBits cannot carry it), acknowledged,
     refused, or cancelled by an operator.
     """
-    wanted = Wanted(since_us=_us(since), until_us=_us(until), **chosen)
+    wanted = Wanted(since_us=since, until_us=until or None, **chosen)
     page = run(config, lambda ctx: looking.list_requests(ctx.store, wanted))
     if json_:
         items = [_iso(item) for item in page.items]
@@ -170,10 +172,6 @@ def cancel(
         names = ", ".join(done.users)
         sentence = f"it does not wait any more for: {names}" if names else "it waits for nobody"
     show({"id": id_, "version": done.version, "users": list(done.users)}, sentence, json_)
-
-
-def _us(moment: datetime | None) -> int | None:
-    return None if moment is None else round(moment.timestamp() * 1_000_000)
 
 
 def _summary(users: list[dict[str, Any]]) -> str | None:

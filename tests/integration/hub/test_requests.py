@@ -288,6 +288,13 @@ async def test_command_lists_shows_resends_and_cancels(tmp_path: Path, run: Run)
         assert "demo: sent" in table and "demo: held (no_stay)" in table
         rows = json.loads(await command("list", "--state", "held", "--json"))
         assert ([row["id"] for row in rows["items"]], rows["next"]) == ([other], None)
+        for since, until, found in (
+            ("9999d", "2000-01-02", 0),
+            ("2000-01-01", "2999-01-01T12:00", 2),
+        ):
+            told = await command("list", "--since", since, "--until", until, "--json")
+            assert len(json.loads(told)["items"]) == found
+        assert "is no time" in await command("list", "--until", "yesterday", code=2)
         for listed in (table, json.dumps(rows)):
             assert "Geheim" not in listed and "eva@" not in listed
         shown = await command("show", one)
