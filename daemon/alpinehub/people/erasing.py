@@ -21,8 +21,9 @@ import msgspec
 from alpinehub import trail
 from alpinehub.hotels import Unusable
 from alpinehub.people.finding import Customer
+from alpinehub.people.mark import Mark, mark_of
 from alpinehub.people.merging import encode_list
-from alpinehub.people.traces import Mark, Traces, find_traces, mark_of
+from alpinehub.people.traces import Traces, find_traces
 from alpinehub.reservations import ReservationData, decode, encode
 from cordata import Conflict, Row, Store, Tx
 
@@ -81,8 +82,7 @@ class Reason:
 
 async def count_waiting(store: Store, customers: Sequence[Customer]) -> int:
     """How many of their requests wait for hotel software."""
-    ids = encode_list(customer["id"] for customer in customers)
-    return await store.read(partial(_count_waiting, ids=ids))
+    return await store.read(partial(_count_waiting, ids=_ids(customers)))
 
 
 async def _count_waiting(tx: Tx, ids: str) -> int:
@@ -100,30 +100,71 @@ def _refuse(waiting: int) -> None:
 
 async def erase(store: Store, customers: Sequence[Customer], why: Reason) -> Erased:
     """Erase them. Raises: Unusable while something waits for hotel software, or comes meanwhile."""
-    marks = [mark_of(customer) for customer in customers]
-    ids = encode_list(customer["id"] for customer in customers)
-    found = Traces()
-    count = 0
+    requests = gone = 0
+    left = customers
     for _ in range(_RUNS):
-        if not why.force:
-            _refuse(await count_waiting(store, customers))
-        while done := await store.run(partial(_erase_requests, ids=ids, marks=marks, why=why)):
-            count += done
-        found = await find_traces(store, marks, spare_open=why.spare_open)
-        for start in range(0, max(len(found.inbox), len(found.versions), len(found.mails)), STEP):
-            await store.run(partial(_erase_traces, found=found, start=start))
-        try:
-            gone = await store.run(partial(_erase_customers, ids=ids))
-        except Conflict:
+        requests += await erase_requests(store, left, why)
+        found = await erase_traces(store, customers, why)
+        deleted, left = await erase_rows(store, left)
+        gone += deleted
+        if left:
             continue
+        if gone < len(customers):
+            raise Unusable(
+                "a customer was made one with another meanwhile", hint="find and erase that one"
+            )
         return Erased(
             customers=gone,
-            requests=count,
+            requests=requests,
             inbox=len(found.inbox),
             versions=len(found.versions),
             mails=len(found.mails),
         )
     raise Unusable("the customer keeps sending requests", hint="run it once more")
+
+
+async def erase_requests(store: Store, customers: Sequence[Customer], why: Reason) -> int:
+    """The first step: their requests, some at a time; how many. Raises: Unusable while one waits
+    for hotel software.
+    """
+    if not why.force:
+        _refuse(await count_waiting(store, customers))
+    marks = [mark_of(customer) for customer in customers]
+    ids, count = _ids(customers), 0
+    while done := await store.run(partial(_erase_requests, ids=ids, marks=marks, why=why)):
+        count += done
+    return count
+
+
+async def erase_traces(store: Store, customers: Sequence[Customer], why: Reason) -> Traces:
+    """The second step: what no request of theirs leads to. It reads all that is stored of the
+    kind once, whether they are few or many.
+    """
+    marks = [mark_of(customer) for customer in customers]
+    found = await find_traces(store, marks, spare_open=why.spare_open)
+    for start in range(0, max(len(found.inbox), len(found.versions), len(found.mails)), STEP):
+        await store.run(partial(_erase_traces, found=found, start=start))
+    return found
+
+
+async def erase_rows(store: Store, customers: Sequence[Customer]) -> tuple[int, list[Customer]]:
+    """The last step: how many went, and who stays, a request of whom came meanwhile."""
+    gone, left = 0, list[Customer]()
+    for start in range(0, len(customers), STEP):
+        some = customers[start : start + STEP]
+        try:
+            gone += await store.run(partial(_erase_customers, ids=_ids(some)))
+        except Conflict:
+            for one in some:
+                try:
+                    gone += await store.run(partial(_erase_customers, ids=_ids([one])))
+                except Conflict:
+                    left.append(one)
+    return gone, left
+
+
+def _ids(customers: Sequence[Customer]) -> str:
+    return encode_list(customer["id"] for customer in customers)
 
 
 async def _erase_customers(tx: Tx, ids: str) -> int:

@@ -10,8 +10,9 @@ from typing import Any
 
 from alpinehub.people.finding import Customer
 from alpinehub.people.hashing import FIELDS
+from alpinehub.people.mark import mark_of
 from alpinehub.people.merging import encode_list
-from alpinehub.people.traces import find_traces, mark_of
+from alpinehub.people.traces import find_traces
 from cordata import Row, Store, Tx
 
 Document = dict[str, Any]

@@ -26,13 +26,16 @@ import msgspec
 
 from alpinehub.hotels import Unusable
 from alpinehub.party import Settings
-from alpinehub.people.erasing import Reason, erase
+from alpinehub.people.erasing import Reason, erase_requests, erase_rows, erase_traces
+from alpinehub.people.finding import Customer
 from alpinehub.people.merging import encode_list
 from alpinehub.reservations import decode
 from cordata import Context, Row, Store, Tx, from_us
 
 #: Rows of one look; rows, and persons, of one unit.
 WINDOW, STEP, PERSONS = 5000, 200, 50
+#: Persons whose traces are looked for at once: all that is stored is read for them.
+CROWD = 500
 _DAY_US = 86_400_000_000
 #: Of one run, and between its units, in seconds.
 _LONGEST_S, _PAUSE_S = 60.0, 0.05
@@ -163,6 +166,25 @@ async def _delete_requests(ctx: Context, ids: Sequence[str], before: int) -> int
 
 
 async def _erase_customers(ctx: Context, ids: Sequence[int], before: int) -> int:
+    cleared: list[Customer] = []
+    for start in range(0, len(ids), PERSONS):
+        customers = await _read_due(ctx, ids[start : start + PERSONS], before)
+        try:
+            await erase_requests(ctx.store, customers, _BY)
+        except Unusable:  # one of them writes just now
+            continue
+        cleared += customers
+        await asyncio.sleep(_PAUSE_S)
+    if not cleared:
+        return 0
+    await erase_traces(ctx.store, cleared, _BY)
+    # Who wrote meanwhile is not due any more, and stays.
+    gone, _ = await erase_rows(ctx.store, cleared)
+    return gone
+
+
+async def _read_due(ctx: Context, ids: Sequence[int], before: int) -> list[Customer]:
+    """Of these customers, who did not write since, and whose stays are over."""
     today = from_us(ctx.now_us()).date()
 
     async def unit(tx: Tx) -> tuple[list[Row], list[Row]]:
@@ -172,13 +194,7 @@ async def _erase_customers(ctx: Context, ids: Sequence[int], before: int) -> int
 
     stays, people = await ctx.store.read(unit)
     coming = {row["customer_id"] for row in stays if not is_over(row["data"], today)}
-    customers = [dict(row) for row in people if row["id"] not in coming and _is_due(row, before)]
-    if not customers:
-        return 0
-    try:
-        return (await erase(ctx.store, customers, _BY)).customers
-    except Unusable:  # one of them writes just now
-        return 0
+    return [dict(row) for row in people if row["id"] not in coming and _is_due(row, before)]
 
 
 def _is_due(row: Row, before: int) -> bool:
@@ -209,7 +225,5 @@ KINDS = (
         _delete_requests,
         step=50,
     ),
-    Kind(
-        "customer_days", 0, "people_range", "people_old_customers", _erase_customers, step=PERSONS
-    ),
+    Kind("customer_days", 0, "people_range", "people_old_customers", _erase_customers, step=CROWD),
 )

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from urllib.parse import unquote_plus
 
-from alpinehub.people.finding import Customer
+from alpinehub.people.mark import Crowd, Mark, crowds_of
 from cordata import Row, Store, Tx
 
 #: Rows of one look: versions are short, submissions may be 256 KiB each.
@@ -27,65 +26,6 @@ VERSIONS, INBOX, MAILS = 1000, 100, 50
 _OPEN = ("received", "review")
 #: The last id of the next page, None: there is none; and its rows.
 Look = Callable[..., Awaitable[tuple[int | None, list[Row]]]]
-_NUMBER = re.compile(r"\+?[0-9][0-9 ()./\-\u00a0]{4,24}[0-9]")
-#: Shorter ones are found in what is no telephone number.
-_MIN_DIGITS = 7
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """By what somebody is known in a text."""
-
-    hotel_id: int
-    #: Lower case; "" is none.
-    email: str
-    #: Digits, in every way it is known to be written.
-    numbers: frozenset[str]
-    #: First and last name, lower case; "" unless both are known.
-    name: str
-
-    def is_named_in(self, text: str) -> bool:
-        """Whether a text (lower case) holds his address, and not one that only contains it."""
-        return bool(self.email) and self.email in text and bool(_whole(self.email).search(text))
-
-    def is_in(self, text: str) -> bool:
-        """Whether a text (lower case) holds his address or, without any address, his number."""
-        return self.is_named_in(text) or _any_number_in(text, [self])
-
-    def may_be_in(self, text: str) -> bool:
-        """Whether there is anything to hide in a text (lower case); much faster than to hide it."""
-        return any(known in text for known in (self.email, self.name, *self.numbers) if known)
-
-    def hide(self, text: str) -> str:
-        """The text without him."""
-        if self.email:
-            text = _whole(self.email).sub("…", text)
-        for known in (self.name, *self.numbers):
-            if known:
-                text = re.sub(rf"\+?{re.escape(known)}", "…", text, flags=re.IGNORECASE)
-        return text
-
-
-def _any_number_in(text: str, marks: Sequence[Mark]) -> bool:
-    """Whether a text without any address holds a number of one of them."""
-    numbers = {number for mark in marks for number in mark.numbers}
-    return bool(numbers) and "@" not in text and not numbers.isdisjoint(_read(text))
-
-
-@lru_cache(maxsize=256)
-def _whole(email: str) -> re.Pattern[str]:
-    """The address between what cannot be part of one."""
-    around = r"(?<![\w.+%-])", r"(?![\w-]|\.\w)"
-    return re.compile(re.escape(email).join(around), re.IGNORECASE)
-
-
-def mark_of(customer: Customer) -> Mark:
-    """The mark of a row of `customer`."""
-    written = (customer["phone"] or "", customer["phone_e164"] or "")
-    numbers = frozenset(d for text in written if len(d := _digits(text)) >= _MIN_DIGITS)
-    first, last = customer["first_name"], customer["last_name"]
-    name = f"{first} {last}".lower() if first and last else ""
-    return Mark(customer["hotel_id"], customer["email"] or "", numbers, name)
 
 
 @dataclass(slots=True)
@@ -102,37 +42,37 @@ class Traces:
 
 async def find_traces(store: Store, marks: Sequence[Mark], *, spare_open: bool = False) -> Traces:
     """Look for all of them. `spare_open`: not among submissions that nobody interpreted yet."""
-    found = Traces()
+    found, crowds = Traces(), crowds_of(marks)
     async for rows in _pages(store, _look_at_inbox):
         looked = [row for row in rows if not (spare_open and row["state"] in _OPEN)]
-        found.inbox += await asyncio.to_thread(_his_inbox, looked, marks)
+        found.inbox += await asyncio.to_thread(_his_inbox, looked, crowds)
     async for rows in _pages(store, _look_at_versions):
-        found.versions += await asyncio.to_thread(_his_versions, rows, marks)
+        found.versions += await asyncio.to_thread(_his_versions, rows, crowds)
     async for rows in _pages(store, _look_at_mails):
         found.mails += await asyncio.to_thread(_his_mails, rows, marks)
     return found
 
 
-def _his_inbox(rows: Sequence[Row], marks: Sequence[Mark]) -> list[int]:
+def _his_inbox(rows: Sequence[Row], crowds: Mapping[int, Crowd]) -> list[int]:
     """Another's request is his only where it names his address: two may share a number."""
     found = []
     for row in rows:
+        if (crowd := crowds.get(row["hotel_id"])) is None:
+            continue
         text = _readable(bytes(row["body"]))
-        mine = [mark for mark in marks if mark.hotel_id == row["hotel_id"]]
-        if any(mark.is_named_in(text) for mark in mine) or (
-            row["reservation_id"] is None and _any_number_in(text, mine)
+        if crowd.is_named_in(text) or (
+            row["reservation_id"] is None and crowd.is_numbered_in(text)
         ):
             found.append(row["id"])
     return found
 
 
-def _his_versions(rows: Sequence[Row], marks: Sequence[Mark]) -> list[tuple[str, int]]:
-    found = []
-    for row in rows:
-        text = row["data"].lower()
-        if any(m.hotel_id == row["hotel_id"] and m.is_named_in(text) for m in marks):
-            found.append((row["reservation_id"], row["version"]))
-    return found
+def _his_versions(rows: Sequence[Row], crowds: Mapping[int, Crowd]) -> list[tuple[str, int]]:
+    return [
+        (row["reservation_id"], row["version"])
+        for row in rows
+        if (crowd := crowds.get(row["hotel_id"])) and crowd.is_named_in(row["data"].lower())
+    ]
 
 
 def _his_mails(
@@ -197,13 +137,3 @@ def _readable(body: bytes) -> str:
     if "%" in text:
         text = unquote_plus(text)
     return text.lower()
-
-
-def _read(text: str) -> set[str]:
-    """The telephone numbers of a text, as digits."""
-    found = {_digits(match[0]) for match in _NUMBER.finditer(text)}
-    return found | {digits.removeprefix("00") for digits in found}
-
-
-def _digits(text: str) -> str:
-    return "".join(c for c in text if c in "0123456789")

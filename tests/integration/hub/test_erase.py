@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.integration.engine.stores import url_of
-from tests.integration.hub.guests import settle, write
+from tests.integration.hub.guests import customer_of, settle, write
 from tests.integration.hub.lenient import WIX, open_lenient, post_form, post_wix
 from tests.integration.hub.material import Hub, open_hub
 from tests.raw import raw
@@ -27,7 +27,8 @@ from alpinehub.hotels import Unusable
 from alpinehub.people.erasing import Erased, Reason, anonymous, erase
 from alpinehub.people.exporting import export
 from alpinehub.people.finding import find
-from alpinehub.people.traces import MAILS, Mark, find_traces
+from alpinehub.people.mark import Mark
+from alpinehub.people.traces import MAILS, find_traces
 from alpinehub.reservations import ReservationData, decode
 from alpinehub.trail import TrailRow, add
 from cordata import Tx
@@ -286,6 +287,21 @@ async def test_id_that_was_made_of_what_he_wrote_goes_and_the_senders_own_stays(
         assert own == WIX["data"]["submissionId"] and made is not None and len(made) == 24
         await erase(hub.ctx.store, await find(hub.ctx.store, email="eva@example.com"), WHY)
         assert await known() == [own, None]
+
+
+async def test_operator_is_told_when_a_customer_became_one_with_another_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await write(hub, phone="+390471998877", email=EMAIL)
+        request = await write(hub, phone="0471 99 88 77", last_name="Knoedel")
+        found = await find(hub.ctx.store, id=await customer_of(hub, request))
+        await settle(hub)
+        assert await hub.one("SELECT count(*) FROM customer") == 1
+        with pytest.raises(Unusable, match="made one with another"):
+            await erase(hub.ctx.store, found, WHY)
+        [one] = await find(hub.ctx.store, phone=PHONE)
+        assert (await erase(hub.ctx.store, [one], WHY)).customers == 1
 
 
 async def test_loop_serves_others_while_many_are_looked_for_in_many_mails(tmp_path: Path) -> None:

@@ -18,10 +18,11 @@ from tests.integration.hub.test_together import blocked
 from tests.raw import raw
 
 from alpinehub.hotels import NewHotel, add_hotel
-from alpinehub.people import retention
+from alpinehub.people import retention, traces
+from alpinehub.people.erasing import erase_traces
 from alpinehub.settings import HubSettings
 from alpinehub.sources import add_source
-from cordata import Tx
+from cordata import Row, Tx
 
 pytestmark = pytest.mark.usefixtures("each_store")
 NEVER: dict[str, Any] = {
@@ -178,6 +179,66 @@ async def test_customer_who_wrote_since_he_was_looked_at_stays(tmp_path: Path) -
         assert await retention._erase_customers(hub.ctx, [known["id"]], looked_at) == 0
         assert await count(hub, "customer") == 1
         assert await retention._erase_customers(hub.ctx, [known["id"]], hub.ctx.now_us() + 1) == 1
+
+
+async def test_inbox_is_read_once_for_many_customers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "PERSONS", 3)
+    async with keeping(tmp_path, customer_days=365) as hub:
+        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
+        names = [f"guest{number}@example.com" for number in range(10)]
+        for name in names:
+            await write(hub, email=name, **past)
+        await take_all(hub)
+        said = f"<{names[0]}> {names[9]}.".encode()
+
+        async def leave(tx: Tx) -> None:
+            sql = (
+                "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
+                " VALUES (1, ?, '{}', ?, 'rejected', 'r')"
+            )
+            for body in (said, b"another@example.com"):
+                await raw(tx, sql, [tx.now_us, body])
+
+        await hub.ctx.store.run(leave)
+        looks: list[int] = []
+        look = traces._look_at_inbox
+
+        async def counted(tx: Tx, after: int) -> tuple[int | None, list[Row]]:
+            looks.append(after)
+            return await look(tx, after)
+
+        monkeypatch.setattr(traces, "_look_at_inbox", counted)
+        assert await wait(hub, 400) == {"customer_days": 10}
+        assert looks.count(0) == 1
+        left = await hub.rows("SELECT body FROM inbox WHERE request_id = 'r' ORDER BY id")
+        assert [bytes(row["body"]) for row in left] == [b"", b"another@example.com"]
+
+
+async def test_customers_who_write_while_others_are_erased_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "PERSONS", 2)
+    async with keeping(tmp_path, customer_days=365) as hub:
+        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
+        for number in range(5):
+            await write(hub, email=f"guest{number}@example.com", **past)
+        await take_all(hub)
+
+        async def meanwhile(*args: Any) -> Any:
+            await write(hub, email="guest2@example.com", last_name="Again")
+            # Of a hotel without software nothing waits; it is not erased for that.
+            await take_all(hub)
+            return await erase_traces(*args)
+
+        monkeypatch.setattr(retention, "erase_traces", meanwhile)
+        assert await wait(hub, 400) == {"customer_days": 4}
+        assert [row["email"] for row in await hub.rows("SELECT email FROM customer")] == [
+            "guest2@example.com"
+        ]
+        said = await hub.rows("SELECT data FROM reservation_version")
+        assert sum("Again" in row["data"] for row in said) == 1
 
 
 async def test_submission_that_waits_is_left_when_its_old_customer_is_erased(
