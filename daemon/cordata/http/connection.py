@@ -14,55 +14,29 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cordata.config.sections import HttpConfig
-from cordata.http import journal
-from cordata.http.body import Body, expected_body
+from cordata.http.body import expected_body
+from cordata.http.ending import BODY, HEAD, IDLE, LINGER, REPLY, Ending
 from cordata.http.exchange import Exchange
-from cordata.http.flow import Flow
 from cordata.http.head import HeadReader
 from cordata.http.peer import Peer
-from cordata.http.refused import Refused, bad_request, too_slow
-from cordata.http.request import given_request_id, report_unread, request_id_in, scope_of
-from cordata.http.response import error_response
+from cordata.http.refused import Refused, bad_request
+from cordata.http.request import given_request_id, scope_of
 
 if TYPE_CHECKING:
     from cordata.http.server import HttpServer
 
-IDLE, HEAD, BODY, REPLY, LINGER = range(5)
-_NEVER = float("inf")
 #: Pipelined bytes kept while a response is due, before reading stops.
 _MAX_AHEAD_BYTES = 65_536
-#: The client gets this long to stop sending and to read the last response: closing with unread
-#: bytes would reset the connection and could destroy the response on its way.
-_LINGER_S = 2.0
 
 
-class Connection(Flow):
+class Connection(Ending):
     """Reads requests, runs one exchange at a time, keeps the peer to its deadlines."""
 
-    __slots__ = (
-        "_body",
-        "_buffer",
-        "_deadline",
-        "_eof",
-        "_exchange",
-        "_peer",
-        "_phase",
-        "_reader",
-        "server",
-    )
+    __slots__ = ("_reader",)
 
     def __init__(self, server: HttpServer, peer: Peer) -> None:
-        super().__init__()
-        self.server = server
-        self._peer = peer
+        super().__init__(server, peer)
         self._reader = HeadReader(server.config)
-        self._phase = IDLE
-        self._deadline = _NEVER
-        #: Bytes of the head that is coming, or of pipelined requests.
-        self._buffer = b""
-        self._body: Body | None = None
-        self._exchange: Exchange | None = None
-        self._eof = False
 
     def reload(self, config: HttpConfig) -> None:
         """New limits and trust, from the next head on."""
@@ -213,11 +187,6 @@ class Connection(Flow):
         elif self._eof:
             self._transport.close()
 
-    def _patience_s(self) -> float:
-        """How long an idle connection may stay."""
-        config = self.server.config
-        return config.drain_s if self.server.draining else config.first_byte_timeout_s
-
     # Flow control
 
     def resume_body(self) -> None:
@@ -226,75 +195,3 @@ class Connection(Flow):
             self.resume_reading()
             now, limit_s = self.server.loop.time(), self.server.config.body_timeout_s
             self._deadline = self.expect_body(now, limit_s)
-
-    # Deadlines and the end
-
-    def check(self, now: float) -> None:
-        """Called by the sweep: what is overdue ends here."""
-        if self.has_stalled(now, self.server.config.response_timeout_s):
-            if self._exchange is not None and not self._exchange.complete:
-                self._exchange.report(journal.CLIENT_GONE, "the client does not read", None)
-            self.abort()
-        if now >= self._deadline:
-            self._expire(self._exchange)
-
-    def _expire(self, exchange: Exchange | None) -> None:
-        self._deadline = _NEVER
-        if self._phase == HEAD:
-            self._refuse_head(too_slow("the header took too long"), self._buffer)
-        elif self._phase == BODY and not self._paused:
-            self._refuse(too_slow("the body took too long"))
-        elif self._phase in (BODY, REPLY):
-            if exchange is not None and not exchange.started:
-                exchange.expire()
-        elif self._phase == IDLE:
-            self._transport.close()
-        else:
-            self._transport.abort()
-
-    def close_idle(self) -> None:
-        """Close unless a request is in hand, or bytes of one, even in the kernel's buffer."""
-        if self._phase == IDLE and not self._buffer and not self.has_input():
-            self._transport.close()
-
-    def end_with(self, response: bytes) -> None:
-        """Write a last response (b"": the one that has begun cannot be finished) and close."""
-        self._exchange, self._body, self._buffer = None, None, b""
-        if not response:
-            self._transport.abort()
-            return
-        self.write(response)
-        self._linger()
-
-    def _refuse(self, refused: Refused) -> None:
-        """Refuse the request whose body is being read."""
-        if self._exchange is not None:
-            self.end_with(self._exchange.refuse(refused))
-
-    def _refuse_head(self, refused: Refused, data: bytes) -> None:
-        """Refuse what never became an exchange."""
-        request_id = request_id_in(data) or self.server.make_request_id()
-        told = self.server.tally.refuse_unread(refused.status, self.server.loop.time())
-        method = report_unread(data, refused, self._peer.text, request_id, quiet=not told)
-        self.end_with(error_response(refused, request_id, method, self.server.date_line))
-
-    def _close_after_response(self) -> None:
-        whole = self._body is None and not self._buffer
-        client_closes = self._exchange is not None and not self._exchange.keep_alive
-        self._exchange, self._body, self._buffer = None, None, b""
-        if whole and client_closes:
-            self._phase = LINGER
-            self._deadline = _NEVER
-            self._transport.close()
-        else:
-            self._linger()
-
-    def _linger(self) -> None:
-        """Close our side, drop what still comes until the client closes too."""
-        self._phase = LINGER
-        self._deadline = self.server.loop.time() + _LINGER_S
-        self.resume_reading()
-        if self._eof or self._transport.is_closing():
-            self._transport.close()
-        else:
-            self._transport.write_eof()

@@ -16,11 +16,12 @@ from cordata.config.sections import HttpConfig
 from cordata.http.acceptor import Acceptor
 from cordata.http.asgi import AsgiApp
 from cordata.http.connection import Connection
+from cordata.http.crowd import Crowd
 from cordata.http.exchange import Exchange
 from cordata.http.lifespan import Lifespan, LifespanFailed
 from cordata.http.peer import Peer, TrustedProxies, peer_of
 from cordata.http.response import date_line
-from cordata.http.spread import Spread
+from cordata.http.spread import open_spread
 from cordata.http.tally import Tally
 from cordata.log import logger
 
@@ -70,6 +71,7 @@ class HttpServer:
         self.draining = False
         self.date_line = date_line(clock.now().timestamp())
         self.tally = Tally()
+        self._crowd = Crowd()
         self.served = 0
         self._in_flight = 0
         self.connections: set[Connection] = set()
@@ -77,7 +79,7 @@ class HttpServer:
         self._lost: dict[Exchange, float] = {}
         self._idle = asyncio.Event()
         self._tasks: asyncio.TaskGroup = None  # type: ignore[assignment]  # set by run
-        self._spread = _open_spread(spread, sockets)
+        self._spread = open_spread(spread, sockets)
         self._acceptor = Acceptor(
             sockets,
             take=self._take,
@@ -180,7 +182,11 @@ class HttpServer:
     # Connections
 
     def _is_full(self) -> bool:
-        return len(self.connections) >= self.config.max_connections
+        """Asked when somebody waits for a connection; then there is room soon, if need be."""
+        if len(self.connections) < self.config.max_connections:
+            return False
+        self._crowd.thin(self.connections, self.loop.time())
+        return True
 
     def _take(self, sock: socket.socket) -> None:
         try:
@@ -261,6 +267,7 @@ class HttpServer:
                 exchange.task.cancel()
         self._sample()
         self.tally.look(now)
+        self._acceptor.resume()
         if self._spread is not None and not self.draining:
             self._spread.beat()
 
@@ -287,13 +294,3 @@ class HttpServer:
             config.response_timeout_s,
         )
         return min(1.0, max(0.01, shortest / 5))
-
-
-def _open_spread(path: Path | None, sockets: Sequence[socket.socket]) -> Spread | None:
-    if path is None or not sockets:
-        return None
-    try:
-        return Spread(path, os.fstat(sockets[0].fileno()).st_ino)
-    except OSError as error:
-        log.warning("connections may be spread unevenly over the workers: %s", error)
-        return None

@@ -11,11 +11,16 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import socket
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 from cordata import clock
+from cordata.log import logger
+
+log = logger("cordata.http")
 
 _SLOTS = 64
 #: owner (random, 0: free), key of the socket, connections, monotonic milliseconds of the last sign
@@ -124,3 +129,14 @@ class Spread:
 def _now_ms() -> int:
     """The monotonic clock is one for all processes of a machine."""
     return int(clock.monotonic() * 1000)
+
+
+def open_spread(path: Path | None, sockets: Sequence[socket.socket]) -> Spread | None:
+    """Of a server, if it has a file for it, and that can be used."""
+    if path is None or not sockets:
+        return None
+    try:
+        return Spread(path, os.fstat(sockets[0].fileno()).st_ino)
+    except OSError as error:
+        log.warning("connections may be spread unevenly over the workers: %s", error)
+        return None

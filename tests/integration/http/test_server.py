@@ -108,6 +108,18 @@ async def test_connections_above_the_limit_wait_in_the_kernels_queue() -> None:
             writer.close()
 
 
+async def test_silent_connections_give_way_when_there_are_too_many() -> None:
+    """Their own deadlines are half a minute away, and they come again at once."""
+    async with live(Recorder(), HttpConfig(max_connections=4, drain_s=0)) as server:
+        silent = [await server.connect() for _ in range(4)]
+        slow = [await server.connect() for _ in range(4)]
+        for _, writer in slow:
+            writer.write(GET[:9])
+        assert (await server.talk(CLOSE))[0].status == 200
+        for _, writer in silent + slow:
+            writer.close()
+
+
 async def test_listen_queue_is_never_shrunk() -> None:
     async with live(Recorder()) as server:
         await server.talk(CLOSE)

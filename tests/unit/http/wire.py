@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -79,6 +80,11 @@ class MemoryTransport(asyncio.Transport):
         self.reading = True
         #: What `get_write_buffer_size` says.
         self.unsent = 0
+        #: What `get_extra_info` has for "socket".
+        self.socket: socket.socket | None = None
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self.socket if name == "socket" else default
 
     def write(self, data: Any) -> None:
         assert not self.closing and not self.eof_written, "written after the end"
