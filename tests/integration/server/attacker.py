@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import itertools
 import re
+import socket
+import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -70,33 +73,30 @@ class Attacker:
     hub: Hub
 
     @contextlib.asynccontextmanager
-    async def connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """Aborted at the end: nothing of it is sent any more."""
+    async def connection(self) -> AsyncIterator[socket.socket]:
+        """Closed at the end, with a reset where anything is unread. No stream of asyncio: that
+        forgets what has come when a reset comes after it.
+        """
         host, _, port = self.hub.address.rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        try:
-            yield reader, writer
-        finally:
-            writer.transport.abort()
+        with socket.socket() as sock:
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, (host, int(port)))
+            yield sock
 
     async def send(self, *pieces: bytes, more: Iterable[bytes] = (), cut: bool = False) -> bytes:
         """What comes back until the hub closes; `cut`: the connection is cut off behind the last
         piece, and nothing comes back.
         """
-        async with asyncio.timeout(PATIENCE_S), self.connection() as (reader, writer):
-            got = asyncio.ensure_future(_all_of(reader))
-            with contextlib.suppress(ConnectionError):
-                for piece in (*pieces, *more):
-                    writer.write(piece)
-                    await writer.drain()
-                    if got.done():
-                        break
+        async with asyncio.timeout(PATIENCE_S), self.connection() as sock:
             if cut:
-                got.cancel()
+                await _send(sock, (*pieces, *more))
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 return b""
-            with contextlib.suppress(OSError, RuntimeError):
-                writer.write_eof()
-            return await got
+            async with asyncio.TaskGroup() as group:
+                sender = group.create_task(_send_all(sock, itertools.chain(pieces, more)))
+                answer = await _all_of(sock)
+                sender.cancel()
+            return answer
 
     async def status(self, *pieces: bytes, more: Iterable[bytes] = ()) -> int:
         """Of the one answer there is."""
@@ -113,16 +113,28 @@ class Attacker:
         """Connections on each of which something has begun that does not go on."""
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(count):
-                _, writer = await stack.enter_async_context(self.connection())
-                writer.write(begun)
-                await writer.drain()
+                sock = await stack.enter_async_context(self.connection())
+                await asyncio.get_running_loop().sock_sendall(sock, begun)
             yield
 
 
-async def _all_of(reader: asyncio.StreamReader) -> bytes:
+async def _send(sock: socket.socket, pieces: Iterable[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        for piece in pieces:
+            await asyncio.get_running_loop().sock_sendall(sock, piece)
+
+
+async def _send_all(sock: socket.socket, pieces: Iterable[bytes]) -> None:
+    """And the end of what we send."""
+    await _send(sock, pieces)
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_WR)
+
+
+async def _all_of(sock: socket.socket) -> bytes:
     got = bytearray()
     with contextlib.suppress(ConnectionError):  # who is refused for what he sends, may see a reset
-        while piece := await reader.read(65_536):
+        while piece := await asyncio.get_running_loop().sock_recv(sock, 65_536):
             got += piece
     return bytes(got)
 
