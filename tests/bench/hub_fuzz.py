@@ -179,7 +179,7 @@ def webhooks(data: bytes) -> None:
     from tests.integration.alpinebits.test_accepted import HOTEL
     from tests.integration.alpinebits.test_mapped import MAPPING
 
-    from alpinehub.webhooks.interpretation import Received, interpret
+    from alpinehub.webhooks.interpretation import Mapped, Received, interpret
     from alpinehub.webhooks.normalise import normalise
     from alpinehub.webhooks.payload import parse
     from alpinehub.webhooks.problem import Refused
@@ -194,11 +194,35 @@ def webhooks(data: bytes) -> None:
         return
     content_type = _HEADERS[kind % 8 // 4].decode()
     source = ("wix", "google", "form")[kind % 4]
-    interpret(
-        Received(kind=source, body=body, content_type=content_type, honeypot="website_url"),
-        MAPPING,
-        HOTEL,
+    received = Received(kind=source, body=body, content_type=content_type, honeypot="website_url")
+    found = interpret(received, MAPPING, HOTEL)
+    if isinstance(found, Mapped):
+        _write(found.data)
+
+
+def _write(data: Any) -> None:
+    """In each version valid, or held by name."""
+    from tests.integration.alpinebits.test_accepted import HOTEL
+
+    from alpinehub.alpinebits.capability import SERVED
+    from alpinehub.alpinebits.guest import Held, Record, find_invalid, render
+    from alpinehub.reservations import decode, encode
+
+    record = Record(
+        id="6b34fe24ac2ff8106b34fe24ac2ff810",
+        res_status="Reserved" if data.status == "reservation" else "Requested",
+        data=decode(encode(data)),
+        external_id="",
+        source="website",
+        created_at=1_767_360_387_938_000,
+        changed_at=1_767_360_387_938_001,
     )
+    for protocol in SERVED.values():
+        try:
+            made = render(record, HOTEL, protocol)
+        except Held:
+            continue
+        assert find_invalid([made], protocol) == {}
 
 
 def seeds(target: str) -> list[bytes]:
