@@ -13,7 +13,7 @@ from tests.raw import raw
 
 from alpinehub.watch import silent
 from alpinehub.watch.silent import watch
-from cordata import Row, StoreUnavailable, Tx
+from cordata import Row, Tx
 from cordata.log import logger
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -168,15 +168,18 @@ async def test_silence_is_told_though_it_cannot_be_noted(
 ) -> None:
     """As when the process dies between the two: it is told once more then, and not never."""
 
-    async def away(*args: Any, **more: Any) -> None:
-        raise StoreUnavailable("away", retry_after_s=1)
+    class Died(Exception):
+        """Not that the store is away: it would be taken at its word, and not asked for a second."""
+
+    async def die(*args: Any, **more: Any) -> None:
+        raise Died
 
     async with open_hub(tmp_path) as hub:
         await hub.post(BOOKING)
         later(hub, 25)
         with monkeypatch.context() as patched:
-            patched.setattr(silent, "_note", away)
-            with pytest.raises(StoreUnavailable):
+            patched.setattr(silent, "_note", die)
+            with pytest.raises(Died):
                 await watch(hub.ctx)
         assert [cause for cause, _ in alerts.raised] == ["silent:DEMO:demo"]
         assert len(await passed(hub, alerts)) == 1 and await passed(hub, alerts) == []
