@@ -70,12 +70,18 @@ async def read_watched(tx: Tx, *, default_h: int) -> list[Watched]:
 
 
 def _contact(row: Row) -> Contact:
+    enabled_at = row["enabled_at"] or 0
+
+    def since(at: int | None) -> int | None:
+        """While its hotel was disabled nobody could come."""
+        return None if at is None else max(at, enabled_at)
+
     return Contact(
-        came_at=row["polled_at"],
+        came_at=since(row["polled_at"]),
         is_brought=bool(row["is_brought"]),
         waiting=row["waiting"],
-        oldest_at=row["oldest_at"],
-        sent_at=row["sent_at"],
+        oldest_at=since(row["oldest_at"]),
+        sent_at=since(row["sent_at"]),
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.raw import raw
 
+from alpinehub.hotels import set_hotel_disabled
 from alpinehub.watch import silent
 from alpinehub.watch.silent import watch
 from cordata import Row, Tx
@@ -161,6 +162,40 @@ async def test_nobody_is_missed_when_the_hotel_or_the_user_is_disabled(
         await write(hub, "UPDATE hotel_user SET disabled_at = NULL")
         await write(hub, "UPDATE hotel SET disabled_at = 1")
         assert await passed(hub, alerts) == []
+
+
+@pytest.mark.parametrize("came", ["polled", "never", "fetched"])
+async def test_hotel_that_is_enabled_again_is_given_time(
+    tmp_path: Path, alerts: Alerts, came: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.post(BOOKING)
+        if came != "never":
+            await contact(hub, polled_at=hub.ctx.now_us())
+        if came == "fetched":
+            await write(hub, "UPDATE delivery SET first_sent_at = ?", hub.ctx.now_us())
+        await set_hotel_disabled(hub.ctx.store, "DEMO", True)
+        later(hub, 500)
+        await set_hotel_disabled(hub.ctx.store, "DEMO", False)
+        assert await passed(hub, alerts) == []
+        later(hub, 25)
+        [(_, text)] = await passed(hub, alerts)
+        assert "for 25 h" in text
+
+
+async def test_hotel_that_was_silent_before_it_was_disabled_is_missed_anew(
+    tmp_path: Path, alerts: Alerts
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await contact(hub, polled_at=hub.ctx.now_us())
+        later(hub, 25)
+        assert len(await passed(hub, alerts)) == 1
+        await set_hotel_disabled(hub.ctx.store, "DEMO", True)
+        later(hub, 500)
+        await set_hotel_disabled(hub.ctx.store, "DEMO", False)
+        assert await passed(hub, alerts) == []
+        later(hub, 25)
+        assert len(await passed(hub, alerts)) == 1
 
 
 async def test_silence_is_told_though_it_cannot_be_noted(
