@@ -37,6 +37,9 @@ THREAD_BYTES, POOL_BYTES = 64 * 1024, 256 * 1024
 #: read here.
 _POOL_TIMEOUT_S = 8.0
 
+#: Errors of one message told in the log; the client gets them all.
+_TOLD = 5
+
 _log = logging.getLogger("alpinehub.alpinebits")
 
 
@@ -121,8 +124,10 @@ def respond(call: Call, root: str, verdict: Verdict, inside: str = "") -> bytes:
     """The response to a request. Its status is 200 even for an error, so that the connection layer
     has no line for it: here is one.
     """
-    for note in verdict.notes:
-        if note.kind == "error":
-            extra = fields(ota_code=note.code)
-            _log.warning("answered with error %d: %s", note.code, note.text, extra=extra)
+    errors = [note for note in verdict.notes if note.kind == "error"]
+    if errors:
+        extra = fields(ota_code=errors[0].code)
+        told = "; ".join(f"{note.code}: {note.text}" for note in errors[:_TOLD])
+        more = f"; and {len(errors) - _TOLD} more" if len(errors) > _TOLD else ""
+        _log.warning("answered with error %s%s", told, more, extra=extra)
     return answer(root, call.protocol, verdict, inside)

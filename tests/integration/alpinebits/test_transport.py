@@ -10,8 +10,11 @@ from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import PASSWORD, Hub, error_of, open_hub, read_rq
 
 from alpinehub import accounts
+from alpinehub.accounts import Account
+from alpinehub.alpinebits.call import Call, respond
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.form import LARGE_BYTES, MAX_BODY_BYTES
+from alpinehub.alpinebits.outcome import Note, Verdict
 from alpinehub.alpinebits.turns import MAX_BODIES, turns_of
 from cordata import request_id
 
@@ -221,6 +224,25 @@ async def test_error_with_status_200_has_a_line_in_the_log(
         request_id.reset(with_id)
         assert (response.status_code, error_of(response)) == (200, ("13", "392"))
     assert told(caplog) == [(392, "r-1")]
+
+
+def test_many_errors_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    call = Call(
+        ctx=None,  # type: ignore[arg-type] # nothing is asked of it
+        account=Account(id=1, name="u1", hotels=()),
+        protocol=SERVED["2024-10"],
+        client_id="",
+        data=None,
+        request_id="r-1",
+    )
+    notes = [Note(kind="error", code=450 + at, text=f"wrong {at}") for at in range(8)]
+    answer = respond(call, "OTA_HotelRatePlanNotifRS", Verdict(tuple(notes)))
+    assert answer.count(b"<Error ") == 8
+    assert told(caplog) == [(450, "")]
+    [line] = [one.getMessage() for one in caplog.records]
+    assert line.endswith(
+        "error 450: wrong 0; 451: wrong 1; 452: wrong 2; 453: wrong 3; 454: wrong 4; and 3 more"
+    )
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
