@@ -55,6 +55,14 @@ class Fields:
             if is_at(answer, place)
         }
         self._meant = [self._meaning(answer) for answer in self._answers]
+        #: Fields that say something and have no place, by what their key asks for; of the others,
+        #: by what their label does.
+        self._by_key: dict[str, list[int]] = {}
+        self._by_label: dict[str, list[int]] = {}
+        for number, (by_key, by_label) in enumerate(self._meant):
+            if number not in self._placed and self._answers[number].value.strip():
+                found = self._by_key if by_key else self._by_label
+                found.setdefault(by_key or by_label, []).append(number)
 
     def _meaning(self, answer: Answer) -> tuple[str, str]:
         """What its key asks for, and its label. A vague key counts without a foreign label."""
@@ -117,13 +125,11 @@ class Fields:
         return others if len(others) == 1 else []
 
     def _named(self, target: str) -> list[int]:
-        free = [n for n in range(len(self._answers)) if n not in self._placed | self._taken]
-        filled = [n for n in free if self._answers[n].value.strip()]
-        by_key = [n for n in filled if self._meant[n][0] == target]
+        by_key = [n for n in self._by_key.get(target, ()) if n not in self._taken]
         both = [n for n in by_key if self._meant[n][1] == target]
         if by_key:
             return both if len(by_key) > 1 and len(both) == 1 else by_key
-        return [n for n in filled if not self._meant[n][0] and self._meant[n][1] == target]
+        return [n for n in self._by_label.get(target, ()) if n not in self._taken]
 
     def _of_contact(self, target: str) -> list[int]:
         return [
