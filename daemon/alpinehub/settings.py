@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from alpinehub.hotels import addresses_of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubSettings:
@@ -37,3 +39,10 @@ class HubSettings:
     customer_days: int = 1095
     #: That hotel software told something.
     push_days: int = 90
+
+    def __post_init__(self) -> None:
+        """Raises: ValueError for what is no address: nobody would get what is to go there."""
+        for key, told in (("report_to", self.report_to), ("fleet_to", self.fleet_to)):
+            for one in told:
+                if addresses_of(one) != [one]:
+                    raise ValueError(f"{key}: {one!r} is no e-mail address, like name@example.com")
