@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from starlette.applications import Starlette
-from starlette.routing import Route
-
 from alpinehub import counts, demo, inbox, trail
 from alpinehub.alpinebits.call import READ_LARGE
-from alpinehub.alpinebits.endpoint import alpinebits
 from alpinehub.alpinebits.rehearsal import rehearse
 from alpinehub.alpinebits.serving import FIT_LARGE
-from alpinehub.health import health, ready
+from alpinehub.api import api
 from alpinehub.people import retention, upkeep
 from alpinehub.people.hashing import RULE
 from alpinehub.push import bringing
@@ -38,16 +34,7 @@ app.command(RENDER, at="alpinehub.report.writing:render")
 app.command(READ_LARGE, at="alpinehub.alpinebits.large:read_large")
 app.command(FIT_LARGE, at="alpinehub.alpinebits.fitting:fit_large")
 
-app.mount(
-    "/api",
-    Starlette(
-        routes=[
-            Route("/health", health),
-            Route("/ready", ready),
-            Route("/alpinebits", alpinebits, methods=["POST"]),
-        ]
-    ),
-)
+app.mount("/api", api)
 app.mount(
     "/api/webhook",
     Webhooks(

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from typing import NamedTuple
+
+import msgspec
 
 from cordata import Context, CordataError
 
-_ALIVE = b'{"status":"alive"}'
+
+class Sign(NamedTuple):
+    """An answer: status, JSON, further headers."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-async def health(request: Request) -> Response:
+_ALIVE = Sign(200, b'{"status":"alive"}')
+_READY = Sign(200, b'{"status":"ready"}')
+
+
+async def health(ctx: Context) -> Sign:
     """200 as long as the loop turns; it asks nothing else."""
-    return Response(_ALIVE, media_type="application/json")
+    return _ALIVE
 
 
-async def ready(request: Request) -> Response:
+async def ready(ctx: Context) -> Sign:
     """200 when the store answers and has every migration of this code; else 503 with the reason."""
-    ctx: Context = request.state.cordata
     try:
         reason = "" if await ctx.schema_current() else "the schema is older than this code"
     except CordataError as error:
         reason = f"{error.code}: {error}"
     if not reason:
-        return JSONResponse({"status": "ready"})
-    body = {"status": "not ready", "reason": reason}
-    return JSONResponse(body, status_code=503, headers={"retry-after": "5"})
+        return _READY
+    body = msgspec.json.encode({"status": "not ready", "reason": reason})
+    return Sign(503, body, ((b"retry-after", b"5"),))

@@ -39,6 +39,8 @@ def next_primary_s(host: Host, before: list[int]) -> float:
 
 @pytest.mark.parametrize("victims", [WORKERS[2:3], WORKERS], ids=["one", "all"])
 def test_worker_comes_back_when_it_is_killed(hub: Host, victims: list[str]) -> None:
+    # 0 would be the process group of whoever sends the signal: that of the tests.
+    wait_for(lambda: all(main_pids(hub, *victims)), timeout_s=30, what="all are up")
     before = main_pids(hub, *victims)
     with booking_load(hub, connections=CONNECTIONS) as load:
         hub.run("kill", "-KILL", *before)

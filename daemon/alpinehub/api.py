@@ -1,0 +1,50 @@
+"""What is asked below /api: signs of life, answered here; and AlpineBits, whose framework and
+modules are imported with its first request: a worker that is not asked for it never has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from alpinehub.health import Sign, health, ready
+from alpinehub.webhooks.endpoint import Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from cordata import Context
+
+_SIGNS: dict[str, Callable[[Context], Awaitable[Sign]]] = {"/health": health, "/ready": ready}
+
+
+async def api(scope: Scope, receive: Receive, send: Send) -> None:
+    """The ASGI application."""
+    if scope["type"] != "http":
+        return
+    sign = _SIGNS.get(scope["path"][len(scope.get("root_path", "")) :])
+    if sign is None:
+        await _framework()(scope, receive, send)
+    elif scope["method"] in ("GET", "HEAD"):
+        await _answer(send, await sign(scope["state"]["cordata"]))
+    else:
+        refused = b'{"error":"method_not_allowed"}'
+        await _answer(send, Sign(405, refused, ((b"allow", b"GET, HEAD"),)))
+
+
+async def _answer(send: Send, sign: Sign) -> None:
+    length = (b"content-length", b"%d" % len(sign.body))
+    headers = [(b"content-type", b"application/json"), length, *sign.headers]
+    await send({"type": "http.response.start", "status": sign.status, "headers": headers})
+    await send({"type": "http.response.body", "body": sign.body})
+
+
+@cache
+def _framework() -> Starlette:
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
+    from alpinehub.alpinebits.endpoint import alpinebits
+
+    return Starlette(routes=[Route("/alpinebits", alpinebits, methods=["POST"])])
