@@ -211,7 +211,7 @@ def reservations(document: bytes) -> list[tuple[str, str, str]]:
 def error_of(response: httpx.Response) -> tuple[str, str]:
     """Type and Code of the Error in an OTA answer."""
     assert response.status_code == 200, response.text
-    match = re.search(r'<Errors><Error Type="(\d+)" Code="(\d+)">', response.text)
+    match = re.search(r'<Errors><Error Type="(\d+)" Code="(\d+)"[ >]', response.text)
     assert match, response.text
     return match[1], match[2]
 

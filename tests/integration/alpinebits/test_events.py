@@ -93,7 +93,7 @@ async def test_reports_of_several_hotels_in_one_message_are_an_error(tmp_path: P
 async def test_what_the_operator_took_away_is_an_error(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         hub.db.execute("UPDATE hotel SET settings = ?", json.dumps({"off": ["activities"]}))
-        assert error_of(await push(hub, report("1", YOGA))) == ("13", "450")
+        assert error_of(await push(hub, report("1", YOGA))) == ("11", "450")
         assert events(hub) == []
 
 

@@ -188,8 +188,12 @@ async def test_what_the_operator_took_away_is_an_error(
         settings = json.dumps({"off": [off], "of_a_newer_program": 1})
         hub.db.execute("UPDATE hotel SET settings = ?", settings)
         answer = await push(hub, told, complete=complete)
-        assert error_of(answer) == ("13", "450") and word in answer.text
+        assert error_of(answer) == ("11", "450") and word in answer.text
+        assert 'Status="ALPINEBITS_SEND_HANDSHAKE"' in answer.text
         assert hub.db.one("SELECT count(*) FROM hotel_document") == 0
+        # Before 2024-10 a new handshake could not be asked for.
+        answer = await push(hub, told, complete=complete, version="2022-10")
+        assert error_of(answer) == ("13", "450") and "Status" not in answer.text
         # What is left is taken.
         rest = entry(DZ) if off == "rooms" else entry(ROOM, count(2, 1))
         assert "<Success/>" in (await push(hub, rest, complete=off != "complete_set")).text

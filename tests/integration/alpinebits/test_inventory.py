@@ -176,6 +176,6 @@ async def test_hotel_of_another_is_as_one_that_does_not_exist(tmp_path: Path) ->
 async def test_what_the_operator_took_away_is_an_error(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         hub.db.execute("UPDATE hotel SET settings = ?", json.dumps({"off": ["inventory"]}))
-        assert error_of(await push(hub, "Inventory", BASIC)) == ("13", "450")
-        assert error_of(await pull(hub, "Inventory")) == ("13", "450")
+        assert error_of(await push(hub, "Inventory", BASIC)) == ("11", "450")
+        assert error_of(await pull(hub, "Inventory")) == ("11", "450")
         assert "<Success/>" in (await push(hub, "Info", INFO)).text

@@ -275,8 +275,8 @@ async def test_hotel_of_another_and_what_was_taken_away_are_errors(tmp_path: Pat
         hub.add_hotel("H2")
         off = json.dumps({"off": ["rateplans", "baserates"]})
         hub.db.execute("UPDATE hotel SET settings = ?", off)
-        assert error_of(await push(hub, plan("A"))) == ("13", "450")
-        assert error_of(await pull(hub)) == ("13", "450")
+        assert error_of(await push(hub, plan("A"))) == ("11", "450")
+        assert error_of(await pull(hub)) == ("11", "450")
         one, other = await pull(hub, hotel="H2"), await pull(hub, hotel="H3")
         assert one.content == other.content and error_of(one) == ("13", "392")
 

@@ -51,9 +51,16 @@ class Told:
     room_types: frozenset[str] = frozenset()
 
     def refused(self, hotel: Hotel) -> tuple[Note, ...]:
-        """One error for each thing that is not to be done with a hotel."""
+        """One error for each thing that is not to be done with a hotel. It was not announced, or is
+        no more: a new handshake would tell.
+        """
         return tuple(
-            error(UNABLE, f"this server does not support {_WORDS.get(feature, feature)}")
+            Note(
+                kind="error",
+                code=UNABLE,
+                text=f"this server does not support {_WORDS.get(feature, feature)}",
+                status="ALPINEBITS_SEND_HANDSHAKE",
+            )
             for feature in sorted(self.uses)
             if not hotel.offers(feature)
         )
