@@ -17,7 +17,7 @@ _CODE = re.compile(r"[\x21-\x7e]{1,16}")
 _LANGUAGE = re.compile(r"[a-z]{2}")
 #: What no mail server takes before the @ without an extension would stop a mail for all others.
 _ADDRESS = re.compile(r"[^\s@,<>\x7f-\U0010ffff]+@[^\s@,<>]+")
-_REGION = re.compile(r"[A-Z]{2}")
+_NO_REGION = "region {!r} must be a country by its two upper-case letters, like IT"
 
 
 class Unusable(CordataError):
@@ -53,8 +53,8 @@ def check_hotel(hotel: NewHotel) -> None:
         problems.append("name must be 1 to 128 printable characters")
     if not _LANGUAGE.fullmatch(hotel.language):
         problems.append(f"language {hotel.language!r} must be two lower-case letters, like it")
-    if not _REGION.fullmatch(hotel.region):
-        problems.append(f"region {hotel.region!r} must be two upper-case letters, like IT")
+    if not _is_region(hotel.region):
+        problems.append(_NO_REGION.format(hotel.region))
     if not _are_addresses(hotel.report_email):
         problems.append("report-email must be mail addresses, commas between")
     hint = None
@@ -205,7 +205,9 @@ async def require_hotel(tx: Tx, code: str) -> int:
     row = await tx.fetch_one("get_hotel", code=code)
     if row is None:
         known = [r["code"] for r in await tx.fetch_all("list_hotels")]
-        raise Unusable(f"there is no hotel {code!r}", hint=nearest(code, known))
+        raise Unusable(
+            f"there is no hotel {code!r}", hint=nearest(code, known) or "see `alpinehub hotel list`"
+        )
     return int(row["id"])
 
 
@@ -218,6 +220,13 @@ def addresses_of(*texts: str | None) -> list[str]:
 def _are_addresses(text: object) -> bool:
     """Whether there are none, or e-mail addresses with commas between."""
     return not text or all(_ADDRESS.fullmatch(one.strip()) for one in str(text).split(","))
+
+
+def _is_region(name: str) -> bool:
+    """Whether numbers without a country code can be read as those of this country."""
+    from phonenumbers import SUPPORTED_REGIONS  # too large for each command
+
+    return name in SUPPORTED_REGIONS
 
 
 def nearest(name: str, known: set[str] | list[str]) -> str | None:

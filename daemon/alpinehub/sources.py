@@ -175,7 +175,10 @@ async def require_source(tx: Tx, hotel: str, name: str) -> Row:
     row = await tx.fetch_one("get_source", hotel=hotel, name=name)
     if row is None:
         known = [r["name"] for r in await tx.fetch_all("list_sources") if r["hotel"] == hotel]
-        raise Unusable(f"hotel {hotel!r} has no source {name!r}", hint=nearest(name, known))
+        raise Unusable(
+            f"hotel {hotel!r} has no source {name!r}",
+            hint=nearest(name, known) or "see `alpinehub source list`",
+        )
     return row
 
 

@@ -104,7 +104,9 @@ async def require_user(tx: Tx, name: str) -> int:
     row = await tx.fetch_one("get_user", name=name)
     if row is None:
         known = [r["name"] for r in await tx.fetch_all("list_users")]
-        raise Unusable(f"there is no user {name!r}", hint=nearest(name, known))
+        raise Unusable(
+            f"there is no user {name!r}", hint=nearest(name, known) or "see `alpinehub user list`"
+        )
     return int(row["id"])
 
 

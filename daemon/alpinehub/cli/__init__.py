@@ -44,14 +44,15 @@ EXIT_FAILED, EXIT_INTERRUPTED, EXIT_CONFIG = 1, 130, 78
 )
 @click.pass_context
 def alpinehub(context: click.Context, config: str | None) -> None:
-    """Manage the hotels of the hub, their software's logins and the sources of their requests.
+    """The guest-request hub: its hotels, their software and forms, what came in and what became of
+    it; and tools to try this or another server.
 
     Every change is effective in all workers within two seconds.
     """
     context.obj = config
 
 
-@alpinehub.command()
+@alpinehub.command(short_help="Make a hotel, its user and its sources for trying out.")
 @click.pass_obj
 def demo(config: str | None) -> None:
     """Make the hotel DEMO, its user demo with password demo, its webhook secrets: demo, and
@@ -98,7 +99,7 @@ def _take_config(command: click.Command) -> None:
         type=click.Path(dir_okay=False),
         expose_value=False,
         callback=_choose_config,
-        help="As before the command.",
+        help="Configuration file; as the same option before the command.",
     )
     command.params.append(option)
 

@@ -30,13 +30,14 @@ _AREAS = {"transport": transport.CHECKS, "handshake": handshake.CHECKS, "guest":
 
 
 @click.command(
+    short_help="Check an AlpineBits server, and say what it gets wrong.",
     epilog="""Exit codes: 0 nothing failed, 1 something did, 2 wrong usage, 3 the server cannot be
 reached, or takes no request of this user.
 
 \b
   export ALPINEHUB_PASSWORD=demo
   alpinehub check http://127.0.0.1:8080/api/alpinebits --user demo --hotel DEMO
-  alpinehub check https://hub.example/alpinebits --user pms --only handshake --json"""
+  alpinehub check https://hub.example/alpinebits --user pms --only handshake --json""",
 )
 @click.argument("url")
 @server_options

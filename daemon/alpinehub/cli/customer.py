@@ -9,7 +9,7 @@ import syslog
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import click
 
@@ -42,12 +42,13 @@ def customer() -> None:
 
 
 @customer.command(
+    short_help="Find customers by address, number or name.",
     epilog="""Examples:
 
 \b
   alpinehub customer find eva@example.com
   alpinehub customer find "0471 123456" --hotel EDELW
-  alpinehub customer find Muster --json"""
+  alpinehub customer find Muster --json""",
 )
 @click.argument("text")
 @_hotel
@@ -101,11 +102,12 @@ def show_(config: str | None, /, json_: bool, **who: Any) -> None:
 
 
 @customer.command(
+    short_help="Export all that is stored of a person, as JSON.",
     epilog="""Examples:
 
 \b
   alpinehub customer export --email eva@example.com --output eva.json
-  alpinehub customer export --phone "+39 0471 123456" --hotel EDELW"""
+  alpinehub customer export --phone "+39 0471 123456" --hotel EDELW""",
 )
 @_who
 @click.option(
@@ -128,7 +130,7 @@ def export(config: str | None, /, output: str | None, **who: Any) -> None:
     with ExitStack() as stack:
         file = sys.stdout
         if output is not None:  # before the command becomes another user
-            file = stack.enter_context(open(output, "x", opener=_private, encoding="utf-8"))
+            file = stack.enter_context(_new_file(output))
             on_failure = stack.enter_context(ExitStack())
             on_failure.callback(os.unlink, output)
         found, documents = run(config, act)
@@ -136,7 +138,7 @@ def export(config: str | None, /, output: str | None, **who: Any) -> None:
         file.write("\n")
         if output is not None:
             on_failure.pop_all()
-            click.echo(f"{len(documents)} customers written to {output}")
+            click.echo(f"{_counted(found)} written to {output}")
     _note("export", found)
 
 
@@ -176,7 +178,7 @@ def erase(
 
     found, waiting = run(config, look)
     requests = sum(one["requests"] for one in found)
-    sentence = f"{len(found)} customers with {requests} requests, {waiting} of them waiting"
+    sentence = f"{_counted(found)} with {requests} guest requests, of which {waiting} wait"
     if dry_run:
         record = {"customers": len(found), "requests": requests, "waiting": waiting}
         show(record, f"{sentence}: nothing was erased", json_)
@@ -193,18 +195,19 @@ def erase(
     erased = run(config, act)
     _note("erase", found)
     text = (
-        f"{erased.customers} customers erased: {erased.requests} requests;"
-        f" elsewhere {erased.inbox} submissions, {erased.versions} old versions,"
-        f" {erased.mails} mails"
+        f"erased: customers {erased.customers}, guest requests {erased.requests};"
+        f" elsewhere submissions {erased.inbox}, old versions {erased.versions},"
+        f" mails {erased.mails}"
     )
     show(asdict(erased), text, json_)
 
 
 @customer.command(
+    short_help="Have the hashes of a hotel's customers made again.",
     epilog="""Example:
 
 \b
-  alpinehub customer rehash --hotel EDELW"""
+  alpinehub customer rehash --hotel EDELW""",
 )
 @click.option("--hotel", required=True, metavar="CODE", help="The hotel.")
 @as_json
@@ -251,6 +254,18 @@ def _note(what: str, found: Sequence[Any]) -> None:
         syslog.LOG_INFO,
         f"alpinehub customer {what} by {OPERATOR}: {len(found)} customers: {ids}",
     )
+
+
+def _counted(found: Sequence[Any]) -> str:
+    return "1 customer" if len(found) == 1 else f"{len(found)} customers"
+
+
+def _new_file(path: str) -> IO[str]:
+    """Raises: Unusable when it is there already."""
+    try:
+        return open(path, "x", opener=_private, encoding="utf-8")
+    except FileExistsError:
+        raise Unusable(f"{path} is there already", hint="--output names a new file") from None
 
 
 def _private(path: str, flags: int) -> int:

@@ -32,7 +32,12 @@ def hotel() -> None:
 @click.argument("code")
 @click.option("--name", required=True, help="As hotel software shows it.")
 @click.option("--time-zone", default="Europe/Rome", show_default=True, help="The hotel's day.")
-@click.option("--language", default="de", show_default=True, help="ISO 639-1, lower case.")
+@click.option(
+    "--language",
+    default="de",
+    show_default=True,
+    help="ISO 639-1, lower case; mails are in de, it or en.",
+)
 @click.option("--region", default="IT", show_default=True, help="Country of its telephone numbers.")
 @click.option("--report-email", metavar="ADDRESSES", help="Who gets the daily report.")
 @as_json
@@ -70,7 +75,7 @@ def list_(config: str | None, json_: bool) -> None:
     show_table(rows, (*columns, "report_email", "disabled_at"), json_)
 
 
-@hotel.command("show")
+@hotel.command("show", short_help="Show a hotel, its settings and what it told.")
 @click.argument("code")
 @as_json
 @click.pass_obj
@@ -95,12 +100,13 @@ def show_(config: str | None, code: str, json_: bool) -> None:
 
 
 @hotel.command(
+    short_help="Show what hotel software told of a hotel.",
     epilog="""Examples:
 
 \b
   alpinehub hotel told EDELW freerooms
   alpinehub hotel told EDELW pushes --limit 10
-  alpinehub hotel told EDELW inventory | xmllint --format -"""
+  alpinehub hotel told EDELW inventory | xmllint --format -""",
 )
 @click.argument("code")
 @click.argument("what", type=click.Choice(tuple(told_.COLUMNS)))
@@ -140,13 +146,16 @@ _KEPT = tuple(one.name for one in fields(HubSettings) if one.name.endswith("_day
 @click.argument("code")
 @click.option("--name", help="As hotel software shows it.")
 @click.option("--time-zone", help="The hotel's day.")
-@click.option("--language", help="ISO 639-1, lower case.")
-@click.option("--region", help="Country of its telephone numbers.")
+@click.option("--language", help="ISO 639-1, lower case; mails are in de, it or en.")
+@click.option("--region", help="Country of its telephone numbers, ISO 3166.")
 @click.option("--report-email", metavar="ADDRESSES", help='Who gets the daily report; "": nobody.')
 @click.option(
     "--alert-email", metavar="ADDRESSES", help='Who is told when its software is missed; "": none.'
 )
-@click.option("--report-language", help='Of its mails; "": its own language.')
+@click.option(
+    "--report-language", type=click.Choice(["de", "it", "en", ""]), metavar="LANGUAGE",
+    help='Of its mails: de, it or en; "": its own language.',
+)  # fmt: skip
 @click.option(
     "--silent-after", metavar="HOURS",
     help="Until its software is missed; 0: never; default: as for all.",
@@ -220,7 +229,7 @@ def _hours(text: str) -> int | None:
     return int(text)
 
 
-@hotel.command()
+@hotel.command(short_help="Disable a hotel: nobody sends or fetches for it any more.")
 @click.argument("code")
 @as_json
 @click.pass_obj

@@ -16,13 +16,14 @@ from alpinehub.webhooks.mapping import TARGETS
 from cordata import Context
 
 
-@click.group()
+@click.group(short_help="What forms sent, what waits for a person, how it is mapped.")
 def inbox() -> None:
     """What forms sent: what waits for a person, what it says, how it is mapped."""
 
 
 @inbox.command(
     "list",
+    short_help="List what waits for a person, or all, the newest first.",
     epilog="""Examples:
 
 \b
@@ -36,7 +37,9 @@ def inbox() -> None:
     help="Those in this state.  [default: what waits for a person: review and held]",
 )  # fmt: skip
 @click.option("--since", callback=moment, metavar="TIME", help="From then on: 2h, 7d, a date.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most."
+)
 @click.option("--after", type=int, default=0, metavar="ID", help="The page after this one.")
 @as_json
 @click.pass_obj
@@ -65,6 +68,7 @@ def list_(
 
 @inbox.command(
     "show",
+    short_help="Show a submission, and what its fields are taken for.",
     epilog="""Example:
 
 \b
@@ -106,6 +110,7 @@ def show_(config: str | None, id_: int, body: bool, json_: bool) -> None:
 
 @inbox.command(
     "map",
+    short_help="Show or change how the fields of a form are mapped.",
     epilog="""Examples:
 
 \b
@@ -185,20 +190,24 @@ def map_(
     if try_ is not None:
         sentence += f"\n{try_} would be {record['becomes']}: {_listed(record['problems'])}"
     elif record["in_review"]:
-        sentence += (
-            f"\n{record['can_be_mapped']} of {record['in_review']} in review can be mapped: "
+        next_ = (
             f"`alpinehub inbox reprocess --hotel {hotel} --source {source}`"
+            if record["can_be_mapped"]
+            else "`alpinehub inbox show ID` says what is in the way"
         )
+        counts = f"{record['can_be_mapped']} of {record['in_review']} in review can be mapped"
+        sentence += f"\n{counts}: {next_}"
     show(record, sentence, json_)
 
 
 @inbox.command(
+    short_help="Interpret submissions again, after mending the mapping.",
     epilog="""Examples:
 
 \b
   alpinehub inbox reprocess 17 18
   alpinehub inbox reprocess --hotel EDELW --source homepage --dry-run
-  alpinehub inbox reprocess --all"""
+  alpinehub inbox reprocess --all""",
 )
 @click.argument("ids", metavar="[ID]...", type=int, nargs=-1)
 @click.option("--hotel", metavar="CODE", help="All in review of this hotel.")

@@ -22,13 +22,14 @@ _DAY = click.DateTime(["%Y-%m-%d"])
 
 
 @click.group(
+    short_help="Play hotel software against an AlpineBits server.",
     epilog="""Exit codes: 0 the server took it; 1 it said no, or said it otherwise than the protocol
 wants; 2 wrong usage; 3 no answer of AlpineBits came. With --json each answer is one line.
 
 \b
   export ALPINEHUB_PASSWORD=demo
   alpinehub pms handshake --url http://127.0.0.1:8080/api/alpinebits --user demo
-  alpinehub pms poll --url http://127.0.0.1:8080/api/alpinebits --user demo --hotel DEMO --ack"""
+  alpinehub pms poll --url http://127.0.0.1:8080/api/alpinebits --user demo --hotel DEMO --ack""",
 )
 def pms() -> None:
     """Play hotel software against an AlpineBits server: this one, or any other."""
@@ -79,10 +80,11 @@ def _hotel(required: bool = True) -> Callable[[Callable[..., None]], Callable[..
 
 
 @pms.command(
+    short_help="Shake hands, and show what the server can do.",
     epilog="""Example:
 
 \b
-  alpinehub pms handshake --url https://hub.example/api/alpinebits --user edelweiss-pms"""
+  alpinehub pms handshake --url https://hub.example/api/alpinebits --user edelweiss-pms""",
 )
 @_talks
 def handshake(server: Server, *, packed: bool, json_: bool) -> None:
@@ -103,12 +105,13 @@ def handshake(server: Server, *, packed: bool, json_: bool) -> None:
 
 
 @pms.command(
+    short_help="Fetch the guest requests that wait for a hotel.",
     epilog="""Examples:
 
 \b
   alpinehub pms poll --url https://hub.example/api/alpinebits --user pms --hotel EDELW
   alpinehub pms poll --url ... --user pms --hotel EDELW --since 2026-02-01T00:00:00+01:00 --raw
-  alpinehub pms poll --url ... --user pms --hotel EDELW --ack --json"""
+  alpinehub pms poll --url ... --user pms --hotel EDELW --ack --json""",
 )
 @_talks
 @_hotel()
@@ -155,11 +158,12 @@ def ack(server: Server, ids: tuple[str, ...], *, packed: bool, json_: bool) -> N
 
 
 @pms.command(
+    short_help="Refuse guest requests, and say why.",
     epilog="""Example:
 
 \b
   alpinehub pms refuse --url ... --user pms --id 019a6e4f3d2b4c5d8e7f --text "no such room"
-"""
+""",
 )
 @_talks
 @click.option("--id", "ids", multiple=True, required=True, metavar="ID", help="UniqueID; several.")
@@ -173,6 +177,7 @@ def refuse(server: Server, ids: tuple[str, ...], text: str, *, packed: bool, jso
 
 @pms.command(
     "push-freerooms",
+    short_help="Tell the server how many rooms are free.",
     epilog="""Examples:
 
 \b

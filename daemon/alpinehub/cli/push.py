@@ -27,6 +27,7 @@ def push() -> None:
 
 @push.command(
     "set",
+    short_help="Bring a user's guest requests to a URL from now on.",
     epilog="""Example:
 
 \b
@@ -73,7 +74,7 @@ def set_(
     show(record, f"guest requests of user {name} are brought to {url}", json_)
 
 
-@push.command("list")
+@push.command("list", short_help="List who is brought what, and what is in the way.")
 @as_json
 @click.pass_obj
 def list_(config: str | None, json_: bool) -> None:
@@ -93,7 +94,7 @@ def now(config: str | None, name: str, json_: bool) -> None:
     show({"name": name}, f"what waits for user {name} is brought now", json_)
 
 
-@push.command()
+@push.command(short_help="Shake hands with a user's server; nothing is brought.")
 @click.argument("name")
 @as_json
 @click.pass_obj

@@ -43,14 +43,15 @@ if TYPE_CHECKING:
 def report(config: str | None, code: str | None, fleet: bool, day: datetime, kind: str) -> None:
     """Show the daily report of a hotel, or of all. Nothing is sent; what waits is what waits now.
 
-    In JSON moments are microseconds since the epoch.
+    Sent twice is what said nothing new, and what the same guest asked for the same days within 30
+    days, by another form say. In JSON moments are microseconds since the epoch.
     """
     from alpinehub.report.fleet import write_fleet
     from alpinehub.report.job import read_all, read_report
     from alpinehub.report.writing import to_json, write
 
     if (code is None) != fleet:
-        raise click.UsageError("which? --hotel CODE or --fleet")
+        raise click.UsageError("name --hotel CODE or --fleet, one of them")
     on = day.date().isoformat()
     found: Figures | Fleet
     # What a browser shows has no mail around it that could bring the picture.

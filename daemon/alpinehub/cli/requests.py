@@ -33,7 +33,11 @@ def requests() -> None:
   alpinehub requests list --user edelweiss-pms --state refused --since 2027-01-01 --json""",
 )
 @click.option("--hotel", metavar="CODE", help="Of one hotel.")
-@click.option("--status", type=click.Choice(("request", "reservation", "cancelled")))
+@click.option(
+    "--status",
+    type=click.Choice(("request", "reservation", "cancelled")),
+    help="What the newest version is.",
+)
 @click.option(
     "--state", type=click.Choice(get_args(looking.State)),
     help="What became of it for a user; open: waiting, sent or held.",
@@ -43,7 +47,9 @@ def requests() -> None:
     "--since", callback=moment, metavar="TIME", help="Made then or later: 2h, 7d, a date."
 )
 @click.option("--until", callback=moment, metavar="TIME", help="Made before.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most."
+)
 @click.option("--after", metavar="ID", help="Only what comes behind it: the next page.")
 @as_json
 @click.pass_obj
@@ -141,11 +147,12 @@ def resend(config: str | None, id_: str, user: str | None, json_: bool) -> None:
 
 
 @requests.command(
+    short_help="Take one from the list of what waits.",
     epilog="""Examples:
 
 \b
   alpinehub requests cancel 019f1c434b00a8f1651ad6e57d014363 --user old-pms
-  alpinehub requests cancel 019f1c434b00a8f1651ad6e57d014363 --as-cancellation"""
+  alpinehub requests cancel 019f1c434b00a8f1651ad6e57d014363 --as-cancellation""",
 )
 @click.argument("id_", metavar="ID")
 @click.option("--user", metavar="NAME", help="For one user.  [default: all of the hotel]")

@@ -79,7 +79,9 @@ def first_line(file: IO[str]) -> str:
 
 def show(record: Mapping[str, object], sentence: str, json_: bool) -> None:
     """Print what was done, for people or as one JSON object."""
-    click.echo(json.dumps(record) if json_ else sentence)
+    if json_:
+        sentence = json.dumps({name: plain(name, value) for name, value in record.items()})
+    click.echo(sentence)
 
 
 def show_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str], json_: bool) -> None:

@@ -77,6 +77,7 @@ def list_(config: str | None, json_: bool) -> None:
 
 @source.command(
     "show",
+    short_help="Show a source, its mapping and its forms' fields.",
     epilog="""Example:
 
 \b
@@ -104,6 +105,7 @@ def show_(config: str | None, hotel: str, name: str, json_: bool) -> None:
 
 @source.command(
     "set",
+    short_help="Change options of a form.",
     epilog="""Example:
 
 \b

@@ -53,10 +53,11 @@ def list_(config: str | None, json_: bool) -> None:
 
 
 @user.command(
+    short_help="Give a login another password.",
     epilog="""Example:
 
 \b
-  alpinehub user rotate edelweiss-pms --keep 24h"""
+  alpinehub user rotate edelweiss-pms --keep 24h""",
 )
 @click.argument("name")
 @click.option(
@@ -95,7 +96,7 @@ def enable(config: str | None, name: str, json_: bool) -> None:
     show({"name": name, "disabled": False}, f"user {name} enabled", json_)
 
 
-@user.command()
+@user.command(short_help="Let a login read one more hotel.")
 @click.argument("name")
 @click.argument("hotel")
 @as_json

@@ -29,6 +29,7 @@ def webhook() -> None:
 
 
 @webhook.command(
+    short_help="Send what a form would send, and show the answer.",
     epilog="""Exit codes: 0 taken; 1 refused; 2 wrong usage; 3 no answer. With --json each answer is
 one line. The secrets of the demo hotel are demo, demo-wix-0123456789012, demo-google-0123456789012
 and demo-form-0123456789012.
@@ -36,7 +37,7 @@ and demo-form-0123456789012.
 \b
   export ALPINEHUB_SECRET=demo-wix-0123456789012
   alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO
-  alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO --file submission.json"""
+  alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO --file submission.json""",
 )
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("--url", required=True, help="Of the hub, without a path: https://hub.example.")
@@ -57,7 +58,13 @@ and demo-form-0123456789012.
     "--odd", is_flag=True,
     help="A sample that no hotel is to see: a test lead of Google's, a robot's form.",
 )  # fmt: skip
-@click.option("--count", type=click.IntRange(1, 10_000), default=1, show_default=True)
+@click.option(
+    "--count",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    help="So often, each sample with another id.",
+)
 @click.option(
     "--timeout", type=click.FloatRange(0.1, 3600), default=30.0, show_default=True,
     help="Seconds for one request with its answer.",

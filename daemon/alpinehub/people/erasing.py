@@ -93,7 +93,7 @@ async def _count_waiting(tx: Tx, ids: str) -> int:
 def _refuse(waiting: int) -> None:
     if waiting:
         raise Unusable(
-            f"{waiting} requests of the customer wait for hotel software",
+            f"guest requests of the customer wait for hotel software: {waiting}",
             hint="erase when it has taken them, or use --force: then it never gets them",
         )
 

@@ -129,7 +129,9 @@ class Caller:
         addresses = list(dict.fromkeys(str(where[0]) for *_, where in found))
         allowed = [one for one in addresses if self.allowed(read_address(one))]
         if not allowed:
-            raise Unreachable("forbidden", f"{url.host} is at an address that may not be called")
+            hint = "[alpinehub] push_private = true allows this machine and its network"
+            text = f"{url.host} is at an address that may not be called"
+            raise Unreachable("forbidden", text, hint)
         return allowed
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cordata.cli.options import operator
+from cordata.cli.options import limit_option, operator
 
 if TYPE_CHECKING:
     from cordata.store import Row, Tx
@@ -34,9 +34,7 @@ def alerts() -> None:
 
 Exit codes: 0 done.""",
 )
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most."
-)
+@limit_option
 @operator
 def list_(limit: int, json_: bool, directory: str | None, config: str | None, debug: bool) -> int:
     """List alerts, the latest first. Pending is how many no mail has told of yet."""

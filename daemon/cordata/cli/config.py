@@ -34,11 +34,12 @@ def check(config: str | None, app: str | None, debug: bool) -> int:
 
 
 @config.command(
+    short_help="Print every setting as it is in effect.",
     epilog="""Examples:
 
 \b
   cordata config show
-  cordata config show | grep -v '# default'"""
+  cordata config show | grep -v '# default'""",
 )
 @shared
 def show(config: str | None, app: str | None, debug: bool) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cordata.cli.options import Moment, moment, operator
+from cordata.cli.options import Moment, limit_option, moment, operator
 
 if TYPE_CHECKING:
     from cordata.context import Context
@@ -109,7 +109,7 @@ Exit codes: 0 done, 1 there is no event --at that position.""",
 @click.option("--at", type=click.IntRange(min=1), metavar="POSITION", help="The one event there.")
 @click.option("--newest", is_flag=True, help="The newest first.")
 @click.option("--payload", is_flag=True, help="Whole, with payload and headers. --json always is.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@limit_option
 @click.option("--after", type=click.IntRange(min=0), metavar="NUMBER", help="Go on after a page.")
 @operator
 def read(
@@ -170,7 +170,14 @@ def read(
 Exit codes: 0 ended by Ctrl-C or --count.""",
 )
 @_narrowing
-@click.option("--lines", type=click.IntRange(min=0), default=10, show_default=True, metavar="N")
+@click.option(
+    "--lines",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="So many that are there already.",
+)
 @click.option("--from", "origin", metavar="PLACE", help="start, or after this position or version.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many.")
 @click.option("--payload", is_flag=True, help="With payload. --json has it always.")

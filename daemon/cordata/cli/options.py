@@ -49,10 +49,11 @@ _OPERATOR = (
     _SHARED[2],
 )
 
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most."
+)
 _PAGING = (
-    click.option(
-        "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most."
-    ),
+    limit_option,
     click.option("--after", metavar="POSITION", help="Go on where the last page ended."),
 )
 

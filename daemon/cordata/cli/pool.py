@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cordata.cli.options import operator, shared
+from cordata.cli.options import limit_option, operator, shared
 
 if TYPE_CHECKING:
     from cordata.pool import SyncClient
@@ -70,8 +70,11 @@ def status(json_: bool, directory: str | None, config: str | None, debug: bool) 
     return _ask(config, directory, lambda client: client.status(), show_status, json_=json_)
 
 
-@pool.command(epilog="Example: cordata pool sessions --limit 20 --after 3f2a")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@pool.command(
+    short_help="List sessions, without what they hold.",
+    epilog="Example: cordata pool sessions --limit 20 --after 3f2a",
+)
+@limit_option
 @click.option("--after", metavar="ID", default="", help="Go on behind this session.")
 @operator
 def sessions(

@@ -20,7 +20,9 @@ from cordata.cli.options import shared
 It prints one line `ready URL` when all are ready. Exit codes: 0 all ended cleanly, 1 one crashed,
 or in test mode something ended in the dead letter, 78 the configuration cannot be used."""
 )
-@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True)
+@click.option(
+    "--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="How many."
+)
 @click.option(
     "--listen",
     multiple=True,

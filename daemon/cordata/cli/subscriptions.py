@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cordata.cli.options import operator, yes_option
+from cordata.cli.options import limit_option, operator, yes_option
 
 if TYPE_CHECKING:
     from cordata.eventstore.status import DeadEvent
@@ -40,7 +40,7 @@ def subscriptions() -> None:
 )
 @click.option("--state", type=click.Choice(_STATES), help="In this state.")
 @click.option("--category", metavar="CATEGORY", help="To this category.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@limit_option
 @click.option("--after", metavar="NAME", help="Go on where the last page ended.")
 @operator
 def list_(
@@ -229,7 +229,7 @@ def resume(
 )
 @click.argument("name")
 @click.option("--payload", is_flag=True, help="Whole, with payload and every attempt.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@limit_option
 @click.option("--after", type=click.IntRange(min=0), metavar="POSITION", help="Go on after a page.")
 @operator
 def dead(

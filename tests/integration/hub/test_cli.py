@@ -144,7 +144,10 @@ async def test_command_tells_and_erases_a_person(tmp_path: Path, run: Run) -> No
         assert document["requests"][0]["versions"][0]["data"]["message"] == BOOKING["message"]
         printed = json.loads((await command("export", *eva)).stdout)
         assert printed["people"][0]["requests"] == document["requests"]
-        assert "exists" in (await command("export", *eva, "--output", str(file), code=1)).stderr
+        assert (
+            "is there already"
+            in (await command("export", *eva, "--output", str(file), code=1)).stderr
+        )
         again = str(tmp_path / "nobody.json")
         await command("export", "--email", "nobody@example.com", "--output", again, code=1)
         assert not Path(again).exists()

@@ -31,6 +31,7 @@ from alpinehub.people.mark import Mark
 from alpinehub.people.traces import MAILS, find_traces
 from alpinehub.reservations import ReservationData, decode
 from alpinehub.trail import TrailRow, add
+from alpinehub.users import add_user
 from cordata import Tx
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -200,8 +201,10 @@ async def test_person_is_new_when_he_comes_again(tmp_path: Path) -> None:
 
 async def test_person_is_not_erased_while_his_request_waits(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
+        await add_user(hub.ctx.store, "other", "secret", ["DEMO"])
         await write(hub, email=EMAIL)
-        with pytest.raises(Unusable, match="1 requests of the customer wait"):
+        assert await hub.one("SELECT count(*) FROM delivery WHERE waiting = 1") == 2
+        with pytest.raises(Unusable, match="wait for hotel software: 1"):
             await erase_him(hub, Reason(by="test"))
         [known] = await find(hub.ctx.store, email=EMAIL)
         assert known["requests"] == 1
@@ -219,7 +222,7 @@ async def test_request_that_comes_before_the_locks_is_not_emptied_while_it_waits
         await write(hub, email=EMAIL, message="Plantedmessage")
         [known] = await find(hub.ctx.store, email=EMAIL)
         why = Reason(by="test")
-        with pytest.raises(Unusable, match="1 requests of the customer wait"):
+        with pytest.raises(Unusable, match="wait for hotel software: 1"):
             await hub.ctx.store.run(
                 lambda tx: erasing._erase_requests(tx, f"[{known['id']}]", [], why)
             )

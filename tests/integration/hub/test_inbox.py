@@ -44,6 +44,7 @@ async def test_submission_leaves_review_when_its_mapping_is_mended(
         assert "first_name_abae: Eva  = first_name" in shown
         assert "would now be: review (ambiguous:arrival, ambiguous:departure)" in shown
 
+        assert "`alpinehub inbox show ID`" in await command("inbox", "map", "DEMO", "wix")
         fields = ("--field", "arrival=field:date_picker_a7c8")
         tried = await command("inbox", "map", "DEMO", "wix", *fields, "--try", "1", "--json")
         assert json.loads(tried)["becomes"] == "mapped"

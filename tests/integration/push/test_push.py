@@ -18,7 +18,8 @@ from tests.integration.push.peer import HotelSoftware, taken
 from tests.raw import raw
 
 from alpinehub.hotels import NewHotel, add_hotel
-from alpinehub.push.target import bring_now, list_targets, set_disabled, set_target
+from alpinehub.pms.http import Unreachable
+from alpinehub.push.target import bring_now, find_target, list_targets, set_disabled, set_target
 from alpinehub.sources import add_source
 from alpinehub.users import add_user
 
@@ -371,6 +372,10 @@ async def test_private_addresses_are_called_only_where_the_operator_says_so(
         await hub.handle_events()
         assert "may not be called" in str((await state(hub))["last_error"])
         assert peer.asked == []
+        with pytest.raises(Unreachable, match="may not be called") as refused:
+            client = (await find_target(hub.ctx, "demo")).client(private=False)
+            await client.call("OTA_Ping:Handshaking", b"<OTA_PingRQ/>")
+        assert "push_private" in refused.value.hint
 
 
 async def test_certificate_of_the_other_side_is_checked(tmp_path: Path) -> None:

@@ -237,7 +237,8 @@ ORDER BY v.id
 SELECT id, subject, text, html FROM mail WHERE id > :after ORDER BY id LIMIT :limit
 
 -- name: people_waiting
-SELECT count(*) AS waiting FROM delivery d JOIN reservation r ON r.id = d.reservation_id
+-- Requests, however many users they wait for.
+SELECT count(DISTINCT r.id) AS waiting FROM delivery d JOIN reservation r ON r.id = d.reservation_id
 WHERE r.customer_id IN (SELECT value FROM json_each(:ids))
     AND d.waiting = 1
 

@@ -76,10 +76,10 @@ def mourn(worker: str, child: ChildProcess, end: Exit, *, epoch: str) -> None:
     elif end.why:
         log.warning("child %d was killed%s: %s", child.pid, where, end.why, extra=fields(**extra))
     else:
-        said = f"; it said last: {end.lines[-1]}" if end.lines else ""
+        # Not what it said last: errors are mailed, and its lines are in the journal with its call.
         log.error(
-            "child %d of worker %s ended%s %s%s",
-            *(child.pid, worker, where, how, said),
+            "child %d of worker %s ended%s %s",
+            *(child.pid, worker, where, how),
             extra=fields(events.POOL_CHILD_CRASHED, **extra),
         )
 

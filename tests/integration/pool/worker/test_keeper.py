@@ -89,7 +89,9 @@ async def test_death_before_the_welcome_is_told_after_it(tmp_path: Path) -> None
             peer.close()
 
 
-async def test_exit_of_a_command_is_a_death(tmp_path: Path) -> None:
+async def test_exit_of_a_command_is_a_death(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with managing(tmp_path) as manager, keeping(tmp_path / "pool.sock"):
         worker = await manager.worker()
         child, _ = await manager.child()
@@ -97,6 +99,9 @@ async def test_exit_of_a_command_is_a_death(tmp_path: Path) -> None:
         child.send(order("die", "exit"))
         end = await heard(worker, "exited")
         assert (end.code, end.sig, end.why, end.lines) == (3, None, "", ["last words"])
+        # What a command writes may name somebody: it goes to the caller, and into no mail.
+        [error] = [one for one in caplog.records if one.levelno >= logging.ERROR]
+        assert error.getMessage().endswith("ended in a call with status 3")
 
 
 async def test_hang_is_killed_at_deadline_and_grace_without_a_manager(
