@@ -62,11 +62,6 @@ class Check:
     #: Only with --stress: what a weak server may not survive.
     stress: bool = False
 
-    @property
-    def area(self) -> str:
-        """transport, handshake or guest."""
-        return self.id.partition(".")[0]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:

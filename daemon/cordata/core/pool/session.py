@@ -172,10 +172,6 @@ class SessionTable(Shelf):
                 gone += 1
         return gone
 
-    def next_sweep_at(self) -> float | None:
-        """When `sweep` may find something."""
-        return self._wheel.next_at()
-
     def page(self, after: str, limit: int, now: float) -> list[Session]:
         """The next ones by id, for an operator; sorts them all."""
         ids = sorted(id for id in self._sessions if id > after)

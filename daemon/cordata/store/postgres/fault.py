@@ -17,8 +17,6 @@ _TELLABLE = {"08", "0A", "23", "25", "28", "3D", "3F", "40", "42", "53", "54", "
 _DISK_FULL = "53100"
 _READ_ONLY = "25006"
 CANCELED = "57014"
-#: The server ended the transaction of a client that was idle in it for too long.
-IDLE_IN_TRANSACTION = "25P03"
 #: Classes of an error that every other statement would meet as well.
 _SERVER = {"08", "53", "58", "28", "XX"}
 _SERVER_CODES = {_READ_ONLY, "3D000", "25P04", "42P05"}
