@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from alpinehub.alpinebits.bounds import MAX_BODY_BYTES
 from alpinehub.alpinebits.refusal import Refusal
 from alpinehub.multipart import Broken, Fault, media_type, read_parts
 
-#: Body as received, and as unpacked: all rate plans of a large hotel are 3 to 6 MB.
-MAX_BODY_BYTES = 8 * 1024 * 1024
-#: What has more is rare: 1 MiB acknowledges 10,000 guest requests.
-LARGE_BYTES = 2 * 1024 * 1024
 #: gzip can shrink zeros 1000 times; what hotel software sends shrinks 5 to 40 times.
 MAX_GZIP_RATIO = 100
 #: Below this size the ratio is not looked at.

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from alpinehub.alpinebits.bounds import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.document import MAX_MARKUP
-from alpinehub.alpinebits.form import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.grammar import parse
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from alpinehub.accounts import Account, authenticate
-from alpinehub.alpinebits import form, refusal
+from alpinehub.alpinebits import bounds, form, refusal
 from alpinehub.alpinebits.call import THREAD_BYTES
 from alpinehub.alpinebits.markup import clean
 from alpinehub.alpinebits.protocol import well_formed
@@ -80,7 +80,7 @@ async def read_form(request: Request, turn: Turn) -> form.Form:
     async with aclosing(request.stream()) as chunks:
         async for chunk in chunks:
             received += chunk
-            if len(received) > form.MAX_BODY_BYTES:
+            if len(received) > bounds.MAX_BODY_BYTES:
                 raise Refusal(413, "the body is too large")
             turn.grow(len(received))
     headers = request.headers

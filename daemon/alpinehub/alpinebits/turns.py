@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from alpinehub.alpinebits.form import LARGE_BYTES, MAX_BODY_BYTES
+from alpinehub.alpinebits.bounds import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.refusal import Refusal
 from alpinehub.bodies import Bodies
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alpinehub.bodies import Room
     from cordata import Context, Store
 
-#: Bodies of more than `form.LARGE_BYTES` that one worker holds, and of them those of one user, so
+#: Bodies of more than `LARGE_BYTES` that one worker holds, and of them those of one user, so
 #: that what sends slowly is in nobody else's way. Each costs three times its size.
 MAX_BODIES, MAX_OF_ONE = 4, 2
 #: How long a large document waits for the one before it.

@@ -21,8 +21,8 @@ from tests.integration.alpinebits.hub import (
 )
 from tests.unit.alpinebits.test_freerooms import CLOSED, COMPLETE, DZ, LIMIT, ROOM, count, status
 
+from alpinehub.alpinebits.bounds import LARGE_BYTES
 from alpinehub.alpinebits.call import POOL_BYTES
-from alpinehub.alpinebits.form import LARGE_BYTES
 from alpinehub.alpinebits.keeping import read_document
 from alpinehub.alpinebits.rules import periods
 from alpinehub.alpinebits.rules.periods import Counts, Key

@@ -11,9 +11,9 @@ from tests.integration.alpinebits.hub import PASSWORD, Hub, error_of, open_hub, 
 
 from alpinehub import accounts
 from alpinehub.accounts import Account
+from alpinehub.alpinebits.bounds import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.call import Call, respond
 from alpinehub.alpinebits.capability import SERVED
-from alpinehub.alpinebits.form import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.outcome import Note, Verdict
 from alpinehub.alpinebits.turns import MAX_BODIES, turns_of
 from cordata import request_id

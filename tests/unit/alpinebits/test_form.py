@@ -5,7 +5,8 @@ import zlib
 
 import pytest
 
-from alpinehub.alpinebits.form import MAX_BODY_BYTES, Form, parse_form, unpack
+from alpinehub.alpinebits.bounds import MAX_BODY_BYTES
+from alpinehub.alpinebits.form import Form, parse_form, unpack
 from alpinehub.alpinebits.refusal import Refusal
 
 TYPE = "multipart/form-data; boundary=xxBOUNDxx"

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from alpinehub.alpinebits import turns
-from alpinehub.alpinebits.form import LARGE_BYTES, MAX_BODY_BYTES
+from alpinehub.alpinebits.bounds import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.refusal import Refusal
 from alpinehub.alpinebits.turns import MAX_BODIES, MAX_OF_ONE, Turns
 from alpinehub.bodies import FREE_BYTES

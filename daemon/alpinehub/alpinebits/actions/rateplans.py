@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from alpinehub.alpinebits.bounds import MAX_BODY_BYTES
 from alpinehub.alpinebits.call import Answer, Call, read, respond
 from alpinehub.alpinebits.document import tag
-from alpinehub.alpinebits.form import MAX_BODY_BYTES
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, INVALID_VALUE, Verdict, failed
 from alpinehub.alpinebits.protocol import RATE_PLANS, Protocol
 from alpinehub.alpinebits.pushes import Push, take

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
+from alpinehub.alpinebits.bounds import MAX_BODY_BYTES
 from alpinehub.alpinebits.document import NAMESPACE, tag
-from alpinehub.alpinebits.form import MAX_BODY_BYTES
 from alpinehub.alpinebits.rules.subject import END, START, Subject, days_of, subject
 
 if TYPE_CHECKING:
