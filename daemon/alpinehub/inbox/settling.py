@@ -31,7 +31,16 @@ from alpinehub.webhooks.interpretation import (
 )
 from alpinehub.webhooks.mapping import Mapping
 from alpinehub.webhooks.sheet import Answer, Unreadable
-from cordata import Conflict, Context, Event, EventContext, Row, StoreUnavailable, Tx
+from cordata import (
+    Conflict,
+    Context,
+    Event,
+    EventContext,
+    Row,
+    StoreUnavailable,
+    TransientError,
+    Tx,
+)
 
 #: States of a row that is not settled.
 OPEN = ("received", "review")
@@ -59,10 +68,13 @@ async def take_up(ctx: Context) -> None:
             await settle(ctx, row["id"])
         except StoreUnavailable:
             raise
+        except TransientError as error:  # nothing is wrong with it: the next pass has it again
+            ctx.log.warning("submission %d of the inbox has to wait: %s", row["id"], error)
         except Exception:  # one row must not keep the others from it
-            ctx.log.exception("submission %d of the inbox cannot be interpreted", row["id"])
+            text = f"submission {row['id']} of the inbox cannot be interpreted"
+            ctx.log.warning("%s", text, exc_info=True)  # the details; the alert tells of it
+            ctx.alert("inbox-failed", f"{text}: `alpinehub inbox show {row['id']}`")
             await ctx.run(partial(_set_aside, inbox_id=row["id"]))
-            ctx.alert("inbox-failed", "a submission cannot be interpreted: `alpinehub inbox list`")
 
 
 async def _set_aside(tx: Tx, *, inbox_id: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import signal
@@ -24,6 +25,7 @@ from tests.raw import raw
 from alpinehub.inbox import settling, take_up
 from alpinehub.webhooks import interpretation
 from cordata import Tx
+from cordata.errors import TransactionTimeout
 
 on_each_store = pytest.mark.usefixtures("each_store")
 
@@ -102,9 +104,37 @@ async def test_submission_waits_for_a_person_when_interpretation_fails(
             ("mapped", None),
             ("review", "handler_failed"),
         ]
-        assert "a submission cannot be interpreted" in caplog.text
+        details, told = (r for r in caplog.records if r.levelno >= logging.WARNING)
+        assert details.levelno == logging.WARNING and details.exc_info  # one alert, not two
+        assert told.__dict__["ALERT"] == "inbox-failed" and "submission 2 " in told.getMessage()
         monkeypatch.setattr(settling, "interpret_body", right)
         assert await settling.settle(hub.ctx, 2) == "mapped"
+
+
+async def test_submission_is_taken_up_later_when_it_failed_for_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        assert hub.harness is not None
+        await post_wix(hub)
+        await post_wix(hub, wix(submissionId="s-2"))
+        right = interpretation.interpret
+
+        def busy(received: Any, *more: Any) -> Any:
+            if b"s-2" not in received.body:
+                raise TransactionTimeout("somebody else held it for too long")
+            return right(received, *more)
+
+        async def states() -> list[str]:
+            return [row["state"] for row in await hub.rows("SELECT state FROM inbox ORDER BY id")]
+
+        monkeypatch.setattr(settling, "interpret_body", busy)
+        hub.harness.advance(seconds=601)
+        await take_up(hub.ctx)
+        assert await states() == ["received", "mapped"]
+        monkeypatch.setattr(settling, "interpret_body", right)
+        await take_up(hub.ctx)
+        assert await states() == ["mapped", "mapped"]
 
 
 @on_each_store
