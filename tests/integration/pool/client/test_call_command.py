@@ -111,6 +111,13 @@ def test_failed_and_crashed_calls_say_what_is_known(tmp_path: Path) -> None:
     assert result.stderr == "error: no\nit wrote last:\n  last words\n  \\x1b[2J\n"
 
 
+def test_call_in_a_session_that_is_gone_says_where_to_look(tmp_path: Path) -> None:
+    with managed(tmp_path, refusing("no_session")) as (config, came):
+        result = cordata("call", "sum", "--session", "s", "--config", str(config))
+        assert came.result(20.0).session == "s"
+    assert result.returncode == 1 and "`cordata pool sessions`" in result.stderr
+
+
 def test_call_says_that_nobody_answers_when_there_is_no_pool(tmp_path: Path) -> None:
     result = cordata("call", "sum", "--timeout", "0.1", "--state-dir", str(tmp_path))
     assert result.returncode == 75
