@@ -5,7 +5,6 @@ What a part means, and what is wrong with one, is for whoever asked for the form
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,10 +12,6 @@ from typing import Literal
 _MAX_BOUNDARY_BYTES = 256
 #: Bytes of the headers of one part, all together: a browser writes a question as a field's name.
 _MAX_HEADER_BYTES = 8192
-
-# It has a line for each body that is none, and anybody can send many of them; why one was
-# refused is on the request's own line.
-logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 Fault = Literal["no_boundary", "malformed", "cut_off", "too_many_parts", "large_headers"]
 
@@ -59,6 +54,9 @@ def read_parts(body: bytes, content_type: str, *, most: int) -> list[Part]:
     callbacks = {f"on_{event}": getattr(collector, f"on_{event}") for event in (*events, "end")}
     try:
         parser = MultipartParser(boundary, callbacks)  # type: ignore[arg-type]
+        # It has a line for each body that is none, and anybody can send many of them; why one was
+        # refused is on the request's own line.
+        parser.logger.disabled = True
         parser.write(body)
         parser.finalize()
     except FormParserError:

@@ -226,6 +226,14 @@ async def test_error_with_status_200_has_a_line_in_the_log(
     assert told(caplog) == [(392, "r-1")]
 
 
+async def test_parser_of_forms_has_no_line_of_its_own_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert_error(await send(hub, b"--B\r\nBad Header: x\r\n\r\n--B--\r\n"), 400)
+    assert [one for one in caplog.records if one.name.startswith("python_multipart")] == []
+
+
 def test_many_errors_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     call = Call(
         ctx=None,  # type: ignore[arg-type] # nothing is asked of it

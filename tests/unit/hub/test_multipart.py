@@ -49,12 +49,6 @@ def test_body_is_refused_with_the_reason(content_type: str, body: bytes, fault: 
     assert caught.value.fault == fault
 
 
-def test_parser_has_no_line_of_its_own_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(Broken):
-        read_parts(b"--B\r\nBad Header: x\r\n\r\n" + END, TYPE, most=1)
-    assert not caplog.records
-
-
 @pytest.mark.parametrize(
     "body",
     [
