@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.integration.alpinebits.hub import read_rq
 from tests.integration.alpinebits.test_journey import READ, forget, send, waiting
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.integration.hub.test_intake import DATA, arrival
 
-from alpinehub.intake import take_in
+from alpinehub.alpinebits.call import Client
+from alpinehub.alpinebits.guest import HeldCode
+from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.alpinebits.sent import HeldBack, note_held
+from alpinehub.intake import store_arrival, take_in
 from alpinehub.requests import looking
 from alpinehub.reservations import ReservationData
 from alpinehub.users import add_user
@@ -83,3 +90,29 @@ async def test_version_that_can_be_had_is_noted_and_nothing_else(tmp_path: Path)
         await hub.handle_events()
         assert await trail(hub, one) == [("received", None)]
         assert (await send(hub, READ, read_rq("DEMO"), "2018-10")).status == 200
+
+
+@pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
+async def test_what_is_held_undoes_no_intake_that_shares_its_transaction(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        held_id = await take(hub, LEAD)
+        client = Client(user_id=1, protocol=PROTOCOLS["2018-10"], client_id="")
+        held = HeldBack(reservation_id=held_id, version=1, code=HeldCode.NO_STAY, text="no days")
+        # Another guest: he is added, and the intake has written, when the hold is marked.
+        guest = msgspec.structs.replace(DATA, email="other@example.com", phone="+393330000000")
+        made = await arrival(hub, data=guest, external_id="other")
+        runs = Counter[str]()
+
+        async def note(tx: Tx) -> None:
+            runs["note"] += 1
+            mark = {"event_id": "e", "group": "g", "created_at": tx.now_us}
+            assert await tx.execute("seen.add", **mark)
+            await note_held(tx, client, [held])
+
+        async def store(tx: Tx) -> None:
+            runs["store"] += 1
+            await store_arrival(tx, made)
+
+        await asyncio.gather(hub.ctx.store.run(note), hub.ctx.store.run(store))
+        assert runs == {"note": 1, "store": 1}
+        assert await hub.one("SELECT held_code FROM delivery WHERE held_at IS NOT NULL")
