@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 #: Type "business rule", code "unable to process": the one form in which a request is refused.
 _UNABLE_TO_PROCESS = ("3", "450")
 _MAX_REFUSAL_CHARS = 2000
+#: Taken, and refused, in one unit: webhooks get their turn between them.
+RECORDED = 200
 #: Refused requests that an alert names.
 _TOLD = 20
 
@@ -65,41 +68,61 @@ REPORT = Reader(root="OTA_NotifReportRQ", read=_read, type=Acknowledgement, pool
 async def acknowledge(ctx: Context, client: Client, told: Acknowledgement) -> Sequence[str]:
     """Record what a user took and what he refused; the IDs that were never sent to him.
 
-    Saying the same again changes nothing. Raises: StoreUnavailable, with nothing recorded.
+    Saying the same again changes nothing. Raises: StoreUnavailable; a part of it may be recorded
+    then, and is known when it comes again.
     """
-    if not (told.accepted or told.refused):
-        return ()
-    accepted = _encode([(int(kind), unique_id) for kind, unique_id in told.accepted]).decode()
-    refused = _encode(list(told.refused.items())).decode()
-
-    async def unit(tx: Tx) -> tuple[set[tuple[str, str]], set[str], list[Row]]:
-        who = {"user_id": client.user_id, "now_us": tx.now_us}
-        taken = await tx.fetch_all("listing_acknowledge", accepted=accepted, **who)
-        declined: list[Row] = []
-        before: set[tuple[str, int]] = set()
-        if told.refused:
-            known = await tx.fetch_all("listing_refused", refused=refused, user_id=client.user_id)
-            before = {_version(row) for row in known if row["refused_text"] is not None}
-            declined = await tx.fetch_all("listing_refuse", refused=refused, **who)
-        # A refusal may follow an acknowledgement: it is news by its own words.
-        new = [row for row in declined if _version(row) not in before]
-        first = [row for row in taken if row["acked_at"] == tx.now_us]
-        for event, rows in (("acknowledged", first), ("refused", new)):
-            for row in rows:
-                await publish(tx, event, row, row["hotel_id"], client)
-        for hotel_id in sorted({row["hotel_id"] for row in (*taken, *declined)}):
-            await note_contact(tx, client, hotel_id, acked=True)
-        return (
-            {(str(row["unique_id_type"]), row["reservation_id"]) for row in taken},
-            {row["reservation_id"] for row in declined},
-            new,
-        )
-
-    taken, declined, new = await ctx.store.run(unit)
-    _tell(ctx, new)
+    taken, declined = set[tuple[str, str]](), set[str]()
+    news: list[Row] = []
+    try:
+        for part in _parts(told):
+            accepted, refused, new = await ctx.store.run(partial(_record, client=client, told=part))
+            taken |= accepted
+            declined |= refused
+            news += new
+    finally:
+        _tell(ctx, news)
     unknown = [unique_id for kind, unique_id in told.accepted if (kind, unique_id) not in taken]
     unknown += [unique_id for unique_id in told.refused if unique_id not in declined]
     return list(dict.fromkeys(unknown))
+
+
+def _parts(told: Acknowledgement) -> Iterator[Acknowledgement]:
+    """RECORDED at a time."""
+    accepted, refused = tuple(dict.fromkeys(told.accepted)), list(told.refused.items())
+    for start in range(0, max(len(accepted), len(refused)), RECORDED):
+        part = slice(start, start + RECORDED)
+        yield Acknowledgement(accepted=accepted[part], refused=dict(refused[part]))
+
+
+async def _record(
+    tx: Tx, client: Client, told: Acknowledgement
+) -> tuple[set[tuple[str, str]], set[str], list[Row]]:
+    """The unit: what is known of what was taken and of what was refused; refusals that are news."""
+    who = {"user_id": client.user_id, "now_us": tx.now_us}
+    taken: list[Row] = []
+    if told.accepted:
+        accepted = _encode([(int(kind), unique_id) for kind, unique_id in told.accepted]).decode()
+        taken = await tx.fetch_all("listing_acknowledge", accepted=accepted, **who)
+    declined: list[Row] = []
+    before: set[tuple[str, int]] = set()
+    if told.refused:
+        refused = _encode(list(told.refused.items())).decode()
+        known = await tx.fetch_all("listing_refused", refused=refused, user_id=client.user_id)
+        before = {_version(row) for row in known if row["refused_text"] is not None}
+        declined = await tx.fetch_all("listing_refuse", refused=refused, **who)
+    # A refusal may follow an acknowledgement: it is news by its own words.
+    new = [row for row in declined if _version(row) not in before]
+    first = [row for row in taken if row["acked_at"] == tx.now_us]
+    for event, rows in (("acknowledged", first), ("refused", new)):
+        for row in rows:
+            await publish(tx, event, row, row["hotel_id"], client)
+    for hotel_id in sorted({row["hotel_id"] for row in (*taken, *declined)}):
+        await note_contact(tx, client, hotel_id, acked=True)
+    return (
+        {(str(row["unique_id_type"]), row["reservation_id"]) for row in taken},
+        {row["reservation_id"] for row in declined},
+        new,
+    )
 
 
 def _tell(ctx: Context, refused: Sequence[Row]) -> None:

@@ -5,17 +5,20 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import Hub, error_of, open_hub, open_worker, read_rq
 
-from alpinehub.alpinebits import listing
+from alpinehub.alpinebits import acknowledging, listing
 from alpinehub.alpinebits.capability import SERVED
+from alpinehub.alpinebits.contact import note_contact
 from alpinehub.alpinebits.guest import Record, find_invalid, render
 from alpinehub.alpinebits.guest.proof import REVISION
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.party import Hotel
+from cordata import Tx
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
@@ -162,6 +165,29 @@ async def test_unknown_id_is_success_with_a_warning_where_the_version_has_them(
             "u1", (14, "no-such"), (15, "no-such"), refused={"nor-this": "why"}, version=version
         )
         assert unknown == ([] if version < "2022-10" else ["no-such", "nor-this"])
+
+
+async def test_many_are_acknowledged_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the units of one report others may write."""
+    units: list[int] = []
+
+    async def counted(tx: Tx, *args: Any, **more: Any) -> None:
+        units.append(tx.now_us)
+        await note_contact(tx, *args, **more)
+
+    monkeypatch.setattr(acknowledging, "RECORDED", 2)
+    monkeypatch.setattr(acknowledging, "note_contact", counted)
+    async with open_hub(tmp_path) as hub:
+        for number in range(8):
+            hub.add(H1, f"a{number}")
+        await hub.read("u1", "H1")
+        ids = [(14, f"a{number}") for number in range(5)]
+        refused = {"a5": "no room", "a6": "no room", "nowhere": "no room"}
+        unknown = await hub.acknowledge("u1", *ids, (14, "nobody"), refused=refused)
+        assert unknown == ["nobody", "nowhere"] and len(units) == 3
+        assert await hub.read("u1", "H1") == ["a7"]
 
 
 async def test_refusal_ends_delivery_keeps_the_hotels_words_and_is_an_alert(
