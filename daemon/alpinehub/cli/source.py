@@ -8,7 +8,16 @@ import click
 
 from alpinehub import sources
 from alpinehub.cli.duration import duration
-from alpinehub.cli.run import as_json, printable, read_secret, run, show, show_line, show_table
+from alpinehub.cli.run import (
+    as_json,
+    plain,
+    printable,
+    read_secret,
+    run,
+    show,
+    show_line,
+    show_table,
+)
 
 _from_stdin = click.option(
     "--secret-stdin", is_flag=True, help="Read the secret from standard input."
@@ -152,7 +161,9 @@ def rotate(
     secret = read_secret("Secret") if secret_stdin else sources.new_secret()
     record = run(config, lambda ctx: sources.set_secret(ctx, hotel, name, secret, keep_s=keep))
     shown = {key: record[key] for key in ("hotel", "name", "kind", "before_until")}
-    sentence = f"source {name} of {hotel} has a new secret"
+    until = str(plain("before_until", record["before_until"])).replace("+00:00", "Z")
+    old = f"is taken until {until}" if record["before_until"] else "is taken no more"
+    sentence = f"source {name} of {hotel} has a new secret; the old one {old}"
     _warn_of_shared_key(config, shown, secret)
     _show(shown, sentence, "" if secret_stdin else secret, json_)
 

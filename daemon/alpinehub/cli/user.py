@@ -71,9 +71,9 @@ def rotate(config: str | None, name: str, keep: int, password_stdin: bool, json_
     """Give a login another password; the old one ends, unless it is kept for a while."""
     password = read_secret("Password") if password_stdin else new_secret()
     run(config, lambda ctx: users.set_password(ctx.store, name, password, keep_s=keep))
-    _show(
-        {"name": name}, f"user {name} has a new password", "" if password_stdin else password, json_
-    )
+    old = f"is taken for {keep} s more" if keep else "is taken no more"
+    sentence = f"user {name} has a new password; the old one {old}"
+    _show({"name": name}, sentence, "" if password_stdin else password, json_)
 
 
 @user.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -175,9 +176,13 @@ async def test_command_adds_shows_and_rotates_sources_of_every_kind(
         rotated = json.loads(await command("source", "rotate", "DEMO", "home", "--json"))
         assert rotated["before_until"] and rotated["secret"] != made["secret"]
         assert rotated["path"].endswith(rotated["secret"])
-        await command("source", "rotate", "DEMO", "lead", "--keep", "0")
+        once = await command("source", "rotate", "DEMO", "lead")
+        assert re.search(r"the old one is taken until 2[0-9-]+T[0-9:]+Z\n", once)
+        at_once = await command("source", "rotate", "DEMO", "lead", "--keep", "0")
+        assert "the old one is taken no more\n" in at_once
         await command("source", "set", "DEMO", "home", "--option", "honeypot=url2")
-        await command("user", "rotate", "demo", "--keep", "2h")
+        kept = await command("user", "rotate", "demo", "--keep", "2h")
+        assert "the old one is taken for 7200 s more\n" in kept
         for path in (made["path"], rotated["path"]):
             await seen()
             sent = {"content-type": "application/x-www-form-urlencoded", "x-webhook-secret": None}
