@@ -62,7 +62,8 @@ async def add_source(
             options=written,
             now=tx.now_us,
         )
-        assert row is not None
+        if row is None:
+            raise Unusable("somebody else has just added this source", hint="try it again")
         await tx.execute("bump_directory")
         return int(row["id"])
 

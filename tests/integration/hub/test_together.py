@@ -14,7 +14,7 @@ import pytest
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.raw import raw
 
-from alpinehub.hotels import HotelChange, change_hotel
+from alpinehub.hotels import HotelChange, Unusable, change_hotel
 from alpinehub.sources import add_source, set_options
 from alpinehub.users import add_user, grant, revoke
 from cordata import Tx
@@ -226,3 +226,18 @@ async def test_of_two_changes_of_a_forms_options_at_once_both_stay(tmp_path: Pat
         await task
         options = await hub.one("SELECT options FROM source WHERE name = 'contact'")
         assert json.loads(options) == {"honeypot": "fax", **redirect}
+
+
+@only_postgres
+async def test_who_adds_a_source_at_the_same_moment_is_told_so(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        copy = """INSERT INTO source
+            (hotel_id, kind, name, secret, fingerprint, created_at, changed_at)
+            SELECT hotel_id, kind, 'shop', secret, 'x', 0, 0 FROM source"""
+        async with hub.ctx.transaction() as tx:
+            await raw(tx, copy)
+            added = add_source(other.ctx, "DEMO", "generic", "shop", "another-secret")
+            task = asyncio.create_task(added)
+            await blocked(hub)
+        with pytest.raises(Unusable, match="somebody else"):
+            await task
