@@ -93,6 +93,7 @@ class _Collector:
         self._value += data[start:end]
 
     def on_header_end(self) -> None:
+        self._count(len(": \r\n"))
         if self._field.lower() == b"content-disposition":
             self._disposition = self._value
         self._field = self._value = b""
@@ -104,7 +105,7 @@ class _Collector:
         from python_multipart.multipart import parse_options_header
 
         kind, options = parse_options_header(self._disposition)
-        name = options.get(b"name") if kind == b"form-data" else None
+        name = options.get(b"name") if kind.lower() == b"form-data" else None
         self.parts.append(Part(name, b"".join(self._data), b"filename" in options))
 
     def on_end(self) -> None:

@@ -55,6 +55,7 @@ def test_body_is_refused_with_the_reason(content_type: str, body: bytes, fault: 
         part(b'form-data; name="%b"' % (b"q" * 8192)),
         part(b"form-data", more=b"\r\nX: y" * 3000),
     ],
+    ids=["name", "many"],
 )
 def test_body_is_refused_when_a_part_has_large_headers(body: bytes) -> None:
     with pytest.raises(Broken) as caught:
