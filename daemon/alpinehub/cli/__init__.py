@@ -9,24 +9,20 @@ from typing import NoReturn
 
 import click
 
-from alpinehub.cli.check import check
-from alpinehub.cli.customer import customer
-from alpinehub.cli.hotel import hotel
-from alpinehub.cli.inbox import inbox
-from alpinehub.cli.pms import pms
-from alpinehub.cli.push import push
-from alpinehub.cli.report import report
-from alpinehub.cli.requests import requests
-from alpinehub.cli.source import source
-from alpinehub.cli.user import user
-from alpinehub.cli.webhook import webhook
+from alpinehub.cli.group import Group, take_config
 from cordata import ConfigError, CordataError, __version__
 
 EXIT_FAILED, EXIT_INTERRUPTED, EXIT_CONFIG = 1, 130, 78
+_NAMES = (
+    *("check", "customer", "hotel", "inbox", "pms", "report", "requests", "source", "user"),
+    "webhook",
+)
 
 
 @click.group(
     name="alpinehub",
+    cls=Group,
+    lazy={name: f"alpinehub.cli.{name}:{name}" for name in _NAMES},
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""A first hotel:
 
@@ -67,44 +63,7 @@ def demo(config: str | None) -> None:
     click.echo("demo hotel made" if made else "the demo hotel is there already")
 
 
-alpinehub.add_command(hotel)
-alpinehub.add_command(user)
-user.add_command(push)
-alpinehub.add_command(source)
-alpinehub.add_command(requests)
-alpinehub.add_command(inbox)
-alpinehub.add_command(customer)
-alpinehub.add_command(webhook)
-alpinehub.add_command(report)
-alpinehub.add_command(pms)
-alpinehub.add_command(check)
-
-
-def _choose_config(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> str | None:
-    if value is not None:
-        context.obj = value
-    return value
-
-
-def _take_config(command: click.Command) -> None:
-    """Let all commands take --config behind their name, too, as those of `cordata` do."""
-    if isinstance(command, click.Group):
-        for one in command.commands.values():
-            _take_config(one)
-        return
-    option = click.Option(
-        ["--config"],
-        type=click.Path(dir_okay=False),
-        expose_value=False,
-        callback=_choose_config,
-        help="Configuration file; as the same option before the command.",
-    )
-    command.params.append(option)
-
-
-_take_config(alpinehub)
+take_config(demo)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

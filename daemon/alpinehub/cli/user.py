@@ -6,6 +6,7 @@ import click
 
 from alpinehub import users
 from alpinehub.cli.duration import duration
+from alpinehub.cli.group import Group
 from alpinehub.cli.run import as_json, new_secret, read_secret, run, show, show_table
 
 _from_stdin = click.option(
@@ -13,7 +14,7 @@ _from_stdin = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Group, lazy={"push": "alpinehub.cli.push:push"})
 def user() -> None:
     """Logins of hotel software (AlpineBits)."""
 
