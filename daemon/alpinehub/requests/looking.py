@@ -18,6 +18,8 @@ OPEN = frozenset({"waiting", "sent", "held"})
 
 #: Read at once; and so many are looked at for one list that leaves some out.
 _READ, _LOOKED_AT = 200, 10_000
+#: An id has its worker's time, `created_at` the store's, and a unit may wait: so far they differ.
+_APART_US = 60_000_000
 #: After every id: they are hex digits.
 _LAST = "g"
 #: After every moment.
@@ -67,7 +69,7 @@ async def _list(tx: Tx, wanted: Wanted) -> Page:
         rows = await _read(tx, hotel_id, before_id, before_at)
         states = await _states(tx, [row["id"] for row in rows])
         for row in rows:
-            if row["created_at"] < (wanted.since_us or 0):
+            if row["created_at"] < (wanted.since_us or 0) - _APART_US:
                 return Page(items, None)
             if (found := _chosen(row, states.get(row["id"], []), wanted)) is not None:
                 if len(items) == wanted.limit:
@@ -89,7 +91,8 @@ async def _start(tx: Tx, wanted: Wanted) -> tuple[str, int]:
             raise Unusable(f"there is no guest request {wanted.after!r}")
         return wanted.after, row["created_at"]
     if wanted.until_us is not None:  # an id begins with its millisecond
-        return f"{wanted.until_us // 1000:012x}", wanted.until_us
+        at = wanted.until_us + _APART_US
+        return f"{at // 1000:012x}", at
     return _LAST, _EVER_US
 
 
@@ -116,6 +119,8 @@ def _chosen(
     row: Row, deliveries: Sequence[dict[str, Any]], wanted: Wanted
 ) -> dict[str, Any] | None:
     if wanted.status is not None and row["status"] != wanted.status:
+        return None
+    if not (wanted.since_us or 0) <= row["created_at"] < (wanted.until_us or _EVER_US):
         return None
     meant = [one for one in deliveries if wanted.user in (None, one["user"])]
     if wanted.state is not None:

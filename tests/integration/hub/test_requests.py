@@ -24,6 +24,7 @@ from alpinehub.requests.looking import Wanted
 from alpinehub.reservations import ReservationData
 from alpinehub.sources import add_source
 from alpinehub.users import add_user, grant
+from cordata.store import Tx
 
 __all__ = ["run"]
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -119,6 +120,25 @@ async def test_list_is_read_in_pages_of_one_hotel_or_all(
             assert await listed(hub, hotel=hotel_code, until_us=until) == [
                 one for one in all_ if made[one] < until
             ]
+
+
+async def test_list_has_one_whose_worker_made_its_id_long_before_it_was_stored(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        ids = [await book(hub, number) for number in range(3)]
+        rows = await hub.rows("SELECT id, created_at FROM reservation ORDER BY id")
+        newest_us = rows[2]["created_at"]
+
+        async def late(tx: Tx) -> None:
+            sql = "UPDATE reservation SET created_at = ? WHERE id = ?"
+            await raw(tx, sql, (newest_us + 5_000_000, ids[0]))
+
+        await hub.ctx.store.run(late)
+        since_us = newest_us + 1
+        for hotel in (None, "DEMO"):
+            assert await listed(hub, hotel=hotel, since_us=since_us) == [ids[0]]
+            assert await listed(hub, hotel=hotel, until_us=since_us) == [ids[2], ids[1]]
 
 
 async def test_list_stops_looking_and_says_where_to_go_on(
