@@ -26,6 +26,9 @@ _MAX_INTERIM = 10
 #: Of a Content-Length; of some thousands no number is made.
 _MAX_DIGITS = 18
 _READ_BYTES = 64 * 1024
+#: Reading all of the system's authorities takes tens of milliseconds; now and then they change.
+_TRUST_S = 300.0
+_contexts: dict[tuple[str | None, bool], tuple[float, ssl.SSLContext]] = {}
 
 
 class Unreachable(Exception):
@@ -100,7 +103,7 @@ class Caller:
     async def _connect(self, url: Url) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the first address that takes one."""
         addresses = await self._addresses(url)
-        tls = _tls(self.ca_file, self.insecure) if url.secure else None
+        tls = await _tls(self.ca_file, self.insecure) if url.secure else None
         name = url.host if url.secure else None
         refused: OSError | None = None
         for address in addresses:
@@ -142,7 +145,16 @@ class _Phase:
     late: str = field(default="cannot be reached")
 
 
-def _tls(ca_file: str | None, insecure: bool) -> ssl.SSLContext:
+async def _tls(ca_file: str | None, insecure: bool) -> ssl.SSLContext:
+    """The context of all calls of some minutes. Raises: OSError where there is no such file."""
+    until, context = _contexts.get((ca_file, insecure), (0.0, None))
+    if context is None or monotonic() >= until:
+        context = await asyncio.to_thread(_make_tls, ca_file, insecure)
+        _contexts[ca_file, insecure] = monotonic() + _TRUST_S, context
+    return context
+
+
+def _make_tls(ca_file: str | None, insecure: bool) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if ca_file:
         context.load_verify_locations(ca_file)

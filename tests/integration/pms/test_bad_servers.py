@@ -8,6 +8,7 @@ import gzip
 import json
 import socket
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from tests.integration.pms.peers import (
@@ -18,7 +19,8 @@ from tests.integration.pms.peers import (
     scripted,
 )
 
-from alpinehub.pms.address import Url
+from alpinehub.pms import http as pms_http
+from alpinehub.pms.address import Url, parse_url
 from alpinehub.pms.http import Caller
 
 _OTA = 'xmlns="http://www.opentravel.org/OTA/2003/05"'
@@ -127,6 +129,20 @@ async def test_certificates_are_checked_unless_told_otherwise(tmp_path: Path) ->
         port = plain.sockets[0].getsockname()[1]
         code, told, error = await poll(f"https://127.0.0.1:{port}/")
         assert code == 3 and "does not speak TLS" in error
+
+
+async def test_authorities_are_read_once_for_the_calls_of_some_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = tmp_path / "cert.pem"
+    async with scripted(lambda asked: http("yes"), tls=make_certificate(tmp_path)) as peer:
+        url, caller = parse_url(peer.url.replace("http:", "https:")), Caller(ca_file=str(authority))
+        assert (await caller.call(url, {}, b"")).status == 200
+        authority.unlink()
+        assert (await caller.call(url, {}, b"")).status == 200
+        monkeypatch.setattr(pms_http, "monotonic", lambda: monotonic() + 301)
+        with pytest.raises(FileNotFoundError):
+            await caller.call(url, {}, b"")
 
 
 async def say_no(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
