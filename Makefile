@@ -50,7 +50,7 @@ test: ## Everything: lint, all tests in a venv, all tests in Debian 13 on system
 
 test-unit: ## Unit, contract and integration tests in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
-		"$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) tests/unit tests/contract tests/integration $(PYTEST)
+		"$$venv/bin/python" -m pytest -q -p no:cacheprovider --durations=10 $(parallel) tests/unit tests/contract tests/integration $(PYTEST)
 
 test-system: ## The package in booted Debian 13 hosts, and the other tests on Debian's libraries
 	@$(build)/need venv tree && venv=$$($(build)/venv $(extras)) && \

@@ -173,6 +173,14 @@ def buffers(text: str) -> int:
     return sum(map(int, re.findall(r"(?:hit|read)=(\d+)", touched[1])))
 
 
+def test_every_statement_is_understood(filled: Database) -> None:
+    for query in QUERIES.values():
+        with RawCursor(filled) as cursor:
+            cursor.execute(f"PREPARE understood AS {query.sql}".encode())
+        # Not prepared in its turn: psycopg would have all forgotten at the next rollback.
+        filled.execute("DEALLOCATE understood", prepare=False)
+
+
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 @pytest.mark.parametrize("name", sorted(_HOT))
 def test_statement_stays_on_its_indexes_when_history_is_long(
