@@ -83,11 +83,12 @@ class Alerter:
             self._send(cause, text, counted)
         except TransientError as error:
             log.error("the mail about %s was not sent: %s", cause, error)
-            self._keep(cause, text, count)
             try:
                 self._cooldown.give_back(cause, counted=counted, now=now)
             except OSError as second:
                 log.error("the cool-down of %s cannot be kept: %s", cause, second)
+            # Last: whoever finds it kept may claim as soon as it is due.
+            self._keep(cause, text, count)
             return False
         return True
 
