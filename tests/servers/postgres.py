@@ -91,10 +91,10 @@ class PostgresServer(Server):
             cursor = connection.execute(query.encode(), values or None)
             return cursor.fetchall() if cursor.description else []
 
-    def create_database(self, name: str | None = None) -> str:
-        """A new, empty database; returns its name."""
+    def create_database(self, name: str | None = None, *, template: str = "template0") -> str:
+        """A new database, empty or a copy of another one; returns its name."""
         name = name or f"test_{next(self._numbers)}"
-        self.execute(f'CREATE DATABASE "{name}" TEMPLATE template0 STRATEGY file_copy')
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
         return name
 
     def drop_database(self, name: str) -> None:
@@ -102,9 +102,9 @@ class PostgresServer(Server):
         self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     @contextmanager
-    def database(self) -> Iterator[str]:
+    def database(self, *, template: str = "template0") -> Iterator[str]:
         """URL of a fresh database that is dropped after the block, if the server still runs."""
-        name = self.create_database()
+        name = self.create_database(template=template)
         try:
             yield self.url(name)
         finally:

@@ -79,7 +79,9 @@ def test_all_pass_when_they_run_on_debians_libraries(capsys: pytest.CaptureFixtu
             done = host.run(*words, *failed, check=False, timeout_s=600)
             said += done.stdout + done.stderr
             with capsys.disabled():
-                print("run again, alone:", *failed, done.stdout.strip().splitlines()[-1], sep="\n  ")
+                print(
+                    "run again, alone:", *failed, done.stdout.strip().splitlines()[-1], sep="\n  "
+                )
     assert done.returncode == 0, said
 
 

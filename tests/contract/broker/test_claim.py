@@ -11,12 +11,13 @@ import uvloop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.integration.engine.parts import opened, publish, rows
+from tests.queries import queries_of
 from tests.raw import raw
 
 from cordata import clock
 from cordata.broker import claim as outbox
 from cordata.broker.claim import Entry, Refusal
-from cordata.store import Queries, Row, Store, Tx
+from cordata.store import Row, Store, Tx
 
 TIMEOUT_US = 60_000_000
 
@@ -246,7 +247,7 @@ async def test_statement_uses_its_index(tmp_path: Path, name: str, index: str) -
 
 
 async def _plan(state: Path, name: str) -> list[Any]:
-    query = Queries.load([], "sqlite").by_name[name]
+    query = queries_of("sqlite").by_name[name]
 
     async def unit(tx: Tx) -> list[Row]:
         bound = query.bind(dict.fromkeys(query.params))

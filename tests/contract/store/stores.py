@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from tests.queries import queries_of
+
 from cordata.config.sections import StoreConfig
-from cordata.store import Chain, Lease, Queries, Store, Tx, open_store
+from cordata.store import Chain, Lease, Store, Tx, open_store
 
 SQL = "tests.contract.store.sql"
 CHAINS = (Chain("contract", SQL),)
@@ -38,7 +40,7 @@ class Opener:
             config,
             state_dir=self.folder,
             runtime_dir=self.folder,
-            queries=Queries.load([SQL], self.dialect),
+            queries=queries_of(self.dialect, SQL),
         )
         async with store:
             await store.migrate(CHAINS)

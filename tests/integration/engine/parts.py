@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.integration.engine.stores import url_of
+from tests.queries import queries_of
 
 from cordata.config.sections import StoreConfig
 from cordata.context import Context
-from cordata.store import Chain, Queries, Row, Store, Tx, dialect_of, open_store
+from cordata.store import Chain, Row, Store, Tx, dialect_of, open_store
 from cordata.vault import Vault
 
 SQL = "tests.integration.engine.sql"
@@ -32,7 +33,7 @@ async def opened(
         config,
         state_dir=state,
         runtime_dir=runtime_of(state),
-        queries=Queries.load([chain.package], dialect_of(config)),
+        queries=queries_of(dialect_of(config), chain.package),
     )
     async with store:
         if migrate:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.integration.engine.engine import build, running
 from tests.integration.engine.parts import opened, publish, rows, until
+from tests.queries import queries_of
 from tests.raw import raw
 
 from cordata import clock
@@ -22,7 +23,7 @@ from cordata.broker.inspection import BadPosition, DeadLetters, Filter, Outbox
 from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.errors import PermanentError
-from cordata.store import Queries, Row, Store, Tx
+from cordata.store import Row, Store, Tx
 
 ALL = Filter()
 
@@ -309,7 +310,7 @@ async def test_empty_store_has_nothing(state: Path) -> None:
     ],
 )
 async def test_statement_uses_its_index(tmp_path: Path, name: str, index: str) -> None:
-    query = Queries.load([], "sqlite").by_name[name]
+    query = queries_of("sqlite").by_name[name]
 
     async with opened(tmp_path) as store:
 

@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tests.integration.engine.stores import url_of
+from tests.integration.engine.template import begin
 from tests.raw import raw
 
 from alpinehub.app import app as hub_app
@@ -17,11 +19,14 @@ from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.sources import add_source
 from alpinehub.users import add_user
 from cordata import Context, Row, Tx, request_id
+from cordata.opening import chains_of
 from cordata.registry import AsgiApp
 from cordata.testing import Harness, open_app
 
 MASTER_KEY = bytes(range(32)).hex().encode()
 SECRET = "demo-secret"
+#: A password is checked in most tests, and a good one takes longer than they do.
+_LOG2_N = 4
 BOOKING: dict[str, Any] = {
     "hotel_code": "DEMO",
     "status": "request",
@@ -176,10 +181,12 @@ async def open_hub(directory: Path, *, seed: bool = True, **settings: object) ->
     `settings` are those of [alpinehub].
     """
     config: dict[str, Any] = {"store": {"url": url_of(directory)}, "alpinehub": settings}
+    await begin(directory, url_of(directory), chains_of(hub_app))
     async with open_app(hub_app, config=config, directory=directory, startup=False) as harness:
         ctx = harness.ctx
         if seed:
             await add_hotel(ctx.store, NewHotel(code="DEMO", name="Hotel Demo"))
-            await add_user(ctx.store, "demo", "demo", ["DEMO"])
+            with patch("alpinehub.passwords._LOG2_N", _LOG2_N):
+                await add_user(ctx.store, "demo", "demo", ["DEMO"])
             await add_source(ctx, "DEMO", "generic", "website", SECRET)
         yield Hub(ctx, harness)

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.engine.stores import STORES, prepared
+from tests.integration.alpinebits.hub import CHAINS
+from tests.integration.engine.stores import STORES, use
+from tests.integration.engine.template import migrate
+from tests.servers.postgres import PostgresServer
 
 #: Where all tests run a second time, on other libraries, the hub's run on the quicker store only:
 #: whether the other one understands what it is asked, test_plans_postgres.py tries.
 _KINDS = ("sqlite",) if "CORDATA_SECOND_RUN" in os.environ else STORES
 
 
+_templates: dict[PostgresServer, str] = {}
+
+
 @pytest.fixture(params=_KINDS)
-def each_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def each_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The test runs once on each store: `open_hub(tmp_path)` opens it. Its kind."""
-    prepared(request.param, request, tmp_path)
     kind: str = request.param
-    return kind
+    if kind == "sqlite":
+        yield kind
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    with server.database(template=_template(server, tmp_path)) as url:
+        use(tmp_path, url)
+        yield kind
+
+
+def _template(server: PostgresServer, folder: Path) -> str:
+    """Name of a database with the hub's tables; made once."""
+    if server not in _templates:
+        name = server.create_database()
+        asyncio.run(migrate(folder, server.url(name), CHAINS))
+        _templates[server] = name
+    return _templates[server]

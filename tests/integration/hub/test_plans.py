@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from tests.integration.hub.material import BOOKING, open_hub
+from tests.queries import queries_of
 from tests.raw import raw
 
 from alpinehub.app import app
 from cordata import Row, Tx
-from cordata.store import Queries
 
 #: Statement and the index it must use.
 HOT = (
@@ -77,7 +77,7 @@ HOT = (
 
 @pytest.mark.parametrize(("name", "index"), HOT)
 async def test_statement_uses_its_index(tmp_path: Path, name: str, index: str) -> None:
-    query = Queries.load(app.query_packages, "sqlite").by_name[name]
+    query = queries_of("sqlite", *app.query_packages).by_name[name]
 
     async with open_hub(tmp_path) as hub:
         await hub.post(BOOKING)

@@ -13,6 +13,7 @@ from time import monotonic
 
 import pytest
 from tests.integration.alpinebits.hub import CHAINS, REQUEST, Hub, open_worker
+from tests.integration.engine.stores import STORES, prepared
 from tests.raw import raw
 
 from alpinehub.reservations import encode
@@ -40,6 +41,12 @@ INSERT INTO reservation_event (reservation_id, version, event, user_id, at, requ
 VALUES (:id, 1, 'received', NULL, 1, 'r-1');
 INSERT INTO hour_change (hotel_id, hour_at, received, modified, cancelled) VALUES (1, 0, 1, 0, 0)
 """
+
+
+@pytest.fixture(params=STORES)
+def empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """A store of each kind that was never migrated."""
+    prepared(request.param, request, tmp_path)
 
 
 @pytest.fixture
@@ -85,7 +92,7 @@ async def write_until(hub: Hub, done: asyncio.Event, first: int) -> tuple[list[s
     return written, longest
 
 
-@pytest.mark.usefixtures("each_store")
+@pytest.mark.usefixtures("empty_store")
 async def test_migrations_of_a_store_in_use_lose_and_refuse_nothing(
     tmp_path: Path, old_chains: list[Chain]
 ) -> None:
@@ -110,7 +117,7 @@ async def test_migrations_of_a_store_in_use_lose_and_refuse_nothing(
         assert await older.read("u1", "H1") == sorted([*before, *beside, *after])[1:-20] + after[1:]
 
 
-@pytest.mark.usefixtures("each_store")
+@pytest.mark.usefixtures("empty_store")
 async def test_new_columns_say_what_is_true_of_old_rows(
     tmp_path: Path, old_chains: list[Chain]
 ) -> None:

@@ -13,13 +13,14 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from tests.contract.store.stores import CHAINS, SQL
+from tests.queries import queries_of
 from tests.servers.postgres import PostgresServer
 from tests.servers.reaper import watched
 
 from cordata.clock import monotonic
 from cordata.config.sections import StoreConfig
 from cordata.errors import TransientError
-from cordata.store import Queries, Store, Tx
+from cordata.store import Store, Tx
 from cordata.store.postgres.store import PostgresStore
 
 Change = tuple[str, str]
@@ -32,7 +33,7 @@ async def opened(
     """One more process' store; its changes of state are appended to `changes`."""
     store = await PostgresStore.open(
         StoreConfig(url=url, **settings),  # type: ignore[arg-type]
-        queries=Queries.load([SQL], "postgres"),
+        queries=queries_of("postgres", SQL),
         on_state=None if changes is None else lambda *change: changes.append(change),
     )
     async with store:

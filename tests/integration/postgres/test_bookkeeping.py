@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tests.queries import queries_of
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 
 from cordata.config.sections import StoreConfig
-from cordata.store import Bookkeeping, Chain, Queries, Tx
+from cordata.store import Bookkeeping, Chain, Tx
 from cordata.store.postgres.store import PostgresStore
 
 _SQL = "tests.integration.postgres.sql"
@@ -34,7 +35,7 @@ async def check(url: str, session_url: str = "", *, commit: str = "on") -> None:
     config = StoreConfig(
         url=url, session_url=session_url, prepared_statements=not session_url, pool_size=2
     )
-    queries = Queries.load([_SQL], "postgres")
+    queries = queries_of("postgres", _SQL)
     async with await PostgresStore.open(config, queries=queries) as store:
         await store.migrate([Chain("serial", _SQL)])
         for _ in range(3):  # no setting stays behind
@@ -57,7 +58,7 @@ async def test_unit_waits_as_long_as_the_server_was_told_to(database: str) -> No
 async def test_only_bookkeeping_keeps_the_plan_of_a_statement_without_parameters(
     database: str,
 ) -> None:
-    queries = Queries.load([_SQL], "postgres")
+    queries = queries_of("postgres", _SQL)
     statement = queries.by_name["kv.all"].sql
 
     async def unit(tx: Tx) -> int:

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 from tests.contract.store.stores import CHAINS, SQL
+from tests.queries import queries_of
 from tests.servers.reaper import watched
 
 from cordata.clock import monotonic
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
-from cordata.store import Queries, Store, Tx
+from cordata.store import Store, Tx
 from cordata.store.sqlite.store import SqliteStore
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
@@ -36,7 +37,7 @@ async def opened(
         StoreConfig(**changes),  # type: ignore[arg-type]
         state_dir=state,
         runtime_dir=state,
-        queries=Queries.load([SQL], "sqlite"),
+        queries=queries_of("sqlite", SQL),
     )
     async with store:
         if migrate:

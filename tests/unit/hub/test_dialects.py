@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.queries import queries_of
 
 from alpinehub.app import app
 from cordata.opening import chains_of
-from cordata.store import Queries
 from cordata.store.migrate import load
 from cordata.store.queries import Query, sql_folder
 
@@ -18,8 +18,8 @@ DIALECTS = ("postgres", "sqlite")
 
 
 def queries(dialect: str) -> dict[str, Query]:
-    runtime = Queries.load([], dialect).by_name
-    every = Queries.load(app.query_packages, dialect).by_name
+    runtime = queries_of(dialect).by_name
+    every = queries_of(dialect, *app.query_packages).by_name
     return {name: query for name, query in every.items() if name not in runtime}
 
 

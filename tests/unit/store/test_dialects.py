@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.queries import queries_of
 
-from cordata.store import Chain, Queries
+from cordata.store import Chain
 from cordata.store.migrate import load
 from cordata.store.queries import Query, sql_folder
 
@@ -20,7 +21,7 @@ STORES_OWN = {
 
 
 def queries(dialect: str) -> dict[str, Query]:
-    everything = Queries.load([], dialect).by_name
+    everything = queries_of(dialect).by_name
     return {name: q for name, q in everything.items() if name not in STORES_OWN[dialect]}
 
 
