@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.integration.postgres.parts import Wire, deposit, notes_there, opened, until
-from tests.integration.postgres.test_doubt import Cutter
+from tests.integration.postgres.parts import Cutter, Wire, deposit, notes_there, opened, until
 from tests.servers.postgres import PostgresServer
 
 from cordata.clock import monotonic
@@ -272,7 +271,7 @@ async def test_caller_is_answered_when_the_store_is_closed_while_it_asks_for_an_
     postgres: PostgresServer, database: str, run: Run
 ) -> None:
     async with Wire(postgres.port) as wire:
-        cutter, asked = Cutter(answered=True), list[bytes]()
+        cutter, asked = Cutter(answered=True, armed=False), list[bytes]()
 
         def look(data: bytes) -> bool | None:
             said = cutter(data)

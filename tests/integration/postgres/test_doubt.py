@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.integration.postgres.parts import (
+    Cutter,
     Wire,
     deposit,
     deposit_solo,
@@ -22,22 +23,6 @@ Put = Callable[[Store, str], Awaitable[None]]
 PUTS = pytest.mark.parametrize("put", [deposit, deposit_solo])
 
 
-class Cutter:
-    """Cuts the wire at the first COMMIT that it sees after `arm`."""
-
-    def __init__(self, *, answered: bool) -> None:
-        self._answered = answered
-        self.armed = False
-        self.cuts = 0
-
-    def __call__(self, data: bytes) -> bool | None:
-        if not self.armed or b"COMMIT\0" not in data:
-            return None
-        self.armed = False
-        self.cuts += 1
-        return self._answered
-
-
 @PUTS
 @pytest.mark.parametrize("answered", [True, False])
 async def test_unit_is_committed_once_when_the_wire_is_cut_during_its_commit(
@@ -47,7 +32,6 @@ async def test_unit_is_committed_once_when_the_wire_is_cut_during_its_commit(
         async with opened(wire.url(database), prepared_statements=False) as store:
             for number in range(5):
                 wire.look = cutter = Cutter(answered=answered)
-                cutter.armed = True
                 await put(store, f"n{number}")
                 assert cutter.cuts == 1
             assert store.stats().state == "ok"
@@ -62,8 +46,7 @@ async def test_caller_is_told_that_nobody_knows_when_numbers_of_transactions_mea
     async with Wire(postgres.port) as wire:
         async with opened(wire.url(database), prepared_statements=False) as store:
             await put(store, "before")
-            wire.look = cutter = Cutter(answered=True)
-            cutter.armed = True
+            wire.look = Cutter(answered=True)
             postgres.execute("SELECT pg_stat_reset_shared('bgwriter')")  # as a crash does
             with pytest.raises(StoreUnavailable, match="not known"):
                 await put(store, "n")

@@ -146,7 +146,7 @@ class Alone:
         tx = UnitTx(parts.queries, parts.time.now_us())
         async with parts.pool.connection(deadline) as connection:
             self._narrows.check(unit)
-            kind: Kind = (entry.bookkeeping if entry is not None else None) or "write"
+            kind: Kind = "write" if entry is None else entry.bookkeeping or "often"
             transaction = parts.begin(connection, kind)
             if entry is not None:
                 entry.transaction = transaction
@@ -156,7 +156,7 @@ class Alone:
                     value = await run_alone(transaction, Course(unit, tx, fence))
                     if entry is not None and entry.future.done():
                         raise Busy("nobody waits for the unit any more")
-                    await transaction.commit()
+                    await finish(transaction, tx)
             except InDoubt as caught:
                 doubt = caught
             except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
@@ -212,7 +212,7 @@ def tell_finally(error: BaseException, tx: UnitTx, parts: Parts) -> BaseExceptio
 
 
 async def run_alone(transaction: Transaction, course: Course) -> Any:
-    """Run a unit to its end, all but the COMMIT; what it returned.
+    """Run a unit to its end, all but what `finish` sends; what it returned.
 
     Raises: what the unit raised, which is `tx.failed` with its cause when a statement failed.
     """
@@ -221,14 +221,29 @@ async def run_alone(transaction: Transaction, course: Course) -> Any:
         ask = course.step()
         while ask is not None:
             ask = course.step(await answer(transaction, tx, ask))
-        if tx.deferred:
-            failed = await answer(transaction, tx, None)
-            if failed is not None:
-                raise failed
     except BaseException:
         course.close()
         raise
     return course.value
+
+
+async def finish(transaction: Transaction, tx: UnitTx) -> None:
+    """What was deferred, and COMMIT.
+
+    Raises: InDoubt; `tx.failed` with its cause when a statement failed; ServerError,
+    ConnectionLost.
+    """
+    calls, tx.deferred = tx.deferred, []
+    try:
+        for query, args in calls:
+            transaction.send(query.sql, args, writes=not query.reads)
+        await transaction.commit()
+    except ServerError as error:
+        if 0 <= error.position < len(calls):
+            raise tx.fail(error, calls[error.position].query.name) from None
+        raise
+    except CordataError as error:
+        raise tx.fail(error, "") from None
 
 
 async def answer(transaction: Transaction, tx: UnitTx, ask: Ask | None) -> Any:

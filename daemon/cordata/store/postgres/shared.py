@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ConnectionLost, ServerError
 from cordata.store.postgres.result import Result, encode
-from cordata.store.postgres.transaction import REFUSED, InDoubt, Prologue, Transaction, to_ms
+from cordata.store.postgres.transaction import REFUSED, InDoubt, Transaction, to_ms
 
 #: Long enough for the commits of other batches that lock the same rows, on a busy machine, too.
 _LOCK_TIMEOUT = "250"
@@ -33,13 +32,6 @@ _OPEN = (
 
 class SharedTransaction(Transaction):
     """A transaction on a connection that is idle when it begins and when it has ended well."""
-
-    def __init__(self, connection: Connection, prologue: Prologue) -> None:
-        super().__init__(connection, prologue)
-        #: Statements since the last sync.
-        self._queued = 0
-        #: Whether COMMIT was sent.
-        self.ending = False
 
     def send(self, sql: str, args: Sequence[object] = (), *, writes: bool = False) -> None:
         """As in Transaction."""

@@ -6,7 +6,7 @@
 
 BEGIN travels with the first statement. So does, with the first that writes, the question for the
 transaction's id: a connection that is lost during COMMIT leaves open whether it happened, and only
-by that id another connection can ask.
+by that id another connection can ask. Once it is known, COMMIT travels with the last statements.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.result import Result
 from cordata.store.tx import Bookkeeping
 
-Kind = Literal["write", "stable", "read"] | Bookkeeping
+Kind = Literal["write", "often", "stable", "read"] | Bookkeeping
 
 _BEGIN: dict[Kind, str] = {
     # Each statement sees the newest state.
     "write": "BEGIN ISOLATION LEVEL READ COMMITTED",
+    "often": "BEGIN ISOLATION LEVEL READ COMMITTED",
     "lasting": "BEGIN ISOLATION LEVEL READ COMMITTED",
     "fleeting": "BEGIN ISOLATION LEVEL READ COMMITTED",
     # All see one state; changing a row that has changed since fails (40001).
@@ -48,8 +49,8 @@ _SETTINGS = (
     " set_config('idle_in_transaction_session_timeout', $2, $3 = 'true'), "
     f"{_DURABLE}, {_PLANS}"
 )
-#: For bookkeeping, see `Store.run`. Reading a table through is the last resort: no plan is kept
-#: that does so because the table was small.
+#: For what runs often, as bookkeeping does (see `Store.run`). Reading a table through is the last
+#: resort: no plan is kept that does so because the table was small.
 _KEPT = (
     "SELECT set_config('statement_timeout', $1, true),"
     " set_config('plan_cache_mode', 'auto', true), set_config('enable_seqscan', 'off', true),"
@@ -60,7 +61,13 @@ _FLEETING = (
     "set_config('synchronous_commit', CASE WHEN set_config('cordata.synchronous_commit',"
     " current_setting('synchronous_commit'), true) <> '' THEN 'off' END, true)"
 )
-_BOOKKEEPING: dict[Kind, str] = {"lasting": _KEPT, "fleeting": f"{_KEPT}, {_FLEETING}"}
+_PREPARED: dict[Kind, str] = {
+    "often": _KEPT,
+    "lasting": _KEPT,
+    "fleeting": f"{_KEPT}, {_FLEETING}",
+}
+#: Whose statements without parameters keep their first plan, too.
+_BOOKKEEPING = ("lasting", "fleeting")
 _LIMIT = "SELECT set_config('statement_timeout', $1, true)"
 #: What a number of a transaction is worth something with. A failover begins a new timeline. A
 #: crash gives numbers away again that never reached the disk; it also resets the statistics,
@@ -117,8 +124,8 @@ class Prologue:
         if self.proxied:
             connection.send(_SETTINGS, (limit, self._idle, "true"))
             sent += 1
-        if kind in _BOOKKEEPING:
-            connection.send(_BOOKKEEPING[kind], (limit,))
+        if kind in _PREPARED:
+            connection.send(_PREPARED[kind], (limit,))
             sent += 1
         elif limited and not self.proxied and limit != self._read:
             connection.send(_LIMIT, (limit,))
@@ -140,6 +147,8 @@ class Transaction:
         self._kind: Kind = kind
         self._begun = False
         self._ahead = 0
+        #: Statements since the last sync.
+        self._queued = 0
         self._wrote = False
         self._xid = ""
         #: Whether COMMIT is under way.
@@ -152,10 +161,12 @@ class Transaction:
             self._ahead = self._prologue.begin(self.connection, self._kind)
         self._wrote = self._wrote or writes
         self.connection.send(sql, args, keep=self._kind in _BOOKKEEPING)
+        self._queued += 1
 
     async def sync(self) -> list[Result]:
         """Run what was sent; its results. Raises: ServerError, ConnectionLost."""
         ahead, self._ahead = self._ahead, 0
+        self._queued = 0
         asks = self._wrote and not self._xid
         if asks:
             self.connection.send(_XID, keep=True)
@@ -168,14 +179,20 @@ class Transaction:
         return results[ahead:]
 
     async def commit(self) -> None:
-        """Commit what ran. Raises: InDoubt; ServerError when it was refused; ConnectionLost."""
+        """Commit what ran, and what was sent since the last sync.
+
+        Raises: InDoubt; ServerError when it was refused, or with the position of what was sent and
+        failed; ConnectionLost.
+        """
         if not self._begun:
             return
-        if self.connection.queued:
+        if self._queued and not self._xid:
             await self.sync()
+        last, self._queued = self._queued, 0
+        self.connection.send("COMMIT")
         self.ending = True
         try:
-            await self.connection.execute("COMMIT")
+            await self.connection.sync()
         except ConnectionLost:
             if self._xid:
                 raise InDoubt(self._xid, self.connection.history) from None
@@ -183,9 +200,11 @@ class Transaction:
                 return  # it changed nothing, since it was never given an id
             raise
         except ServerError as error:
+            if error.position < last:
+                raise  # behind it nothing ran
             if self._xid and error.fault.sqlstate[:2] not in REFUSED:
                 raise InDoubt(self._xid, self.connection.history) from None
-            raise
+            raise ServerError(error.fault, -1) from None
 
     async def roll_back(self) -> None:
         """Undo what ran; a connection that does not answer soon is closed, which undoes it too."""
