@@ -61,7 +61,7 @@ async def set_user_disabled(store: Store, name: str, disabled: bool) -> None:
     async def unit(tx: Tx) -> None:
         await require_user(tx, name)
         at = tx.now_us if disabled else None
-        await tx.execute("set_user_disabled", name=name, disabled_at=at)
+        await tx.execute("set_user_disabled", name=name, disabled_at=at, now=tx.now_us)
         await tx.execute("bump_directory")
 
     await store.run(unit)

@@ -73,7 +73,7 @@ def _contact(row: Row) -> Contact:
     enabled_at = row["enabled_at"] or 0
 
     def since(at: int | None) -> int | None:
-        """While its hotel was disabled nobody could come."""
+        """While it or its hotel was disabled it could not come."""
         return None if at is None else max(at, enabled_at)
 
     return Contact(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.raw import raw
 
 from alpinehub.hotels import set_hotel_disabled
+from alpinehub.users import set_user_disabled
 from alpinehub.watch import silent
 from alpinehub.watch.silent import watch
 from cordata import Row, Tx
 from cordata.log import logger
+from cordata.store import Store
 
+Disable = Callable[[Store, str, bool], Awaitable[None]]
 pytestmark = pytest.mark.usefixtures("each_store")
 
 
@@ -165,8 +169,11 @@ async def test_nobody_is_missed_when_the_hotel_or_the_user_is_disabled(
 
 
 @pytest.mark.parametrize("came", ["polled", "never", "fetched"])
-async def test_hotel_that_is_enabled_again_is_given_time(
-    tmp_path: Path, alerts: Alerts, came: str
+@pytest.mark.parametrize(
+    ("disable", "name"), [(set_hotel_disabled, "DEMO"), (set_user_disabled, "demo")]
+)
+async def test_who_is_enabled_again_is_given_time(
+    tmp_path: Path, alerts: Alerts, came: str, disable: Disable, name: str
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.post(BOOKING)
@@ -174,9 +181,9 @@ async def test_hotel_that_is_enabled_again_is_given_time(
             await contact(hub, polled_at=hub.ctx.now_us())
         if came == "fetched":
             await write(hub, "UPDATE delivery SET first_sent_at = ?", hub.ctx.now_us())
-        await set_hotel_disabled(hub.ctx.store, "DEMO", True)
+        await disable(hub.ctx.store, name, True)
         later(hub, 500)
-        await set_hotel_disabled(hub.ctx.store, "DEMO", False)
+        await disable(hub.ctx.store, name, False)
         assert await passed(hub, alerts) == []
         later(hub, 25)
         [(_, text)] = await passed(hub, alerts)

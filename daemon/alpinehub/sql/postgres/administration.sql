@@ -79,7 +79,12 @@ SET password = :password, changed_at = :now, before_until = :until,
 WHERE name = :name
 
 -- name: set_user_disabled
-UPDATE hotel_user SET disabled_at = :disabled_at WHERE name = :name
+UPDATE hotel_user
+SET disabled_at = :disabled_at::bigint,
+    enabled_at = CASE
+        WHEN disabled_at IS NOT NULL AND :disabled_at::bigint IS NULL THEN :now ELSE enabled_at
+    END
+WHERE name = :name
 
 -- name: grant_hotel
 INSERT INTO user_hotel (user_id, hotel_id) VALUES (:user_id, :hotel_id)

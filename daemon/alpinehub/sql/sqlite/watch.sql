@@ -4,7 +4,8 @@
 -- Each look-up is a short range of the partial index delivery_waiting: it costs what waits. Since
 -- when a request waits says its version that does: it may be a new one of an old request. Of very
 -- many that wait the first ones tell enough.
-SELECT uh.user_id, uh.hotel_id, h.enabled_at, c.polled_at, c.acked_at, c.silent_at,
+SELECT uh.user_id, uh.hotel_id, max(coalesce(h.enabled_at, 0), coalesce(u.enabled_at, 0)) AS enabled_at,
+       c.polled_at, c.acked_at, c.silent_at,
        CASE WHEN p.user_id IS NULL THEN 0 ELSE 1 END AS is_brought,
        (SELECT count(*) FROM delivery d
         WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1) AS waiting,
@@ -21,6 +22,7 @@ SELECT uh.user_id, uh.hotel_id, h.enabled_at, c.polled_at, c.acked_at, c.silent_
         ORDER BY d.reservation_id LIMIT 1) AS sent_at
 FROM user_hotel uh
 JOIN hotel h ON h.id = uh.hotel_id
+JOIN hotel_user u ON u.id = uh.user_id
 LEFT JOIN contact c ON c.user_id = uh.user_id AND c.hotel_id = uh.hotel_id
 LEFT JOIN push_target p ON p.user_id = uh.user_id AND p.disabled_at IS NULL
 
