@@ -70,8 +70,8 @@ class Unknown(Exception):
     """A cancellation of something never heard of, and too little to be a record of its own."""
 
 
-async def take_in(store: Store, arrival: Arrival, *, now_us: int) -> str:
-    """Store it; the reservation's id, after the commit.
+async def take_in(store: Store, arrival: Arrival, *, now_us: int) -> Stored:
+    """Store it; what became of it, after the commit.
 
     Raises: KeyReused, Unknown (nothing is written then), StoreUnavailable. Cancelling is safe: it
     is stored whole or not at all, and sent again it gets the same id.
@@ -79,18 +79,19 @@ async def take_in(store: Store, arrival: Arrival, *, now_us: int) -> str:
     version = _Version(arrival, new_id(now_us))
     for _ in range(RUNS):
         try:
-            return (await store.run(version.store_counted)).reservation_id
+            return await store.run(version.store_counted)
         except Conflict:
             continue
     raise StoreUnavailable("too many change the same reservation at once", retry_after_s=1)
 
 
-async def store_arrival(tx: Tx, arrival: Arrival) -> Stored:
-    """Store it within a unit of the caller's, which is run again when it ends with a Conflict.
+async def store_arrival(tx: Tx, arrival: Arrival, known: Row | None) -> Stored:
+    """Store one without a key in a unit of the caller's, which runs again if that is a Conflict.
 
-    Raises: KeyReused, Unknown, Conflict, StoreUnavailable.
+    `known`: its reservation, as `find_reservation` has it. Raises: Unknown, Conflict,
+    StoreUnavailable.
     """
-    return await _Version(arrival, new_id(tx.now_us)).store(tx)
+    return await _Version(arrival, new_id(tx.now_us)).store_known(tx, known)
 
 
 class _Version:
@@ -106,13 +107,13 @@ class _Version:
         self._id = fresh_id
 
     async def store_counted(self, tx: Tx) -> Stored:
-        """As `store`; what says nothing new leaves no row behind, so it is counted."""
-        stored = await self.store(tx)
+        """Look up and store; what says nothing new leaves no row behind, so it is counted."""
+        stored = await self._store_once(tx)
         if stored.outcome == "duplicate":
             await counts.note(tx, self._arrival.source.hotel.id, "duplicates")
         return stored
 
-    async def store(self, tx: Tx) -> Stored:
+    async def _store_once(self, tx: Tx) -> Stored:
         arrival = self._arrival
         if arrival.key is None:
             return await self._store(tx)
@@ -135,6 +136,10 @@ class _Version:
         known = await tx.fetch_one(
             "find_reservation", source_id=arrival.source.id, external_id=arrival.external_id
         )
+        return await self.store_known(tx, known)
+
+    async def store_known(self, tx: Tx, known: Row | None) -> Stored:
+        """Store it as a new reservation, or as the next version of a known one."""
         if known is None:
             return await self._add(tx)
         if known["content_hash"] == self._hash:

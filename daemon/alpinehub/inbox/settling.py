@@ -189,14 +189,11 @@ class _Settling:
         return newer is not None
 
     async def _map(self, tx: Tx, found: Mapped) -> str:
-        external_id = await self._external_id(tx, found)
-        known = await tx.fetch_one(
-            "find_reservation", source_id=self.row["source_id"], external_id=external_id
-        )
+        external_id, known = await self._find(tx, found)
         if known is not None and await self._is_outdated(tx, known["id"]):
             stored = Stored(known["id"], "duplicate")  # it waited, and was overtaken
         else:
-            stored = await store_arrival(tx, self._arrival(found, external_id))
+            stored = await store_arrival(tx, self._arrival(found, external_id), known)
         if stored.outcome != "duplicate":
             await self._note(tx, stored, found)
         return await self._write(
@@ -244,21 +241,25 @@ class _Settling:
             inbox_id=row["id"],
         )
 
-    async def _external_id(self, tx: Tx, found: Mapped) -> str:
-        """The sender's id, else one made of the content and the time: what is sent twice within
-        some minutes is one submission, and the same wish a week later is another.
+    async def _find(self, tx: Tx, found: Mapped) -> tuple[str, Row | None]:
+        """The sender's id and what is known by it; without one an id that is made of the content
+        and the time: what is sent twice within some minutes is one submission, and the same wish
+        a week later is another.
         """
         row = self.row
         if row["external_id"] and row["state"] == "mapped":
-            return str(row["external_id"])  # by which its reservation is known
-        if found.external_id is not None:
-            return found.external_id
-        content, slot = encode(found.data), row["received_at"] // _SAME_US
-        earlier = _mark(content, slot - 1)
-        known = await tx.fetch_one(
-            "find_reservation", source_id=row["source_id"], external_id=earlier
+            ids = [row["external_id"]]  # by which its reservation is known
+        elif found.external_id is not None:
+            ids = [found.external_id]
+        else:
+            content, slot = encode(found.data), row["received_at"] // _SAME_US
+            ids = [_mark(content, slot), _mark(content, slot - 1)]
+        rows = await tx.fetch_all(
+            "find_either", source_id=row["source_id"], external_id=ids[0], other_id=ids[-1]
         )
-        return earlier if known is not None else _mark(content, slot)
+        known = {one["external_id"]: one for one in rows}
+        first = next((one for one in reversed(ids) if one in known), ids[0])
+        return first, known.get(first)
 
 
 def can_settle(state: str, force: bool) -> bool:

@@ -89,14 +89,14 @@ async def _take_in(call: Call, sources: Sequence[Source], body: bytes) -> bytes:
         body_hash=blake2b(body, digest_size=16).hexdigest() if key else "",
     )
     try:
-        reservation_id = await take_in(call.ctx.store, arrival, now_us=call.ctx.now_us())
+        stored = await take_in(call.ctx.store, arrival, now_us=call.ctx.now_us())
     except KeyReused:
         message = "This Idempotency-Key came with another body before."
         raise Refused(422, "idempotency_key_reused", message) from None
     except Unknown:
         unknown = Problem("external_id", "not known; a cancellation of it must be complete")
         raise invalid([unknown, *submission.lacks]) from None
-    return b'{"id":"%s"}' % reservation_id.encode()
+    return b'{"id":"%s"}' % stored.reservation_id.encode()
 
 
 def _source_of_hotel(sources: Sequence[Source], hotel_code: str | None) -> Source:

@@ -35,7 +35,7 @@ async def write(
         headers="{}",
         request_id="r-1",
     )
-    return await take_in(hub.ctx.store, arrival, now_us=hub.ctx.now_us())
+    return (await take_in(hub.ctx.store, arrival, now_us=hub.ctx.now_us())).reservation_id
 
 
 async def customer_of(hub: Hub, reservation_id: str) -> int:

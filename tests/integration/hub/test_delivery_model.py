@@ -155,7 +155,9 @@ class Play:
             headers="{}",
             request_id="r",
         )
-        return await take_in(self.hub.ctx.store, made, now_us=self.hub.ctx.now_us())
+        return (
+            await take_in(self.hub.ctx.store, made, now_us=self.hub.ctx.now_us())
+        ).reservation_id
 
     async def poll(self) -> None:
         user, hotel = self.random.choice(USERS), self.random.choice(HOTELS)

@@ -17,6 +17,7 @@ from cordata import Row, Tx
 HOT = (
     ("idempotency.get", "PRIMARY KEY"),
     ("find_reservation", "reservation_external"),
+    ("find_either", "reservation_external"),
     ("people_find", "customer_email"),
     ("people_find", "customer_phone (hotel_id=? AND phone=? AND email=?)"),
     ("people_find_by_phone", "customer_phone"),

@@ -43,6 +43,7 @@ _PARAMS: dict[str, object] = {
     "email": "guest7@example.com",
     "force": 0,
     "external_id": "e-7",
+    "other_id": "e-8",
     "held_code": "no_stay",
     "held_text": "why",
     "hotel_id": 7,
@@ -70,6 +71,7 @@ _PARAMS: dict[str, object] = {
 _HOT = {
     "idempotency.get": 10,
     "find_reservation": 15,
+    "find_either": 25,
     "people_find": 15,
     "people_find_by_phone": 10,
     "update_reservation": 60,

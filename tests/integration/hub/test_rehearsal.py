@@ -29,7 +29,7 @@ LEAD = ReservationData(status="request", email="geheim@example.com", newsletter=
 
 async def take(hub: Hub, data: ReservationData) -> str:
     made = await arrival(hub, data=data)
-    return await take_in(hub.ctx.store, made, now_us=hub.ctx.now_us())
+    return (await take_in(hub.ctx.store, made, now_us=hub.ctx.now_us())).reservation_id
 
 
 async def trail(hub: Hub, request_id: str) -> list[tuple[str, str | None]]:
@@ -111,7 +111,7 @@ async def test_what_is_held_undoes_no_intake_that_shares_its_transaction(tmp_pat
 
         async def store(tx: Tx) -> None:
             runs["store"] += 1
-            await store_arrival(tx, made)
+            await store_arrival(tx, made, None)
 
         await asyncio.gather(hub.ctx.store.run(note), hub.ctx.store.run(store))
         assert runs == {"note": 1, "store": 1}

@@ -295,7 +295,7 @@ async def test_command_lists_shows_resends_and_cancels(tmp_path: Path, run: Run)
         one = await book(hub, message="\u202ehidden", last_name="Geheim")
         lead = ReservationData(status="request", email="x@example.com", newsletter=True)
         made = await arrival(hub, data=lead, external_id="n-2")
-        other = await take_in(hub.ctx.store, made, now_us=hub.ctx.now_us())
+        other = (await take_in(hub.ctx.store, made, now_us=hub.ctx.now_us())).reservation_id
 
         async def command(*words: str, code: int = 0) -> str:
             done = await asyncio.to_thread(run, "requests", *words)

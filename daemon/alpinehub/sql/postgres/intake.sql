@@ -7,6 +7,13 @@ FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.source_id = :source_id AND r.external_id = :external_id
 
+-- name: find_either
+-- The same by either of two ids.
+SELECT r.external_id, r.id, r.version, r.status, r.customer_id, v.content_hash, v.data
+FROM reservation r
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
+WHERE r.source_id = :source_id AND r.external_id IN (:external_id, :other_id)
+
 -- name: insert_reservation
 INSERT INTO reservation (id, hotel_id, source_id, external_id, customer_id, version, status,
     created_at, changed_at)
