@@ -14,6 +14,8 @@ from typing import Any
 from cordata.errors import ConfigError
 
 _NAME = re.compile(r"^--[ \t]*name:[ \t]*(\S*)[ \t]*$", re.MULTILINE)
+#: On a line of its own in a statement that runs often.
+_PLAN = re.compile(r"^--[ \t]*plan:[ \t]*(\S*)[ \t]*$", re.MULTILINE)
 _VALID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 #: What may hide a colon (literals, identifiers in quotes, comments), then a parameter.
 _TOKEN = re.compile(
@@ -46,9 +48,11 @@ class Query:
     on, the same number wherever the same name stands.
     """
 
-    __slots__ = ("bind", "name", "params", "reads", "source", "sql", "width")
+    __slots__ = ("bind", "kept", "name", "params", "reads", "source", "sql", "width")
 
-    def __init__(self, name: str, sql: str, source: str, dialect: str = "sqlite") -> None:
+    def __init__(
+        self, name: str, sql: str, source: str, dialect: str = "sqlite", *, kept: bool = False
+    ) -> None:
         names: list[str] = []
         numbers: dict[str, int] = {}
         numbered = dialect == "postgres"
@@ -63,6 +67,8 @@ class Query:
 
         self.name = name
         self.source = source
+        #: Its plan is kept where a read is otherwise planned each time (`-- plan: kept`).
+        self.kept = kept
         self.sql = token.sub(mark, sql)
         self.params = tuple(numbers)
         self.width = len(self.params)
@@ -160,7 +166,11 @@ def parse(text: str, source: str, problems: list[str], dialect: str = "sqlite") 
         elif ";" in (_TOKEN_POSTGRES if dialect == "postgres" else _TOKEN).sub("", sql):
             problems.append(f"{source}:{line}: query {name!r} holds more than one statement")
         else:
-            queries.append(Query(name, sql, f"{source}:{line}", dialect))
+            plan = _PLAN.search(body)
+            if plan is not None and plan[1] != "kept":
+                problems.append(f"{source}:{line}: {plan[1]!r} is no plan: `-- plan: kept` or none")
+            query = Query(name, sql, f"{source}:{line}", dialect, kept=plan is not None)
+            queries.append(query)
     return queries
 
 

@@ -1,4 +1,4 @@
-"""The engine's own units: they need not wait for the disk, and the server keeps their plans."""
+"""What need not wait for the disk, and whose plans the server keeps."""
 
 from __future__ import annotations
 
@@ -74,6 +74,27 @@ async def test_only_bookkeeping_keeps_the_plan_of_a_statement_without_parameters
         assert [await store.run(unit) for _ in range(3)] == [0, 0, 0]
         assert await store.read(lambda tx: tx.fetch_all("kv.all")) == []
         assert await store.run(unit, bookkeeping="fleeting") == 1
+
+
+async def test_read_keeps_its_plan_when_its_statement_says_so(database: str) -> None:
+    queries = queries_of("postgres", _SQL)
+    config = StoreConfig(url=database, pool_size=2)  # one for reads
+
+    async def plans(store: PostgresStore, name: str) -> tuple[int, str]:
+        statement = queries.by_name[name].sql
+        row = await store.read(lambda tx: tx.fetch_one("plans", statement=statement))
+        assert row is not None
+        return int(row["kept"]), str(row["seqscan"])
+
+    async with await PostgresStore.open(config, queries=queries) as store:
+        await store.migrate([Chain("serial", _SQL)])
+        await store.run(lambda tx: tx.execute("kv.add", k="a", v=1))
+        for _ in range(10):
+            row = await store.read(lambda tx: tx.fetch_one("kv.look", k="a"))
+            assert row is not None and dict(row) == {"v": 1, "seqscan": "off"}
+            assert await store.read(lambda tx: tx.fetch_one("kv.get", k="a"))
+        assert await plans(store, "kv.look") == (5, "on")  # the server tries five others first
+        assert await plans(store, "kv.get") == (0, "on")
 
 
 async def test_the_same_is_true_behind_a_proxy_that_shares_sessions_out() -> None:

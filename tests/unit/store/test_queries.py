@@ -51,9 +51,15 @@ def test_description_is_dropped_when_it_follows_the_name() -> None:
     assert query.source == "x.sql:3"
 
 
+def test_plan_is_kept_when_the_statement_says_so() -> None:
+    assert one("-- name: q\n-- Of every request.\n-- plan: kept\nSELECT 1").kept
+    assert not one("-- name: q\nSELECT 1 -- plan: kept").kept
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("-- name: q\n-- plan: keep\nSELECT 1", "'keep' is no plan"),
         ("SELECT 1;\n-- name: q\nSELECT 2;", "before the first"),
         ("SELECT 1;", "before the first"),
         ("-- name: q\n-- nothing\n", "'q' is empty"),

@@ -6,6 +6,7 @@ VALUES (:source_id, :now, :headers, :body, 'received', :request_id)
 RETURNING id
 
 -- name: inbox_open
+-- plan: kept
 -- A submission with all that it takes to interpret it.
 SELECT i.id, i.source_id, i.external_id, i.received_at, i.headers, i.body, i.state, i.outcome,
     i.error, i.reservation_id, i.form_id, i.handled_at, i.request_id, s.kind, s.name AS source,
@@ -32,6 +33,7 @@ WHERE state IN ('received', 'review') AND state = 'received' AND received_at < :
 ORDER BY id LIMIT :limit
 
 -- name: inbox_forms
+-- plan: kept
 SELECT id, shape, fields, first_seen_at, last_seen_at FROM form
 WHERE source_id = :source_id AND form_key = :form_key ORDER BY id
 

@@ -2,6 +2,7 @@
 -- guest requests cost one statement.
 
 -- name: listing_waiting
+-- plan: kept
 -- What waits for a user, in the order it came. Costs what waits, not what ever was (partial index).
 SELECT d.reservation_id, d.version, d.held_code, d.held_text, d.rendered, r.external_id, r.created_at,
        v.res_status, v.data, v.created_at AS changed_at, s.name AS source
@@ -14,9 +15,9 @@ WHERE d.user_id = :user_id AND d.hotel_id = :hotel_id AND d.waiting = 1
 ORDER BY d.reservation_id LIMIT :limit
 
 -- name: listing_rehearsal
+-- plan: kept
 -- A new version, for each user of its hotel, as what waits for him; protocol: that in which his
--- software has come, or is brought it, NULL for neither. It is asked of every version, and planned
--- each time: a look-up costs the planner a third of what a join does.
+-- software has come, or is brought it, NULL for neither. It is asked of every version.
 SELECT d.user_id, d.reservation_id, d.version, d.held_code, d.held_text, d.rendered,
        r.external_id, r.created_at, v.res_status, v.data, v.created_at AS changed_at,
        (SELECT s.name FROM source s WHERE s.id = r.source_id) AS source,

@@ -57,6 +57,11 @@ class Connection(Wire):
         self._sent: list[str | None] = []
 
     @property
+    def prepares(self) -> bool:
+        """Whether it keeps statements on the server."""
+        return self._prepare
+
+    @property
     def queued(self) -> bool:
         """Whether statements wait for a sync."""
         return bool(self._sent) and not self._syncing

@@ -3,6 +3,9 @@
 Most reads are one statement, and one statement is a snapshot by itself: it goes without BEGIN and
 COMMIT, in one round trip. When a unit turns out to want a second one, it is run again in a
 transaction, and its function goes there directly from then on.
+
+A read is planned each time, which may cost more than all the rest of a join. One that runs often
+says `-- plan: kept` in its file; it never reads a table through because that was small once.
 """
 
 from __future__ import annotations
@@ -27,6 +30,11 @@ _ATTEMPTS = 3
 _GRACE_S = 1.0
 #: So many functions are remembered.
 _MANY = 1000
+#: Sent with a statement: the server undoes it when both have run, since they are one transaction.
+_KEEP = (
+    "SELECT set_config('plan_cache_mode', 'auto', true),"
+    " set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+)
 
 
 class Reader:
@@ -156,7 +164,10 @@ async def _single(connection: Connection, unit: Unit[Any], tx: ReadTx) -> tuple[
         if ask is not None:
             (call,) = ask.calls
             try:
-                result = await connection.execute(call.query.sql, call.args)
+                if call.query.kept and connection.prepares:
+                    connection.send(_KEEP, keep=True)
+                connection.send(call.query.sql, call.args)
+                result = (await connection.sync())[-1]
                 reply: Any = result.rows() if ask.wants == "rows" else result.count
             except (ServerError, ConnectionLost, CordataError) as error:
                 reply = tx.fail(error, call.query.name)
