@@ -62,7 +62,9 @@ def test_all_pass_when_they_run_on_debians_libraries(capsys: pytest.CaptureFixtu
     words = ["env", f"--chdir={_COPY}", "HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis"]
     words += [f"CI={os.environ.get('CI', '')}", "CORDATA_SECOND_RUN=1"]
     words += ["python3", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    beside = ["-n", "4", "--dist", "worksteal", "--durations=10"]
+    # Plain: what an assert compared is told when it is run again; to prepare that takes each of the
+    # four processes longer than to import all the rest.
+    beside = ["-n", "4", "--dist", "worksteal", "--durations=10", "--assert=plain"]
     beside += [f"--deselect=tests/{name}" for name in _ONCE]
     beside += ["tests/unit", "tests/contract", "tests/integration"]
     with Host(find_tree(), binds=binds) as host:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,15 +12,10 @@ from tests.integration.engine.stores import STORES, use
 from tests.integration.engine.template import migrate
 from tests.servers.postgres import PostgresServer
 
-#: Where all tests run a second time, on other libraries, the hub's run on the quicker store only:
-#: whether the other one understands what it is asked, test_plans_postgres.py tries.
-_KINDS = ("sqlite",) if "CORDATA_SECOND_RUN" in os.environ else STORES
-
-
 _templates: dict[PostgresServer, str] = {}
 
 
-@pytest.fixture(params=_KINDS)
+@pytest.fixture(params=STORES)
 def each_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The test runs once on each store: `open_hub(tmp_path)` opens it. Its kind."""
     kind: str = request.param
