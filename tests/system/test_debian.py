@@ -48,8 +48,8 @@ _ONCE = (
 #: A copy of the checkout, into which programs write their bytecode.
 _COPY = "/srv/checkout"
 _NOT_COPIED = ("__pycache__", "./.git", "./.run", "./dist", "./.hypothesis", "'./.*_cache'")
-
-
+#: A line of pytest's summary: the test, and why.
+_FAILED = re.compile(r"^(?:FAILED|ERROR) .*$", re.MULTILINE)
 #: More than these have not failed for want of time.
 _AGAIN = 5
 
@@ -74,19 +74,14 @@ def test_all_pass_when_they_run_on_debians_libraries(capsys: pytest.CaptureFixtu
         leave = " ".join(f"--exclude={name}" for name in _NOT_COPIED)
         host.sh(f"mkdir -p {_COPY}; tar -C /src {leave} -c . | tar -C {_COPY} -x")
         done = host.run(*words, *beside, check=False, timeout_s=1800)
-        said, failed = done.stdout + done.stderr, _failed(done.stdout)
+        said = done.stdout + done.stderr
+        failed = [line.split(" ", 1)[1].split(" - ")[0] for line in _FAILED.findall(done.stdout)]
         with capsys.disabled():
             print("\nin Debian 13:", done.stdout.strip().splitlines()[-1])
         if done.returncode == 1 and 0 < len(failed) <= _AGAIN:
             done = host.run(*words, *failed, check=False, timeout_s=600)
-            said += done.stdout + done.stderr
             with capsys.disabled():
-                print(
-                    "run again, alone:", *failed, done.stdout.strip().splitlines()[-1], sep="\n  "
-                )
+                print(said[said.find("= FAILURES") :][:10_000])
+                print("run again, alone:", done.stdout.strip().splitlines()[-1])
+            said += done.stdout + done.stderr
     assert done.returncode == 0, said
-
-
-def _failed(said: str) -> list[str]:
-    """The tests in pytest's summary that did not pass."""
-    return [found[1] for found in re.finditer(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.M)]
