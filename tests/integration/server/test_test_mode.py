@@ -222,7 +222,7 @@ def test_message_that_kills_each_worker_is_a_dead_letter(
     config = prepared(tmp_path, f'[broker]\nurl = "{servers.redis().url}"\n' if on_redis else "")
     publish(config, "deadly", {"always": True})
     code, log = run(config, workers=3)
-    assert code == 1, log
+    # Not that a message went to the dead letter: the last worker may find it there when it is up.
+    assert code == 1 and ("was killed" in log or "SIGKILL" in log), log
     [letter] = told(config, "dlq", "list")["items"]
     assert (letter["group"], letter["error"]) == ("chain.deadly", "ProcessDied")
-    assert "1 message went to the dead letter" in log
