@@ -246,13 +246,11 @@ async def finish(transaction: Transaction, tx: UnitTx) -> None:
         raise tx.fail(error, "") from None
 
 
-async def answer(transaction: Transaction, tx: UnitTx, ask: Ask | None) -> Any:
+async def answer(transaction: Transaction, tx: UnitTx, ask: Ask) -> Any:
     """The answer to an Ask, with what was deferred before it; an error is returned, not raised."""
-    calls: list[Call] = tx.deferred
-    behind = len(calls)
+    behind = len(tx.deferred)
+    calls: list[Call] = [*tx.deferred, *ask.calls]
     tx.deferred = []
-    if ask is not None:
-        calls = [*calls, *ask.calls]
     try:
         for query, args in calls:
             transaction.send(query.sql, args, writes=not query.reads)
@@ -262,8 +260,6 @@ async def answer(transaction: Transaction, tx: UnitTx, ask: Ask | None) -> Any:
         return tx.fail(error, calls[position].query.name if position >= 0 else "BEGIN")
     except (ConnectionLost, CordataError) as error:
         return tx.fail(error, "")
-    if ask is None:
-        return None
     if ask.wants == "rows":
         return results[behind].rows()
     if ask.wants == "results":

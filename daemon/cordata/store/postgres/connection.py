@@ -62,11 +62,6 @@ class Connection(Wire):
         return self._prepare
 
     @property
-    def queued(self) -> bool:
-        """Whether statements wait for a sync."""
-        return bool(self._sent) and not self._syncing
-
-    @property
     def busy(self) -> bool:
         """Whether results are still to come: whoever waited for them went away."""
         return self._syncing or bool(self._sent)

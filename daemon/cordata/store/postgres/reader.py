@@ -19,7 +19,7 @@ from cordata.store.postgres.alone import Again, Parts, answer, tell
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import CANCELED, ConnectionLost, ServerError
 from cordata.store.postgres.silence import Silence
-from cordata.store.postgres.transaction import Transaction
+from cordata.store.postgres.transaction import KEEP, Transaction
 from cordata.store.postgres.unit import Course, ReadTx
 from cordata.store.tx import Unit
 
@@ -31,10 +31,7 @@ _GRACE_S = 1.0
 #: So many functions are remembered.
 _MANY = 1000
 #: Sent with a statement: the server undoes it when both have run, since they are one transaction.
-_KEEP = (
-    "SELECT set_config('plan_cache_mode', 'auto', true),"
-    " set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
-)
+_KEEP = f"SELECT {KEEP}"
 
 
 class Reader:

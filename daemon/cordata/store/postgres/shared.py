@@ -11,22 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cordata.store.postgres.fault import ConnectionLost, ServerError
+from cordata.store.postgres.fault import ServerError
 from cordata.store.postgres.result import Result, encode
-from cordata.store.postgres.transaction import REFUSED, InDoubt, Transaction, to_ms
+from cordata.store.postgres.transaction import KEEP, Transaction, to_ms
 
 #: Long enough for the commits of other batches that lock the same rows, on a busy machine, too.
 _LOCK_TIMEOUT = "250"
 #: The statements that belong here take a hundredth of it.
 _STATEMENT_S = 1.0
-#: Plans are kept here, unlike elsewhere: planning would cost more than all the rest, and so would
-#: that of each foreign key's check. So that none is kept which reads a table through because it was
-#: small, reading through is the last resort (whose price must not look like one worth compiling).
+#: Planning would cost more than all the rest, and so would that of each foreign key's check.
 _OPEN = (
     "SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),"
-    " set_config('plan_cache_mode', 'auto', true),"
-    " set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),"
-    " pg_current_xact_id()::text AS xid"
+    f" {KEEP}, pg_current_xact_id()::text AS xid"
 )
 
 
@@ -61,24 +57,3 @@ class SharedTransaction(Transaction):
             self._xid = results[ahead - 1].rows()[0]["xid"]
             return results[ahead:]
         return results
-
-    async def commit(self) -> None:
-        """As in Transaction; what was sent since the last sync goes with it.
-
-        Raises: InDoubt; ServerError with the position of what failed; ConnectionLost.
-        """
-        if not self._begun:
-            return
-        if not self._xid:
-            await self.sync()
-        last = self._queued
-        self.connection.send("COMMIT")
-        self.ending = True
-        try:
-            await self.connection.sync()
-        except ConnectionLost:
-            raise InDoubt(self._xid, self.connection.history) from None
-        except ServerError as error:
-            if error.position == last and error.fault.sqlstate[:2] not in REFUSED:
-                raise InDoubt(self._xid, self.connection.history) from None
-            raise

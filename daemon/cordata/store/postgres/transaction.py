@@ -49,13 +49,14 @@ _SETTINGS = (
     " set_config('idle_in_transaction_session_timeout', $2, $3 = 'true'), "
     f"{_DURABLE}, {_PLANS}"
 )
-#: For what runs often, as bookkeeping does (see `Store.run`). Reading a table through is the last
-#: resort: no plan is kept that does so because the table was small.
-_KEPT = (
-    "SELECT set_config('statement_timeout', $1, true),"
-    " set_config('plan_cache_mode', 'auto', true), set_config('enable_seqscan', 'off', true),"
-    " set_config('jit', 'off', true)"
+#: For what runs often: plans are kept. So that none is kept which reads a table through because it
+#: was small, reading through is the last resort (whose price must not look like one worth
+#: compiling).
+KEEP = (
+    "set_config('plan_cache_mode', 'auto', true),"
+    " set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
 )
+_KEPT = f"SELECT set_config('statement_timeout', $1, true), {KEEP}"
 #: Keeps what there was before, for a unit that finds it needs that (stream.outlive_crash).
 _FLEETING = (
     "set_config('synchronous_commit', CASE WHEN set_config('cordata.synchronous_commit',"
@@ -189,9 +190,9 @@ class Transaction:
         if self._queued and not self._xid:
             await self.sync()
         last, self._queued = self._queued, 0
-        self.connection.send("COMMIT")
         self.ending = True
         try:
+            self.connection.send("COMMIT")
             await self.connection.sync()
         except ConnectionLost:
             if self._xid:
