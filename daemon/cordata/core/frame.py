@@ -32,11 +32,13 @@ nobody; a peer that is gone is an end of file.
 Client to manager; each id is the client's own, and free again after its last answer:
   call {id, c: command, p (nil), s: session (""), d: timeout (the pool's), q: longest wait in the
     queue (the pool's), i: idempotent (false), y: priority 0..9, higher goes first (0), w: credits
-    0..1024, 0: one result, else a stream (0), r: request id (""), a: attempts before this one (0)}
+    0..1024, 0: one result, else a stream (0), r: request id (""), a: attempts before this one (0),
+    l: the loan at whose child it had best run (0)}
     -> result {id, p} | chunk {id, p} per credit, then end {id} | error
   credit {id, n: 1..1024}            so many more chunks may come; 65,536 at most, not used yet
   cancel {id, hard (false)}          -> error cancelled, unless an answer is under way; hard: its
-    child is killed when it has not ended after a grace
+    child is killed when it has not ended after a grace; with n: the serial of a call that this
+    client gave to a child on loan, which is killed at once if it has the call in hand
   session {id, op: create get update delete touch count, s (""), ttl (nil), set ({}), del ([]), aff:
     hint strict_queue strict_fail (""), wk: preferred worker (nil), by: {counter: n} ({}),
     peek: get without touching (false)}    create with s "" makes an id of 32 hex digits
@@ -50,6 +52,22 @@ Operator, beside these: ask {id, op: status sessions drain undrain recycle, name
 Manager to client, beside answers: error {code, m: text, data {}} without id speaks of the
 connection.
   goaway {why}: send no new calls here; those under way are answered, waiting ones by error not_run.
+
+Loans: a client and a child whose hello has "loan" may get, with the manager's frame
+  loan {l: its number, wk: the child's worker (""), q: calls that may wait at the client (0), g:
+    grace of a hard cancel (0)}, as SCM_RIGHTS of unix(7), two descriptors: a socket to the other
+    one, and a page of memory that both share (core/pool/page.py). On that socket the client sends
+    run, with n = 2**62 + l * 2**31 + o, o = 1, 2, 3 .. and no f, gl, w, or s.full; cancel {id, n};
+    the child answers result or error, and not_run for what it does not begin. On the page o is
+    begun and taken back as between child and worker. Its end of file ends the loan: what the page
+    says is not begun, is not. (core/pool/loan.py tells what a loan is for.)
+  recall {l} to the child: end it after the call in hand
+  returned {l, n: calls (0), f: those that failed (0), more (false)} from the child: so many since
+    it told last; unless there is more, the loan is over
+  passed {l, id, c, s, p, x, u: see below} from the child in place of a result that changes session
+    or globals -> result or error of that id to the client
+  lent {l, s, d: seconds} to the client: calls of this session may go to that child for so long
+  lost {l, m: text, data: see crashed} to the client: how that child died
 
 error {id, code, m, data {}} is the last frame of its id. Codes, with their data:
   saturated {retry_after_s} queue_timeout deadline {ran: bool} cancelled poisoned {retry_after_s}
@@ -74,7 +92,8 @@ Child to manager: ready {} when warm, then
   A child that loses the manager ends its call, drops the answer, and dials again with empty hands.
 Worker to manager: drain {on}, child {ev: started exited unhealthy warm due retired measured, pid,
   start, why (""), code (nil), sig (nil), lines ([]), n: serial of the last call that it began (0),
-  run: still in hand (false), rss: its resident bytes (0: not measured)}. The why of `started` is
+  run: still in hand (false), rss: its resident bytes (0: not measured), c: the
+  command in hand of a call that a client gave to it ("")}. The why of `started` is
   "spare" for one that is to replace another; that of `exited` is "" unless the worker itself ended
   it. taken_back {pid, start, o, begun}: of the runs up to number o, those above begun will not
   begin.

@@ -28,3 +28,16 @@ def test_server_starts_again_what_was_killed_and_its_callers_are_served(tmp_path
         place=served,
     )
     print(told)
+
+
+def test_calls_of_children_on_loan_end_as_well_when_processes_are_killed(tmp_path: Path) -> None:
+    told = chaos(
+        tmp_path,
+        seed=SEED,
+        calls=4000,
+        calls_per_kill=150,
+        workers=3,
+        seconds=25.0,
+        alone=True,
+    )
+    print(told)

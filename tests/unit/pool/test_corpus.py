@@ -29,6 +29,7 @@ DECODERS: dict[str, codec.Decoder[Any]] = {
     "worker": codec.from_worker,
     "manager_to_client": codec.to_client,
     "manager_to_child": codec.to_child,
+    "borrower": codec.to_borrowed,
     "manager_to_worker": codec.to_worker,
     "worker_to_child": codec.worker_to_child,
     "child_to_worker": codec.child_to_worker,

@@ -48,6 +48,9 @@ class Told:
     def kill(self, child: Child, call: Call, why: str) -> None:
         self.orders.append(("kill", call.id, why))
 
+    def recall(self, child: Child) -> None:
+        self.orders.append(("recall", child.pid))
+
     def retire(self, child: Child) -> None:
         self.orders.append(("retire", child.pid))
 

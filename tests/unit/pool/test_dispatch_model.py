@@ -175,6 +175,9 @@ class Recorder:
     def kill(self, child: Child, call: Call, why: str) -> None:
         assert child.call is call and call.stage is Stage.DETACHED
 
+    def recall(self, child: Child) -> None:
+        assert child.loan is not None
+
     def retire(self, child: Child) -> None:
         assert child.call is None and child.retire
 

@@ -9,6 +9,7 @@ from msgspec import msgpack
 from tests.unit.pool.linked import Linked, raw
 
 from cordata.core.frame import TooLarge, pack
+from cordata.core.pool.globals import UNSURE
 from cordata.core.pool.message import (
     Ask,
     Bye,
@@ -27,7 +28,7 @@ from cordata.core.pool.message import (
 )
 from cordata.core.pool.order import Ready
 from cordata.errors import ProtocolError
-from cordata.pool.server.childlink import UNSURE, ChildPeer
+from cordata.pool.server.childlink import ChildPeer
 
 
 def large(kind: str, id: int | None) -> TooLarge:

@@ -7,7 +7,9 @@ others go back to their place in line, at no cost.
 A child that has one call in hand for long is looked at (PATIENCE_S; sooner where others are free):
 its worker marks, on the page that both share, how far the child may go, and says how far it had
 come. What it had not begun stands in line again, at the place it had, and goes to whoever is free;
-the child meets the frames later, and gives each of them back unrun. Of two words on one call the
+the child meets the frames later, and gives each of them back unrun. A child on loan is looked at
+with one call, too, since it may be in a long one of its client: then it is stuck, and gets nothing
+until it is heard of again. Of two words on one call the
 second finds nothing. So a call sent ahead begins after all that were sent to that child before, and
 may begin later than a younger one elsewhere, but only by BUDGET_US of short calls, or by PATIENCE_S
 and a moment behind a long one.
@@ -59,11 +61,21 @@ class Ahead(Placing):
 
     def taken_back(self, child: Child, begun: int, upto: int, now: float) -> None:
         """Its worker: of the calls up to number `upto`, those behind `begun` will not begin."""
-        self._take(child, [call for call in child.held() if begun < call.order <= upto], now)
+        calls = [call for call in child.held() if begun < call.order <= upto]
+        if calls and calls[0] is child.call and child.loan is not None and not child.lost:
+            child.stuck = True
+            self.effects.recall(child)
+        self._take(child, calls, now)
 
     def recall(self, child: Child, now: float) -> None:
         """The child has ended, and answered all but the one in hand."""
         self._take(child, list(child.ahead), now)
+
+    def heard(self, child: Child, now: float) -> None:
+        """A child that was stuck is not any more."""
+        child.stuck = False
+        self.registry.index(child)
+        self.hand_on(child, now)
 
     def look_at(self) -> float | None:
         """When to `look`."""
@@ -73,7 +85,7 @@ class Ahead(Placing):
         """Have back what lies behind long calls."""
         self._look_at = 0.0
         for child in self.registry.by_pid.values():
-            if child.ahead:
+            if child.ahead or (child.loan is not None and child.call is not None):
                 idle = self.registry.idle[child.pool]
                 patience_s = SHORT_PATIENCE_S if idle else PATIENCE_S
                 look_at = now + patience_s

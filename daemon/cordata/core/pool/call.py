@@ -84,6 +84,8 @@ class Call(Struct, eq=False):
     due: int = -1
     #: Whether a queue holds it; one that was dropped there is skipped.
     queued: bool = False
+    #: The child where it had best run; None: any.
+    wanted: Child | None = None
 
     @property
     def key(self) -> tuple[float, int]:

@@ -12,6 +12,7 @@ from cordata.core.pool.order import (
     ChildToWorker,
     FromChild,
     FromWorker,
+    ToBorrowed,
     ToChild,
     ToWorker,
     WorkerToChild,
@@ -94,6 +95,7 @@ from_child: Decoder[FromChild] = Decoder(FromChild)
 from_worker: Decoder[FromWorker] = Decoder(FromWorker)
 to_client: Decoder[ToClient] = Decoder(ToClient)
 to_child: Decoder[ToChild] = Decoder(ToChild)
+to_borrowed: Decoder[ToBorrowed] = Decoder(ToBorrowed)
 to_worker: Decoder[ToWorker] = Decoder(ToWorker)
 worker_to_child: Decoder[WorkerToChild] = Decoder(WorkerToChild)
 child_to_worker: Decoder[ChildToWorker] = Decoder(ChildToWorker)

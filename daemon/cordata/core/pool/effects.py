@@ -29,6 +29,9 @@ class Effects(Protocol):
     def take_back(self, child: Child) -> None:
         """Have the worker take back what its child has not begun: `taken_back`."""
 
+    def recall(self, child: Child) -> None:
+        """End the child's loan: it is to have other work than its client's."""
+
     def kill(self, child: Child, call: Call, why: str) -> None:
         """Have the worker kill the child, if it still has this call in hand."""
 

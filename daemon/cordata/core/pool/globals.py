@@ -17,6 +17,10 @@ from cordata.errors import SessionQuotaExceeded
 _REMEMBERED = 1000
 
 
+#: Version of a child's globals when it may have kept changes that were not taken: it gets them all.
+UNSURE = -2
+
+
 class Globals:
     """The table. `changes` is for the journal, which empties it."""
 

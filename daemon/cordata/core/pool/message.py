@@ -74,6 +74,8 @@ class CallFrame(Message, tag="call"):
     credits: Annotated[int, Meta(ge=0, le=1024)] = field(default=0, name="w")
     request_id: Name = field(default="", name="r")
     attempts: Number = field(default=0, name="a")
+    #: The loan at whose child it had best run; 0: anywhere.
+    at: Number = field(default=0, name="l")
 
 
 class Credit(Message, tag="credit"):
@@ -88,7 +90,8 @@ class Cancel(Message, tag="cancel"):
 
     id: Number
     hard: bool = False
-    #: To a child: the manager's serial of the call; two callers may have the same id.
+    #: To a child: the manager's serial of the call; two callers may have the same id. From a
+    #: client: the serial of a call that it gave to a borrowed child.
     n: Number = 0
 
 
@@ -208,7 +211,37 @@ class Goaway(Message, tag="goaway"):
     why: str = ""
 
 
+class Loan(Message, tag="loan"):
+    """A child is lent to a client; both get it, each with its end of a socket and the page."""
+
+    l: Number  # noqa: E741 - as the frame has it
+    #: The child's worker.
+    wk: str = ""
+    #: Calls that may wait at the client.
+    q: Number = 0
+    #: Seconds that a call has to end after a hard cancel.
+    g: Seconds = 0.0
+
+
+class Lent(Message, tag="lent"):
+    """The session may be used at the borrowed child, for `d` seconds."""
+
+    l: Number  # noqa: E741
+    s: str
+    d: Seconds = 0.0
+
+
+class Lost(Message, tag="lost"):
+    """How a borrowed child died."""
+
+    l: Number  # noqa: E741
+    data: dict[str, Any] = field(default_factory=dict)
+    m: str = ""
+
+
 FromClient: TypeAlias = (
     Hello | CallFrame | Credit | Cancel | SessionOp | GlobalOp | Ask | Bye | Ping
 )
-ToClient: TypeAlias = Welcome | Result | Chunk | End | ErrorFrame | Reply | Pong | Goaway
+ToClient: TypeAlias = (
+    Welcome | Result | Chunk | End | ErrorFrame | Reply | Pong | Goaway | Loan | Lent | Lost
+)

@@ -12,10 +12,12 @@ from cordata.core.pool.message import (
     Chunk,
     Counts,
     Credit,
+    Delta,
     End,
     ErrorFrame,
     Goaway,
     Hello,
+    Loan,
     Message,
     Name,
     Number,
@@ -104,6 +106,38 @@ class TakenBack(Message, tag="taken_back"):
     begun: Number
 
 
+class Recall(Message, tag="recall"):
+    """The loan is over: the child closes the client's socket after the call in hand."""
+
+    l: Number  # noqa: E741
+
+
+class Returned(Message, tag="returned"):
+    """The child is its client's no more. So many calls it ran for it since it told last, so many of
+    them failed.
+    """
+
+    l: Number  # noqa: E741
+    n: Number = 0
+    f: Number = 0
+    #: It only tells: the loan goes on.
+    more: bool = False
+
+
+class Passed(Message, tag="passed"):
+    """The result of a borrowed child's call that changed its session or the globals: they are
+    kept before the client hears of it.
+    """
+
+    l: Number  # noqa: E741
+    id: Number
+    command: Name = field(name="c")
+    u: Delta
+    session: Name = field(default="", name="s")
+    payload: Raw = field(default=NIL, name="p")
+    x: Number = 0
+
+
 class Ready(Message, tag="ready"):
     """The child is warm and free."""
 
@@ -121,6 +155,8 @@ class ChildEvent(Message, tag="child"):
     n: Number = 0
     run: bool = False
     rss: Number = 0
+    #: The command in hand, of a call that the manager does not know.
+    c: Name = ""
 
 
 class Drain(Message, tag="drain"):
@@ -181,9 +217,13 @@ class Failed(Message, tag="failed"):
     trace: str = ""
 
 
-FromChild: TypeAlias = Hello | Ready | Result | Chunk | End | ErrorFrame | Back
+FromChild: TypeAlias = Hello | Ready | Result | Chunk | End | ErrorFrame | Back | Returned | Passed
 FromWorker: TypeAlias = Hello | ChildEvent | Drain | TakenBack
-ToChild: TypeAlias = Welcome | ErrorFrame | Run | News | Credit | Cancel | Skip | Goaway
+ToChild: TypeAlias = (
+    Welcome | ErrorFrame | Run | News | Credit | Cancel | Skip | Goaway | Loan | Recall
+)
+#: Over the socket of a loan.
+ToBorrowed: TypeAlias = Run | Cancel
 ToWorker: TypeAlias = Welcome | ErrorFrame | Kill | Retire | Recycle | TakeBack | Alarm | Goaway
 WorkerToChild: TypeAlias = Ping | Stop | Adopt
 ChildToWorker: TypeAlias = Pong | Up | Due | Failed

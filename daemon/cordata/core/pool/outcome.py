@@ -97,10 +97,14 @@ class Outcome(Ahead):
                 each.stage = RUNNING
             # Only a death by itself accuses the command, and only the one that was in hand.
             if number == begun and report is not None and not (child.killed or report.why):
-                self.crashes[each.command] += 1
-                if self.poison.died(each.command, now):
-                    self.effects.note("poisoned", each)
+                self.blame(each, now)
             self._bury(child, each, report, now, began=number <= begun)
+
+    def blame(self, call: Call, now: float) -> None:
+        """A child died by itself in this call."""
+        self.crashes[call.command] += 1
+        if self.poison.died(call.command, now):
+            self.effects.note("poisoned", call)
 
     def _bury(
         self,

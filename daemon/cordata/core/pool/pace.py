@@ -40,6 +40,11 @@ class Pace:
             self._figures[command] = (mean, most)
             self._expected[command] = mean if mean > LONG_US or mean < most else most
 
+    def forget(self, command: str) -> None:
+        """As if it had never run."""
+        self._figures.pop(command, None)
+        self._expected.pop(command, None)
+
     def expected_us(self, command: str) -> float:
         """How long the next run is likely to take; for ever, when nothing is known of it."""
         return self._expected.get(command, NEVER)

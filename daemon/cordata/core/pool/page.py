@@ -8,8 +8,11 @@ says of the call first and then, in one aligned store of 8 bytes, that the call 
   8  done      u64  calls ended        24  started   f64  monotonic seconds
  40  order     u64  number of the last 32  deadline  f64  monotonic seconds; 0: none
                     run begun          48  mark      u64  the worker's: no run up to it may begin
+ 64  name      u16 bytes, then the command; of a call that the manager does not know only
 ```
-Busy: seq != done. The order of bytes is the machine's own: both sides are on it.
+Busy: seq != done. The order of bytes is the machine's own: both sides are on it. A child that is
+lent shares a page of the same kind with its client (loan.py), where `serial` and the rest are those
+of the client's calls; those are then on the worker's page, too, with their commands.
 
 Taking back: the worker writes the mark, waits for longer than a store takes to be seen by another
 core (SETTLE_S), then reads `order`. The child writes `order` and reads the mark after it. So of the
@@ -22,6 +25,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
+from cordata.core.pool.loan import LENT
+
 #: One page of memory; a `memoryview` of the mapped file is what the functions take.
 SIZE = 4096
 #: From the mark to the look at what was begun.
@@ -29,7 +34,9 @@ SETTLE_S = 0.001
 _ALL = Struct("@QQQddQ")
 _COUNT = Struct("@Q")
 _CALL = Struct("@QddQ")
-_SEQ, _DONE, _SERIAL, _ORDER, _MARK = 0, 8, 16, 40, 48
+_LENT = Struct("@Qdd")
+_NAME = Struct("@H")
+_SEQ, _DONE, _SERIAL, _ORDER, _MARK, _COMMAND = 0, 8, 16, 40, 48, 64
 
 
 class Hand(NamedTuple):
@@ -43,6 +50,8 @@ class Hand(NamedTuple):
     busy: bool
     #: The manager's number of its run.
     order: int = 0
+    #: Of a call that the manager does not know.
+    command: str = ""
 
 
 def begin(
@@ -58,6 +67,17 @@ def begin(
         end(page)
         return False
     return True
+
+
+def begin_lent(
+    page: bytearray | memoryview, serial: int, started: float, deadline: float, command: bytes
+) -> None:
+    """The child starts a call of its client, and what it says of orders stands as it was."""
+    _NAME.pack_into(page, _COMMAND, len(command))
+    page[_COMMAND + _NAME.size : _COMMAND + _NAME.size + len(command)] = command
+    _LENT.pack_into(page, _SERIAL, serial, started, deadline)
+    (seq,) = _COUNT.unpack_from(page, _SEQ)
+    _COUNT.pack_into(page, _SEQ, seq + 1)
 
 
 def mark(page: bytearray | memoryview, order: int) -> None:
@@ -91,4 +111,11 @@ def read(page: bytearray | memoryview) -> Hand:
             break
         before = after
     seq, done, serial, started, deadline, order = before
-    return Hand(serial, done, started, deadline, seq != done, order)
+    name = _command(page) if serial >= LENT else ""
+    return Hand(serial, done, started, deadline, seq != done, order, name)
+
+
+def _command(page: bytearray | memoryview) -> str:
+    (size,) = _NAME.unpack_from(page, _COMMAND)
+    at = _COMMAND + _NAME.size
+    return bytes(page[at : at + min(size, SIZE - at)]).decode(errors="replace")

@@ -47,6 +47,8 @@ class Placing(Sending):
                 pool = slot.pool if slot is not None else self._pool_of(session.worker)
                 pinned = session.worker if pool == call.pool else ""
         strict = pinned and session is not None and session.affinity != "hint"
+        if call.wanted is not None and self._goes_to(call.wanted, call, session, now):
+            return
         if self._goes_ahead(call, pinned, session, now):
             return
         child = None if strict else self.registry.free(call.pool)
@@ -62,6 +64,16 @@ class Placing(Sending):
         else:
             self.effects.note("saturated", call, waiting=len(self.waiting[call.pool]))
             self.refuse(call, "saturated", "too many calls wait", retry_after_s=1.0)
+
+    def _goes_to(self, child: Child, call: Call, session: Session | None, now: float) -> bool:
+        """Give it to the borrowed child of its client that has least to do; False: not possible."""
+        call.wanted = None
+        if child not in self.registry.idle[call.pool] or self.waiting[call.pool].count:
+            return False
+        if session is not None and session.affinity != "hint":
+            return False
+        self.start(child, call, now, session)
+        return True
 
     def _goes_ahead(self, call: Call, pinned: str, session: Session | None, now: float) -> bool:
         """Send it to a busy child at once, since nobody waits before it; False: it may not go."""

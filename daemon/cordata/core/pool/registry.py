@@ -25,9 +25,10 @@ class Child:
     """One process that runs calls, one at a time."""
 
     __slots__ = (
-        *("ahead", "asked", "call", "calls", "conn", "copies", "copies_bytes", "cut", "due"),
-        *("globals_version", "killed", "load_us", "lost", "order", "pid", "pool", "retire"),
-        *("rss_bytes", "since", "spare", "stale", "start", "state", "took_at", "worker"),
+        *("able", "ahead", "asked", "call", "calls", "conn", "copies", "copies_bytes", "cut"),
+        *("due", "globals_version", "killed", "load_us", "loan", "lost", "order", "pid", "pool"),
+        *("retire", "rss_bytes", "since", "spare", "stale", "start", "state", "stuck"),
+        *("took_at", "worker"),
     )
 
     def __init__(
@@ -69,6 +70,12 @@ class Child:
         self.killed = False
         #: It was replaced and goes when its hands are empty.
         self.retire = False
+        #: It can be lent.
+        self.able = False
+        #: To which client it is lent; None: to none.
+        self.loan: Any = None
+        #: Lent, and so long in a call of its client that nothing is sent to it.
+        self.stuck = False
         #: Version of each session that it keeps, the longest unused first; their bytes together.
         self.copies: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self.copies_bytes = 0
@@ -83,6 +90,7 @@ class Child:
         self.stale.clear()
         self.copies_bytes, self.globals_version = 0, -1
         self.due, self.cut = False, False
+        self.loan, self.stuck = None, False
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -196,7 +204,7 @@ class Registry:
             child.state is READY
             and slot.child is child
             and child.conn is not None
-            and not (child.lost or child.retire or slot.draining)
+            and not (child.lost or child.retire or child.stuck or slot.draining)
         )
         if free:
             idle.setdefault(child)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 from cordata.core.pool.call import AHEAD, OVER, RUNNING, Call
 from cordata.core.pool.deadline import Wheel
@@ -102,6 +103,8 @@ class Sending:
 
     def start(self, child: Child, call: Call, now: float, session: Session | None) -> None:
         """Hand it over, or send it ahead; one that cannot be sent is refused. `cost_us` is set."""
+        if child.loan is not None and call.cost_us > BUDGET_US:
+            self.effects.recall(child)
         self._orders += 1
         child.order = call.order = self._orders
         failure = self.effects.run(child, call, session)
@@ -129,6 +132,9 @@ class Sending:
         child.took_at = now
         self.wait_until(call, call.deadline)
         self.registry.move(child, BUSY, now)
+        if child.loan is not None:
+            # It may be in a call of its client, of which nothing is known here.
+            self._look_at = min(now + PATIENCE_S, self._look_at or inf)
         if call.cost_us < BUDGET_US:
             self.registry.roomy[child.pool][child] = None
 
@@ -173,6 +179,7 @@ class Sending:
             and child.load_us < BUDGET_US
             and child.state is BUSY
             and slot.child is child
-            and not (child.lost or child.retire or child.due or slot.draining or self.stopped)
+            and not (child.lost or child.retire or child.due or child.stuck)
+            and not (slot.draining or self.stopped)
             and (now - child.took_at) * 1e6 < BUDGET_US
         )

@@ -89,8 +89,14 @@ class SessionTable(Shelf):
 
     def use(self, session: Session, now: float) -> None:
         """As `touch`, of a session that was just looked up."""
-        session.expires = now + session.ttl_s
+        # One that is lent counts as used at the end of that.
+        session.expires = max(now + session.ttl_s, session.expires if session.lent else 0.0)
         self.touched[session.id] = session.expires
+
+    def lend(self, session: Session, loan: object, now: float, seconds: float) -> None:
+        """It is used elsewhere for so long, or until `unlend`."""
+        self.use(session, now + seconds)
+        session.lent = loan
 
     get = touch
 
@@ -218,6 +224,8 @@ class SessionTable(Shelf):
 
     def _change(self, session: Session, now: float, **what: Any) -> None:
         """A change is a use; note it for the journal."""
+        if session.lent is not None:
+            self.unlend(session)
         session.expires = now + session.ttl_s
         self.touched.pop(session.id, None)
         counters = {name: session.counters[name] for name in what.pop("cnt", ())}

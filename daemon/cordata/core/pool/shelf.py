@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec import Raw
 
@@ -41,6 +42,7 @@ class Session:
         "data",
         "expires",
         "id",
+        "lent",
         "tick",
         "ttl_s",
         "version",
@@ -64,6 +66,8 @@ class Session:
         self.tick = -1
         #: Its calls that are at a child.
         self.calls = 0
+        #: With which loan of a child it is lent; None: with none.
+        self.lent: Any = None
 
 
 @dataclass(slots=True)
@@ -75,6 +79,10 @@ class SessionStats:
     deleted: int = 0
     refused: int = 0
     lookups: int = 0
+
+
+def _unlent(session: Session) -> None:
+    session.lent = None
 
 
 class Shelf:
@@ -93,6 +101,8 @@ class Shelf:
         self.changes: list[Change] = []
         #: ... and sessions that were only used, with their new expiry.
         self.touched: dict[str, float] = {}
+        #: Called before a session that is lent changes, or ends.
+        self.unlend: Callable[[Session], None] = _unlent
         self.stats = SessionStats()
 
     def __len__(self) -> int:
@@ -149,6 +159,8 @@ class Shelf:
 
     def _remove(self, session: Session) -> None:
         """Out of the books; its entry in the wheel is gone already."""
+        if session.lent is not None:
+            self.unlend(session)
         del self._sessions[session.id]
         self.bytes -= session.bytes
         self.touched.pop(session.id, None)

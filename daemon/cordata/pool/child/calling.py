@@ -15,7 +15,7 @@ from msgspec import Raw, msgpack
 
 from cordata.core.pool.codec import encode
 from cordata.core.pool.message import MAX_ENTRIES, Chunk, Delta, End, ErrorFrame, Result
-from cordata.core.pool.order import News, Run
+from cordata.core.pool.order import News, Passed, Run
 from cordata.errors import CallCancelled, FrameTooLarge, PermanentError, ProtocolError
 from cordata.log import request_id
 from cordata.pool.child.current import CurrentCall, current
@@ -49,6 +49,10 @@ class Calling:
         self._flow = flow
         self._shelf = Shelf()
         self._asynchronous: Asynchronous | None = None
+        #: The last answer is for the manager, though a client sent the call.
+        self.passes = False
+        #: The last call failed.
+        self.failed = False
 
     @property
     def asynchronous(self) -> Asynchronous:
@@ -65,6 +69,10 @@ class Calling:
             self._shelf.session_of(said)
         self._shelf.globals_of(said.gl)
 
+    def keeps(self, session: str) -> bool:
+        """Whether this session's data is here."""
+        return session in self._shelf
+
     def close(self) -> None:
         """For who outlives it: a child just ends."""
         if self._asynchronous is not None:
@@ -76,6 +84,7 @@ class Calling:
         Raises: nothing but what is meant to end the process, as SystemExit.
         """
         deadline = began + run.d
+        self.passes = self.failed = False
         self._flow.begin(run.id, run.n, credits=run.credits, deadline=deadline)
         try:
             session = self._shelf.session_of(run)
@@ -139,6 +148,21 @@ class Calling:
 
     def _success(self, run: Run, value: object, delta: Delta | None, began: float) -> bytes:
         spent = _microseconds(began)
+        if delta is not None and self._flow.borrowed:
+            if self._flow.look():
+                raise CallCancelled  # what an abandoned call changed is lost
+            self.passes = True
+            session = "" if run.s is None else run.s.id
+            changed = Passed(
+                self._flow.connection.borrower.loan,
+                run.id,
+                run.command,
+                delta,
+                session=session,
+                payload=value,  # type: ignore[arg-type]  # as below
+                x=spent,
+            )
+            return encode(changed, max_bytes=self._limit)
         if run.credits:
             return encode(End(id=run.id, x=spent, u=delta), max_bytes=self._limit)
         # Encoded with its frame, in one go; the field takes whatever MessagePack has.
@@ -146,7 +170,7 @@ class Calling:
         return encode(Result(id=run.id, payload=result, x=spent, u=delta), max_bytes=self._limit)
 
     def _failure(self, run: Run, error: Exception, began: float) -> bytes:
-        spent = _microseconds(began)
+        spent, self.failed = _microseconds(began), True
         if isinstance(error, CallCancelled):
             code, text = "cancelled", "the command ended, since nobody waited"
             if self._flow.late:

@@ -10,16 +10,19 @@ from time import monotonic
 
 from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool.codec import encode, to_child
-from cordata.core.pool.message import Cancel, ErrorFrame, Hello, Message, Welcome
-from cordata.core.pool.order import Ready, Run, Skip, ToChild
+from cordata.core.pool.message import Cancel, ErrorFrame, Hello, Loan, Message, Welcome
+from cordata.core.pool.order import Ready, Recall, Run, Skip, ToChild
 from cordata.core.pool.spec import ChildSpec
 from cordata.errors import ProtocolError
+from cordata.pool import descriptors
+from cordata.pool.child.borrower import Borrower
 from cordata.pool.fingerprint import start_of
 
 _FIRST_S, _LONGEST_S = 0.05, 2.0
 #: One for all reads; a frame is copied out of it.
 _buffer = bytearray(65536)
 _view = memoryview(_buffer)
+_buffers = [_buffer]
 
 
 class Connection:
@@ -35,6 +38,9 @@ class Connection:
         self.messages: deque[ToChild] = deque()
         #: Serials of calls that are to be given back, if they have not begun.
         self.skipped: set[int] = set()
+        #: To whom the child is lent, and descriptors whose `loan` has not come whole.
+        self.borrower = Borrower()
+        self._files: list[int] = []
         self._read_at = 0.0
         #: Which run of the manager; "": none has said welcome.
         self.epoch = ""
@@ -45,6 +51,8 @@ class Connection:
         #: The child takes calls; the manager hears of it in the hello, or by `ready`.
         self.warm = False
         self._told_warm = False
+        #: The manager wants the loan to end.
+        self.recalled = False
         self._pause_s = _FIRST_S
         #: Monotonic time of the next try.
         self.dial_at = 0.0
@@ -71,6 +79,9 @@ class Connection:
             self.socket.close()
             self.socket = None
             self._wait()
+        self.borrower.end()
+        descriptors.close(self._files)
+        self._files = []
         self.epoch = ""
         self.messages.clear()
         self.skipped.clear()
@@ -83,6 +94,13 @@ class Connection:
             except OSError:
                 self.lose()
 
+    def end_loan(self) -> None:
+        """The child is the manager's alone."""
+        self.recalled = False
+        told = self.borrower.end()
+        if told is not None:
+            self.send(encode(told))
+
     def tell_warm(self) -> None:
         """The manager hears that the child takes calls, unless its hello said so."""
         if self.warm and self.epoch and not self._told_warm:
@@ -94,7 +112,10 @@ class Connection:
         if self.socket is None:
             return
         try:
-            count = self.socket.recv_into(_buffer, 0, 0 if wait else socket.MSG_DONTWAIT)
+            flags = socket.MSG_CMSG_CLOEXEC | (0 if wait else socket.MSG_DONTWAIT)
+            count, ancillary, _, _ = self.socket.recvmsg_into(_buffers, descriptors.SPACE, flags)
+            if ancillary:
+                self._files += descriptors.received(ancillary)
             self._read_at = monotonic()
             if count == 0:
                 self.lose()
@@ -124,6 +145,15 @@ class Connection:
         elif isinstance(message, Cancel):
             self.skipped.add(message.n)  # if it has not begun; else its command is told
             self.messages.append(message)
+        elif isinstance(message, Loan):
+            if len(self._files) < 2:
+                raise ProtocolError("a loan without its descriptors")
+            files, self._files = self._files[:2], self._files[2:]
+            self.end_loan()
+            self.borrower.begin(message.l, files, self.max_bytes)
+        elif isinstance(message, Recall):
+            # A call in hand is answered first: its answer goes over the socket of the loan.
+            self.recalled = self.recalled or message.l == self.borrower.loan
         elif isinstance(message, Welcome):
             self.epoch = message.epoch
             self.max_bytes = min(message.max, self._spec.max_frame_bytes)
@@ -145,6 +175,7 @@ class Connection:
             inv=spec.inv,
             max=spec.max_frame_bytes,
             cmds=list(spec.commands),
+            has=["loan"],
             spare=not self.adopted,
             warm=self.warm,
         )

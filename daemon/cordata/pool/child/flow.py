@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import select
+from collections import deque
 from time import monotonic
+from typing import Any
 
+from cordata.core.pool.loan import LENT
 from cordata.core.pool.message import Cancel, Credit
+from cordata.pool.child.borrower import Borrower
 from cordata.pool.child.connection import Connection
 
 
@@ -15,6 +19,8 @@ class Flow:
 
     def __init__(self, connection: Connection, channel: int) -> None:
         self.connection = connection
+        #: Who sent the call: the manager, or the client that has the child on loan.
+        self.source: Connection | Borrower = connection
         self._channel = channel
         self._id = self._serial = -1
         self._deadline = 0.0
@@ -25,9 +31,16 @@ class Flow:
 
     def begin(self, id: int, serial: int, *, credits: int, deadline: float) -> None:
         """A call begins."""
+        borrowed = serial >= LENT
+        self.source = self.connection.borrower if borrowed else self.connection
         self._id, self._serial = id, serial
         self.credits, self._deadline = credits, deadline
         self.over = False
+
+    @property
+    def borrowed(self) -> bool:
+        """Whether the manager does not know the call."""
+        return self.source is not self.connection
 
     @property
     def late(self) -> bool:
@@ -37,7 +50,7 @@ class Flow:
     def look(self) -> bool:
         """See what came, without waiting. Whether the call is cancelled, or the manager gone."""
         if not self.over:
-            self.connection.read(wait=False)
+            self.source.read(wait=False)
             self._take()
         return self.over
 
@@ -55,8 +68,8 @@ class Flow:
     def _wait(self, timeout_s: float) -> bool:
         """Until the manager says something, or the deadline: False."""
         poll = select.poll()
-        if self.connection.socket is not None:
-            poll.register(self.connection.socket, select.POLLIN)
+        if self.source.socket is not None:
+            poll.register(self.source.socket, select.POLLIN)
         poll.register(self._channel, 0)  # of the worker only its end concerns us now
         found = poll.poll(timeout_s * 1000.0)
         if any(fd == self._channel for fd, _ in found):
@@ -65,8 +78,8 @@ class Flow:
 
     def _take(self) -> None:
         """Credits and cancels of this call; what else came stays."""
-        messages = self.connection.messages
-        if self.connection.socket is None:
+        messages: deque[Any] = self.source.messages
+        if self.source.socket is None or (self.borrowed and self.connection.borrower.gone):
             self.over = True
         for _ in range(len(messages)):
             message = messages.popleft()

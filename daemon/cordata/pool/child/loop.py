@@ -18,7 +18,7 @@ from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool import page
 from cordata.core.pool.codec import encode, worker_to_child
 from cordata.core.pool.message import ErrorFrame, Message, Ping, Pong
-from cordata.core.pool.order import Adopt, Back, Due, News, Run, Stop, ToChild
+from cordata.core.pool.order import Adopt, Back, Due, News, Run, Stop, ToBorrowed, ToChild
 from cordata.core.pool.spec import ChildSpec
 from cordata.errors import ProtocolError
 from cordata.pool.child.calling import Calling
@@ -72,12 +72,17 @@ class Loop:
         self._page = shared
         self._channel = channel
         self._connection = connection
+        self._borrower = connection.borrower
         self._calling = calling
         self._output = output
         self._poll = select.poll()
         self._poll.register(channel.socket, select.POLLIN)
         #: Descriptor of the connection that is polled; -1: none.
         self._polled = -1
+        #: The same of the loan's socket.
+        self._lent_fd = -1
+        #: Polls the manager alone.
+        self._manager = select.poll()
         #: When to look for words of both again, though there is a call to be run.
         self._look_at = 0.0
         self._calls = 0
@@ -85,21 +90,50 @@ class Loop:
 
     def run(self) -> None:
         """Until the worker says stop."""
-        channel, messages = self._channel.socket.fileno(), self._connection.messages
+        messages, lent = self._connection.messages, self._borrower.messages
         while True:
-            if not messages or monotonic() >= self._look_at:
-                timeout_ms = self._dial()
-                ready = self._poll.poll(0 if messages else timeout_ms)
-                for fd, _ in ready:
-                    if fd == channel:  # the worker first: a stop goes before a call
-                        self._hear()
-                    elif not self._stopping:
-                        self._connection.read()  # also a word on the calls that lie here
+            if not (messages or lent) or monotonic() >= self._look_at:
+                self._look()
                 if self._stopping:
+                    self._connection.end_loan()
                     return
-                self._look_at = monotonic() + _LOOK_S
             if messages:
                 self._work(messages.popleft())
+            elif lent:
+                self._work_lent(lent.popleft())
+
+    def _look(self) -> None:
+        """Wait, if nothing lies here, and read. The worker first: a stop goes before a call."""
+        connection, borrower = self._connection, self._borrower
+        timeout_ms = self._dial()
+        self._poll_lent()
+        if connection.messages or borrower.messages:
+            timeout_ms = 0
+        ready = {fd for fd, _ in self._poll.poll(timeout_ms)}
+        if self._channel.socket.fileno() in ready:
+            self._hear()
+            ready.discard(self._channel.socket.fileno())
+        if ready and not self._stopping:
+            if self._lent_fd in ready:
+                borrower.read()
+                # What the manager said before the client sent this goes before it.
+                ready = {fd for fd, _ in self._manager.poll(0)}
+            if self._polled in ready:
+                connection.read()  # also a word on the calls that lie here
+            if connection.recalled or borrower.gone:
+                connection.end_loan()
+        self._look_at = monotonic() + _LOOK_S
+
+    def _poll_lent(self) -> None:
+        """See that the socket of the loan is polled, if there is one."""
+        sock = self._borrower.socket
+        fd = -1 if sock is None else sock.fileno()
+        if fd != self._lent_fd:
+            if self._lent_fd != -1:
+                self._poll.unregister(self._lent_fd)
+            if fd != -1:
+                self._poll.register(fd, select.POLLIN)
+            self._lent_fd = fd
 
     def _dial(self) -> float | None:
         """See that there is a connection, or when to try again; and that it is polled."""
@@ -112,10 +146,11 @@ class Loop:
         fd = -1 if connection.socket is None else connection.socket.fileno()
         # One that was lost is no descriptor any more; its number may be the next one's.
         if fd != self._polled or fd == -1:
-            if self._polled != -1:
-                self._poll.unregister(self._polled)
-            if fd != -1:
-                self._poll.register(fd, select.POLLIN)
+            for poll in (self._poll, self._manager):
+                if self._polled != -1:
+                    poll.unregister(self._polled)
+                if fd != -1:
+                    poll.register(fd, select.POLLIN)
             self._polled = fd
         return None if wait_s is None else max(0.0, wait_s) * 1000.0
 
@@ -154,12 +189,50 @@ class Loop:
         else:
             self._give_back(run)
 
+    def _work_lent(self, run: ToBorrowed) -> None:
+        borrower = self._borrower
+        if not isinstance(run, Run):
+            return  # a cancel, of a call that was answered meanwhile
+        began = monotonic()
+        run.d -= began - run.read_at
+        deadline = began + run.d
+        if run.n in borrower.skipped or (run.s is not None and not self._calling.keeps(run.s.id)):
+            borrower.give_back(run)
+        elif run.d <= 0:
+            text = "the deadline had passed when the child took the call"
+            data = {"ran": False}
+            borrower.send(encode(ErrorFrame(id=run.id, code="deadline", m=text, data=data)))
+        elif not page.begin(borrower.page, run.n, began, deadline, run.o):
+            borrower.give_back(run)
+        else:
+            page.begin_lent(self._page, run.n, began, deadline, run.command.encode())
+            self._run_lent(run, began)
+        if not borrower.messages:
+            borrower.skipped.clear()
+
+    def _run_lent(self, run: Run, began: float) -> None:
+        borrower, calling = self._borrower, self._calling
+        self._output.begin(run.n, run.request_id)
+        frame = calling.answer(run, began)
+        self._output.end()
+        (self._connection if calling.passes else borrower).send(frame)
+        if borrower.socket is not None:  # else the manager was lost, and the loan with it
+            page.end(borrower.page)
+        page.end(self._page)
+        told = borrower.count(began, failed=calling.failed)
+        if told is not None:
+            self._connection.send(encode(told))
+        self._count()
+
     def _run(self, run: Run, began: float) -> None:
         self._output.begin(run.n, run.request_id)
         frame = self._calling.answer(run, began)
         self._output.end()
         self._connection.send(frame)
         page.end(self._page)  # last: a child that cannot send is busy, and has its deadline
+        self._count()
+
+    def _count(self) -> None:
         self._calls += 1
         if self._calls == self._max_calls:
             self._channel.send(Due(why=f"max_calls: {self._calls} calls"))

@@ -136,6 +136,9 @@ class Shelf:
         self._sessions: dict[str, tuple[Values, dict[str, int]]] = {}
         self._globals: Values = {}
 
+    def __contains__(self, id: str) -> bool:
+        return id in self._sessions
+
     def session_of(self, run: Run | News) -> Session | None:
         """The session of the call, None without one. Raises: ProtocolError when its data was not
         sent and is not here.

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import msgpack
 
 from cordata.core.pool.message import Ask, GlobalOp, Reply, SessionOp
-from cordata.pool.client.exchange import Exchange
+from cordata.pool.client.borrowing import Borrowing
 from cordata.pool.client.request import Call, Exchanging, Request, Stream
 from cordata.pool.client.sessions import Globals, Sessions
 from cordata.pool.client.wire import (
@@ -47,9 +47,9 @@ class Client:
         operator: bool = False,
     ) -> None:
         self._timeout_of = timeout if callable(timeout) else lambda _: timeout
-        self._exchange: Exchanging = Exchange(
+        self._exchange: Exchanging = Borrowing(
             os.fspath(path or DEFAULT_PATH),
-            lambda: hello_of(name, operator=operator),
+            lambda: hello_of(name, operator=operator, borrows=True),
             max_waiting=max_waiting,
         )
         self.sessions = Sessions(self._ask)

@@ -10,11 +10,8 @@ A request that is over leaves the table; whatever still comes for its id is drop
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import cached_property
 from time import monotonic
 
 from cordata.core.frame import TooLarge
@@ -43,44 +40,33 @@ from cordata.errors import (
     PoolUnavailable,
 )
 from cordata.pool.client.alarm import Alarm
+from cordata.pool.client.dialling import Dialling
 from cordata.pool.client.link import Link
 from cordata.pool.client.request import Request
 from cordata.pool.client.wire import (
     ANSWER_GRACE_S,
-    DIAL_MAX_S,
-    DIAL_MIN_S,
     error_of,
     may_repeat,
 )
 
 
-class Exchange:
+class Exchange(Dialling):
     """Connections to one manager, made when there is something to send."""
 
     def __init__(self, path: str, hello: Callable[[], Hello], *, max_waiting: int) -> None:
-        self._path = path
-        self._hello = hello
+        super().__init__(path, hello)
         self._max_waiting = max_waiting
         self._requests: dict[int, Request] = {}
         #: Those of them that no manager can have, in the order in which they go out.
         self._unsent: OrderedDict[int, Request] = OrderedDict()
         self._last_id = 0
-        #: Where new requests go, and connections that only answer what they have.
-        self._link: Link | None = None
+        #: Connections that only answer what they have.
         self._leaving: set[Link] = set()
-        self._dialling: asyncio.TimerHandle | None = None
-        self._pause_s = 0.0
-        self._reason = ""
         self._alarm = Alarm(self._due)
         self.closed = False
 
     def __len__(self) -> int:
         return len(self._requests)
-
-    @cached_property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """That of the first request. To ask for it takes a system call each time in Python 3.11."""
-        return asyncio.get_running_loop()
 
     def submit(self, request: Request) -> None:
         """Send it, or keep it until there is a manager. Raises: PoolClosed, PoolSaturated."""
@@ -92,6 +78,8 @@ class Exchange:
         request.id = request.message.id = self._last_id
         self._requests[request.id] = request
         self._alarm.set(request, request.deadline)
+        if self._straight(request):
+            return
         link = self._link
         if link is not None and link.ready and not self._unsent and link.has_room:
             self._send(request, link)
@@ -153,6 +141,9 @@ class Exchange:
             _, request = self._unsent.popitem(last=False)
             self._send(request, link)
 
+    def _wanted(self) -> bool:
+        return bool(self._unsent)
+
     def _send(self, request: Request, link: Link) -> None:
         message = request.message
         if isinstance(message, CallFrame):
@@ -165,36 +156,12 @@ class Exchange:
         request.link = link
         request.end = link.send(frame)
 
-    def _dial_after(self, pause_s: float) -> None:
-        if not pause_s:
-            self._dial()
-            return
-        # Many clients lose one manager at the same moment.
-        pause_s *= random.uniform(0.5, 1.0)
-        self._dialling = self.loop.call_later(pause_s, self._dial)
-
-    def _dial(self) -> None:
-        self._dialling = None
-        if not self._unsent:
-            return
-        try:
-            heard, lost, pump = self._heard, self._lost, self._pump
-            hello = self._hello()
-            self._link = Link(self._path, hello, heard=heard, lost=lost, room_again=pump)
-        except OSError as error:
-            self._reason = error.strerror or str(error)
-            self._grow_pause()
-            self._dial_after(self._pause_s)
-
-    def _grow_pause(self) -> None:
-        self._pause_s = min(max(2 * self._pause_s, DIAL_MIN_S), DIAL_MAX_S)
-
     # --- what comes in
 
     def _heard(self, link: Link, message: ToClient | TooLarge) -> None:
         if isinstance(message, Result):
-            request = self._requests.get(message.id)
-            if request is not None and request.link is link:
+            request = self._ends(link, message.id, message.x)
+            if request is not None:
                 self._over(request).answered(message.payload)
         elif isinstance(message, Welcome):
             link.ready, link.max_bytes = True, message.max
@@ -206,7 +173,7 @@ class Exchange:
             self._failed(link, message)
         elif isinstance(message, TooLarge):
             self._too_large(link, message)
-        else:
+        elif isinstance(message, (Chunk, Reply, End)):
             request = self._requests.get(message.id)
             if request is None or request.link is not link:
                 return
@@ -214,21 +181,38 @@ class Exchange:
                 request.chunk(message.payload)
             elif isinstance(message, Reply):
                 self._over(request).replied(message)
-            elif isinstance(message, End):
+            else:
                 self._over(request).ended()
+        else:
+            self._other(link, message)
+
+    def _other(self, link: Link, message: ToClient) -> None:
+        """What is nothing to this class."""
+
+    def _straight(self, request: Request) -> bool:
+        """Whether it goes another way than through the manager."""
+        return False
+
+    def _ends(self, link: Link, id: int, run_us: int) -> Request | None:
+        """Whose last answer came, after so long; None: nobody waits for it any more."""
+        request = self._requests.get(id)
+        return request if request is not None and request.link is link else None
 
     def _failed(self, link: Link, frame: ErrorFrame) -> None:
         if frame.id is None:
             self._refused(link, frame)
             return
-        request = self._requests.get(frame.id)
-        if request is None or request.link is not link:
+        request = self._ends(link, frame.id, frame.x)
+        if request is None:
             return
         if frame.code == "not_run":
-            self._leave(link)
-            self._again([request])
+            self._not_run(link, request)
         else:
             self._over(request).failed(error_of(frame))
+
+    def _not_run(self, link: Link, request: Request) -> None:
+        self._leave(link)
+        self._again([request])
 
     def _refused(self, link: Link, frame: ErrorFrame) -> None:
         """The manager speaks of the connection. Instead of a welcome: it will not have us."""
@@ -263,14 +247,20 @@ class Exchange:
         again = []
         for request in [one for one in self._requests.values() if one.link is link]:
             if request.end <= link.sent:
-                if not (may_repeat(request.message) and request.untouched):
-                    text = f"the pool was lost while it may have been running ({reason})"
-                    self._over(request).failed(PoolRestarted(text))
+                if not self._may_go_again(request, reason):
                     continue
-                if isinstance(request.message, CallFrame):
-                    request.message.attempts += 1
             again.append(request)
         self._again(again)
+
+    def _may_go_again(self, request: Request, reason: str) -> bool:
+        """One that may have run; else it has failed."""
+        if not (may_repeat(request.message) and request.untouched):
+            text = f"the pool was lost while it may have been running ({reason})"
+            self._over(request).failed(PoolRestarted(text))
+            return False
+        if isinstance(request.message, CallFrame):
+            request.message.attempts += 1
+        return True
 
     def _again(self, requests: list[Request]) -> None:
         """They go out first, in the order in which they did before."""

@@ -11,12 +11,17 @@ import asyncio
 import socket
 from collections.abc import Callable
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool.codec import encode, to_client
 from cordata.core.pool.message import Hello, Message, ToClient
 from cordata.errors import ProtocolError
+from cordata.pool import descriptors
 from cordata.pool.client.wire import MAX_TAKEN
+
+if TYPE_CHECKING:
+    from cordata.pool.client.borrowed import Borrowed
 
 _BUFFER = 1 << 17
 #: More than this lies here only when the manager does not read; calls then wait where they can
@@ -35,6 +40,7 @@ class Link:
         "_active_at",
         "_broken",
         "_buffer",
+        "_buffers",
         "_heard",
         "_loop",
         "_lost",
@@ -46,8 +52,11 @@ class Link:
         "_socket",
         "_splitter",
         "_view",
+        "borrowed",
         "closed",
+        "files",
         "leaving",
+        "manager",
         "max_bytes",
         "queued",
         "ready",
@@ -62,13 +71,18 @@ class Link:
         heard: Callable[[Link, ToClient | TooLarge], None],
         lost: Callable[[Link, str], None],
         room_again: Callable[[], None],
+        borrowed: Borrowed | None = None,
     ) -> None:
-        """Dial, which takes no time at a unix socket. Raises: OSError when nobody listens."""
+        """Dial, which takes no time at a unix socket. Raises: OSError when nobody listens.
+
+        `borrowed`: a child on loan, whose socket is there already.
+        """
         self._loop = asyncio.get_running_loop()
         self._heard, self._lost, self._room_again = heard, lost, room_again
         self._splitter = Splitter(MAX_TAKEN)
         self._buffer = bytearray(_BUFFER)
         self._view = memoryview(self._buffer)
+        self._buffers = [self._buffer]
         self._out: list[bytes] = []
         #: Of what was handed to the kernel last, the part that it did not take.
         self._rest: memoryview | None = None
@@ -88,6 +102,16 @@ class Link:
         #: Bytes given to `send`, and those of them that the kernel has.
         self.queued = 0
         self.sent = 0
+        #: Descriptors that came with frames, until those are understood.
+        self.files: list[int] = []
+        self.borrowed = borrowed
+        #: The connection to the manager: this one, or that over which the child was lent.
+        self.manager = self if borrowed is None else borrowed.manager
+        if borrowed is not None:
+            self._socket = borrowed.socket
+            self.ready = True
+            self._loop.add_reader(self._socket, self._readable)
+            return
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             self._socket.connect(path)
@@ -111,6 +135,12 @@ class Link:
             self._loop.call_soon(self._flush)
         return self.queued
 
+    def send_now(self, data: bytes) -> None:
+        """Send it without waiting for the end of this turn."""
+        self._out.append(data)
+        self.queued += len(data)
+        self._flush()
+
     def tell(self, message: Message) -> None:
         """Send what has no answer."""
         if not self.closed:
@@ -126,6 +156,8 @@ class Link:
         self._socket.close()
         self._out.clear()
         self._rest = None
+        descriptors.close(self.files)
+        self.files.clear()
 
     def _lose(self, reason: str) -> None:
         if not self.closed:
@@ -171,12 +203,17 @@ class Link:
         if paused_s > _TOGETHER_S:
             self._paused_s = paused_s
         try:
-            count = self._socket.recv_into(self._buffer)
+            # A plain recv would lose the descriptors that come with a loan.
+            count, ancillary, _, _ = self._socket.recvmsg_into(
+                self._buffers, descriptors.SPACE, socket.MSG_CMSG_CLOEXEC
+            )
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
             self._lose(self._how(error.strerror or str(error)))
             return
+        if ancillary:
+            self.files += descriptors.received(ancillary)
         if not count:
             self._lose(self._how("the manager closed the connection"))
             return

@@ -46,8 +46,8 @@ DIAL_MIN_S, DIAL_MAX_S = 0.05, 2.0
 _HARMLESS = frozenset({"get", "touch", "status", "sessions"})
 
 
-def hello_of(name: str, *, operator: bool) -> Hello:
-    """Who this process is."""
+def hello_of(name: str, *, operator: bool, borrows: bool = False) -> Hello:
+    """Who this process is; `borrows`: it can use children on loan."""
     return Hello(
         role="operator" if operator else "client",
         name=name,
@@ -55,6 +55,7 @@ def hello_of(name: str, *, operator: bool) -> Hello:
         # No start, so no fingerprint: several clients of one process are as many connections.
         inv=os.environ.get("INVOCATION_ID", ""),
         max=MAX_TAKEN,
+        has=["loan"] if borrows else [],
     )
 
 

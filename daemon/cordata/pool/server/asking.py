@@ -23,6 +23,7 @@ def answer_ask(hub: Hub, ask: Ask) -> Message:
             return _reply(ask, _sessions(hub, ask))
         case "drain" | "undrain":
             done = hub.dispatcher.drain(ask.name, ask.op == "drain", hub.now)
+            hub.lending.recall_worker(ask.name)
         case "recycle":
             slot = hub.dispatcher.registry.by_worker.get(ask.name)
             done = slot is not None and slot.conn is not None
@@ -47,7 +48,7 @@ def _sessions(hub: Hub, ask: Ask) -> dict[str, Any]:
                 "id": session.id,
                 "bytes": session.bytes,
                 "version": session.version,
-                "idle_s": round(hub.now + session.ttl_s - session.expires, 1),
+                "idle_s": round(max(0.0, hub.now + session.ttl_s - session.expires), 1),
                 "expires_in_s": round(session.expires - hub.now, 1),
                 "ttl_s": session.ttl_s,
                 "affinity": session.affinity,

@@ -5,15 +5,13 @@ from __future__ import annotations
 from cordata.core.frame import TooLarge
 from cordata.core.pool.call import RUNNING, Call
 from cordata.core.pool.codec import encode, from_child
+from cordata.core.pool.globals import UNSURE
 from cordata.core.pool.limits import Failure
 from cordata.core.pool.message import Chunk, Delta, End, ErrorFrame, Hello, Result
-from cordata.core.pool.order import Back, Ready
+from cordata.core.pool.order import Back, Passed, Ready, Returned
 from cordata.core.pool.registry import Child
 from cordata.errors import ProtocolError, SessionQuotaExceeded
 from cordata.pool.server.link import Link
-
-#: Version of a child's globals when it may have kept changes that were not taken: it gets them all.
-UNSURE = -2
 
 
 class ChildPeer:
@@ -44,6 +42,7 @@ class ChildPeer:
             warm=hello.warm,
         )
         self._link.keep()
+        hub.lending.came_back(self.child, able="loan" in hello.has)
         if older is not None:
             older.abort()
 
@@ -52,6 +51,8 @@ class ChildPeer:
         message = from_child.decode(frame)
         child = self.child
         assert child is not None
+        if child.stuck:
+            self._hub.dispatcher.heard(child, self._hub.now)
         if isinstance(message, Result) or isinstance(message, End):
             call = self._in_hand(message.id)
             self._hub.counting.run_ms.add(message.x / 1000)
@@ -71,6 +72,10 @@ class ChildPeer:
             self._answer(child, frame, None, ok=False, run_us=message.x)
         elif isinstance(message, Back):
             self._hub.dispatcher.given_back(child, message.o, self._hub.now)
+        elif isinstance(message, Passed):
+            self._hub.lending.passed(child, message)
+        elif isinstance(message, Returned):
+            self._hub.lending.returned(child, message)
         elif isinstance(message, Ready):
             self._hub.dispatcher.child_ready(child, self._hub.now)
         else:
@@ -93,6 +98,7 @@ class ChildPeer:
                 else:
                     hub.sessions.check(call.session, delta, hub.now)
                     hub.globals.change(delta.gset, delta.gdel)
+                    hub.lending.tell_globals()
             except SessionQuotaExceeded as error:
                 child.globals_version = UNSURE
                 quota = str(error)
@@ -117,6 +123,8 @@ class ChildPeer:
         )
         if call is not None and call.client is not None:
             hub.counting.results += ok
+            if child.loan is not None and call.session and ok:
+                hub.lending.lend_session(child.loan, call.client, call.session)
             call.client.answer(call, frame)
 
     def _chunk(self, call: Call, frame: bytes) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from cordata.core.frame import TooLarge
 from cordata.core.pool.call import RUNNING, Call
 from cordata.core.pool.codec import UnfitMessage, encode, from_client
@@ -23,7 +25,8 @@ from cordata.core.pool.message import (
 from cordata.errors import FrameTooLarge, ProtocolError
 from cordata.pool.server.answers import answer_global, answer_session
 from cordata.pool.server.asking import answer_ask
-from cordata.pool.server.link import Link, too_large
+from cordata.pool.server.link import Link
+from cordata.pool.server.peer import too_large
 
 #: Of one stream, given and not used.
 _MOST_CREDITS = 65_536
@@ -32,12 +35,14 @@ _MOST_CREDITS = 65_536
 class ClientPeer:
     """Its calls by its own numbers; a number is free again with its last answer."""
 
-    __slots__ = ("_hub", "_link", "_operator", "blocked_now", "calls", "leaving")
+    __slots__ = ("_hub", "_link", "_operator", "blocked_now", "borrows", "calls", "leaving")
 
-    def __init__(self, link: Link, *, operator: bool) -> None:
+    def __init__(self, link: Link, *, operator: bool, borrows: bool = False) -> None:
         self._link = link
         self._hub = link.hub
         self._operator = operator
+        #: It can use a child that is lent to it.
+        self.borrows = borrows
         self.calls: dict[int, Call] = {}
         #: It said bye.
         self.leaving = False
@@ -59,7 +64,9 @@ class ClientPeer:
             self._credit(message)  # type: ignore[arg-type]
         elif kind is Cancel:
             call = self.calls.get(message.id)  # type: ignore[union-attr]
-            if call is not None:
+            if message.n:  # type: ignore[union-attr]
+                self._hub.lending.kill(self, message.n)  # type: ignore[union-attr]
+            elif call is not None:
                 self._hub.dispatcher.cancel(call, self._hub.now, hard=message.hard)  # type: ignore[union-attr]
         else:
             self._other(message)
@@ -80,6 +87,9 @@ class ClientPeer:
             message, client=self, source=source, size_bytes=len(frame), now=hub.now
         )
         self.calls[message.id] = call
+        hub.lending.called(self, message.command)
+        if message.at:
+            call.wanted = hub.lending.child_of(self, message.at)
         hub.dispatcher.offer(call, hub.now)
 
     def _credit(self, message: Credit) -> None:
@@ -102,6 +112,7 @@ class ClientPeer:
                 answer = answer_session(hub.sessions, message, hub.now)
             case GlobalOp():
                 answer = answer_global(hub.globals, message)
+                hub.lending.tell_globals()
             case Ping():
                 answer = Pong(message.id)
             case Ask() if self._operator:
@@ -123,6 +134,19 @@ class ClientPeer:
             self._link.say(
                 ErrorFrame(id=answer.id, code=error.code, m=str(error))  # type: ignore[attr-defined]
             )
+
+    def say(self, message: Message) -> None:
+        """What is no answer to what it asked here."""
+        self._send(message)
+
+    def send_with(self, message: Message, files: list[int]) -> bool:
+        """See Link.send_with."""
+        return self._link.send_with(message, files)
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is of the manager's own user, or root's."""
+        return self._link.uid in (0, os.geteuid())
 
     def answer(self, call: Call, frame: bytes) -> None:
         """The last frame of a call, as its child sent it."""
@@ -162,6 +186,7 @@ class ClientPeer:
 
     def lost(self) -> None:
         """Nobody is there to be answered: what waits never runs, what runs is told."""
+        self._hub.lending.left(self)
         calls, self.calls = list(self.calls.values()), {}
         if self.blocked_now:
             self._children(calls, pause=False)

@@ -8,7 +8,6 @@ from cordata.core.pool.copies import drop, send
 from cordata.core.pool.limits import Failure
 from cordata.core.pool.message import Cancel
 from cordata.core.pool.order import (
-    GlobalsCopy,
     Kill,
     News,
     Retire,
@@ -21,8 +20,8 @@ from cordata.core.pool.registry import Child
 from cordata.core.pool.shelf import Session
 from cordata.core.pool.state import State
 from cordata.errors import FrameTooLarge
-from cordata.pool.server.childlink import UNSURE
 from cordata.pool.server.hub import Hub
+from cordata.pool.server.kept import globals_for
 from cordata.pool.server.report import Report
 
 
@@ -53,7 +52,7 @@ class LinkEffects:
             run.f = forget
         shared = hub.globals
         if child.globals_version != shared.version:
-            run.gl = self._globals_for(child)
+            run.gl = globals_for(hub, child)
         try:
             frames = _frames_of(run, link.max_bytes)
         except FrameTooLarge as error:
@@ -89,6 +88,11 @@ class LinkEffects:
         if slot is not None and slot.conn is not None:
             slot.conn.say(TakeBack(child.pid, child.start, child.order))
 
+    def recall(self, child: Child) -> None:
+        """Its client is told by the end of their socket."""
+        if child.loan is not None:
+            self.hub.lending.recall(child.loan)
+
     def kill(self, child: Child, call: Call, why: str) -> None:
         """Ask its worker, which looks whether it still has this call in hand."""
         slot = self.hub.dispatcher.registry.by_worker.get(child.worker)
@@ -108,12 +112,6 @@ class LinkEffects:
     def note(self, event: str, call: Call, **fields: object) -> None:
         """Something worth a line."""
         self.report.note(event, call, fields)
-
-    def _globals_for(self, child: Child) -> GlobalsCopy | None:
-        shared = self.hub.globals
-        if child.globals_version == UNSURE:
-            return GlobalsCopy(v=shared.version, set=dict(shared.data), full=True)
-        return shared.since(child.globals_version)
 
 
 def _frames_of(run: Run, max_bytes: int) -> list[bytes]:

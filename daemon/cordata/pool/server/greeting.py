@@ -13,7 +13,8 @@ from cordata.log import fields, logger
 from cordata.pool.fingerprint import gone
 from cordata.pool.server.childlink import ChildPeer
 from cordata.pool.server.clientlink import ClientPeer
-from cordata.pool.server.link import Link, Peer
+from cordata.pool.server.link import Link
+from cordata.pool.server.peer import Peer
 from cordata.pool.server.workerlink import WorkerPeer
 
 log = logger("cordata.pool")
@@ -55,7 +56,8 @@ class Greeting:
                 link.peer = peer = ChildPeer(link, hello)
                 peer.join()
             case _:
-                link.peer = ClientPeer(link, operator=hello.role == "operator")
+                borrows = "loan" in hello.has
+                link.peer = ClientPeer(link, operator=hello.role == "operator", borrows=borrows)
 
     def refuse(self, code: str, text: str, data: dict[str, object] | None = None) -> None:
         """Answer, close, and say so in the log, though not each time."""

@@ -23,6 +23,7 @@ from cordata.core.pool.session import SessionTable
 from cordata.core.pool.shelf import SessionLimits
 from cordata.log import fields, logger
 from cordata.pool.server.counting import Complaints, Counting
+from cordata.pool.server.lending import Lending
 
 #: Large answers to small questions: so much is made of them in a turn, and four times as much where
 #: many ask; the other questions wait for the next turn.
@@ -77,6 +78,7 @@ class Hub:
         self.globals = Globals(limits.max_globals_bytes)
         self.dispatcher = Dispatcher(limits.pools, limits.rules, self.sessions, effects)
         self.journal = journal
+        self.lending = Lending(self)
         #: Monotonic; read once for whatever arrives together.
         self.now = clock.monotonic()
         self.links: set[Link] = set()
@@ -166,8 +168,12 @@ class Hub:
     def mark(self, link: Link) -> None:
         """The connection has something to write: at the end of this turn."""
         if not self._dirty:
-            self._loop.call_soon(self._end_turn)
+            self.wake()
         self._dirty.append(link)
+
+    def wake(self) -> None:
+        """Have this turn end, though nothing is to be written."""
+        self._loop.call_soon(self._end_turn)
 
     def arm(self) -> None:
         """Have the next deadline kept. A timer that is too early costs less than moving it."""
@@ -222,7 +228,8 @@ class Hub:
     def running(self) -> bool:
         """Whether a child has a call in hand that somebody waits for."""
         children = self.dispatcher.registry.by_pid.values()
-        return any(call.client is not None for child in children for call in child.held())
+        held = any(call.client is not None for child in children for call in child.held())
+        return held or self.lending.out()
 
     def _expire(self) -> None:
         self._timer = None
@@ -235,6 +242,8 @@ class Hub:
     def _end_turn(self) -> None:
         if self.sessions.changes or self.globals.changes:
             self.save()
+        if self.lending.wanted:
+            self.lending.lend()
         dirty, self._dirty, self.turn_bytes = self._dirty, [], 0
         for link in dirty:
             link.flush()

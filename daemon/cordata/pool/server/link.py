@@ -12,7 +12,7 @@ import contextlib
 import os
 import socket
 import struct
-from typing import Protocol, cast
+from typing import cast
 
 from cordata import clock
 from cordata.core.frame import MAX_FRAME, Splitter, TooLarge
@@ -20,7 +20,9 @@ from cordata.core.pool.codec import encode
 from cordata.core.pool.message import ErrorFrame, Message
 from cordata.errors import ProtocolError
 from cordata.log import fields, logger
+from cordata.pool import descriptors
 from cordata.pool.server.hub import TURN_BYTES, Hub
+from cordata.pool.server.peer import Peer, Stranger
 
 log = logger("cordata.pool")
 
@@ -31,22 +33,6 @@ _JOIN_BYTES = 64 * 1024
 #: So much may wait for a peer that does not read before it is not read from any more.
 HIGH_BYTES = 1 << 20
 _CREDENTIALS = struct.Struct("3i")
-
-
-class Peer(Protocol):
-    """The other side of a connection, by its role."""
-
-    def take(self, frame: bytes) -> None:
-        """One whole frame. Raises: ProtocolError; the connection ends with it."""
-
-    def too_large(self, frame: TooLarge) -> None:
-        """A frame that was dropped."""
-
-    def lost(self) -> None:
-        """The connection has ended."""
-
-    def blocked(self, yes: bool) -> None:
-        """The other side does not read, or reads again."""
 
 
 class Link(asyncio.BufferedProtocol):
@@ -207,6 +193,25 @@ class Link(asyncio.BufferedProtocol):
         """Send a message."""
         self.send(encode(message))
 
+    def send_with(self, message: Message, files: list[int]) -> bool:
+        """Send a message and file descriptors at once, with all that waited for the turn's end.
+
+        False: the other side has not read what it was sent before, so they could not be sent.
+        """
+        transport = self._transport
+        if self.closing or transport is None:
+            return False
+        data = b"".join((*self._out, encode(message)))
+        sent = descriptors.send(transport, data, files)
+        if sent < 0:
+            return False
+        self.hub.counting.frames_out += len(self._out) + 1
+        self.hub.counting.bytes_out += len(data)
+        self._out, self._out_bytes = [], 0
+        if sent < len(data):
+            transport.write(data[sent:])
+        return True
+
     def refuse(self, code: str, text: str, **data: object) -> None:
         """An error that speaks of the connection, then its end."""
         self.hub.counting.refused[code] += 1
@@ -281,16 +286,3 @@ class Link(asyncio.BufferedProtocol):
         self.peer.too_large(frame)
         if not frame.skippable:
             self.close()
-
-
-class Stranger(Peer, Protocol):
-    """The peer of a connection without hello."""
-
-    def __init__(self, link: Link) -> None: ...
-
-
-def too_large(frame: TooLarge, limit_bytes: int) -> ErrorFrame:
-    """What the sender of such a frame is told."""
-    text = f"a frame of {frame.length} bytes, where {limit_bytes} are taken"
-    data = {"length_bytes": frame.length, "limit_bytes": limit_bytes}
-    return ErrorFrame(id=frame.id, code="frame_too_large", m=text, data=data)

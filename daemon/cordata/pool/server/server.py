@@ -162,6 +162,7 @@ class PoolServer:
             return
         self._second_at = hub.now
         hub.counting.take_rate(elapsed_s)
+        hub.lending.extend()
         hub.sessions.sweep(hub.now)
         touched = hub.sessions.take_touched()
         if touched is not None:
@@ -207,6 +208,7 @@ class PoolServer:
         hub.now = clock.monotonic()
         end = hub.now + max(self._stop_timeout_s - 3 * _LAST_S, 0.0)
         hub.stopping = True
+        hub.lending.recall_all()
         for link in list(hub.links):
             if isinstance(link.peer, ClientPeer):
                 link.peer.go_away()

@@ -23,6 +23,12 @@ def status_of(hub: Hub) -> dict[str, Any]:
         "retries": dispatcher.retries,
         "sent_ahead": dispatcher.sent_ahead,
         "had_back": dispatcher.had_back,
+        "loans": {
+            "now": len(hub.lending),
+            "made": hub.lending.made,
+            "calls": hub.lending.calls,
+            "failed": hub.lending.failed,
+        },
         "saturated": counting.saturated,
         "crashes": dict(dispatcher.crashes),
         "poisoned": {

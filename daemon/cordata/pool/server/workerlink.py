@@ -39,12 +39,14 @@ class WorkerPeer:
             hub.counting.told(message.ev, message.why)
             if message.ev == "exited":
                 self._hear_out(message)
+                hub.lending.died(name, message)
             hub.dispatcher.child_event(name, message, hub.now)
             child = hub.dispatcher.registry.by_pid.get((message.pid, message.start))
             if child is not None and message.rss:
                 child.rss_bytes = message.rss
         elif isinstance(message, Drain):
             hub.dispatcher.drain(name, message.on, hub.now)
+            hub.lending.recall_worker(name)
         elif isinstance(message, TakenBack):
             child = hub.dispatcher.registry.by_pid.get((message.pid, message.start))
             if child is not None:

@@ -57,6 +57,7 @@ def exited(child: ChildProcess, end: Exit) -> ChildEvent:
         lines=list(end.lines),
         n=end.hand.serial,
         run=end.hand.busy,
+        c=end.hand.command[:200],
     )
 
 

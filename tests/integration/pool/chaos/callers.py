@@ -26,6 +26,8 @@ class Caller:
     session: str
     orders: list[Order]
     sync: bool
+    #: Calls of it at the same time, if it is async.
+    lanes: int = LANES
 
 
 @dataclass
@@ -111,8 +113,8 @@ async def _call_async(path: Path, callers: list[Caller], progress: Progress) -> 
 
 async def _client(path: Path, caller: Caller, progress: Progress) -> None:
     async with Client(path, timeout=LONG_S) as client, asyncio.TaskGroup() as group:
-        for lane in range(LANES):
-            orders = caller.orders[lane::LANES]
+        for lane in range(caller.lanes):
+            orders = caller.orders[lane :: caller.lanes]
             group.create_task(_lane(client, caller.session, orders, progress))
 
 

@@ -29,6 +29,8 @@ from cordata.errors import (
 from cordata.pool import SyncClient
 
 CLIENTS = 50
+#: Of the one client that has the pool to itself: calls at the same time, and how long they sleep.
+LANES, SHORT_S = 24, 0.0005
 #: On top of a call's deadline and of how late this process itself ran.
 SLACK_S = 2.0
 #: Else the run proves little.
@@ -44,7 +46,7 @@ class Killer:
     """Kills one process each time some calls have ended, so a slow machine has no more of it."""
 
     house: House | Served
-    guests: Guests
+    guests: Guests | None
     progress: Progress
     rng: random.Random
     #: That end between two kills, on average.
@@ -54,9 +56,9 @@ class Killer:
 
     def run(self) -> None:
         end = time.monotonic() + self.seconds
-        kinds = {**self.house.kinds, **guests.KINDS}
+        kinds = {**self.house.kinds, **(guests.KINDS if self.guests else {})}
         # Each kind at least once, and soon, those that have to be first.
-        first = self.rng.sample(MUST_DIE, len(MUST_DIE))
+        first = [kind for kind in self.rng.sample(MUST_DIE, len(MUST_DIE)) if kind in kinds]
         first = [kind for kind in kinds if kind not in first] + first
         while not self.progress.over.is_set() and time.monotonic() < end:
             if self.rng.random() < _AGAIN:
@@ -64,7 +66,7 @@ class Killer:
             else:
                 self._wait(self.rng.randrange(1, 20 if first else 2 * self.calls), end)
             kind = first.pop() if first else self.rng.choices([*kinds], [*kinds.values()])[0]
-            if kind in guests.KINDS:
+            if self.guests and kind in guests.KINDS:
                 self.house.kills[kind] += self.guests.kill(kind, self.rng)
             else:
                 self.house.kill(kind, self.rng)
@@ -88,48 +90,64 @@ def chaos(
     workers: int,
     seconds: float,
     place: Callable[..., AbstractContextManager[House | Served]] = house,
+    alone: bool = False,
 ) -> str:
     """Run it; gives a line of figures. Raises: AssertionError with all that went wrong.
 
     `seconds`: killing ends then, whatever was done by then; the calls go on to their end.
-    `place`: who starts again what was killed.
+    `place`: who starts again what was killed. `alone`: one client has the pool to itself, so that
+    children are lent to it.
     """
     rng = random.Random(seed)
-    share = calls // CLIENTS
-    settings = SETTINGS + ("fair = true\n" if seed & 1 else "") + (_NAMED if seed & 2 else "")
+    settings = SETTINGS + ("fair = true\n" if seed & 1 else "")
+    settings += _NAMED if seed & 2 and not alone else ""
     with place(directory, workers=workers, settings=settings) as found, ExitStack() as open_:
         path = found.path
         with SyncClient(path, timeout=60.0) as client:
-            callers = [
-                Caller(
-                    client.sessions.create(f"s-{n}", affinity=_affinity(n)).id,
-                    planned(rng, share, prefix=str(n)),
-                    sync=n % 2 == 0,
-                )
-                for n in range(CLIENTS)
-            ]
-        progress = Progress()
-        visitors = open_.enter_context(Guests(path, directory, seed, found.environment))
+            callers = _one(client, rng, calls) if alone else _many(client, rng, calls)
+        progress, visitors = Progress(), None
+        if not alone:
+            visitors = open_.enter_context(Guests(path, directory, seed, found.environment))
         killer = Killer(found, visitors, progress, random.Random(seed + 1), calls_per_kill, seconds)
         killing = threading.Thread(target=killer.run, daemon=True)
         began = time.monotonic()
         killing.start()
         call_all(path, callers, progress)
         killing.join()
-        visitors.finish()
+        if visitors is not None:
+            visitors.finish()
         took_s = time.monotonic() - began
         faults = [
             *judge_calls(callers, progress, found.evidence),
-            *judge_guests(visitors, progress, found.evidence),
+            *([] if visitors is None else judge_guests(visitors, progress, found.evidence)),
             *judge_pool(found, callers),
         ]
-        faults += [f"no {kind} died" for kind in MUST_DIE if not found.kills[kind]]
+        die = [kind for kind in MUST_DIE if kind != "client" or not alone]
+        faults += [f"no {kind} died" for kind in die if not found.kills[kind]]
         told = tell(callers, found, progress, took_s)
         log = found.log()
         if "Traceback" in log:
             faults.append("a traceback: " + log[log.index("Traceback") :][:3000])
     assert not faults, f"seed {seed}: {told}\n" + "\n".join(faults[:40])
     return told
+
+
+def _many(client: SyncClient, rng: random.Random, calls: int) -> list[Caller]:
+    """Clients that share the pool, every other one sync."""
+    return [
+        Caller(
+            client.sessions.create(f"s-{n}", affinity=_affinity(n)).id,
+            planned(rng, calls // CLIENTS, prefix=str(n)),
+            sync=n % 2 == 0,
+        )
+        for n in range(CLIENTS)
+    ]
+
+
+def _one(client: SyncClient, rng: random.Random, calls: int) -> list[Caller]:
+    session = client.sessions.create("s-0").id
+    orders = planned(rng, calls, prefix="0", sleep_s=SHORT_S)
+    return [Caller(session, orders, sync=False, lanes=LANES)]
 
 
 def _affinity(number: int) -> Affinity:

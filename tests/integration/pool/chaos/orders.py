@@ -81,13 +81,13 @@ class Order:
         return {"id": self.id, "sleep_s": self.sleep_s, "parts": 20, "blob": self.blob}
 
 
-def planned(rng: random.Random, count: int, *, prefix: str) -> list[Order]:
-    """So many orders, of all kinds."""
+def planned(rng: random.Random, count: int, *, prefix: str, sleep_s: float = 0.006) -> list[Order]:
+    """So many orders, of all kinds; their commands sleep for so long on average."""
     kinds = rng.choices(list(_SHARES), list(_SHARES.values()), k=count)
-    return [_planned(rng, kind, f"{prefix}-{n}") for n, kind in enumerate(kinds)]
+    return [_planned(rng, kind, f"{prefix}-{n}", sleep_s) for n, kind in enumerate(kinds)]
 
 
-def _planned(rng: random.Random, kind: str, id: str) -> Order:
+def _planned(rng: random.Random, kind: str, id: str, sleep_s: float) -> Order:
     short_s = rng.uniform(0.02, 0.4)
     timeout_s = {"short": short_s, "short, often": short_s, "hang": 0.3}.get(kind, LONG_S)
     # Large ones have the file of sessions written anew now and then.
@@ -96,7 +96,7 @@ def _planned(rng: random.Random, kind: str, id: str) -> Order:
         kind=kind,
         id=id,
         with_session=rng.random() < 0.5,
-        sleep_s=rng.expovariate(1 / 0.006),
+        sleep_s=rng.expovariate(1 / sleep_s),
         timeout_s=timeout_s,
         blob=bytes(size),
         cancel_after_s=rng.uniform(0.0, 0.03),

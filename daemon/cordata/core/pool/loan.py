@@ -1,0 +1,52 @@
+"""A child on loan: its client hands it short calls itself, without the manager in between.
+
+```
+            call             run                      1. the manager lends a child to a client that
+  client <========> manager <=====> child                is alone: each gets an end of a socket
+     ^                                ^                  and a page of memory
+     '------- run, result, error -----'               2. calls go straight, and their answers back
+          over the socket of the loan                 3. anybody else calls: the child is recalled
+```
+The manager's queue, its order and its turns are for those who share: so whoever is alone may do
+without them, and nobody else ever waits for the calls of a loan. The child takes what the manager
+sends before what its client sends; at the first call of another client all loans end, and what the
+child had not begun goes to the manager like any call.
+
+What the client gives to a child is what the manager would send ahead (sending.py): short calls
+only, DEPTH of them and BUDGET_US of work at most. The page (page.py, of which the loan has its own)
+says to both which call the child has begun: so the client takes back what lies behind a long one,
+and knows after the child's end what ran. That no child is stuck with calls that another one could
+run, that none runs twice, and that a dead child's are run again or reported holds as it does with
+the manager. Deadlines are kept by the child's worker, which sees the call in hand on its own page.
+
+Sessions. A session of which the child has a copy may be lent with it, for a second at most, and
+counts as used at the end of that. Whatever changes it elsewhere is told to the child before it is
+told to anybody: the child hears the manager out before it begins what its client sent. What a call
+changes itself goes to the manager first, as ever, and the result with it: `passed`.
+"""
+
+from __future__ import annotations
+
+#: Serials from here on are of calls that a client gave to a borrowed child.
+LENT = 1 << 62
+_ORDERS = 31
+#: Orders of one loan, and loans of one manager.
+MOST = (1 << _ORDERS) - 1
+#: A client that is alone gets its loans after so many short calls ...
+CALLS = 32
+#: ... within such a time.
+WITHIN_S = 1.0
+#: A session is lent for so long at most, ...
+SESSION_S = 1.0
+#: ... and one that lives no longer than this without being used is not lent.
+SESSION_TTL_S = 2.0
+
+
+def serial_of(loan: int, order: int) -> int:
+    """The serial of the loan's call number `order`, from 1; both are MOST at most."""
+    return LENT + (loan << _ORDERS) + order
+
+
+def loan_of(serial: int) -> int:
+    """The loan of such a serial."""
+    return (serial - LENT) >> _ORDERS

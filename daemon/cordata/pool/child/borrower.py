@@ -1,0 +1,122 @@
+"""The client to which this child is lent: its calls come over a socket of their own.
+
+It has the child to itself as far as the manager has nothing for it (core/pool/loan.py); a call that
+the child does not begin is answered `not_run`, and the client sends it to the manager.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+from collections import deque
+from time import monotonic
+
+from cordata.core.frame import Splitter, TooLarge
+from cordata.core.pool import page
+from cordata.core.pool.codec import encode, to_borrowed
+from cordata.core.pool.loan import LENT
+from cordata.core.pool.message import Cancel, ErrorFrame
+from cordata.core.pool.order import Returned, Run, ToBorrowed
+from cordata.core.pool.page import SIZE
+from cordata.errors import ProtocolError
+
+#: How often the manager hears how many calls were run.
+_TELL_S = 1.0
+_buffer = bytearray(65536)
+_view = memoryview(_buffer)
+
+
+class Borrower:
+    """As Connection, over a loan; `socket` is None when there is none."""
+
+    def __init__(self) -> None:
+        self.socket: socket.socket | None = None
+        self.messages: deque[ToBorrowed] = deque()
+        #: Serials of calls that were cancelled before they began.
+        self.skipped: set[int] = set()
+        self.loan = 0
+        #: The client closed its end, or broke the protocol.
+        self.gone = False
+        self._splitter = Splitter()
+        self._page: mmap.mmap | None = None
+        #: What both sides see of the call in hand.
+        self.page = memoryview(b"")
+        #: Calls that were run, and those of them that failed, of which the manager was not told.
+        self.calls = self.failed = 0
+        self._told_at = 0.0
+
+    def begin(self, loan: int, files: list[int], max_bytes: int) -> None:
+        """The manager has lent the child; `files`: the client's socket and the page, ours now."""
+        self.socket = socket.socket(fileno=files[0])
+        self._page = mmap.mmap(files[1], SIZE)
+        os.close(files[1])
+        self.page = memoryview(self._page)
+        self.loan, self.calls, self.failed, self.gone = loan, 0, 0, False
+        self._splitter = Splitter(max_bytes)
+
+    def end(self) -> Returned | None:
+        """Nothing that the client sent begins any more; what to tell the manager, if there was a
+        loan. The client learns it from the end of its socket.
+        """
+        if self.socket is None:
+            return None
+        page.end(self.page)  # of a call in hand the manager had the answer, or will never have it
+        self.socket.close()
+        self.socket = None
+        self.page.release()
+        if self._page is not None:
+            self._page.close()
+        self.messages.clear()
+        self.skipped.clear()
+        return self._told(more=False)
+
+    def count(self, now: float, *, failed: bool) -> Returned | None:
+        """A call has ended; what to tell the manager, now and then."""
+        self.calls += 1
+        self.failed += failed
+        if now - self._told_at < _TELL_S:
+            return None
+        self._told_at = now
+        return self._told(more=True)
+
+    def _told(self, *, more: bool) -> Returned:
+        told = Returned(l=self.loan, n=self.calls, f=self.failed, more=more)
+        self.calls = self.failed = 0
+        return told
+
+    def read(self, *, wait: bool = True) -> None:
+        """One read; without `wait` only of what has come by now. `gone` tells its end."""
+        if self.socket is None:
+            return
+        try:
+            count = self.socket.recv_into(_buffer, 0, 0 if wait else socket.MSG_DONTWAIT)
+            read_at = monotonic()
+            self.gone = count == 0
+            for frame in self._splitter.feed(_view[:count]):
+                if isinstance(frame, TooLarge):
+                    raise ProtocolError(f"a frame of {frame.length} bytes")
+                message = to_borrowed.decode(frame)
+                if isinstance(message, Run):
+                    if message.n < LENT or message.gl or message.f or message.credits:
+                        raise ProtocolError("that is for the manager to say")
+                    message.read_at = read_at
+                elif isinstance(message, Cancel):
+                    self.skipped.add(message.n)
+                self.messages.append(message)
+        except BlockingIOError:
+            return
+        except (OSError, ProtocolError):
+            self.gone = True
+
+    def send(self, frame: bytes) -> None:
+        """Whole, or the loan is over."""
+        if self.socket is not None:
+            try:
+                self.socket.sendall(frame)
+            except OSError:
+                self.gone = True
+
+    def give_back(self, run: Run) -> None:
+        """The child does not run it."""
+        self.send(encode(ErrorFrame(id=run.id, code="not_run", m="the child has other work")))

@@ -1,0 +1,171 @@
+"""Which call of a client goes to which of the children that it has on loan, and which waits.
+
+A call waits here while every child has as much as it may have, and goes in the order of asking;
+one of a session waits for the child that has the session. What cannot go straight at all goes to
+the manager: streams, large ones, commands of which no run is known or that are long, and calls of
+sessions that are not lent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+
+from cordata.core.pool.codec import encode
+from cordata.core.pool.loan import MOST, serial_of
+from cordata.core.pool.message import CallFrame
+from cordata.core.pool.order import Run, SessionCopy
+from cordata.core.pool.pace import Pace
+from cordata.core.pool.placing import AHEAD_BYTES, AWAKE_US
+from cordata.core.pool.sending import BUDGET_US, PATIENCE_S
+from cordata.errors import PoolSaturated
+from cordata.pool.client.borrowed import Borrowed, Given
+from cordata.pool.client.request import Request
+
+
+class Choosing:
+    """See the module. `again` sends requests to the manager; `is_open`: one is still waited for."""
+
+    def __init__(
+        self, *, again: Callable[[list[Request]], None], is_open: Callable[[Request], bool]
+    ) -> None:
+        self._again, self._is_open = again, is_open
+        #: Those that take calls, the one that is woken first first.
+        self.open: list[Borrowed] = []
+        self.pace = Pace()
+        #: Where each lent session is, and until when.
+        self._sessions: dict[str, tuple[Borrowed, float]] = {}
+        self._waiting: deque[Request] = deque()
+        #: That may wait, here and at each child.
+        self._most = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def take(self, request: Request) -> bool:
+        """Give it to a child, or let it wait for one; False: it is for the manager. Raises:
+        PoolSaturated.
+        """
+        message = request.message
+        if type(message) is not CallFrame:
+            self._sessions.pop(getattr(message, "s", ""), None)
+            return False
+        if message.credits or message.priority or message.queue_timeout_s is not None:
+            return False
+        cost_us = self.pace.expected_us(message.command)
+        if cost_us > BUDGET_US or message.attempts or len(message.payload) > AHEAD_BYTES:
+            return False
+        if message.session:
+            return self._take_session(request, message, cost_us)
+        found = None if self._waiting else self._pick(cost_us)
+        if found is not None:
+            self._give(found, request, message, cost_us)
+        else:
+            self._wait(request, self._waiting)
+        return True
+
+    def _take_session(self, request: Request, message: CallFrame, cost_us: float) -> bool:
+        own, until = self._sessions.get(message.session, (None, 0.0))
+        if own is None or own.ending or monotonic() >= until:
+            best = own if own is not None and own.has_room(cost_us) else self._pick(cost_us)
+            message.at = 0 if best is None else best.id
+            return False
+        if own.has_room(cost_us) and not own.waiting:
+            if own.load_us and own.load_us + cost_us > AWAKE_US:
+                idle = next((one for one in self.open if not (one.given or one.slow)), None)
+                if idle is not None:  # the session moves
+                    message.at = idle.id
+                    return False
+            self._give(own, request, message, cost_us)
+            return True
+        if own.slow:
+            return False
+        self._wait(request, own.waiting)
+        return True
+
+    def _wait(self, request: Request, queue: deque[Request]) -> None:
+        """Raises: PoolSaturated, as the manager would say: nobody else has calls that wait."""
+        count = len(self._waiting) + sum(len(one.waiting) for one in self.open)
+        if count >= self._most:
+            raise PoolSaturated("too many calls wait")
+        queue.append(request)
+
+    def _pick(self, cost_us: float) -> Borrowed | None:
+        """The first one that is done with it soon, else the one with least to do; None: none."""
+        best: Borrowed | None = None
+        for one in self.open:
+            if one.has_room(cost_us):
+                if not one.given or one.load_us + cost_us <= AWAKE_US:
+                    return one
+                if best is None or one.load_us < best.load_us:
+                    best = one
+        return best
+
+    def _give(self, to: Borrowed, request: Request, message: CallFrame, cost_us: float) -> None:
+        to.order += 1
+        session = message.session
+        run = Run(
+            request.id,
+            serial_of(to.id, to.order),
+            message.command,
+            message.payload,
+            max(0.0, request.deadline - monotonic()),
+            0.0,
+            0,
+            message.request_id,
+            SessionCopy(session, wk=to.worker) if session else None,
+            [],
+            None,
+            to.order,
+        )
+        to.given[request.id] = Given(request, to.order, cost_us)
+        to.load_us += cost_us
+        request.link = to.link
+        to.put(encode(run))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._tick)
+        if to.order == MOST:
+            self._end(to)
+
+    def _refill(self, to: Borrowed) -> None:
+        """It has room: for who waits longest, of those who may run there."""
+        while request := self._next(to):
+            message = request.message
+            assert isinstance(message, CallFrame)
+            self._give(to, request, message, self.pace.expected_us(message.command))
+        if not (to.given or to.slow):
+            self._move_to(to)
+
+    def _next(self, to: Borrowed) -> Request | None:
+        heads = [queue for queue in (to.waiting, self._waiting) if self._head(queue)]
+        if not heads:
+            return None
+        first = min(heads, key=lambda queue: queue[0].id)
+        message = first[0].message
+        assert isinstance(message, CallFrame)
+        if not to.has_room(self.pace.expected_us(message.command)):
+            return None
+        return first.popleft()
+
+    def _head(self, queue: deque[Request]) -> Request | None:
+        """Who is next, without those that were given up."""
+        while queue and not self._is_open(queue[0]):
+            queue.popleft()
+        return queue[0] if queue else None
+
+    def _move_to(self, idle: Borrowed) -> None:
+        """It has nothing to do: a session that waits elsewhere comes here, through the manager."""
+        for one in self.open:
+            if request := self._head(one.waiting):
+                message = one.waiting.popleft().message
+                assert isinstance(message, CallFrame)
+                self._sessions.pop(message.session, None)
+                message.at = idle.id
+                self._again([request])
+                return
+
+    def _tick(self) -> None:
+        """Look at the children; of Loans."""
+
+    def _end(self, one: Borrowed) -> None:
+        """It gets no more calls; of Loans."""

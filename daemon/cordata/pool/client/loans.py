@@ -1,0 +1,238 @@
+"""The children that a client has on loan: see core/pool/loan.py for what that is.
+
+What a child gives back, has not begun when it is in a long call, or had not begun when its loan
+ended, goes to the manager like any other call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from time import monotonic
+
+from cordata.core.pool import page
+from cordata.core.pool.loan import serial_of
+from cordata.core.pool.message import CallFrame, Cancel, ErrorFrame, Lent, Loan, Lost
+from cordata.core.pool.sending import BUDGET_US, PATIENCE_S
+from cordata.pool import descriptors
+from cordata.pool.client.borrowed import Borrowed
+from cordata.pool.client.choosing import Choosing
+from cordata.pool.client.link import Link
+from cordata.pool.client.request import Request
+
+#: The manager has so long to say how a child died.
+_REPORT_S = 1.5
+#: Sessions that are remembered, before those are looked for whose time is over.
+_SESSIONS = 4096
+
+
+class Loans(Choosing):
+    """See the module. `again` sends requests to the manager, in their order; `passed`: the answer
+    to a request comes from there; `conclude`: how a call ended in which its child died.
+    """
+
+    def __init__(
+        self,
+        *,
+        again: Callable[[list[Request]], None],
+        passed: Callable[[Request], None],
+        conclude: Callable[[Request, ErrorFrame], None],
+        is_open: Callable[[Request], bool],
+    ) -> None:
+        super().__init__(again=again, is_open=is_open)
+        self._passed, self._conclude = passed, conclude
+        self._ending: list[Borrowed] = []
+        #: Children that died in a call, with that; and words of it that came before their end.
+        self._dead: dict[int, Request] = {}
+        self._reports: dict[int, Lost] = {}
+
+    def answered(self, by: Borrowed, id: int, run_us: int) -> None:
+        """A call has its last answer."""
+        given = by.pop(id)
+        if given is None:
+            return
+        by.answers += 1
+        by.flying -= 1
+        by.slow = False
+        message = given.request.message
+        if isinstance(message, CallFrame):
+            self.pace.ran(message.command, run_us)
+        if not by.ending and (self._waiting or by.waiting or not by.given):
+            self._refill(by)
+        by.schedule()
+
+    def not_run(self, request: Request) -> None:
+        """The child gives it back."""
+        if isinstance(request.message, CallFrame):
+            self._sessions.pop(request.message.session, None)
+        self._again([request])
+
+    def has_begun(self, request: Request) -> bool:
+        """Whether the child runs it, or did."""
+        by = request.link.borrowed if request.link is not None else None
+        given = by.given.get(request.id) if by is not None else None
+        return by is not None and given is not None and page.read(by.page).order >= given.order
+
+    def cancel(self, request: Request, *, hard: bool) -> None:
+        """Nobody waits for it any more."""
+        by = request.link.borrowed if request.link is not None else None
+        given = by.given.get(request.id) if by is not None else None
+        if by is None or given is None:
+            return
+        serial = serial_of(by.id, given.order)
+        by.flush()  # the child drops a cancel of what has not come
+        by.link.tell(Cancel(id=request.id, n=serial))
+        if hard:
+            loop = asyncio.get_running_loop()
+            loop.call_later(by.grace_s, self._kill, by, request.id, serial)
+
+    def _kill(self, by: Borrowed, id: int, serial: int) -> None:
+        if id in by.given:
+            by.manager.tell(Cancel(id=id, hard=True, n=serial))
+
+    def _tick(self) -> None:
+        """Children that have answered nothing for so long are looked at."""
+        self._timer = None
+        working = [one for one in (*self.open, *self._ending) if one.given]
+        for one in working:
+            if one.seen != one.answers:
+                one.seen = one.answers
+            elif not one.slow:
+                one.slow = True
+                page.mark(one.page, one.order)
+                asyncio.get_running_loop().call_later(page.SETTLE_S, self._have_back, one)
+        if working:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._tick)
+
+    def _have_back(self, one: Borrowed) -> None:
+        """What it had not begun when it was marked will not begin."""
+        if one.link.closed:
+            return  # then its end has told
+        begun = page.read(one.page).order
+        marked = page.marked(one.page)
+        back = [given for given in one.given.values() if begun < given.order <= marked]
+        for given in back:
+            one.pop(given.request.id)
+        one.flying = sum(given.order <= one.written for given in one.given.values())
+        one.schedule()
+        requests = [given.request for given in back]
+        if not one.given and not one.ending:
+            one.slow = False
+            self._refill(one)
+        if one.slow:
+            requests += self._drained(one.waiting)
+        if all(other.slow for other in self.open):
+            requests += self._drained(self._waiting)
+        self._send_back(requests)
+
+    def _send_back(self, requests: list[Request]) -> None:
+        found = [request for request in requests if self._is_open(request)]
+        for request in found:
+            assert isinstance(request.message, CallFrame)
+            best = self._pick(BUDGET_US)
+            request.message.at = 0 if best is None else best.id
+        if found:
+            self._again(sorted(found, key=lambda request: request.id))
+
+    @staticmethod
+    def _drained(queue: deque[Request]) -> Iterator[Request]:
+        while queue:
+            yield queue.popleft()
+
+    # --- loans come and go
+
+    def borrow(self, loan: Loan, manager: Link, make: Callable[[Borrowed], Link]) -> None:
+        """The manager lends a child. Its descriptors have come."""
+        files, manager.files = manager.files[:2], manager.files[2:]
+        if len(files) < 2 or manager.leaving:
+            descriptors.close(files)
+            return
+        one = Borrowed(loan, manager, files)
+        one.link = make(one)
+        self._most = loan.q
+        self.open.append(one)
+        self._refill(one)
+
+    def lent(self, word: Lent) -> None:
+        """A session may be used where it was used last."""
+        one = next((one for one in self.open if one.id == word.l), None)
+        if one is not None:
+            if len(self._sessions) >= _SESSIONS:
+                now = monotonic()
+                found = self._sessions.items()
+                self._sessions = {id: lent for id, lent in found if lent[1] > now}
+            self._sessions[word.s] = (one, monotonic() + word.d)
+
+    def leave(self) -> None:
+        """The manager is gone, or going: its loans are answered, and get no more."""
+        for one in list(self.open):
+            self._end(one)
+
+    def _end(self, one: Borrowed) -> None:
+        one.ending = True
+        self.open.remove(one)
+        self._ending.append(one)
+        left = [id for id, lent in self._sessions.items() if lent[0] is one]
+        for id in left:
+            del self._sessions[id]
+        requests = list(self._drained(one.waiting))
+        if not self.open:
+            requests += self._drained(self._waiting)
+        self._send_back(requests)
+
+    def returned(self, one: Borrowed) -> None:
+        """Its socket ended: the manager wanted it back, or it is dead; the page knows what ran."""
+        if not one.ending:
+            self._end(one)
+        self._ending.remove(one)
+        hand = page.read(one.page)
+        again: list[Request] = []
+        for given in one.given.values():
+            if not self._is_open(given.request):
+                continue
+            if given.order > hand.order:
+                again.append(given.request)
+            elif hand.busy and given.order == hand.order:
+                self._died(one, given.request)
+            else:
+                self._passed(given.request)
+        one.given.clear()
+        one.close()
+        self._reports.pop(one.id, None)
+        self._send_back(again)
+
+    def _died(self, one: Borrowed, request: Request) -> None:
+        if isinstance(request.message, CallFrame):
+            self.pace.forget(request.message.command)
+        report = self._reports.get(one.id)
+        if report is not None:
+            self._conclude(request, ErrorFrame(code="crashed", m=report.m, data=report.data))
+            return
+        self._dead[one.id] = request
+        asyncio.get_running_loop().call_later(_REPORT_S, self._unheard, one.id, one.worker)
+
+    def lost(self, word: Lost) -> None:
+        """How a child died."""
+        request = self._dead.pop(word.l, None)
+        if request is not None:
+            self._conclude(request, ErrorFrame(code="crashed", m=word.m, data=word.data))
+        elif any(one.id == word.l for one in (*self.open, *self._ending)):
+            self._reports[word.l] = word
+
+    def _unheard(self, id: int, worker: str) -> None:
+        request = self._dead.pop(id, None)
+        if request is not None:
+            text = f"the child of worker {worker} is gone"
+            self._conclude(request, ErrorFrame(code="crashed", m=text, data={"worker": worker}))
+
+    def close(self) -> None:
+        """The client ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for one in (*self.open, *self._ending):
+            one.close()
+        self.open.clear()
+        self._ending.clear()
+        self._waiting.clear()
