@@ -38,6 +38,9 @@ class PoolConfig:
     #: Clients take turns, so that one with thousands of calls does not hold up the others;
     #: the last tenth of max_waiting is for those who have few.
     fair: bool = False
+    #: A client that has the pool to itself hands its short calls to the processes directly, until
+    #: another one calls: twice the throughput. Not where `[pool.NAME]` sections are.
+    lend: bool = True
     #: How often a call declared idempotent is run again when its child died.
     retries: int = 3
     #: `[pool.NAME]` only: instances whose children it has. A worker is in one pool.

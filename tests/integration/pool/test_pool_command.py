@@ -203,6 +203,7 @@ def test_every_count_of_the_status_moves_under_load(tmp_path: Path) -> None:
         "retries",  # with a second child: test_manager_calls
         "sent_ahead",  # commands whose time is known: test_ahead
         "had_back",
+        *("loans.now", "loans.made", "loans.calls", "loans.failed"),  # real children: test_loans
         "pools.default.other",
         "calls_per_s",  # right below
         "globals.keys",

@@ -33,6 +33,8 @@ class Rules:
     poison_pause_s: float = 60.0
     cancel_grace_s: float = 5.0
     kill_grace_s: float = 2.0
+    #: Whether a client that is alone gets children on loan.
+    lend: bool = True
     #: How long a dead child's worker may take to say how it died, before the caller is answered.
     exit_report_s: float = 1.0
 

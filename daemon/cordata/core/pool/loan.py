@@ -19,14 +19,17 @@ and knows after the child's end what ran. That no child is stuck with calls that
 run, that none runs twice, and that a dead child's are run again or reported holds as it does with
 the manager. Deadlines are kept by the child's worker, which sees the call in hand on its own page.
 
-Sessions. A session of which the child has a copy may be lent with it, for a second at most, and
-counts as used at the end of that. Whatever changes it elsewhere is told to the child before it is
-told to anybody: the child hears the manager out before it begins what its client sent. What a call
-changes itself goes to the manager first, as ever, and the result with it: `passed`.
+Sessions. A session of which the child has a copy may be lent with it, for a small part of its time
+to live, and counts as used at the end of that. Whatever changes it elsewhere is told to the child
+before it is told to anybody: the child hears the manager out before it begins what its client sent.
+What a call changes itself goes to the manager first, as ever, and the result with it: `passed`.
 """
 
 from __future__ import annotations
 
+#: A child that has answered nothing for so long, or twice that, has the calls behind the one in
+#: hand taken back by its client.
+PATIENCE_S = 0.02
 #: Serials from here on are of calls that a client gave to a borrowed child.
 LENT = 1 << 62
 _ORDERS = 31
@@ -37,9 +40,11 @@ CALLS = 32
 #: ... within such a time.
 WITHIN_S = 1.0
 #: A session is lent for so long at most, ...
-SESSION_S = 1.0
-#: ... and one that lives no longer than this without being used is not lent.
-SESSION_TTL_S = 2.0
+_SESSION_S = 10.0
+#: ... and for this part of the time that it lives without being used; ...
+_SESSION_PART = 0.02
+#: ... one that could be lent for less is not.
+_SESSION_MIN_S = 0.05
 
 
 def serial_of(loan: int, order: int) -> int:
@@ -50,3 +55,9 @@ def serial_of(loan: int, order: int) -> int:
 def loan_of(serial: int) -> int:
     """The loan of such a serial."""
     return (serial - LENT) >> _ORDERS
+
+
+def lent_s(ttl_s: float) -> float:
+    """For how long a session that lives for `ttl_s` is lent; 0.0: not at all."""
+    seconds = min(_SESSION_S, _SESSION_PART * ttl_s)
+    return seconds if seconds >= _SESSION_MIN_S else 0.0

@@ -6,6 +6,7 @@ import asyncio
 import mmap
 import socket
 from collections import deque
+from time import monotonic
 from typing import NamedTuple
 
 from cordata.core.pool import page
@@ -28,9 +29,9 @@ class Borrowed:
     """One child on loan."""
 
     __slots__ = (
-        *("answers", "ending", "flying", "given", "grace_s", "id", "link", "load_us", "manager"),
-        *("map", "order", "out", "page", "scheduled", "seen", "slow", "socket", "waiting"),
-        *("worker", "written"),
+        *("answers", "ending", "flying", "given", "grace_s", "id", "idle_at", "link", "load_us"),
+        *("manager", "map", "order", "out", "page", "scheduled", "seen", "slow", "socket"),
+        *("waiting", "worker", "written"),
     )
 
     def __init__(self, loan: Loan, manager: Link, files: list[int]) -> None:
@@ -48,6 +49,8 @@ class Borrowed:
         #: Calls by their id, in the order in which it begins them.
         self.given: dict[int, Given] = {}
         self.load_us = 0.0
+        #: When it had nothing to do any more.
+        self.idle_at = 0.0
         #: The number of the last one, and of the last one that was written.
         self.order = self.written = 0
         #: Frames that are not written yet, since the child has enough to do.
@@ -75,7 +78,9 @@ class Borrowed:
         """A call is not here any more."""
         given = self.given.pop(id, None)
         if given is not None:
-            self.load_us = self.load_us - given.cost_us if self.given else 0.0
+            self.load_us -= given.cost_us
+            if not self.given:
+                self.load_us, self.idle_at = 0.0, monotonic()
         return given
 
     def close(self) -> None:

@@ -14,15 +14,20 @@ from collections.abc import Callable
 from time import monotonic
 
 from cordata.core.pool.codec import encode
-from cordata.core.pool.loan import MOST, serial_of
+from cordata.core.pool.loan import MOST, PATIENCE_S, serial_of
 from cordata.core.pool.message import CallFrame
 from cordata.core.pool.order import Run, SessionCopy
 from cordata.core.pool.pace import Pace
 from cordata.core.pool.placing import AHEAD_BYTES, AWAKE_US
-from cordata.core.pool.sending import BUDGET_US, PATIENCE_S
+from cordata.core.pool.sending import BUDGET_US, DEPTH
 from cordata.errors import PoolSaturated
 from cordata.pool.client.borrowed import Borrowed, Given
 from cordata.pool.client.request import Request
+
+#: A session moves to another child rather than to wait for so much work, ...
+_MOVE_US = 2 * AWAKE_US
+#: ... if that has had nothing to do for so long.
+_IDLE_S = 0.0005
 
 
 class Choosing:
@@ -70,18 +75,34 @@ class Choosing:
             best = own if own is not None and own.has_room(cost_us) else self._pick(cost_us)
             message.at = 0 if best is None else best.id
             return False
+        better = self._better(own, cost_us)
+        if better is not None:
+            message.at = better.id  # the session moves
+            return False
         if own.has_room(cost_us) and not own.waiting:
-            if own.load_us and own.load_us + cost_us > AWAKE_US:
-                idle = next((one for one in self.open if not (one.given or one.slow)), None)
-                if idle is not None:  # the session moves
-                    message.at = idle.id
-                    return False
             self._give(own, request, message, cost_us)
             return True
         if own.slow:
             return False
         self._wait(request, own.waiting)
         return True
+
+    def _better(self, own: Borrowed, cost_us: float) -> Borrowed | None:
+        """Than the session's own child: one that is free, for a call that would have to wait there
+        for longer than it takes to move; for a very short one, one that is awake when its own is
+        not. None: it stays.
+        """
+        if own.load_us + len(own.waiting) * cost_us > _MOVE_US:
+            # One that has just answered gets its own sessions' next calls in a moment.
+            idle_since = monotonic() - _IDLE_S
+            found = (one for one in self.open if not (one.given or one.slow))
+            return next((one for one in found if one.idle_at <= idle_since), None)
+        # Only if one child is enough for all: else they would take sessions from one another.
+        if not own.given and sum(len(one.given) for one in self.open) < DEPTH:
+            for one in self.open:
+                if one.given and one.load_us + cost_us <= AWAKE_US and one.has_room(cost_us):
+                    return one
+        return None
 
     def _wait(self, request: Request, queue: deque[Request]) -> None:
         """Raises: PoolSaturated, as the manager would say: nobody else has calls that wait."""
@@ -133,8 +154,6 @@ class Choosing:
             message = request.message
             assert isinstance(message, CallFrame)
             self._give(to, request, message, self.pace.expected_us(message.command))
-        if not (to.given or to.slow):
-            self._move_to(to)
 
     def _next(self, to: Borrowed) -> Request | None:
         heads = [queue for queue in (to.waiting, self._waiting) if self._head(queue)]
@@ -153,16 +172,19 @@ class Choosing:
             queue.popleft()
         return queue[0] if queue else None
 
-    def _move_to(self, idle: Borrowed) -> None:
-        """It has nothing to do: a session that waits elsewhere comes here, through the manager."""
-        for one in self.open:
-            if request := self._head(one.waiting):
-                message = one.waiting.popleft().message
-                assert isinstance(message, CallFrame)
-                self._sessions.pop(message.session, None)
-                message.at = idle.id
-                self._again([request])
-                return
+    def _share(self) -> None:
+        """Who has nothing to do gets a session that waits elsewhere, through the manager."""
+        for idle in self.open:
+            if idle.given or idle.slow:
+                continue
+            for one in self.open:
+                if request := self._head(one.waiting):
+                    message = one.waiting.popleft().message
+                    assert isinstance(message, CallFrame)
+                    self._sessions.pop(message.session, None)
+                    message.at = idle.id
+                    self._again([request])
+                    break
 
     def _tick(self) -> None:
         """Look at the children; of Loans."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 
 from cordata.core.pool import page
-from cordata.core.pool.loan import serial_of
+from cordata.core.pool.loan import PATIENCE_S, serial_of
 from cordata.core.pool.message import CallFrame, Cancel, ErrorFrame, Lent, Loan, Lost
-from cordata.core.pool.sending import BUDGET_US, PATIENCE_S
+from cordata.core.pool.sending import BUDGET_US
 from cordata.pool import descriptors
 from cordata.pool.client.borrowed import Borrowed
 from cordata.pool.client.choosing import Choosing
@@ -58,7 +58,7 @@ class Loans(Choosing):
         message = given.request.message
         if isinstance(message, CallFrame):
             self.pace.ran(message.command, run_us)
-        if not by.ending and (self._waiting or by.waiting or not by.given):
+        if not by.ending and (self._waiting or by.waiting):
             self._refill(by)
         by.schedule()
 
@@ -94,6 +94,7 @@ class Loans(Choosing):
     def _tick(self) -> None:
         """Children that have answered nothing for so long are looked at."""
         self._timer = None
+        self._share()
         working = [one for one in (*self.open, *self._ending) if one.given]
         for one in working:
             if one.seen != one.answers:

@@ -14,9 +14,8 @@ from cordata.core.pool.loan import (
     CALLS,
     LENT,
     MOST,
-    SESSION_S,
-    SESSION_TTL_S,
     WITHIN_S,
+    lent_s,
     loan_of,
 )
 from cordata.core.pool.message import ErrorFrame, Lent, Loan, Lost, Result
@@ -72,8 +71,8 @@ class Lending:
                 quick = self._hub.now - self._since <= WITHIN_S
                 self._left, self._since = CALLS, self._hub.now
                 # Which pool a command belongs to a client does not know.
-                only = len(self._hub.dispatcher.pools) == 1
-                self.wanted = quick and only and client.ours and not self._hub.stopping
+                may = self._hub.dispatcher.rules.lend and len(self._hub.dispatcher.pools) == 1
+                self.wanted = quick and may and client.ours and not self._hub.stopping
 
     def extend(self) -> None:
         """Who has children on loan gets those, too, that take calls since. Once a second."""
@@ -216,12 +215,13 @@ class Lending:
         if loan.recalled or loan.client is not client or session is None or session.calls:
             return
         bound = session.affinity != "hint" and session.worker != loan.child.worker
-        if bound or session.ttl_s < SESSION_TTL_S or not has_copy(loan.child, session):
+        seconds = lent_s(session.ttl_s)
+        if bound or not seconds or not has_copy(loan.child, session):
             return
         if session.lent is not None and session.lent is not loan:
             self._unlend(session)
-        hub.sessions.lend(session, loan, hub.now, SESSION_S)
-        loan.client.say(Lent(l=loan.id, s=id, d=SESSION_S))
+        hub.sessions.lend(session, loan, hub.now, seconds)
+        loan.client.say(Lent(l=loan.id, s=id, d=seconds))
 
     def _unlend(self, session: Session) -> None:
         loan: Borrowed = session.lent

@@ -114,6 +114,8 @@ class PoolServer:
             max_connections=limits.max_connections,
         )
         hub.dispatcher.reload(limits.pools, limits.rules)
+        if not limits.rules.lend:
+            hub.lending.recall_all()
         hub.sessions.limit(limits.sessions)
         self._report.look_at_level()
 
