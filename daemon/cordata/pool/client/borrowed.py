@@ -35,13 +35,16 @@ class Borrowed:
     )
 
     def __init__(self, loan: Loan, manager: Link, files: list[int]) -> None:
-        """`files`: our end of its socket, and the page; they are its own from now on."""
+        """`files`: our end of its socket, and the page, its own from now on. Raises: OSError."""
         self.id, self.worker, self.grace_s = loan.l, loan.wk, loan.g
         self.manager = manager
         self.socket = socket.socket(fileno=files[0])
         self.socket.setblocking(False)
         try:
             self.map = mmap.mmap(files[1], page.SIZE)
+        except OSError:
+            self.socket.close()
+            raise
         finally:
             descriptors.close(files[1:])
         self.page = memoryview(self.map)

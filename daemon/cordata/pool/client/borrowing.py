@@ -100,7 +100,10 @@ class Borrowing(Exchange):
             self.abandon(request)  # the command is told
             request.failed(DeadlineExceeded("the deadline passed while it ran"))
         else:
-            super()._due(request)  # the child says that it came too late
+            self._loans.cancel(
+                request, hard=False
+            )  # then it does not begin, and the manager says so
+            super()._due(request)
 
     def _link_to(self, borrowed: Borrowed) -> Link:
         return Link(

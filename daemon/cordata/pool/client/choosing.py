@@ -62,7 +62,7 @@ class Choosing:
             return False
         if message.session:
             return self._take_session(request, message, cost_us)
-        found = None if self._waiting else self._pick(cost_us)
+        found = None if self._head(self._waiting) else self._pick(cost_us)
         if found is not None:
             self._give(found, request, message, cost_us)
         else:
@@ -79,7 +79,7 @@ class Choosing:
         if better is not None:
             message.at = better.id  # the session moves
             return False
-        if own.has_room(cost_us) and not own.waiting:
+        if own.has_room(cost_us) and not self._head(own.waiting):
             self._give(own, request, message, cost_us)
             return True
         if own.slow:
@@ -110,6 +110,7 @@ class Choosing:
         if count >= self._most:
             raise PoolSaturated("too many calls wait")
         queue.append(request)
+        self._arm()
 
     def _pick(self, cost_us: float) -> Borrowed | None:
         """The first one that is done with it soon, else the one with least to do; None: none."""
@@ -143,10 +144,14 @@ class Choosing:
         to.load_us += cost_us
         request.link = to.link
         to.put(encode(run))
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._tick)
+        self._arm()
         if to.order == MOST:
             self._end(to)
+
+    def _arm(self) -> None:
+        """Look at the children in a while."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._tick)
 
     def _refill(self, to: Borrowed) -> None:
         """It has room: for who waits longest, of those who may run there."""
@@ -177,7 +182,8 @@ class Choosing:
         for idle in self.open:
             if idle.given or idle.slow:
                 continue
-            for one in self.open:
+            self._refill(idle)
+            for one in () if idle.given else self.open:
                 if request := self._head(one.waiting):
                     message = one.waiting.popleft().message
                     assert isinstance(message, CallFrame)

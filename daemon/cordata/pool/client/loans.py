@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 
 from cordata.core.pool import page
-from cordata.core.pool.loan import PATIENCE_S, serial_of
+from cordata.core.pool.loan import serial_of
 from cordata.core.pool.message import CallFrame, Cancel, ErrorFrame, Lent, Loan, Lost
 from cordata.core.pool.sending import BUDGET_US
 from cordata.pool import descriptors
@@ -103,8 +103,8 @@ class Loans(Choosing):
                 one.slow = True
                 page.mark(one.page, one.order)
                 asyncio.get_running_loop().call_later(page.SETTLE_S, self._have_back, one)
-        if working:
-            self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._tick)
+        if working or self._waiting or any(one.waiting for one in self.open):
+            self._arm()
 
     def _have_back(self, one: Borrowed) -> None:
         """What it had not begun when it was marked will not begin."""
@@ -149,7 +149,10 @@ class Loans(Choosing):
         if len(files) < 2 or manager.leaving:
             descriptors.close(files)
             return
-        one = Borrowed(loan, manager, files)
+        try:
+            one = Borrowed(loan, manager, files)
+        except OSError:
+            return  # no memory for the page: the child finds nobody at the other end
         one.link = make(one)
         self._most = loan.q
         self.open.append(one)
