@@ -343,3 +343,21 @@ def test_client_that_goes_leaves_nothing_behind(tmp_path: Path) -> None:
         assert file.read_text().split() == ["0"]
         with all_.manager.client() as client:
             assert call(client, "echo", 1) == 1
+
+
+def test_loan_that_is_recalled_in_a_call_ends_with_it(tmp_path: Path) -> None:
+    """Nothing else may come that would wake the child."""
+
+    async def go(all_: Together) -> None:
+        async with Client(all_.manager.path) as client:
+            await warmed(client, "wait", 0.0)
+            call = client.start("wait", 1.0, queue_timeout=5.0)  # by the manager; it looks there
+            await asyncio.sleep(0.3)
+            with SyncClient(all_.manager.path, operator=True) as operator:
+                operator.drain("0")
+                assert await call == "done"
+                all_.manager.until(lambda status: not status["loans"]["now"], "the loan ends")
+                operator.drain("0", False)
+
+    with together(tmp_path) as all_, all_.worker():
+        run(go(all_))

@@ -105,6 +105,7 @@ class Loop:
     def _look(self) -> None:
         """Wait, if nothing lies here, and read. The worker first: a stop goes before a call."""
         connection, borrower = self._connection, self._borrower
+        self._end_loan()
         timeout_ms = self._dial()
         self._poll_lent()
         if connection.messages or borrower.messages:
@@ -120,9 +121,13 @@ class Loop:
                 ready = {fd for fd, _ in self._manager.poll(0)}
             if self._polled in ready:
                 connection.read()  # also a word on the calls that lie here
-            if connection.recalled or borrower.gone:
-                connection.end_loan()
+            self._end_loan()
         self._look_at = monotonic() + _LOOK_S
+
+    def _end_loan(self) -> None:
+        """If it is over. The manager's word may have come in a call, and nothing else comes."""
+        if self._connection.recalled or self._borrower.gone:
+            self._connection.end_loan()
 
     def _poll_lent(self) -> None:
         """See that the socket of the loan is polled, if there is one."""
