@@ -65,7 +65,7 @@ deb: ## The Debian package, into dist/
 	@$(build)/need tree && $(root) $(build)/deb dist
 
 bench: ## Throughput, latency, memory and idle cost beside others (BENCH="redis webhook" for a part)
-	@$(build)/need bench test && venv=$$($(build)/venv $(extras)) && $(build)/bench "$$venv/bin/python" $(BENCH)
+	@$(build)/need bench test tree && venv=$$($(build)/venv $(extras)) && $(build)/bench "$$venv/bin/python" $(BENCH)
 
 fuzz: ## The pool's and the hub's rules under any input, FUZZ=60 seconds each; atheris if there is one
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \

@@ -38,11 +38,11 @@ def send(transport: Transport, data: bytes, files: list[int]) -> int:
     if transport.get_write_buffer_size():
         return -1
     # A transport knows nothing of descriptors; this is the same socket.
-    with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as twin:
-        try:
+    try:
+        with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as twin:
             return socket.send_fds(twin, [data], files)
-        except OSError:
-            return -1
+    except OSError:
+        return -1
 
 
 def close(files: Iterable[int]) -> None:

@@ -141,6 +141,13 @@ def test_session_that_would_grow_too_large_over_a_loan_stays_as_it_was(tmp_path:
             for _ in range(3):
                 before = await client.execute("remember", {}, session=session)
                 assert (before["data"], before["globals"]) == ({"n": 1}, {})
+            # The manager's own call of the session, whose child keeps what the manager refuses.
+            with pytest.raises(SessionQuotaExceeded):
+                order = {"set": {"n": 3, "large": "x" * 3000}}
+                await client.execute("remember", order, session=session, priority=1)
+            for _ in range(3):
+                before = await client.execute("remember", {}, session=session)
+                assert before["data"] == {"n": 1}
 
     with together(tmp_path, "max_session_bytes = 2000\n") as all_, all_.worker():
         run(go(all_))
@@ -358,6 +365,75 @@ def test_loan_that_is_recalled_in_a_call_ends_with_it(tmp_path: Path) -> None:
                 assert await call == "done"
                 all_.manager.until(lambda status: not status["loans"]["now"], "the loan ends")
                 operator.drain("0", False)
+
+    with together(tmp_path) as all_, all_.worker():
+        run(go(all_))
+
+
+def test_sync_client_beside_it_gets_its_own_answers(tmp_path: Path) -> None:
+    """It knows nothing of loans, whatever was about to be lent as its call came."""
+
+    def count(path: Path) -> list[int]:
+        with SyncClient(path) as other:
+            return [other.execute("echo", number) for number in range(300)]
+
+    async def go(all_: Together) -> None:
+        async with Client(all_.manager.path) as client:
+            counting = asyncio.create_task(asyncio.to_thread(count, all_.manager.path))
+            while not counting.done():
+                await warmed(client)
+            assert await counting == list(range(300))
+
+    with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
+        run(go(all_))
+
+
+def test_new_calls_do_not_wait_for_a_loan_that_a_long_call_keeps(tmp_path: Path) -> None:
+    async def go(all_: Together) -> None:
+        async with Client(all_.manager.path) as client, Client(all_.manager.path) as other:
+            await warmed(client, "about", None)
+            long = client.start("about", 4.0)
+            await asyncio.sleep(0.2)
+            assert await other.execute("echo", 1) == 1  # ends the other child's loan
+            for _ in range(MANY):
+                assert (await client.execute("about", None))["cancelled"] is False
+            assert not long.done()
+            long.cancel(hard=True)
+
+    with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
+        run(go(all_))
+
+
+def test_call_that_was_given_up_while_the_manager_had_its_result_is_over(tmp_path: Path) -> None:
+    async def go(all_: Together) -> None:
+        async with Client(all_.manager.path) as client:
+            session = (await client.sessions.create()).id
+            await warmed(client, "remember", {}, session=session)
+            for number in range(300):
+                order = {"set": {"n": number}}
+                call = client.start("remember", order, session=session)
+                await asyncio.sleep(0.0001 * (number % 7))
+                call.cancel()
+                await asyncio.gather(call, return_exceptions=True)
+                assert await client.execute("remember", {}, session=session)
+            await warmed(client, "remember", {}, session=session)
+
+    with together(tmp_path) as all_, all_.worker():
+        run(go(all_))
+        assert returned(all_)["calls"] >= MANY
+
+
+def test_client_that_does_not_read_holds_up_no_other(tmp_path: Path) -> None:
+    async def go(all_: Together) -> None:
+        async with Client(all_.manager.path) as client:
+            await warmed(client, "much", 10)
+            calls = [client.start("much", 300_000) for _ in range(16)]
+            await asyncio.sleep(0.02)
+            # In this thread: nobody reads what comes meanwhile.
+            with SyncClient(all_.manager.path) as other:
+                for number in range(20):
+                    assert other.execute("echo", number, timeout=10.0) == number
+            assert {len(await call) for call in calls} == {300_000}
 
     with together(tmp_path) as all_, all_.worker():
         run(go(all_))

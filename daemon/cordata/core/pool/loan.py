@@ -27,6 +27,9 @@ What a call changes itself goes to the manager first, as ever, and the result wi
 
 from __future__ import annotations
 
+#: Larger results go by the manager, which keeps what a client does not read: all that a client may
+#: leave unread here fits into the socket, so that it never holds up the child.
+LARGE = 8192
 #: A child that has answered nothing for so long, or twice that, has the calls behind the one in
 #: hand taken back by its client.
 PATIENCE_S = 0.02

@@ -224,7 +224,7 @@ class Outcome(Ahead):
     ) -> str:
         """What the call changed in its session; gives the reason when it cannot be kept."""
         if not keep:
-            drop(child, call.session)
+            self._spoil(child, call.session, now)
             return ""
         if delta is None or not (delta.set or delta.delete or delta.cnt):
             return ""
@@ -233,13 +233,20 @@ class Outcome(Ahead):
         try:
             session = self.sessions.apply(call.session, delta, now)
         except SessionQuotaExceeded as error:
-            drop(child, call.session)
+            self._spoil(child, call.session, now)
             return str(error)
         if session is None:
             drop(child, call.session)
         else:
             keeps(child, session, delta.v, before)
         return ""
+
+    def _spoil(self, child: Child, id: str, now: float) -> None:
+        """The child may have kept what nobody else has."""
+        drop(child, id)
+        session = self.sessions.peek(id, now)
+        if session is not None and session.lent is not None:
+            self.sessions.unlend(session)
 
     def lose(self, child: Child, now: float) -> None:
         """Its connection ended, so it is as good as dead; how it died its worker says."""

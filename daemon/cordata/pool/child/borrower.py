@@ -38,6 +38,8 @@ class Borrower:
         self.loan = 0
         #: The client closed its end, or broke the protocol.
         self.gone = False
+        #: Something was read since the manager was heard out.
+        self.fresh = False
         self._splitter = Splitter()
         self._page: mmap.mmap | None = None
         #: What both sides see of the call in hand.
@@ -93,6 +95,7 @@ class Borrower:
             count = self.socket.recv_into(_buffer, 0, 0 if wait else socket.MSG_DONTWAIT)
             read_at = monotonic()
             self.gone = count == 0
+            self.fresh = True
             for frame in self._splitter.feed(_view[:count]):
                 if isinstance(frame, TooLarge):
                     raise ProtocolError(f"a frame of {frame.length} bytes")

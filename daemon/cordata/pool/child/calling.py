@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw, msgpack
 
 from cordata.core.pool.codec import encode
+from cordata.core.pool.loan import LARGE
 from cordata.core.pool.message import MAX_ENTRIES, Chunk, Delta, End, ErrorFrame, Result
 from cordata.core.pool.order import News, Passed, Run
 from cordata.errors import CallCancelled, FrameTooLarge, PermanentError, ProtocolError
@@ -151,23 +152,29 @@ class Calling:
         if delta is not None and self._flow.borrowed:
             if self._flow.look():
                 raise CallCancelled  # what an abandoned call changed is lost
-            self.passes = True
-            session = "" if run.s is None else run.s.id
-            changed = Passed(
-                self._flow.connection.borrower.loan,
-                run.id,
-                run.command,
-                delta,
-                session=session,
-                payload=value,  # type: ignore[arg-type]  # as below
-                x=spent,
-            )
-            return encode(changed, max_bytes=self._limit)
+            return self._pass(run, value, delta, spent)
         if run.credits:
             return encode(End(id=run.id, x=spent, u=delta), max_bytes=self._limit)
         # Encoded with its frame, in one go; the field takes whatever MessagePack has.
         result: Any = value
-        return encode(Result(id=run.id, payload=result, x=spent, u=delta), max_bytes=self._limit)
+        frame = encode(Result(id=run.id, payload=result, x=spent, u=delta), max_bytes=self._limit)
+        if len(frame) > LARGE and self._flow.borrowed:
+            return self._pass(run, value, Delta(), spent)
+        return frame
+
+    def _pass(self, run: Run, value: object, delta: Delta, spent: int) -> bytes:
+        """A result for the client by way of the manager."""
+        self.passes = True
+        passed = Passed(
+            self._flow.connection.borrower.loan,
+            run.id,
+            run.command,
+            delta,
+            session="" if run.s is None else run.s.id,
+            payload=value,  # type: ignore[arg-type]  # as in a result
+            x=spent,
+        )
+        return encode(passed, max_bytes=self._limit)
 
     def _failure(self, run: Run, error: Exception, began: float) -> bytes:
         spent, self.failed = _microseconds(began), True

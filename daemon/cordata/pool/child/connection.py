@@ -107,6 +107,11 @@ class Connection:
             self._told_warm = True
             self.send(encode(Ready()))
 
+    @property
+    def amid_frame(self) -> bool:
+        """Whether more has to come of what came."""
+        return self._splitter.pending_bytes > 0
+
     def read(self, *, wait: bool = True) -> None:
         """One read; without `wait` only of what has come by now."""
         if self.socket is None:

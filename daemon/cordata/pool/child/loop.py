@@ -99,6 +99,8 @@ class Loop:
                     return
             if messages:
                 self._work(messages.popleft())
+            elif self._borrower.fresh:
+                self._hear_manager_out()
             elif lent:
                 self._work_lent(lent.popleft())
 
@@ -106,8 +108,8 @@ class Loop:
         """Wait, if nothing lies here, and read. The worker first: a stop goes before a call."""
         connection, borrower = self._connection, self._borrower
         self._end_loan()
-        timeout_ms = self._dial()
         self._poll_lent()
+        timeout_ms = self._dial()
         if connection.messages or borrower.messages:
             timeout_ms = 0
         ready = {fd for fd, _ in self._poll.poll(timeout_ms)}
@@ -117,12 +119,18 @@ class Loop:
         if ready and not self._stopping:
             if self._lent_fd in ready:
                 borrower.read()
-                # What the manager said before the client sent this goes before it.
-                ready = {fd for fd, _ in self._manager.poll(0)}
             if self._polled in ready:
                 connection.read()  # also a word on the calls that lie here
             self._end_loan()
         self._look_at = monotonic() + _LOOK_S
+
+    def _hear_manager_out(self) -> None:
+        """What it said before the client sent what was read goes before that."""
+        connection = self._connection
+        self._borrower.fresh = False
+        while connection.socket is not None and (connection.amid_frame or self._manager.poll(0)):
+            connection.read()
+        self._end_loan()
 
     def _end_loan(self) -> None:
         """If it is over. The manager's word may have come in a call, and nothing else comes."""

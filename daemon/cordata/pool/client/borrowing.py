@@ -59,7 +59,10 @@ class Borrowing(Exchange):
         if link.borrowed is not None:
             loans.answered(link.borrowed, id, run_us)
             return request if request is not None and request.link is link else None
-        if request is None or request.link is None or request.link.manager is not link:
+        if request is None:
+            loans.heard_elsewhere(id, run_us)
+            return None
+        if request.link is None or request.link.manager is not link:
             return None
         if request.link.borrowed is not None:
             # The child ran it, and the manager kept what it changed.

@@ -65,6 +65,8 @@ class Choosing:
         found = None if self._head(self._waiting) else self._pick(cost_us)
         if found is not None:
             self._give(found, request, message, cost_us)
+        elif all(one.slow for one in self.open):
+            return False  # the manager may have others
         else:
             self._wait(request, self._waiting)
         return True

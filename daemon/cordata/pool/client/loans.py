@@ -45,6 +45,8 @@ class Loans(Choosing):
         self._ending: list[Borrowed] = []
         #: Children that died in a call, with that; and words of it that came before their end.
         self._dead: dict[int, Request] = {}
+        #: Calls that the child had ended, as it seems, of which no answer has come.
+        self._doubtful: dict[int, Request] = {}
         self._reports: dict[int, Lost] = {}
 
     def answered(self, by: Borrowed, id: int, run_us: int) -> None:
@@ -61,6 +63,13 @@ class Loans(Choosing):
         if not by.ending and (self._waiting or by.waiting):
             self._refill(by)
         by.schedule()
+
+    def heard_elsewhere(self, id: int, run_us: int) -> None:
+        """The manager answered a call that nobody waits for; a child may have had it."""
+        for one in (*self.open, *self._ending):
+            if id in one.given:
+                self.answered(one, id, run_us)
+                return
 
     def not_run(self, request: Request) -> None:
         """The child gives it back."""
@@ -101,6 +110,7 @@ class Loans(Choosing):
                 one.seen = one.answers
             elif not one.slow:
                 one.slow = True
+                one.flush()  # what is taken back is met by the child, and counted out
                 page.mark(one.page, one.order)
                 asyncio.get_running_loop().call_later(page.SETTLE_S, self._have_back, one)
         if working or self._waiting or any(one.waiting for one in self.open):
@@ -181,7 +191,7 @@ class Loans(Choosing):
         for id in left:
             del self._sessions[id]
         requests = list(self._drained(one.waiting))
-        if not self.open:
+        if all(other.slow for other in self.open):
             requests += self._drained(self._waiting)
         self._send_back(requests)
 
@@ -197,10 +207,15 @@ class Loans(Choosing):
                 continue
             if given.order > hand.order:
                 again.append(given.request)
-            elif hand.busy and given.order == hand.order:
+            elif given.order == hand.order and (hand.busy or one.id in self._reports):
                 self._died(one, given.request)
             else:
                 self._passed(given.request)
+                if given.order == hand.order:  # or it was killed right before it began this one
+                    self._doubtful[one.id] = given.request
+                    asyncio.get_running_loop().call_later(
+                        _REPORT_S, self._doubtful.pop, one.id, None
+                    )
         one.given.clear()
         one.close()
         self._reports.pop(one.id, None)
@@ -218,7 +233,8 @@ class Loans(Choosing):
 
     def lost(self, word: Lost) -> None:
         """How a child died."""
-        request = self._dead.pop(word.l, None)
+        # What the manager had to answer came before this.
+        request = self._dead.pop(word.l, None) or self._doubtful.pop(word.l, None)
         if request is not None:
             self._conclude(request, ErrorFrame(code="crashed", m=word.m, data=word.data))
         elif any(one.id == word.l for one in (*self.open, *self._ending)):

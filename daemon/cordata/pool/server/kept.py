@@ -66,7 +66,7 @@ def keep_changes(hub: Hub, loan: Borrowed, message: Passed) -> str:
     except SessionQuotaExceeded as refused:
         child.globals_version = UNSURE
         if session is not None:
-            session.lent = None
+            session.lent = None if own else session.lent
             forget(child, message.session)
         return str(refused)
     return ""

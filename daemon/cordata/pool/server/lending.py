@@ -31,6 +31,9 @@ from cordata.pool.server.kept import Borrowed, forget, keep_changes, tell_global
 
 log = logger("cordata.pool")
 
+#: For the answers that a client has not read: the kernel gives as much as it may.
+_BUFFER = 1 << 20
+
 if TYPE_CHECKING:
     from cordata.pool.server.clientlink import ClientPeer
     from cordata.pool.server.hub import Hub
@@ -64,15 +67,20 @@ class Lending:
         """A client sent a call here."""
         if client is not self._client:
             self._client, self._left, self._since = client, CALLS, self._hub.now
+            self.wanted = False
             self.recall_all()
         elif client.borrows and self._hub.dispatcher.pace.expected_us(command) <= BUDGET_US:
             self._left -= 1
             if not self._left:
                 quick = self._hub.now - self._since <= WITHIN_S
                 self._left, self._since = CALLS, self._hub.now
-                # Which pool a command belongs to a client does not know.
-                may = self._hub.dispatcher.rules.lend and len(self._hub.dispatcher.pools) == 1
-                self.wanted = quick and may and client.ours and not self._hub.stopping
+                self.wanted = quick and self._may()
+
+    def _may(self) -> bool:
+        """A client knows neither which pool a command belongs to, nor how long it may wait."""
+        pools = self._hub.dispatcher.pools
+        plain = len(pools) == 1 and not pools[DEFAULT].queue_timeout_s
+        return plain and self._hub.dispatcher.rules.lend
 
     def extend(self) -> None:
         """Who has children on loan gets those, too, that take calls since. Once a second."""
@@ -89,7 +97,9 @@ class Lending:
         """Every child that takes calls, as far as it is not lent."""
         self.wanted = False
         client, hub = self._client, self._hub
-        if client is None or hub.stopping or self._last == MOST:
+        if client is None or not (client.borrows and client.ours):
+            return
+        if hub.stopping or self._last == MOST or not self._may():
             return
         for slot in hub.dispatcher.registry.by_worker.values():
             child = slot.child
@@ -117,6 +127,7 @@ class Lending:
             except OSError as error:
                 log.debug("nothing can be lent: %s", error)
                 return
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
             tell_globals(self._hub, child)
             if not child.conn.send_with(message, [ours.fileno(), page]):
                 return
@@ -202,9 +213,7 @@ class Lending:
         if loan is not None and loan.client is client:
             slot = self._hub.dispatcher.registry.by_worker.get(loan.child.worker)
             if slot is not None and slot.conn is not None:
-                loan.child.killed = True
-                kill = Kill(loan.child.pid, loan.child.start, serial, "cancelled")
-                slot.conn.say(kill)
+                slot.conn.say(Kill(loan.child.pid, loan.child.start, serial, "cancelled"))
 
     # --- sessions and globals
 
