@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec import Raw, msgpack
 
-from cordata.core.pool.order import SessionCopy
-from cordata.pool.child.session import Session
+from cordata.core.pool.loan import LENT
+from cordata.core.pool.order import Run, SessionCopy
+from cordata.pool.child.session import Session, Shelf
 
 
 def session(counters: dict[str, int] | None = None, **data: Any) -> Session:
@@ -79,3 +80,16 @@ def test_session_refuses_what_messagepack_has_not() -> None:
     with pytest.raises(TypeError):
         one.count(seen=0.5)
     assert one.delta() is None
+
+
+def test_session_of_a_client_that_has_the_child_on_loan_knows_its_worker() -> None:
+    def of(serial: int, copy: SessionCopy) -> str:
+        found = shelf.session_of(Run(1, serial, "echo", s=copy))
+        assert found is not None
+        return found.worker
+
+    shelf = Shelf("0")
+    assert of(1, SessionCopy("s", full={})) == ""  # its first call, which binds it
+    assert of(LENT + 1, SessionCopy("s")) == "0"
+    assert of(2, SessionCopy("s", wk="2")) == "2"
+    assert of(LENT + 2, SessionCopy("s")) == "2"

@@ -45,10 +45,10 @@ def find(place: str) -> Function:
 class Calling:
     """Runs calls for the loop, one after the other."""
 
-    def __init__(self, commands: Mapping[str, Function], flow: Flow) -> None:
+    def __init__(self, commands: Mapping[str, Function], flow: Flow, *, worker: str = "") -> None:
         self._commands = commands
         self._flow = flow
-        self._shelf = Shelf()
+        self._shelf = Shelf(worker)
         self._asynchronous: Asynchronous | None = None
         #: The last answer is for the manager, though a client sent the call.
         self.passes = False

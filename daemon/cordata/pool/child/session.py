@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Raw, msgpack
 
+from cordata.core.pool.loan import LENT
 from cordata.core.pool.message import Counts, Delta, Values
 from cordata.core.pool.order import GlobalsCopy, News, Run, SessionCopy
 from cordata.errors import ProtocolError
@@ -132,8 +133,11 @@ class Session(Noted):
 class Shelf:
     """The sessions and globals that this child keeps between calls; the manager says which."""
 
-    def __init__(self) -> None:
-        self._sessions: dict[str, tuple[Values, dict[str, int]]] = {}
+    def __init__(self, worker: str = "") -> None:
+        #: That of the child, at which a session stays that has not preferred any before.
+        self._worker = worker
+        #: Data, counters, and the worker that it prefers.
+        self._sessions: dict[str, tuple[Values, dict[str, int], str]] = {}
         self._globals: Values = {}
 
     def __contains__(self, id: str) -> bool:
@@ -151,10 +155,16 @@ class Shelf:
         if copy.full is not None:
             # A view into the frame would keep the whole frame.
             data = {key: raw.copy() for key, raw in copy.full.items()}
-            self._sessions[copy.id] = (data, dict(copy.cnt))
-        elif copy.id not in self._sessions:
+            self._sessions[copy.id] = (data, dict(copy.cnt), copy.wk)
+        found = self._sessions.get(copy.id)
+        if found is None:
             raise ProtocolError(f"no data came of session {copy.id!r}, which is not here")
-        return Session(copy, *self._sessions[copy.id])
+        data, counters, worker = found
+        if isinstance(run, Run) and run.n >= LENT:  # a client does not know which one it prefers
+            copy.wk = worker or self._worker
+        elif copy.wk != worker:
+            self._sessions[copy.id] = (data, counters, copy.wk)
+        return Session(copy, data, counters)
 
     def globals_of(self, news: GlobalsCopy | None) -> Noted:
         """The globals, with what changed since the last call."""

@@ -78,7 +78,7 @@ def _live(spec: ChildSpec, page: memoryview, output: Output) -> int:
     flow = Flow(connection, CHANNEL_FD)
     try:
         commands = {name: find(place) for name, place in spec.commands.items()}
-        calling = Calling(commands, flow)
+        calling = Calling(commands, flow, worker=spec.worker)
         _initialize(spec.inits, calling)
     except Exception as error:  # noqa: BLE001 - the application's own modules
         channel.send(_failed(error))

@@ -137,7 +137,7 @@ class Choosing:
             0.0,
             0,
             message.request_id,
-            SessionCopy(session, wk=to.worker) if session else None,
+            SessionCopy(session) if session else None,
             [],
             None,
             to.order,
