@@ -39,7 +39,7 @@ class PoolConfig:
     #: the last tenth of max_waiting is for those who have few.
     fair: bool = False
     #: A client that has the pool to itself hands its short calls to the processes directly, until
-    #: another one calls: twice the throughput. Not where `[pool.NAME]` sections are.
+    #: another one calls: they have one hop less. Not where `[pool.NAME]` sections are.
     lend: bool = True
     #: How often a call declared idempotent is run again when its child died.
     retries: int = 3

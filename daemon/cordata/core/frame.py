@@ -64,7 +64,7 @@ Loans: a client and a child whose hello has "loan" may get, with the manager's f
   recall {l} to the child: end it after the call in hand
   returned {l, n: calls (0), f: those that failed (0), more (false)} from the child: so many since
     it told last; unless there is more, the loan is over
-  passed {l, id, c, s, p, x, u: see below} from the child in place of a result that changes session
+  passed {l, id, s, p, x, u: see below} from the child in place of a result that changes session
     or globals -> result or error of that id to the client
   lent {l, s, d: seconds} to the client: calls of this session may go to that child for so long
   lost {l, m: text, data: see crashed} to the client: how that child died

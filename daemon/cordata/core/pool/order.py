@@ -131,7 +131,6 @@ class Passed(Message, tag="passed"):
 
     l: Number  # noqa: E741
     id: Number
-    command: Name = field(name="c")
     u: Delta
     session: Name = field(default="", name="s")
     payload: Raw = field(default=NIL, name="p")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from cordata.core.pool.ahead import SOON_S, Ahead
 from cordata.core.pool.call import AHEAD, DETACHED, RUNNING, WAITING, Call
 from cordata.core.pool.copies import drop, keeps
+from cordata.core.pool.limits import Failure
 from cordata.core.pool.message import Delta
 from cordata.core.pool.order import ChildEvent
 from cordata.core.pool.registry import Child
@@ -149,23 +150,10 @@ class Outcome(Ahead):
             self.place(call, now, back=True)
 
     def _crashed(self, call: Call, child: Child, report: ChildEvent | None) -> None:
-        code = report.code if report else None
-        signal = report.sig if report else None
-        if signal is not None:
-            how = f"was killed by signal {signal}"
-        else:
-            how = "is gone" if code is None else f"ended with {code}"
-        self.effects.note("crashed", call, exit_code=code, signal=signal)
-        self.refuse(
-            call,
-            "crashed",
-            f"the child {child.pid} of worker {child.worker} {how}",
-            exit_code=code,
-            signal=signal,
-            lines=list(report.lines) if report else [],
-            worker=child.worker,
-            pid=child.pid,
-        )
+        found = crash_of(child, report)
+        exit_code, signal = found.data["exit_code"], found.data["signal"]
+        self.effects.note("crashed", call, exit_code=exit_code, signal=signal)
+        self.refuse(call, found.code, found.text, **found.data)
 
     def _abandon(self, call: Call, now: float, *, hard: bool) -> None:
         """The child is told; it is killed if it goes on for too long."""
@@ -264,3 +252,21 @@ class Outcome(Ahead):
             self.wait_until(call, min(latest, call.deadline) if running else latest)
         if child.state not in (RESTARTING, TERMINATING):
             self.registry.move(child, RESTARTING, now)
+
+
+def crash_of(child: Child, report: ChildEvent | None) -> Failure:
+    """What its caller is told of a child's end in a call; None: its worker did not say how."""
+    code = report.code if report else None
+    signal = report.sig if report else None
+    if signal is not None:
+        how = f"was killed by signal {signal}"
+    else:
+        how = "is gone" if code is None else f"ended with {code}"
+    data = {
+        "exit_code": code,
+        "signal": signal,
+        "lines": list(report.lines) if report else [],
+        "worker": child.worker,
+        "pid": child.pid,
+    }
+    return Failure("crashed", f"the child {child.pid} of worker {child.worker} {how}", data)

@@ -168,7 +168,6 @@ class Calling:
         passed = Passed(
             self._flow.connection.borrower.loan,
             run.id,
-            run.command,
             delta,
             session="" if run.s is None else run.s.id,
             payload=value,  # type: ignore[arg-type]  # as in a result

@@ -16,7 +16,7 @@ from cordata.core.pool.loan import serial_of
 from cordata.core.pool.message import CallFrame, Cancel, ErrorFrame, Lent, Loan, Lost
 from cordata.core.pool.sending import BUDGET_US
 from cordata.pool import descriptors
-from cordata.pool.client.borrowed import Borrowed
+from cordata.pool.client.borrowed import Borrowed, Given
 from cordata.pool.client.choosing import Choosing
 from cordata.pool.client.link import Link
 from cordata.pool.client.request import Request
@@ -77,16 +77,19 @@ class Loans(Choosing):
             self._sessions.pop(request.message.session, None)
         self._again([request])
 
+    @staticmethod
+    def _place_of(request: Request) -> tuple[Borrowed | None, Given | None]:
+        by = request.link.borrowed if request.link is not None else None
+        return by, None if by is None else by.given.get(request.id)
+
     def has_begun(self, request: Request) -> bool:
         """Whether the child runs it, or did."""
-        by = request.link.borrowed if request.link is not None else None
-        given = by.given.get(request.id) if by is not None else None
+        by, given = self._place_of(request)
         return by is not None and given is not None and page.read(by.page).order >= given.order
 
     def cancel(self, request: Request, *, hard: bool) -> None:
         """Nobody waits for it any more."""
-        by = request.link.borrowed if request.link is not None else None
-        given = by.given.get(request.id) if by is not None else None
+        by, given = self._place_of(request)
         if by is None or given is None:
             return
         serial = serial_of(by.id, given.order)

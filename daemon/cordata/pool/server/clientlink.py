@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from cordata.core.frame import TooLarge
 from cordata.core.pool.call import RUNNING, Call
 from cordata.core.pool.codec import UnfitMessage, encode, from_client
@@ -146,7 +144,7 @@ class ClientPeer:
     @property
     def ours(self) -> bool:
         """Whether it is of the manager's own user, or root's."""
-        return self._link.uid in (0, os.geteuid())
+        return self._link.ours
 
     def answer(self, call: Call, frame: bytes) -> None:
         """The last frame of a call, as its child sent it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from cordata import events
 from cordata.core.frame import VERSION, TooLarge
 from cordata.core.pool.codec import UnfitMessage, from_client
@@ -88,7 +86,7 @@ class Greeting:
             return "protocol", f"it says pid {hello.pid} and has {link.pid}", {}
         if hello.role == "client" and len(link.hub.links) > link.hub.limits.max_connections:
             return "saturated", "as many connections as may be", {"retry_after_s": 1.0}
-        if hello.role != "client" and link.uid not in (0, os.geteuid()):
+        if hello.role != "client" and not link.ours:
             return "forbidden", f"user {link.uid} may be a client, not {hello.role}", {}
         if hello.role in ("worker", "child") and not (hello.name and hello.pid):
             return "protocol", f"a {hello.role} needs a name and a pid", {}

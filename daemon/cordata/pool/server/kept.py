@@ -26,6 +26,11 @@ class Borrowed:
     client: ClientPeer
     recalled: bool = False
 
+    @property
+    def holds(self) -> bool:
+        """Whether the child is there, and has it: words on it find somebody."""
+        return self.child.loan is self and self.child.conn is not None
+
 
 def globals_for(hub: Hub, child: Child) -> GlobalsCopy | None:
     """What the child has to hear of them."""

@@ -20,6 +20,7 @@ from cordata.core.pool.loan import (
 )
 from cordata.core.pool.message import ErrorFrame, Lent, Loan, Lost, Result
 from cordata.core.pool.order import ChildEvent, Kill, Passed, Recall, Returned
+from cordata.core.pool.outcome import crash_of
 from cordata.core.pool.page import SIZE
 from cordata.core.pool.registry import Child
 from cordata.core.pool.sending import BUDGET_US
@@ -60,8 +61,7 @@ class Lending:
 
     def out(self) -> bool:
         """Whether a living child is lent."""
-        children = (loan.child for loan in self._loans.values() if loan.child.loan is loan)
-        return any(child.conn is not None for child in children)
+        return any(loan.holds for loan in self._loans.values())
 
     def called(self, client: ClientPeer, command: str) -> None:
         """A client sent a call here."""
@@ -140,7 +140,7 @@ class Lending:
         """Once; the child says when it is over."""
         if not loan.recalled:
             loan.recalled = True
-            if loan.child.loan is loan and loan.child.conn is not None:
+            if loan.holds:
                 loan.child.conn.say(Recall(l=loan.id))
 
     def recall_all(self) -> None:
@@ -184,21 +184,13 @@ class Lending:
             del self._loans[loan.id]
         self._purge()
 
-    def died(self, worker: str, event: ChildEvent) -> None:
+    def died(self, event: ChildEvent) -> None:
         """A child is dead: its client hears how, and its command is blamed."""
         child = self._hub.dispatcher.registry.by_pid.get((event.pid, event.start))
         for loan in [loan for loan in self._loans.values() if loan.child is child]:
             del self._loans[loan.id]
-            how = f"was killed by signal {event.sig}" if event.sig else f"ended with {event.code}"
-            data = {
-                "exit_code": event.code,
-                "signal": event.sig,
-                "lines": event.lines,
-                "worker": worker,
-                "pid": event.pid,
-            }
-            text = f"the child {event.pid} of worker {worker} {how}"
-            loan.client.say(Lost(l=loan.id, data=data, m=text))
+            found = crash_of(loan.child, event)
+            loan.client.say(Lost(l=loan.id, data=dict(found.data), m=found.text))
         if child is None:
             return
         child.loan = None
@@ -235,13 +227,13 @@ class Lending:
     def _unlend(self, session: Session) -> None:
         loan: Borrowed = session.lent
         session.lent = None
-        if loan.child.loan is loan and loan.child.conn is not None:
+        if loan.holds:
             forget(loan.child, session.id)
 
     def tell_globals(self) -> None:
         """They may have changed: children that begin calls by themselves hear of it at once."""
         for loan in self._loans.values():
-            if loan.child.loan is loan and loan.child.conn is not None:
+            if loan.holds:
                 tell_globals(self._hub, loan.child)
 
     def passed(self, child: Child, message: Passed) -> None:

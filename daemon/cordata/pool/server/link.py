@@ -71,8 +71,13 @@ class Link(asyncio.BufferedProtocol):
         sock: socket.socket = transport.get_extra_info("socket")
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         self.pid, self.uid, _ = _CREDENTIALS.unpack(credentials)
-        if not self.hub.enter(self, ours=self.uid in (0, os.geteuid())):
+        if not self.hub.enter(self, ours=self.ours):
             self.refuse("saturated", "as many connections as may be", retry_after_s=1.0)
+
+    @property
+    def ours(self) -> bool:
+        """Whether the other side is of the manager's own user, or root's."""
+        return self.uid in (0, os.geteuid())
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""

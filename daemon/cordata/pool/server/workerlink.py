@@ -39,7 +39,7 @@ class WorkerPeer:
             hub.counting.told(message.ev, message.why)
             if message.ev == "exited":
                 self._hear_out(message)
-                hub.lending.died(name, message)
+                hub.lending.died(message)
             hub.dispatcher.child_event(name, message, hub.now)
             child = hub.dispatcher.registry.by_pid.get((message.pid, message.start))
             if child is not None and message.rss:
