@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cordata.core.pool import page
+from cordata.core.pool.loan import LENT
 
 
 def test_read_says_nothing_in_hand_when_the_page_is_new() -> None:
@@ -15,22 +17,37 @@ def test_read_says_nothing_in_hand_when_the_page_is_new() -> None:
 
 def test_read_tells_the_call_in_hand_and_the_last_one() -> None:
     shared = memoryview(bytearray(page.SIZE))
-    page.begin(shared, 77, 10.5, 70.5)
+    writer = page.Writer(shared)
+    writer.begin(77, 10.5, 70.5)
     assert page.read(shared) == page.Hand(77, 0, 10.5, 70.5, True)
-    page.end(shared)
+    writer.end()
     assert page.read(shared) == page.Hand(77, 1, 10.5, 70.5, False)
-    page.begin(shared, 78, 11.0, 0.0)
+    writer.begin(78, 11.0, 0.0)
     assert page.read(shared) == page.Hand(78, 1, 11.0, 0.0, True)
+
+
+def test_call_of_a_client_stands_there_with_its_command_and_changes_no_order() -> None:
+    shared = memoryview(bytearray(page.SIZE))
+    writer = page.Writer(shared)
+    writer.begin(77, 1.0, 2.0, 5)
+    writer.end()
+    for number, command in enumerate(("short", "short", "é" * 200, "", "short"), 1):
+        writer.begin_lent(LENT + number, 3.0, 4.0, command)
+        assert page.read(shared) == page.Hand(LENT + number, number, 3.0, 4.0, True, 5, command)
+        writer.end()
+    writer.begin(78, 5.0, 6.0, 6)
+    assert page.read(shared) == page.Hand(78, 6, 5.0, 6.0, True, 6)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 4))
 def test_read_never_says_begun_when_the_writer_died_before_it_said_so(stores: int) -> None:
     before = bytearray(page.SIZE)
-    page.begin(before, 1, 1.0, 2.0)
-    page.end(before)
+    writer = page.Writer(memoryview(before))
+    writer.begin(1, 1.0, 2.0)
+    writer.end()
     after = bytearray(before)
-    page.begin(after, 2, 3.0, 4.0)
+    page.Writer(memoryview(after)).begin(2, 3.0, 4.0)
     torn = bytearray(before)
     # The order of `begin`: serial, started, deadline, then seq.
     for at in (16, 24, 32, 0)[:stores]:
@@ -43,35 +60,57 @@ def test_read_never_says_begun_when_the_writer_died_before_it_said_so(stores: in
 
 def test_begin_refuses_what_was_taken_back_and_nothing_else() -> None:
     shared = memoryview(bytearray(page.SIZE))
-    assert page.begin(shared, 77, 1.0, 2.0, 1)
+    writer = page.Writer(shared)
+    assert writer.begin(77, 1.0, 2.0, 1)
     page.mark(shared, 3)
     assert page.read(shared).order == 1  # what the worker tells: two and three will not begin
-    page.end(shared)
+    writer.end()
     before = page.read(shared)
-    assert not page.begin(shared, 78, 1.0, 2.0, 2)
-    assert not page.begin(shared, 79, 1.0, 2.0, 3)
+    assert not writer.begin(78, 1.0, 2.0, 2)
+    assert not writer.begin(79, 1.0, 2.0, 3)
     assert page.read(shared) == before
-    assert page.begin(shared, 80, 1.0, 2.0, 4)
-    page.end(shared)
-    page.renew(shared)
-    assert page.begin(shared, 81, 1.0, 2.0, 1)
+    assert writer.begin(80, 1.0, 2.0, 4)
+    writer.end()
+    writer.renew()
+    assert writer.begin(81, 1.0, 2.0, 1)
 
 
-def test_begin_is_taken_back_when_the_mark_comes_between_its_two_looks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    shared = memoryview(bytearray(page.SIZE))
-    marked = page.marked
-    looks: list[int] = []
+class Watched:
+    """The words of a page, of which the other side marks one right after they were looked at."""
 
-    def look(shared_: memoryview) -> int:
-        found = marked(shared_)
-        looks.append(found)
-        page.mark(shared_, 1)
+    def __init__(self, shared: memoryview) -> None:
+        self._shared, self._words = shared, shared.cast("Q")
+        self.looks: list[int] = []
+
+    def __getitem__(self, at: Any) -> Any:
+        found = self._words[at]
+        if at == MARK:
+            self.looks.append(found)
+            page.mark(self._shared, 1)
         return found
 
-    monkeypatch.setattr(page, "marked", look)
-    assert not page.begin(shared, 77, 1.0, 2.0, 1)
+    def __setitem__(self, at: Any, value: Any) -> None:
+        self._words[at] = value
+
+
+class WatchedMemory:
+    """Memory that hands out such words."""
+
+    def __init__(self, shared: memoryview) -> None:
+        self.words, self._shared = Watched(shared), shared
+
+    def cast(self, format: str) -> Any:
+        return self.words if format == "Q" else self._shared.cast("d")
+
+
+#: The mark, in words.
+MARK = 6
+
+
+def test_begin_is_taken_back_when_the_mark_comes_between_its_two_looks() -> None:
+    shared = memoryview(bytearray(page.SIZE))
+    memory: Any = WatchedMemory(shared)
+    assert not page.Writer(memory).begin(77, 1.0, 2.0, 1)
     # The worker may have seen it begun, so the child has to say that it did not run.
-    assert looks == [0, 1]
+    assert memory.words.looks == [0, 1]
     assert (page.read(shared).order, page.read(shared).busy) == (1, False)

@@ -33,10 +33,10 @@ SIZE = 4096
 SETTLE_S = 0.001
 _ALL = Struct("@QQQddQ")
 _COUNT = Struct("@Q")
-_CALL = Struct("@QddQ")
-_LENT = Struct("@Qdd")
 _NAME = Struct("@H")
-_SEQ, _DONE, _SERIAL, _ORDER, _MARK, _COMMAND = 0, 8, 16, 40, 48, 64
+#: In words of 8 bytes; the mark and the command in bytes.
+_SEQ, _DONE, _SERIAL, _STARTED, _DEADLINE, _ORDER, _MARKED = 0, 1, 2, 3, 4, 5, 6
+_MARK, _COMMAND = 48, 64
 
 
 class Hand(NamedTuple):
@@ -54,52 +54,72 @@ class Hand(NamedTuple):
     command: str = ""
 
 
-def begin(
-    page: bytearray | memoryview, serial: int, started: float, deadline: float, order: int = 0
-) -> bool:
-    """The child starts a call: from now on it counts as run. False: it was taken back."""
-    if 0 < order <= marked(page):
-        return False
-    _CALL.pack_into(page, _SERIAL, serial, started, deadline, order)
-    (seq,) = _COUNT.unpack_from(page, _SEQ)
-    _COUNT.pack_into(page, _SEQ, seq + 1)
-    if 0 < order <= marked(page):
-        end(page)
-        return False
-    return True
+class Writer:
+    """The child's side of a page. Whoever made the memory closes it, after this."""
+
+    __slots__ = ("_bytes", "_name", "_seq", "_times", "_words")
+
+    def __init__(self, page: memoryview) -> None:
+        self._bytes = page
+        # A store through such a view takes a third of the time that `pack_into` takes.
+        self._words, self._times = page.cast("Q"), page.cast("d")
+        #: Calls begun. Nobody else counts them.
+        self._seq = self._words[_SEQ]
+        self._name = ""
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._words.release()
+        self._times.release()
+        self._bytes.release()
+
+    def begin(self, serial: int, started: float, deadline: float, order: int = 0) -> bool:
+        """A call starts: from now on it counts as run. False: it was taken back."""
+        words, times = self._words, self._times
+        if 0 < order <= words[_MARKED]:
+            return False
+        words[_SERIAL], times[_STARTED], times[_DEADLINE] = serial, started, deadline
+        words[_ORDER] = order
+        self._seq += 1
+        words[_SEQ] = self._seq
+        if 0 < order <= words[_MARKED]:
+            words[_DONE] = self._seq
+            return False
+        return True
+
+    def begin_lent(self, serial: int, started: float, deadline: float, command: str) -> None:
+        """A call of the child's client starts, and what the page says of orders stands as it was.
+
+        The command is written when it is another than that of the last one.
+        """
+        words, times = self._words, self._times
+        if command != self._name:
+            data = command.encode()
+            _NAME.pack_into(self._bytes, _COMMAND, len(data))
+            at = _COMMAND + _NAME.size
+            self._bytes[at : at + len(data)] = data
+            self._name = command
+        words[_SERIAL], times[_STARTED], times[_DEADLINE] = serial, started, deadline
+        self._seq += 1
+        words[_SEQ] = self._seq
+
+    def end(self) -> None:
+        """The call in hand is over."""
+        self._words[_DONE] = self._seq
+
+    def renew(self) -> None:
+        """The child has a new connection, with empty hands; a new manager counts from 1 again."""
+        self._words[_ORDER] = self._words[_MARKED] = 0
 
 
-def begin_lent(
-    page: bytearray | memoryview, serial: int, started: float, deadline: float, command: bytes
-) -> None:
-    """The child starts a call of its client, and what it says of orders stands as it was."""
-    _NAME.pack_into(page, _COMMAND, len(command))
-    page[_COMMAND + _NAME.size : _COMMAND + _NAME.size + len(command)] = command
-    _LENT.pack_into(page, _SERIAL, serial, started, deadline)
-    (seq,) = _COUNT.unpack_from(page, _SEQ)
-    _COUNT.pack_into(page, _SEQ, seq + 1)
-
-
-def mark(page: bytearray | memoryview, order: int) -> None:
-    """The worker: no run up to this number may begin any more."""
+def mark(page: memoryview, order: int) -> None:
+    """The other side: no run up to this number may begin any more."""
     _COUNT.pack_into(page, _MARK, order)
 
 
-def renew(page: bytearray | memoryview) -> None:
-    """The child has a new connection, with empty hands; a new manager counts from 1 again."""
-    _COUNT.pack_into(page, _ORDER, 0)
-    _COUNT.pack_into(page, _MARK, 0)
-
-
-def marked(page: bytearray | memoryview) -> int:
+def marked(page: memoryview) -> int:
     """How far runs were taken back."""
     return _COUNT.unpack_from(page, _MARK)[0]  # type: ignore[no-any-return]
-
-
-def end(page: bytearray | memoryview) -> None:
-    """The call in hand is over."""
-    (seq,) = _COUNT.unpack_from(page, _SEQ)
-    _COUNT.pack_into(page, _DONE, seq)
 
 
 def read(page: bytearray | memoryview) -> Hand:

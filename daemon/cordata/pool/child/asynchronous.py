@@ -60,7 +60,7 @@ class Asynchronous:
     async def _watched(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
         """With an ear for the manager."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        sock = self._flow.connection.socket
+        sock = self._flow.source.socket
         assert task is not None
         fd = -1 if sock is None else sock.fileno()
 

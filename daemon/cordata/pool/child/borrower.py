@@ -13,12 +13,11 @@ from collections import deque
 from time import monotonic
 
 from cordata.core.frame import Splitter, TooLarge
-from cordata.core.pool import page
 from cordata.core.pool.codec import encode, to_borrowed
 from cordata.core.pool.loan import LENT
 from cordata.core.pool.message import Cancel, ErrorFrame
 from cordata.core.pool.order import Returned, Run, ToBorrowed
-from cordata.core.pool.page import SIZE
+from cordata.core.pool.page import SIZE, Writer
 from cordata.errors import ProtocolError
 
 #: How often the manager hears how many calls were run.
@@ -41,9 +40,9 @@ class Borrower:
         #: Something was read since the manager was heard out.
         self.fresh = False
         self._splitter = Splitter()
-        self._page: mmap.mmap | None = None
-        #: What both sides see of the call in hand.
-        self.page = memoryview(b"")
+        self._memory: mmap.mmap | None = None
+        #: What both sides see of the call in hand; while there is a loan.
+        self.page: Writer
         #: Calls that were run, and those of them that failed, of which the manager was not told.
         self.calls = self.failed = 0
         self._told_at = 0.0
@@ -51,9 +50,9 @@ class Borrower:
     def begin(self, loan: int, files: list[int], max_bytes: int) -> None:
         """The manager has lent the child; `files`: the client's socket and the page, ours now."""
         self.socket = socket.socket(fileno=files[0])
-        self._page = mmap.mmap(files[1], SIZE)
+        self._memory = mmap.mmap(files[1], SIZE)
         os.close(files[1])
-        self.page = memoryview(self._page)
+        self.page = Writer(memoryview(self._memory))
         self.loan, self.calls, self.failed, self.gone = loan, 0, 0, False
         self._splitter = Splitter(max_bytes)
 
@@ -63,12 +62,12 @@ class Borrower:
         """
         if self.socket is None:
             return None
-        page.end(self.page)  # of a call in hand the manager had the answer, or will never have it
+        self.page.end()  # of a call in hand the manager had the answer, or will never have it
         self.socket.close()
         self.socket = None
-        self.page.release()
-        if self._page is not None:
-            self._page.close()
+        self.page.close()
+        if self._memory is not None:
+            self._memory.close()
         self.messages.clear()
         self.skipped.clear()
         return self._told(more=False)

@@ -68,7 +68,7 @@ class Calling:
         """What it says of sessions and globals, also in a run that is not begun."""
         with contextlib.suppress(ProtocolError):
             self._shelf.session_of(said)
-        self._shelf.globals_of(said.gl)
+        self._shelf.take_globals(said.gl)
 
     def keeps(self, session: str) -> bool:
         """Whether this session's data is here."""
@@ -91,15 +91,11 @@ class Calling:
             session = self._shelf.session_of(run)
         except ProtocolError as error:
             return encode(ErrorFrame(id=run.id, m=str(error)))
-        shared = self._shelf.globals_of(run.gl)
+        if run.gl is not None:
+            self._shelf.take_globals(run.gl)
+        flow = self._flow
         call = CurrentCall(
-            id=f"{self._flow.connection.epoch}-{run.n}",
-            command=run.command,
-            request_id=run.request_id,
-            deadline=deadline,
-            session=session,
-            globals=shared,
-            look=self._flow.look,
+            run, session, self._shelf.globals, deadline, flow.connection.epoch, flow.look
         )
         try:
             function = self._commands.get(run.command)
@@ -107,7 +103,7 @@ class Calling:
                 text = f"this worker knows no command {run.command!r}"
                 return encode(ErrorFrame(id=run.id, code="unknown_command", m=text))
             value = copy_context().run(self._call, function, run, session, call)
-            delta = _delta(session, shared)
+            delta = _delta(session, call.shared)
             frame = self._success(run, value, delta, began)
         except Exception as error:  # noqa: BLE001 - the boundary of a call
             return self._failure(run, error, began)
@@ -235,10 +231,10 @@ class _List:
         return Raw(b"\xdd" + self._count.to_bytes(4, "big") + bytes(self._body))
 
 
-def _delta(session: Session | None, shared: Noted) -> Delta | None:
+def _delta(session: Session | None, shared: Noted | None) -> Delta | None:
     """Raises: FrameTooLarge for so many changes that they would hold up the manager."""
     delta = None if session is None else session.delta()
-    if shared.set or shared.deleted:
+    if shared is not None and (shared.set or shared.deleted):
         delta = delta or Delta()
         delta.gset, delta.gdel = shared.set, list(shared.deleted)
     if delta is not None:

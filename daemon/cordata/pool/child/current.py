@@ -6,36 +6,55 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from time import monotonic
 
+from cordata.core.pool.message import Values
+from cordata.core.pool.order import Run
 from cordata.pool.child.session import Noted, Session
 
 
 class CurrentCall:
     """One call, as its command sees it."""
 
-    __slots__ = ("_deadline", "_look", "command", "globals", "id", "request_id", "session")
+    __slots__ = (
+        *("_deadline", "_epoch", "_look", "_serial", "_shared", "_values"),
+        *("command", "request_id", "session"),
+    )
 
     def __init__(
         self,
-        *,
-        id: str,
-        command: str,
-        request_id: str,
-        deadline: float,
+        run: Run,
         session: Session | None,
-        globals: Noted,
+        values: Values,
+        deadline: float,
+        epoch: str,
         look: Callable[[], bool],
     ) -> None:
-        #: As the journal has it in CALL_ID.
-        self.id = id
-        self.command = command
+        self.command = run.command
         #: Of the request that caused the call, "" when there was none.
-        self.request_id = request_id
+        self.request_id = run.request_id
         #: As the command got it; None: the call has none.
         self.session = session
-        #: What all sessions share; assign to change, which counts when the call succeeds.
-        self.globals = globals
-        self._deadline = deadline
-        self._look = look
+        self._values = values
+        self._shared: Noted | None = None
+        self._deadline, self._epoch, self._serial, self._look = deadline, epoch, run.n, look
+
+    # What few commands ask for is made when it is asked for.
+
+    @property
+    def id(self) -> str:
+        """As the journal has it in CALL_ID."""
+        return f"{self._epoch}-{self._serial}"
+
+    @property
+    def globals(self) -> Noted:
+        """What all sessions share; assign to change, which counts when the call succeeds."""
+        if self._shared is None:
+            self._shared = Noted(self._values)
+        return self._shared
+
+    @property
+    def shared(self) -> Noted | None:
+        """The globals, if the command asked for them."""
+        return self._shared
 
     def remaining_s(self) -> float:
         """Seconds until the deadline; 0 when it is over. Soon after it this process is killed."""

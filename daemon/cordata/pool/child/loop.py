@@ -15,10 +15,10 @@ import socket
 from time import monotonic
 
 from cordata.core.frame import Splitter, TooLarge
-from cordata.core.pool import page
 from cordata.core.pool.codec import encode, worker_to_child
 from cordata.core.pool.message import ErrorFrame, Message, Ping, Pong
 from cordata.core.pool.order import Adopt, Back, Due, News, Run, Stop, ToBorrowed, ToChild
+from cordata.core.pool.page import Writer
 from cordata.core.pool.spec import ChildSpec
 from cordata.errors import ProtocolError
 from cordata.pool.child.calling import Calling
@@ -62,14 +62,14 @@ class Loop:
     def __init__(
         self,
         spec: ChildSpec,
-        shared: memoryview,
+        page: Writer,
         channel: Channel,
         connection: Connection,
         calling: Calling,
         output: Output,
     ) -> None:
         self._max_calls = spec.max_calls
-        self._page = shared
+        self._page = page
         self._channel = channel
         self._connection = connection
         self._borrower = connection.borrower
@@ -155,7 +155,7 @@ class Loop:
             wait_s = connection.dial_at - monotonic()
             if wait_s <= 0:
                 wait_s = None if connection.dial() else connection.dial_at - monotonic()
-                page.renew(self._page)
+                self._page.renew()
         fd = -1 if connection.socket is None else connection.socket.fileno()
         # One that was lost is no descriptor any more; its number may be the next one's.
         if fd != self._polled or fd == -1:
@@ -197,7 +197,7 @@ class Loop:
             error = ErrorFrame(id=run.id, code="deadline", m=text, data={"ran": False})
             self._calling.note(run)
             self._connection.send(encode(error))
-        elif page.begin(self._page, run.n, began, began + run.d, run.o):
+        elif self._page.begin(run.n, began, began + run.d, run.o):
             self._run(run, began)
         else:
             self._give_back(run)
@@ -215,10 +215,10 @@ class Loop:
             text = "the deadline had passed when the child took the call"
             data = {"ran": False}
             borrower.send(encode(ErrorFrame(id=run.id, code="deadline", m=text, data=data)))
-        elif not page.begin(borrower.page, run.n, began, deadline, run.o):
+        elif not borrower.page.begin(run.n, began, deadline, run.o):
             borrower.give_back(run)
         else:
-            page.begin_lent(self._page, run.n, began, deadline, run.command.encode())
+            self._page.begin_lent(run.n, began, deadline, run.command)
             self._run_lent(run, began)
         if not borrower.messages:
             borrower.skipped.clear()
@@ -230,8 +230,8 @@ class Loop:
         self._output.end()
         (self._connection if calling.passes else borrower).send(frame)
         if borrower.socket is not None:  # else the manager was lost, and the loan with it
-            page.end(borrower.page)
-        page.end(self._page)
+            borrower.page.end()
+        self._page.end()
         told = borrower.count(began, failed=calling.failed)
         if told is not None:
             self._connection.send(encode(told))
@@ -242,7 +242,7 @@ class Loop:
         frame = self._calling.answer(run, began)
         self._output.end()
         self._connection.send(frame)
-        page.end(self._page)  # last: a child that cannot send is busy, and has its deadline
+        self._page.end()  # last: a child that cannot send is busy, and has its deadline
         self._count()
 
     def _count(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Raw, msgpack
 
 from cordata.core.pool.loan import LENT
-from cordata.core.pool.message import Counts, Delta, Values
+from cordata.core.pool.message import Delta, Values
 from cordata.core.pool.order import GlobalsCopy, News, Run, SessionCopy
 from cordata.errors import ProtocolError
 
@@ -90,13 +90,14 @@ class Session(Noted):
     __slots__ = ("_counted", "_counters", "_version", "id", "worker")
 
     def __init__(self, copy: SessionCopy, data: Values, counters: dict[str, int]) -> None:
-        super().__init__(data)
+        # As Noted does, without a second call: one of these is made for every call.
+        self._before = data
+        self._decoded = self.set = self.deleted = self._counted = _NOTHING
         self.id = copy.id
         #: The worker that it prefers; "": any.
         self.worker = copy.wk
         self._version = copy.v
         self._counters = counters
-        self._counted: Counts = _NOTHING
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -138,7 +139,8 @@ class Shelf:
         self._worker = worker
         #: Data, counters, and the worker that it prefers.
         self._sessions: dict[str, tuple[Values, dict[str, int], str]] = {}
-        self._globals: Values = {}
+        #: What all sessions share.
+        self.globals: Values = {}
 
     def __contains__(self, id: str) -> bool:
         return id in self._sessions
@@ -147,8 +149,9 @@ class Shelf:
         """The session of the call, None without one. Raises: ProtocolError when its data was not
         sent and is not here.
         """
-        for id in run.f:
-            self._sessions.pop(id, None)
+        if run.f:
+            for id in run.f:
+                self._sessions.pop(id, None)
         copy = run.s
         if copy is None:
             return None
@@ -166,12 +169,11 @@ class Shelf:
             self._sessions[copy.id] = (data, counters, copy.wk)
         return Session(copy, data, counters)
 
-    def globals_of(self, news: GlobalsCopy | None) -> Noted:
-        """The globals, with what changed since the last call."""
+    def take_globals(self, news: GlobalsCopy | None) -> None:
+        """What changed in them since the last call."""
         if news is not None:
             if news.full:
-                self._globals.clear()
-            self._globals.update((key, raw.copy()) for key, raw in news.set.items())
+                self.globals.clear()
+            self.globals.update((key, raw.copy()) for key, raw in news.set.items())
             for key in news.delete:
-                self._globals.pop(key, None)
-        return Noted(self._globals)
+                self.globals.pop(key, None)

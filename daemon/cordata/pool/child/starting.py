@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from cordata.core.pool import spec as specs
 from cordata.core.pool.order import Failed, Up
-from cordata.core.pool.page import SIZE
+from cordata.core.pool.page import SIZE, Writer
 from cordata.core.pool.spec import CHANNEL_FD, PAGE_FD, ChildSpec
 from cordata.log import logger, shows_messages, trail
 from cordata.pool.child.calling import Calling, find
@@ -48,7 +48,7 @@ def start() -> int:
         _die_with(spec.parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, who stops us
         try:
-            with whole[:SIZE] as page:
+            with contextlib.closing(Writer(whole[:SIZE])) as page:
                 return _live(spec, page, output)
         except SystemExit as error:  # of a command; Python would print what it carries
             _end(output, _status_of(error))
@@ -71,7 +71,7 @@ def _status_of(error: SystemExit) -> int:
     return 1
 
 
-def _live(spec: ChildSpec, page: memoryview, output: Output) -> int:
+def _live(spec: ChildSpec, page: Writer, output: Output) -> int:
     channel = Channel(CHANNEL_FD)
     connection = Connection(spec)
     connection.dial()  # the manager knows of the child while it warms up

@@ -7,7 +7,6 @@ import mmap
 import socket
 from collections import deque
 from time import monotonic
-from typing import NamedTuple
 
 from cordata.core.pool import page
 from cordata.core.pool.message import Loan
@@ -17,21 +16,13 @@ from cordata.pool.client.link import Link
 from cordata.pool.client.request import Request
 
 
-class Given(NamedTuple):
-    """A call that a child has, or had."""
-
-    request: Request
-    order: int
-    cost_us: float
-
-
 class Borrowed:
     """One child on loan."""
 
     __slots__ = (
         *("answers", "ending", "flying", "given", "grace_s", "id", "idle_at", "link", "load_us"),
-        *("manager", "map", "order", "out", "page", "scheduled", "seen", "slow", "socket"),
-        *("waiting", "worker", "written"),
+        *("manager", "map", "order", "out", "page", "scheduled", "seen", "sessions", "slow"),
+        *("socket", "waiting", "worker", "written"),
     )
 
     def __init__(self, loan: Loan, manager: Link, files: list[int]) -> None:
@@ -50,7 +41,7 @@ class Borrowed:
         self.page = memoryview(self.map)
         self.link: Link
         #: Calls by their id, in the order in which it begins them.
-        self.given: dict[int, Given] = {}
+        self.given: dict[int, Request] = {}
         self.load_us = 0.0
         #: When it had nothing to do any more.
         self.idle_at = 0.0
@@ -67,7 +58,9 @@ class Borrowed:
         self.slow = False
         #: It gets no more calls.
         self.ending = False
-        #: Calls of sessions that are here.
+        #: Sessions whose calls go here.
+        self.sessions = 0
+        #: Calls of them.
         self.waiting: deque[Request] = deque()
 
     def has_room(self, cost_us: float) -> bool:
@@ -77,14 +70,14 @@ class Borrowed:
         room = len(self.given) < DEPTH and self.load_us + cost_us <= BUDGET_US
         return room and not self.slow
 
-    def pop(self, id: int) -> Given | None:
+    def pop(self, id: int) -> Request | None:
         """A call is not here any more."""
-        given = self.given.pop(id, None)
-        if given is not None:
-            self.load_us -= given.cost_us
+        request = self.given.pop(id, None)
+        if request is not None:
+            self.load_us -= request.cost_us
             if not self.given:
                 self.load_us, self.idle_at = 0.0, monotonic()
-        return given
+        return request
 
     def close(self) -> None:
         """Of its page nothing is wanted any more."""

@@ -21,7 +21,8 @@ from cordata.core.pool.pace import Pace
 from cordata.core.pool.placing import AHEAD_BYTES, AWAKE_US
 from cordata.core.pool.sending import BUDGET_US, DEPTH
 from cordata.errors import PoolSaturated
-from cordata.pool.client.borrowed import Borrowed, Given
+from cordata.pool.client.borrowed import Borrowed
+from cordata.pool.client.places import Places
 from cordata.pool.client.request import Request
 
 #: A session moves to another child rather than to wait for so much work, ...
@@ -40,8 +41,7 @@ class Choosing:
         #: Those that take calls, the one that is woken first first.
         self.open: list[Borrowed] = []
         self.pace = Pace()
-        #: Where each lent session is, and until when.
-        self._sessions: dict[str, tuple[Borrowed, float]] = {}
+        self._places = Places()
         self._waiting: deque[Request] = deque()
         #: That may wait, here and at each child.
         self._most = 0
@@ -53,7 +53,7 @@ class Choosing:
         """
         message = request.message
         if type(message) is not CallFrame:
-            self._sessions.pop(getattr(message, "s", ""), None)
+            self._places.forget(getattr(message, "s", ""))
             return False
         if message.credits or message.priority or message.queue_timeout_s is not None:
             return False
@@ -72,10 +72,11 @@ class Choosing:
         return True
 
     def _take_session(self, request: Request, message: CallFrame, cost_us: float) -> bool:
-        own, until = self._sessions.get(message.session, (None, 0.0))
-        if own is None or own.ending or monotonic() >= until:
-            best = own if own is not None and own.has_room(cost_us) else self._pick(cost_us)
-            message.at = 0 if best is None else best.id
+        own, until = self._places.of(message.session)
+        if own is None or monotonic() >= until:
+            if own is None or own.slow:
+                own = self._places.choose(message.session, self.open, cost_us)
+            message.at = 0 if own is None else own.id
             return False
         better = self._better(own, cost_us)
         if better is not None:
@@ -142,9 +143,9 @@ class Choosing:
             None,
             to.order,
         )
-        to.given[request.id] = Given(request, to.order, cost_us)
+        request.link, request.order, request.cost_us = to.link, to.order, cost_us
+        to.given[request.id] = request
         to.load_us += cost_us
-        request.link = to.link
         to.put(encode(run))
         self._arm()
         if to.order == MOST:
@@ -189,7 +190,7 @@ class Choosing:
                 if request := self._head(one.waiting):
                     message = one.waiting.popleft().message
                     assert isinstance(message, CallFrame)
-                    self._sessions.pop(message.session, None)
+                    self._places.put(message.session, idle, 0.0)
                     message.at = idle.id
                     self._again([request])
                     break

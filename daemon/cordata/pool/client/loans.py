@@ -16,15 +16,13 @@ from cordata.core.pool.loan import serial_of
 from cordata.core.pool.message import CallFrame, Cancel, ErrorFrame, Lent, Loan, Lost
 from cordata.core.pool.sending import BUDGET_US
 from cordata.pool import descriptors
-from cordata.pool.client.borrowed import Borrowed, Given
+from cordata.pool.client.borrowed import Borrowed
 from cordata.pool.client.choosing import Choosing
 from cordata.pool.client.link import Link
 from cordata.pool.client.request import Request
 
 #: The manager has so long to say how a child died.
 _REPORT_S = 1.5
-#: Sessions that are remembered, before those are looked for whose time is over.
-_SESSIONS = 4096
 
 
 class Loans(Choosing):
@@ -51,13 +49,13 @@ class Loans(Choosing):
 
     def answered(self, by: Borrowed, id: int, run_us: int) -> None:
         """A call has its last answer."""
-        given = by.pop(id)
-        if given is None:
+        request = by.pop(id)
+        if request is None:
             return
         by.answers += 1
         by.flying -= 1
         by.slow = False
-        message = given.request.message
+        message = request.message
         if isinstance(message, CallFrame):
             self.pace.ran(message.command, run_us)
         if not by.ending and (self._waiting or by.waiting):
@@ -74,25 +72,25 @@ class Loans(Choosing):
     def not_run(self, request: Request) -> None:
         """The child gives it back."""
         if isinstance(request.message, CallFrame):
-            self._sessions.pop(request.message.session, None)
+            self._places.forget(request.message.session)
         self._again([request])
 
     @staticmethod
-    def _place_of(request: Request) -> tuple[Borrowed | None, Given | None]:
+    def _place_of(request: Request) -> Borrowed | None:
         by = request.link.borrowed if request.link is not None else None
-        return by, None if by is None else by.given.get(request.id)
+        return by if by is not None and request.id in by.given else None
 
     def has_begun(self, request: Request) -> bool:
         """Whether the child runs it, or did."""
-        by, given = self._place_of(request)
-        return by is not None and given is not None and page.read(by.page).order >= given.order
+        by = self._place_of(request)
+        return by is not None and page.read(by.page).order >= request.order
 
     def cancel(self, request: Request, *, hard: bool) -> None:
         """Nobody waits for it any more."""
-        by, given = self._place_of(request)
-        if by is None or given is None:
+        by = self._place_of(request)
+        if by is None:
             return
-        serial = serial_of(by.id, given.order)
+        serial = serial_of(by.id, request.order)
         by.flush()  # the child drops a cancel of what has not come
         by.link.tell(Cancel(id=request.id, n=serial))
         if hard:
@@ -125,12 +123,11 @@ class Loans(Choosing):
             return  # then its end has told
         begun = page.read(one.page).order
         marked = page.marked(one.page)
-        back = [given for given in one.given.values() if begun < given.order <= marked]
-        for given in back:
-            one.pop(given.request.id)
-        one.flying = sum(given.order <= one.written for given in one.given.values())
+        requests = [request for request in one.given.values() if begun < request.order <= marked]
+        for request in requests:
+            one.pop(request.id)
+        one.flying = sum(request.order <= one.written for request in one.given.values())
         one.schedule()
-        requests = [given.request for given in back]
         if not one.given and not one.ending:
             one.slow = False
             self._refill(one)
@@ -175,11 +172,7 @@ class Loans(Choosing):
         """A session may be used where it was used last."""
         one = next((one for one in self.open if one.id == word.l), None)
         if one is not None:
-            if len(self._sessions) >= _SESSIONS:
-                now = monotonic()
-                found = self._sessions.items()
-                self._sessions = {id: lent for id, lent in found if lent[1] > now}
-            self._sessions[word.s] = (one, monotonic() + word.d)
+            self._places.put(word.s, one, monotonic() + word.d)
 
     def leave(self) -> None:
         """The manager is gone, or going: its loans are answered, and get no more."""
@@ -190,9 +183,7 @@ class Loans(Choosing):
         one.ending = True
         self.open.remove(one)
         self._ending.append(one)
-        left = [id for id, lent in self._sessions.items() if lent[0] is one]
-        for id in left:
-            del self._sessions[id]
+        self._places.leave(one)
         requests = list(self._drained(one.waiting))
         if all(other.slow for other in self.open):
             requests += self._drained(self._waiting)
@@ -205,17 +196,17 @@ class Loans(Choosing):
         self._ending.remove(one)
         hand = page.read(one.page)
         again: list[Request] = []
-        for given in one.given.values():
-            if not self._is_open(given.request):
+        for request in one.given.values():
+            if not self._is_open(request):
                 continue
-            if given.order > hand.order:
-                again.append(given.request)
-            elif given.order == hand.order and (hand.busy or one.id in self._reports):
-                self._died(one, given.request)
+            if request.order > hand.order:
+                again.append(request)
+            elif request.order == hand.order and (hand.busy or one.id in self._reports):
+                self._died(one, request)
             else:
-                self._passed(given.request)
-                if given.order == hand.order:  # or it was killed right before it began this one
-                    self._doubtful[one.id] = given.request
+                self._passed(request)
+                if request.order == hand.order:  # or it was killed right before it began this one
+                    self._doubtful[one.id] = request
                     asyncio.get_running_loop().call_later(
                         _REPORT_S, self._doubtful.pop, one.id, None
                     )

@@ -42,7 +42,10 @@ class Exchanging(Protocol):
 class Request:
     """One id of a client, from its first sending to its last answer."""
 
-    __slots__ = ("_future", "deadline", "end", "exchange", "id", "late", "link", "message", "tick")
+    __slots__ = (
+        *("_future", "cost_us", "deadline", "end", "exchange", "id", "late", "link", "message"),
+        *("order", "tick"),
+    )
 
     def __init__(
         self, message: CallFrame | SessionOp | GlobalOp | Ask, exchange: Exchanging, deadline: float
@@ -59,6 +62,9 @@ class Request:
         #: The connection that it was given to, and the end of its frame there; None: to none yet.
         self.link: Link | None = None
         self.end = 0
+        #: At a child on loan: the call's number there, and how long it is likely to take.
+        self.order = 0
+        self.cost_us = 0.0
         self._future: Future[Any] = exchange.loop.create_future()
 
     def __await__(self) -> Generator[Any, None, Any]:
