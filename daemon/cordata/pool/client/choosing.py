@@ -78,6 +78,10 @@ class Choosing:
                 own = self._places.choose(message.session, self.open, cost_us)
             message.at = 0 if own is None else own.id
             return False
+        # The fast path: it has work, and not too much of it.
+        if own.given and not own.waiting and own.load_us <= _MOVE_US and own.has_room(cost_us):
+            self._give(own, request, message, cost_us)
+            return True
         better = self._better(own, cost_us)
         if better is not None:
             message.at = better.id  # the session moves
