@@ -13,6 +13,7 @@ import pytest
 from tests.integration.pool.test_together import Together, call, together
 from tests.integration.server.managed import Managed
 from tests.integration.server.running import wait_gone
+from tests.servers.process import wait_until
 
 from cordata.errors import (
     CallCancelled,
@@ -40,6 +41,10 @@ async def warmed(
 
 def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, 60.0))
+
+
+def heard_of(file: Path) -> None:
+    wait_until(file.exists, timeout_s=10.0, what="the command to hear that it was cancelled")
 
 
 def returned(all_: Together) -> dict[str, int]:
@@ -278,6 +283,25 @@ def test_borrowed_call_is_cancelled(tmp_path: Path) -> None:
 
     with together(tmp_path) as all_, all_.worker():
         run(go(all_))
+
+
+def test_async_command_in_a_borrowed_child_hears_that_it_was_cancelled(tmp_path: Path) -> None:
+    file = tmp_path / "cancelled"
+
+    async def go(all_: Together) -> None:
+        async with Client(all_.manager.path) as client:
+            await warmed(client, "note_cancel", [str(file), 0.0])
+            nap = client.start("note_cancel", [str(file), 20.0])
+            await asyncio.sleep(0.2)
+            nap.cancel()
+            with pytest.raises(CallCancelled):
+                await nap
+            # Nobody says anything to the child meanwhile, the manager neither.
+            await asyncio.to_thread(heard_of, file)
+
+    with together(tmp_path) as all_, all_.worker():
+        run(go(all_))
+        assert returned(all_)["calls"] >= MANY // 2
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

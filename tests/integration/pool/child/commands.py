@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import cordata
@@ -155,6 +156,16 @@ def wait(payload: Any, session: Any) -> str:
 async def wait_async(payload: Any, session: Any) -> str:
     await asyncio.sleep(payload)
     return "done"
+
+
+async def note_cancel(payload: Any, session: Any) -> None:
+    """Take so long; leave a file when cancelled before."""
+    file, seconds = payload
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        Path(file).touch()
+        raise
 
 
 def note(payload: Any, session: Any) -> int:

@@ -20,6 +20,7 @@ for name in (
     "remember",
     "numbers",
     "note",
+    "note_cancel",
     "much",
     "note_and_die",
     "weigh",
