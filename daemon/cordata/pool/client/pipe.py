@@ -30,6 +30,8 @@ class Pipe:
         self._splitter = Splitter(MAX_TAKEN)
         self._messages: deque[ToClient | TooLarge] = deque()
         self._max_bytes: int | None = None
+        #: The id of the last question.
+        self.asked = 0
         #: The manager takes no new calls here.
         self.leaving = False
         self._socket = socket.socket(socket.AF_UNIX)

@@ -229,6 +229,8 @@ def _first(pipe: Pipe, message: Question, deadline: float) -> ToClient:
     """
     if isinstance(message, CallFrame):
         message.timeout_s = max(0.0, deadline - monotonic())
+    pipe.asked += 1
+    message.id = pipe.asked
     try:
         pipe.send(message, deadline)
     except PipeLost:
@@ -258,8 +260,12 @@ def _next(pipe: Pipe, message: Question, deadline: float, *, repeat: bool) -> To
     except (FrameTooLarge, ProtocolError):
         pipe.leaving = True
         raise
-    if isinstance(answer, ErrorFrame) and answer.id is None:
+    id = getattr(answer, "id", None)
+    if id is None:
         pipe.leaving = True  # it speaks of the connection
+    elif id != message.id:
+        pipe.leaving = True
+        raise ProtocolError(f"an answer to question {id} came in place of one to {message.id}")
     return answer
 
 

@@ -181,6 +181,23 @@ def test_late_answer_is_nobodys_when_the_manager_hangs(tmp_path: Path) -> None:
         assert client.execute("echo") == 2
 
 
+def test_answer_to_another_question_is_not_taken_for_its_own(tmp_path: Path) -> None:
+    def script(manager: Listening) -> None:
+        peer, _ = manager.welcome()
+        with peer:
+            asked = peer.expect(CallFrame)
+            peer.send(Result(id=asked.id + 1, payload=raw("of somebody else")))
+            assert peer.closed()
+        second, _ = manager.welcome()
+        with second:
+            answer(second, "mine")
+
+    with scripted(tmp_path, script) as client:
+        with pytest.raises(ProtocolError, match="question 2"):
+            client.execute("echo")
+        assert client.execute("echo") == "mine"
+
+
 def test_call_is_unavailable_at_its_deadline_when_there_is_no_manager(tmp_path: Path) -> None:
     with SyncClient(tmp_path / "nobody") as client:
         with pytest.raises(PoolUnavailable, match="No such file"):
