@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False, slots=True)
-class Borrowed:
+class OpenLoan:
     """One child, lent to one client."""
 
     id: int
@@ -53,7 +53,7 @@ def forget(child: Child, id: str) -> None:
     child.conn.say(News(f=[id]))
 
 
-def keep_changes(hub: Hub, loan: Borrowed, message: Passed) -> str:
+def keep_changes(hub: Hub, loan: OpenLoan, message: Passed) -> str:
     """Session and globals, both or none; gives why they cannot be kept, "" if they are."""
     delta, child = message.u, loan.child
     session = hub.sessions.peek(message.session, hub.now) if message.session else None
@@ -77,7 +77,7 @@ def keep_changes(hub: Hub, loan: Borrowed, message: Passed) -> str:
     return ""
 
 
-def _has(loan: Borrowed, session: Session) -> None:
+def _has(loan: OpenLoan, session: Session) -> None:
     """The child's copy has the change already."""
     copies = loan.child.copies
     if session.id in copies:

@@ -28,7 +28,7 @@ from cordata.core.pool.shelf import Session
 from cordata.core.pool.state import BUSY, READY
 from cordata.errors import ProtocolError
 from cordata.log import logger
-from cordata.pool.server.kept import Borrowed, forget, keep_changes, tell_globals
+from cordata.pool.server.kept import OpenLoan, forget, keep_changes, tell_globals
 
 log = logger("cordata.pool")
 
@@ -45,7 +45,7 @@ class Lending:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._loans: dict[int, Borrowed] = {}
+        self._loans: dict[int, OpenLoan] = {}
         self._last = 0
         #: Who called last, how many short calls it has to make yet, and since when these count.
         self._client: ClientPeer | None = None
@@ -111,7 +111,7 @@ class Lending:
 
     def _lend(self, child: Child, client: ClientPeer) -> None:
         self._last += 1
-        loan = Borrowed(self._last, child, client)
+        loan = OpenLoan(self._last, child, client)
         queue = self._hub.dispatcher.pools[DEFAULT].max_waiting
         grace_s = self._hub.dispatcher.rules.cancel_grace_s
         message = Loan(l=loan.id, wk=child.worker, q=queue, g=grace_s)
@@ -136,7 +136,7 @@ class Lending:
             # If it cannot be told, the child finds that nobody is at the other end.
             client.send_with(message, [theirs.fileno(), page])
 
-    def recall(self, loan: Borrowed) -> None:
+    def recall(self, loan: OpenLoan) -> None:
         """Once; the child says when it is over."""
         if not loan.recalled:
             loan.recalled = True
@@ -209,7 +209,7 @@ class Lending:
 
     # --- sessions and globals
 
-    def lend_session(self, loan: Borrowed, client: object, id: str) -> None:
+    def lend_session(self, loan: OpenLoan, client: object, id: str) -> None:
         """A call of the client ended at its child: it may go on there, as far as this session."""
         hub = self._hub
         session = hub.sessions.peek(id, hub.now)
@@ -225,7 +225,7 @@ class Lending:
         loan.client.say(Lent(l=loan.id, s=id, d=seconds))
 
     def _unlend(self, session: Session) -> None:
-        loan: Borrowed = session.lent
+        loan: OpenLoan = session.lent
         session.lent = None
         if loan.holds:
             forget(loan.child, session.id)
@@ -246,7 +246,7 @@ class Lending:
         else:
             loan.client.say(Result(message.id, payload=message.payload, x=message.x))
 
-    def _found(self, child: Child, id: int) -> Borrowed:
+    def _found(self, child: Child, id: int) -> OpenLoan:
         loan = self._loans.get(id)
         if loan is None or loan.child is not child:
             raise ProtocolError(f"a word on loan {id}, which is not this child's")
