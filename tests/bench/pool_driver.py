@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from msgspec import Raw, msgpack
 from tests.bench.pool_work import PAYLOAD, PROCESSES
@@ -35,6 +36,20 @@ class Rate:
     calls_per_s: float
     #: The manager's processor time, in microseconds a call.
     manager_us: float
+
+
+def typical(rounds: Sequence[Rate]) -> Rate:
+    """The median of each figure: on a machine that others use, too, the best is luck."""
+    return Rate(median(one.calls_per_s for one in rounds), median(one.manager_us for one in rounds))
+
+
+def compared(what: str, rounds: Sequence[Rate], before: Sequence[Rate], *, least: float) -> None:
+    """Judge the rates against those of the same rounds; the times are for who looks closer."""
+    pairs = list(zip(rounds, before, strict=True))
+    share = median(one.calls_per_s / other.calls_per_s for one, other in pairs)
+    verdict(f"{what}: of the rate", share, least)
+    more = median(one.manager_us / other.manager_us for one, other in pairs)
+    print(f"      {what}: manager's time a call{more:9.2f}")
 
 
 class Driver:
