@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.pool.managing import ENVIRONMENT
 from tests.integration.pool.test_together import Together, call, together
 from tests.integration.server.managed import Managed
 from tests.integration.server.running import wait_gone
 from tests.servers.process import wait_until
+from tests.servers.reaper import watched
 
 from cordata.errors import (
     CallCancelled,
@@ -371,6 +375,44 @@ def test_client_that_goes_leaves_nothing_behind(tmp_path: Path) -> None:
     with together(tmp_path) as all_, all_.worker():
         run(go(all_))
         all_.manager.until(lambda status: status["loans"]["now"] == 0, "it is back")
+        assert file.read_text().split() == ["0"]
+        with all_.manager.client() as client:
+            assert call(client, "echo", 1) == 1
+
+
+KILLED = """
+import asyncio, sys
+from cordata.pool import Client
+
+async def main(path, file):
+    async with Client(path) as client:
+        for _ in range(200):
+            await client.execute("note", ["/dev/null", 0, 0.0])
+        calls = [client.start("note", [file, n, 0.5 if n == 0 else 0.0]) for n in range(10)]
+        await asyncio.sleep(0.1)
+        print("under way", flush=True)
+        await asyncio.gather(*calls)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_client_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
+    file = tmp_path / "ran"
+    with together(tmp_path) as all_, all_.worker():
+        argv = [sys.executable, "-c", KILLED, str(all_.manager.path), str(file)]
+        caller = watched(subprocess.Popen(argv, env=ENVIRONMENT, stdout=subprocess.PIPE))
+        with caller:
+            assert caller.stdout is not None
+            assert caller.stdout.readline() == b"under way\n"
+            assert all_.manager.status()["loans"]["now"] == 1
+            caller.kill()
+        status = all_.manager.until(
+            lambda status: status["loans"]["now"] == 0 and status, "the child is back"
+        )
+        pool = status["pools"]["default"]
+        assert (pool["busy"], pool["waiting"]) == (0, 0)
+        # What it had in hand ran to its end, what lay behind it is nobody's.
         assert file.read_text().split() == ["0"]
         with all_.manager.client() as client:
             assert call(client, "echo", 1) == 1
