@@ -6,12 +6,27 @@ import socket
 import time
 from collections import deque
 from time import monotonic
+from typing import TypeAlias
 
 from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool.codec import encode, to_client
-from cordata.core.pool.message import ErrorFrame, Goaway, Hello, Message, ToClient, Welcome
+from cordata.core.pool.message import (
+    Ask,
+    CallFrame,
+    ErrorFrame,
+    GlobalOp,
+    Goaway,
+    Hello,
+    Message,
+    SessionOp,
+    ToClient,
+    Welcome,
+)
 from cordata.errors import FrameTooLarge, PoolUnavailable, ProtocolError
 from cordata.pool.client.wire import DIAL_MAX_S, DIAL_MIN_S, MAX_TAKEN, error_of
+
+#: What has one answer, or a stream of them.
+Question: TypeAlias = CallFrame | SessionOp | GlobalOp | Ask
 
 
 class PipeLost(Exception):
@@ -31,7 +46,7 @@ class Pipe:
         self._messages: deque[ToClient | TooLarge] = deque()
         self._max_bytes: int | None = None
         #: The id of the last question.
-        self.asked = 0
+        self._asked = 0
         #: The manager takes no new calls here.
         self.leaving = False
         self._socket = socket.socket(socket.AF_UNIX)
@@ -48,6 +63,12 @@ class Pipe:
         except BaseException:
             self.close()
             raise
+
+    def ask(self, question: Question, deadline: float) -> None:
+        """Send it with an id of its own; as `send`."""
+        self._asked += 1
+        question.id = self._asked
+        self.send(question, deadline)
 
     def send(self, message: Message, deadline: float) -> None:
         """Raises: FrameTooLarge; PipeLost (or TimeoutError), and then it was not sent whole."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Raw, msgpack
 
@@ -34,7 +34,7 @@ from cordata.errors import (
     PoolRestarted,
     ProtocolError,
 )
-from cordata.pool.client.pipe import Pipe, PipeLost, dialled
+from cordata.pool.client.pipe import Pipe, PipeLost, Question, dialled
 from cordata.pool.client.syncsessions import SyncGlobals, SyncSessions
 from cordata.pool.client.wire import (
     ANSWER_GRACE_S,
@@ -51,7 +51,6 @@ from cordata.pool.client.wire import (
 )
 
 A = TypeVar("A")
-Question: TypeAlias = CallFrame | SessionOp | GlobalOp | Ask
 
 
 class SyncClient:
@@ -229,10 +228,8 @@ def _first(pipe: Pipe, message: Question, deadline: float) -> ToClient:
     """
     if isinstance(message, CallFrame):
         message.timeout_s = max(0.0, deadline - monotonic())
-    pipe.asked += 1
-    message.id = pipe.asked
     try:
-        pipe.send(message, deadline)
+        pipe.ask(message, deadline)
     except PipeLost:
         raise _AgainError() from None
     except TimeoutError:
