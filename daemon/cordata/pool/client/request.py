@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Raw
 
 from cordata.core.pool.message import Ask, CallFrame, GlobalOp, Reply, SessionOp
-from cordata.errors import ProtocolError
+from cordata.errors import CallCancelled, ProtocolError
 
 if TYPE_CHECKING:
     from cordata.pool.client.link import Link
@@ -104,6 +104,8 @@ class Request:
         """There is no answer but this."""
         if not self._future.done():
             self._future.set_exception(error)
+            if isinstance(error, CallCancelled):
+                self._future.exception()  # whoever cancelled it need not await it
 
 
 class Call(Request):

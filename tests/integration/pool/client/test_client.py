@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -308,6 +309,15 @@ async def test_stream_takes_parts_as_they_are_read(tmp_path: Path) -> None:
             assert await off(peer.silent, 0.05)
             peer.send(End(id=frame.id))
             assert [part async for part in parts] == [2, 3]
+
+
+async def test_cancelled_call_that_nobody_awaits_is_no_fault(tmp_path: Path) -> None:
+    said: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+    async with Client(tmp_path / "pool.sock", timeout=5.0) as client:
+        client.start("echo").cancel()
+        gc.collect()
+    assert said == []
 
 
 async def test_stream_is_cancelled_when_it_is_left(tmp_path: Path) -> None:
