@@ -62,8 +62,9 @@ Loans: a client and a child whose hello has "loan" may get, with the manager's f
     begun and taken back as between child and worker. Its end of file ends the loan: what the page
     says is not begun, is not. (core/pool/loan.py tells what a loan is for.)
   recall {l} to the child: end it after the call in hand
-  returned {l, n: calls (0), f: those that failed (0), more (false)} from the child: so many since
-    it told last; unless there is more, the loan is over
+  returned {l, n: calls (0), f: those that failed (0), ms: how many took up to 1, 2, 5, 10, 20, 50,
+    .. 20,000, 60,000 milliseconds, and longer ([]), more (false)} from the child: so many since it
+    told last; unless there is more, the loan is over
   passed {l, id, s, p, x, u: see below} from the child in place of a result that changes session
     or globals -> result or error of that id to the client
   lent {l, s, d: seconds} to the client: calls of this session may go to that child for so long

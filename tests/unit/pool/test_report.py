@@ -10,10 +10,11 @@ import pytest
 
 from cordata import events
 from cordata.core.pool.call import Call
+from cordata.core.pool.histogram import Histogram
 from cordata.core.pool.order import ChildEvent
 from cordata.core.pool.registry import Child, Registry
 from cordata.core.pool.state import TRANSITIONS, State
-from cordata.pool.server.counting import Complaints, Counting, Histogram
+from cordata.pool.server.counting import Complaints, Counting
 from cordata.pool.server.hub import Hub
 from cordata.pool.server.report import Report
 
@@ -155,6 +156,20 @@ def test_histogram_names_its_buckets_by_their_upper_bound() -> None:
     for milliseconds in (0.0, 1.0, 1.1, 60_000.0, 60_001.0):
         found.add(milliseconds)
     assert found.as_map() == {"1": 2, "2": 1, "60000": 1, "more": 1}
+
+
+def test_histogram_that_is_taken_in_parts_adds_up_to_the_whole() -> None:
+    part, whole = Histogram(), Histogram()
+    assert part.take() == []
+    for milliseconds in (0.5, 3.0, 0.7, 61_000.0, 3.5):
+        part.add(milliseconds)
+        if milliseconds == 0.7:
+            taken = part.take()
+            assert taken == [2, 0, 1]
+            whole.add_all(taken)
+    whole.add_all(part.take())
+    assert whole.as_map() == {"1": 2, "5": 2, "more": 1}
+    assert part.as_map() == {}
 
 
 def test_complaints_are_once_a_minute_of_each_process_and_not_of_very_many() -> None:

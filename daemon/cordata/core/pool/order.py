@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Raw, Struct, field
+from msgspec import Meta, Raw, Struct, field
 
+from cordata.core.pool.histogram import BOUNDS_MS
 from cordata.core.pool.message import (
     NIL,
     Cancel,
@@ -114,12 +115,13 @@ class Recall(Message, tag="recall"):
 
 class Returned(Message, tag="returned"):
     """The child is its client's no more. So many calls it ran for it since it told last, so many of
-    them failed.
+    them failed, and by the buckets of histogram.py so many took so long.
     """
 
     l: Number  # noqa: E741
     n: Number = 0
     f: Number = 0
+    ms: Annotated[list[Number], Meta(max_length=len(BOUNDS_MS) + 1)] = field(default_factory=list)
     #: It only tells: the loan goes on.
     more: bool = False
 

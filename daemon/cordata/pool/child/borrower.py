@@ -14,6 +14,7 @@ from time import monotonic
 
 from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool.codec import encode, to_borrowed
+from cordata.core.pool.histogram import Histogram
 from cordata.core.pool.loan import LENT
 from cordata.core.pool.message import Cancel, ErrorFrame
 from cordata.core.pool.order import Returned, Run, ToBorrowed
@@ -43,8 +44,10 @@ class Borrower:
         self._memory: mmap.mmap | None = None
         #: What both sides see of the call in hand; while there is a loan.
         self.page: Writer
-        #: Calls that were run, and those of them that failed, of which the manager was not told.
-        self.calls = self.failed = 0
+        #: Calls that were run, those of them that failed, and how long they took, of which the
+        #: manager was not told.
+        self._calls = self._failed = 0
+        self._run_ms = Histogram()
         self._told_at = 0.0
 
     def begin(self, loan: int, files: list[int], max_bytes: int) -> None:
@@ -53,7 +56,7 @@ class Borrower:
         self._memory = mmap.mmap(files[1], SIZE)
         os.close(files[1])
         self.page = Writer(memoryview(self._memory))
-        self.loan, self.calls, self.failed, self.gone = loan, 0, 0, False
+        self.loan, self.gone = loan, False
         self._splitter = Splitter(max_bytes)
 
     def end(self) -> Returned | None:
@@ -72,18 +75,21 @@ class Borrower:
         self.skipped.clear()
         return self._told(more=False)
 
-    def count(self, now: float, *, failed: bool) -> Returned | None:
+    def count(self, now: float, run_us: int, *, failed: bool) -> Returned | None:
         """A call has ended; what to tell the manager, now and then."""
-        self.calls += 1
-        self.failed += failed
+        self._calls += 1
+        self._failed += failed
+        self._run_ms.add(run_us / 1000)
         if now - self._told_at < _TELL_S:
             return None
         self._told_at = now
         return self._told(more=True)
 
     def _told(self, *, more: bool) -> Returned:
-        told = Returned(l=self.loan, n=self.calls, f=self.failed, more=more)
-        self.calls = self.failed = 0
+        told = Returned(
+            l=self.loan, n=self._calls, f=self._failed, ms=self._run_ms.take(), more=more
+        )
+        self._calls = self._failed = 0
         return told
 
     def read(self, *, wait: bool = True) -> None:

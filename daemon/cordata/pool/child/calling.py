@@ -52,8 +52,9 @@ class Calling:
         self._asynchronous: Asynchronous | None = None
         #: The last answer is for the manager, though a client sent the call.
         self.passes = False
-        #: The last call failed.
+        #: The last call failed; it took so long.
         self.failed = False
+        self.run_us = 0
 
     @property
     def asynchronous(self) -> Asynchronous:
@@ -85,7 +86,7 @@ class Calling:
         Raises: nothing but what is meant to end the process, as SystemExit.
         """
         deadline = began + run.d
-        self.passes = self.failed = False
+        self.passes, self.failed, self.run_us = False, False, 0
         self._flow.begin(run.id, run.n, credits=run.credits, deadline=deadline)
         try:
             session = self._shelf.session_of(run)
@@ -144,7 +145,7 @@ class Calling:
                 sink(value)
 
     def _success(self, run: Run, value: object, delta: Delta | None, began: float) -> bytes:
-        spent = _microseconds(began)
+        spent = self.run_us = _microseconds(began)
         if delta is not None and self._flow.borrowed:
             if self._flow.look():
                 raise CallCancelled  # what an abandoned call changed is lost
@@ -172,7 +173,8 @@ class Calling:
         return encode(passed, max_bytes=self._limit)
 
     def _failure(self, run: Run, error: Exception, began: float) -> bytes:
-        spent, self.failed = _microseconds(began), True
+        spent = self.run_us = _microseconds(began)
+        self.failed = True
         if isinstance(error, CallCancelled):
             code, text = "cancelled", "the command ended, since nobody waited"
             if self._flow.late:

@@ -232,7 +232,7 @@ class Loop:
         if borrower.socket is not None:  # else the manager was lost, and the loan with it
             borrower.page.end()
         self._page.end()
-        told = borrower.count(began, failed=calling.failed)
+        told = borrower.count(began, calling.run_us, failed=calling.failed)
         if told is not None:
             self._connection.send(encode(told))
         self._count()

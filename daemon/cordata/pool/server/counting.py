@@ -1,33 +1,10 @@
-"""Numbers for the status: integers that grow, and histograms in fixed buckets."""
+"""Numbers for the status, which only grow."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 
-#: Upper bounds of the buckets in milliseconds; one more is for what took longer.
-BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 60_000)
-
-
-class Histogram:
-    """How often something took how long."""
-
-    __slots__ = ("buckets",)
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(BOUNDS_MS) + 1)
-
-    def add(self, milliseconds: float) -> None:
-        """One more."""
-        if milliseconds <= 1:  # the first one: most of many
-            self.buckets[0] += 1
-        else:
-            self.buckets[bisect_left(BOUNDS_MS, milliseconds)] += 1
-
-    def as_map(self) -> dict[str, int]:
-        """By upper bound, the empty ones left out."""
-        names = [*(str(bound) for bound in BOUNDS_MS), "more"]
-        return {name: n for name, n in zip(names, self.buckets, strict=True) if n}
+from cordata.core.pool.histogram import Histogram
 
 
 class Complaints:
@@ -104,7 +81,8 @@ class Counting:
         self.recycles: Counter[str] = Counter()
         #: Children that ended as they were asked to: replaced, or with their worker.
         self.stops = 0
-        #: From arrival to a child, and within it.
+        #: From arrival to a child, and within it. What a client gave to a child on loan did not
+        #: arrive here.
         self.wait_ms = Histogram()
         self.run_ms = Histogram()
         self.calls_per_s = 0.0

@@ -172,6 +172,7 @@ class Lending:
         counting, outcomes = self._hub.counting, self._hub.dispatcher.outcomes
         counting.calls += message.n
         counting.results += message.n - message.f
+        counting.run_ms.add_all(message.ms)
         outcomes["ok"] += message.n - message.f
         outcomes["failed"] += message.f
         if self._hub.stopping and not self._hub.running():
