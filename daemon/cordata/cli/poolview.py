@@ -14,7 +14,7 @@ def show_status(answer: Mapping[str, Any]) -> None:
     """Print pools, workers with their children, and what became of calls."""
     show_table(
         [{"pool": name, **pool} for name, pool in answer["pools"].items()],
-        ["pool", "ready", "busy", "other", "waiting", "wait_now_ms", "wait_max_ms"],
+        ["pool", "ready", "busy", "drained", "other", "waiting", "wait_now_ms", "wait_max_ms"],
     )
     click.echo()
     children = [
@@ -33,7 +33,7 @@ def show_status(answer: Mapping[str, Any]) -> None:
         ", ".join(f"{count} {name}" for name, count in sorted(answer[key].items())) or "none"
         for key in ("outcomes", "restarts", "recycles")
     )
-    click.echo(f"calls      {answer['calls']:,}, {answer['calls_per_s']:g}/s now")
+    click.echo(f"calls      {answer['calls']:,}, {answer['calls_per_s']:,.1f}/s now")
     click.echo(f"outcomes   {outcomes}; {answer['retries']} run again")
     click.echo(f"restarts   {restarts}; replaced: {recycles}")
     found = answer["sessions"]
@@ -66,6 +66,8 @@ def _child(worker: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any
         state += ", drained"
     if child["spare"]:
         state += ", spare"
+    if child["lent"]:
+        state += ", lent"
     return {
         "worker": worker["worker"],
         "pool": worker["pool"],

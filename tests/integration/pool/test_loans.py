@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.pool.lending import MANY, heard_of, returned, run, warmed
@@ -182,6 +183,48 @@ def test_borrowed_call_is_cancelled(tmp_path: Path) -> None:
                 await hard
             await asyncio.to_thread(wait_gone, [pid])
             assert (await client.execute("about", None))["pid"] != pid
+
+    with together(tmp_path) as all_, all_.worker():
+        run(go(all_))
+
+
+def test_long_call_of_a_loan_is_seen_by_its_operator(tmp_path: Path) -> None:
+    async def go(all_: Together) -> None:
+        def shown(status: dict[str, Any]) -> Any:
+            (worker,) = status["workers"]
+            (child,) = worker["children"]
+            return "call" in child and (child, status["pools"]["default"])
+
+        def over(status: dict[str, Any]) -> bool:
+            return not shown(status)
+
+        async with Client(all_.manager.path) as client:
+            await warmed(client, "about", None)
+            await warmed(client, "wait", 0.0)
+            pid = (await client.execute("about", None))["pid"]
+            long = client.start("wait", 20.0, timeout=30.0)
+            child, pool = await asyncio.to_thread(all_.manager.until, shown, "it is seen")
+            assert (child["pid"], child["state"], child["lent"]) == (pid, "busy", True)
+            assert (child["call"]["command"], child["call"]["stage"]) == ("wait", "lent")
+            assert 0 < child["call"]["age_s"] < child["call"]["deadline_in_s"] < 30
+            assert (pool["ready"], pool["busy"]) == (0, 1)
+            long.cancel()
+            await asyncio.to_thread(all_.manager.until, over, "it is over")
+
+    with together(tmp_path) as all_, all_.worker():
+        run(go(all_))
+
+
+def test_calls_of_a_loan_are_counted_while_their_client_idles(tmp_path: Path) -> None:
+    async def go(all_: Together) -> None:
+        def counted(status: dict[str, Any]) -> bool:
+            return bool(status["outcomes"].get("ok") == MANY + 500)
+
+        async with Client(all_.manager.path) as client:
+            await warmed(client)
+            await asyncio.gather(*(client.execute("echo", n) for n in range(500)))
+            await asyncio.to_thread(all_.manager.until, counted, "all are counted")
+            assert all_.manager.status()["loans"]["now"] == 1
 
     with together(tmp_path) as all_, all_.worker():
         run(go(all_))

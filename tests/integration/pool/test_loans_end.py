@@ -229,3 +229,22 @@ def test_new_calls_do_not_wait_for_a_loan_that_a_long_call_keeps(tmp_path: Path)
 
     with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
         run(go(all_))
+
+
+def test_calls_of_a_killed_child_are_counted_all_the_same(tmp_path: Path) -> None:
+    async def go(all_: Together) -> None:
+        async with Client(all_.manager.path) as client:
+            await warmed(client, "about", None)
+            pid = (await client.execute("about", None))["pid"]
+            await warmed(client, "wait", 0.0)
+            hung = client.start("wait", 20.0, timeout=30.0)
+            await asyncio.sleep(0.2)
+            os.kill(pid, signal.SIGKILL)
+            with pytest.raises(WorkerCrashed):
+                await hung
+            assert (await client.execute("about", timeout=10.0))["pid"] != pid
+
+    with together(tmp_path) as all_, all_.worker():
+        run(go(all_))
+        outcomes = {name: n for name, n in all_.manager.status()["outcomes"].items() if n}
+        assert outcomes == {"ok": 2 * MANY + 2, "crashed": 1}

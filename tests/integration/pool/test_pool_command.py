@@ -56,7 +56,10 @@ def test_sessions_are_listed_without_what_they_hold(tmp_path: Path) -> None:
 def test_drain_and_recycle_reach_the_worker(tmp_path: Path) -> None:
     with managed(tmp_path) as manager, manager.worker() as worker:
         ask(manager, "drain", "0")
-        assert ask(manager, "status")["workers"][0]["draining"]
+        told = ask(manager, "status")
+        assert told["workers"][0]["draining"]
+        pool = told["pools"]["default"]
+        assert (pool["ready"], pool["drained"]) == (0, len(told["workers"][0]["children"]))
         ask(manager, "drain", "0", "--undo")
         assert not ask(manager, "status")["workers"][0]["draining"]
         ask(manager, "recycle", "0")
@@ -205,6 +208,7 @@ def test_every_count_of_the_status_moves_under_load(tmp_path: Path) -> None:
         "had_back",
         *("loans.now", "loans.made", "loans.calls", "loans.failed"),  # real children: test_loans
         "pools.default.other",
+        "pools.default.drained",  # test_drain_and_recycle_reach_the_worker
         "calls_per_s",  # right below
         "globals.keys",
         "globals.bytes",

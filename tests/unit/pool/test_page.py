@@ -39,6 +39,17 @@ def test_call_of_a_client_stands_there_with_its_command_and_changes_no_order() -
     assert page.read(shared) == page.Hand(78, 6, 5.0, 6.0, True, 6)
 
 
+def test_calls_of_which_nobody_was_told_stand_there_until_somebody_is() -> None:
+    shared = memoryview(bytearray(page.SIZE))
+    writer = page.Writer(shared)
+    writer.begin_lent(LENT + 1, 3.0, 4.0, "render")
+    writer.tell(7, 2)
+    hand = page.read(shared)
+    assert (hand.command, hand.untold, hand.failed) == ("render", 7, 2)
+    writer.renew()
+    assert (page.read(shared).untold, page.read(shared).failed) == (0, 0)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 4))
 def test_read_never_says_begun_when_the_writer_died_before_it_said_so(stores: int) -> None:

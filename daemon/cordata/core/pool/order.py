@@ -146,7 +146,7 @@ class Ready(Message, tag="ready"):
 class ChildEvent(Message, tag="child"):
     """A worker tells what became of its child."""
 
-    ev: Literal["started", "exited", "unhealthy", "warm", "due", "retired", "measured"]
+    ev: Literal["started", "exited", "unhealthy", "warm", "due", "retired", "measured", "holds"]
     pid: Number
     start: Number
     why: str = ""
@@ -156,8 +156,13 @@ class ChildEvent(Message, tag="child"):
     n: Number = 0
     run: bool = False
     rss: Number = 0
-    #: The command in hand, of a call that the manager does not know.
+    #: The command in hand, of a call that the manager does not know; for how long, and its time.
     c: Name = ""
+    age: Seconds = 0.0
+    d: Seconds = 0.0
+    #: Such calls that it ended, and of which it did not tell; those of them that failed.
+    lent: Number = 0
+    f: Number = 0
 
 
 class Drain(Message, tag="drain"):

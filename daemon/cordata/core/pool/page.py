@@ -8,7 +8,9 @@ says of the call first and then, in one aligned store of 8 bytes, that the call 
   8  done      u64  calls ended        24  started   f64  monotonic seconds
  40  order     u64  number of the last 32  deadline  f64  monotonic seconds; 0: none
                     run begun          48  mark      u64  the worker's: no run up to it may begin
- 64  name      u16 bytes, then the command; of a call that the manager does not know only
+ 56  untold    u64  calls ended that     64  failed    u64  those of them that failed
+                    the manager does    72  name      u16 bytes, then the command; of a call that
+                    not know yet                      the manager does not know only
 ```
 Busy: seq != done. The order of bytes is the machine's own: both sides are on it. A child that is
 lent shares a page of the same kind with its client (loan.py), where `serial` and the rest are those
@@ -31,12 +33,12 @@ from cordata.core.pool.loan import LENT
 SIZE = 4096
 #: From the mark to the look at what was begun.
 SETTLE_S = 0.001
-_ALL = Struct("@QQQddQ")
+_ALL = Struct("@QQQddQQQQ")
 _COUNT = Struct("@Q")
 _NAME = Struct("@H")
 #: In words of 8 bytes; the mark and the command in bytes.
-_SEQ, _DONE, _SERIAL, _STARTED, _DEADLINE, _ORDER, _MARKED = 0, 1, 2, 3, 4, 5, 6
-_MARK, _COMMAND = 48, 64
+_SEQ, _DONE, _SERIAL, _STARTED, _DEADLINE, _ORDER, _MARKED, _UNTOLD, _FAILED = range(9)
+_MARK, _COMMAND = 48, 72
 
 
 class Hand(NamedTuple):
@@ -52,6 +54,9 @@ class Hand(NamedTuple):
     order: int = 0
     #: Of a call that the manager does not know.
     command: str = ""
+    #: Calls ended that the manager does not know of yet, and those of them that failed.
+    untold: int = 0
+    failed: int = 0
 
 
 class Writer:
@@ -107,9 +112,14 @@ class Writer:
         """The call in hand is over."""
         self._words[_DONE] = self._seq
 
+    def tell(self, untold: int, failed: int) -> None:
+        """Of so many calls the manager has not been told."""
+        self._words[_UNTOLD], self._words[_FAILED] = untold, failed
+
     def renew(self) -> None:
         """The child has a new connection, with empty hands; a new manager counts from 1 again."""
-        self._words[_ORDER] = self._words[_MARKED] = 0
+        words = self._words
+        words[_ORDER] = words[_MARKED] = words[_UNTOLD] = words[_FAILED] = 0
 
 
 def mark(page: memoryview, order: int) -> None:
@@ -130,9 +140,9 @@ def read(page: bytearray | memoryview) -> Hand:
         if after == before:
             break
         before = after
-    seq, done, serial, started, deadline, order = before
+    seq, done, serial, started, deadline, order, _, untold, failed = before
     name = _command(page) if serial >= LENT else ""
-    return Hand(serial, done, started, deadline, seq != done, order, name)
+    return Hand(serial, done, started, deadline, seq != done, order, name, untold, failed)
 
 
 def _command(page: bytearray | memoryview) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from cordata.core.pool.call import Call
 from cordata.core.pool.state import (
@@ -21,13 +21,24 @@ from cordata.core.pool.state import (
 Fingerprint = tuple[int, int]
 
 
+class Holding(NamedTuple):
+    """A call in a child's hands that this manager did not give it."""
+
+    serial: int
+    command: str
+    #: When it began, its deadline, and when the worker told of it.
+    began: float
+    deadline: float
+    told: float
+
+
 class Child:
     """One process that runs calls, one at a time."""
 
     __slots__ = (
         *("able", "ahead", "asked", "call", "calls", "conn", "copies", "copies_bytes", "cut"),
-        *("due", "globals_version", "killed", "load_us", "loan", "lost", "order", "pid", "pool"),
-        *("retire", "rss_bytes", "since", "spare", "stale", "start", "state", "stuck"),
+        *("due", "globals_version", "holds", "killed", "load_us", "loan", "lost", "order", "pid"),
+        *("pool", "retire", "rss_bytes", "since", "spare", "stale", "start", "state", "stuck"),
         *("took_at", "worker"),
     )
 
@@ -74,6 +85,8 @@ class Child:
         self.able = False
         #: To which client it is lent; None: to none.
         self.loan: Any = None
+        #: Of its client's calls one that takes long, as its worker told last.
+        self.holds: Holding | None = None
         #: Lent, and so long in a call of its client that nothing is sent to it.
         self.stuck = False
         #: Version of each session that it keeps, the longest unused first; their bytes together.
@@ -90,7 +103,7 @@ class Child:
         self.stale.clear()
         self.copies_bytes, self.globals_version = 0, -1
         self.due, self.cut = False, False
-        self.loan, self.stuck = None, False
+        self.loan, self.holds, self.stuck = None, None, False
 
     @property
     def fingerprint(self) -> Fingerprint:

@@ -21,8 +21,9 @@ from cordata.core.pool.order import Returned, Run, ToBorrowed
 from cordata.core.pool.page import SIZE, Writer
 from cordata.errors import ProtocolError
 
-#: How often the manager hears how many calls were run.
+#: How often the manager hears how many calls were run, and after which of them at once.
 _TELL_S = 1.0
+_LONG_US = 200_000
 _buffer = bytearray(65536)
 _view = memoryview(_buffer)
 
@@ -80,10 +81,24 @@ class Borrower:
         self._calls += 1
         self._failed += failed
         self._run_ms.add(run_us / 1000)
-        if now - self._told_at < _TELL_S:
+        if now - self._told_at < _TELL_S and run_us < _LONG_US:
             return None
+        return self.tell(now)
+
+    @property
+    def tell_at(self) -> float | None:
+        """When the manager is to hear of calls that were run, if no other one comes before."""
+        return self._told_at + _TELL_S if self._calls else None
+
+    def tell(self, now: float) -> Returned:
+        """What it has not heard."""
         self._told_at = now
         return self._told(more=True)
+
+    @property
+    def untold(self) -> tuple[int, int]:
+        """So many calls, and failures."""
+        return self._calls, self._failed
 
     def _told(self, *, more: bool) -> Returned:
         told = Returned(

@@ -95,7 +95,7 @@ class Loop:
             if not (messages or lent) or monotonic() >= self._look_at:
                 self._look()
                 if self._stopping:
-                    self._connection.end_loan()
+                    self._return()
                     return
             if messages:
                 self._work(messages.popleft())
@@ -112,6 +112,9 @@ class Loop:
         timeout_ms = self._dial()
         if connection.messages or borrower.messages:
             timeout_ms = 0
+        elif borrower.tell_at is not None:
+            left_ms = self._tell(borrower.tell_at)
+            timeout_ms = left_ms if timeout_ms is None else min(timeout_ms, left_ms)
         ready = {fd for fd, _ in self._poll.poll(timeout_ms)}
         if self._channel.socket.fileno() in ready:
             self._hear()
@@ -124,6 +127,14 @@ class Loop:
             self._end_loan()
         self._look_at = monotonic() + _LOOK_S
 
+    def _tell(self, at: float) -> float:
+        """Of calls that the client had run, when it is time; milliseconds until it is."""
+        now = monotonic()
+        if now >= at:
+            self._connection.send(encode(self._borrower.tell(now)))
+            self._page.tell(0, 0)
+        return max(1.0, (at - now) * 1000.0)
+
     def _hear_manager_out(self) -> None:
         """What it said before the client sent what was read goes before that."""
         connection = self._connection
@@ -135,7 +146,12 @@ class Loop:
     def _end_loan(self) -> None:
         """If it is over. The manager's word may have come in a call, and nothing else comes."""
         if self._connection.recalled or self._borrower.gone:
-            self._connection.end_loan()
+            self._return()
+
+    def _return(self) -> None:
+        """The child is its client's no more, and the manager knows all."""
+        self._connection.end_loan()
+        self._page.tell(0, 0)
 
     def _poll_lent(self) -> None:
         """See that the socket of the loan is polled, if there is one."""
@@ -235,6 +251,7 @@ class Loop:
         told = borrower.count(began, calling.run_us, failed=calling.failed)
         if told is not None:
             self._connection.send(encode(told))
+        self._page.tell(*borrower.untold)
         self._count()
 
     def _run(self, run: Run, began: float) -> None:

@@ -79,6 +79,8 @@ class ClientPeer:
             self._link.say(ErrorFrame(id=message.id, code="closed", m="you said bye"))
             return
         hub.counting.calls += 1
+        # It was at a child on loan before, or another manager had it.
+        hub.dispatcher.retries += message.attempts > 0
         # Of another name space the process is not known: each connection is a client there.
         source = self._link.pid or id(self._link)
         call = hub.dispatcher.call_of(

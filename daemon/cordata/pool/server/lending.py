@@ -22,7 +22,7 @@ from cordata.core.pool.message import ErrorFrame, Lent, Loan, Lost, Result
 from cordata.core.pool.order import ChildEvent, Kill, Passed, Recall, Returned
 from cordata.core.pool.outcome import crash_of
 from cordata.core.pool.page import SIZE
-from cordata.core.pool.registry import Child
+from cordata.core.pool.registry import Child, Holding
 from cordata.core.pool.sending import BUDGET_US
 from cordata.core.pool.shelf import Session
 from cordata.core.pool.state import BUSY, READY
@@ -34,6 +34,8 @@ log = logger("cordata.pool")
 
 #: For the answers that a client has not read: the kernel gives as much as it may.
 _BUFFER = 1 << 20
+#: What became of a call in which its child died, by why it was killed.
+_ENDS = {"deadline": "deadline", "cancelled": "cancelled"}
 
 if TYPE_CHECKING:
     from cordata.pool.server.clientlink import ClientPeer
@@ -163,20 +165,31 @@ class Lending:
     def returned(self, child: Child, message: Returned) -> None:
         """A child ran calls of its client, and may be free of it. Raises: ProtocolError."""
         loan = self._found(child, message.l)
+        child.holds = None
         if not message.more:
             del self._loans[loan.id]
             child.loan = None
         child.calls += message.n
-        self.calls += message.n
-        self.failed += message.f
-        counting, outcomes = self._hub.counting, self._hub.dispatcher.outcomes
-        counting.calls += message.n
-        counting.results += message.n - message.f
-        counting.run_ms.add_all(message.ms)
-        outcomes["ok"] += message.n - message.f
-        outcomes["failed"] += message.f
+        self._count(message.n, message.f)
+        self._hub.counting.run_ms.add_all(message.ms)
         if self._hub.stopping and not self._hub.running():
             self._hub.idle.set()
+
+    def _count(self, calls: int, failed: int) -> None:
+        self.calls += calls
+        self.failed += failed
+        counting, outcomes = self._hub.counting, self._hub.dispatcher.outcomes
+        counting.calls += calls
+        counting.results += calls - failed
+        outcomes["ok"] += calls - failed
+        outcomes["failed"] += failed
+
+    def holds(self, event: ChildEvent) -> None:
+        """A call of a loan takes long."""
+        child = self._hub.dispatcher.registry.by_pid.get((event.pid, event.start))
+        if child is not None and child.loan is not None:
+            now = self._hub.now
+            child.holds = Holding(event.n, event.c, now - event.age, now + event.d, now)
 
     def came_back(self, child: Child, *, able: bool) -> None:
         """A child said hello: what it was lent over a former connection is over."""
@@ -195,9 +208,14 @@ class Lending:
         if child is None:
             return
         child.loan = None
-        if event.n >= LENT and event.run and not (event.why or child.killed):
-            now = self._hub.now
-            self._hub.dispatcher.blame(Call(event.n, event.c, now, now, now, child=child), now)
+        self._count(event.lent, event.f)
+        if event.n >= LENT and event.run:
+            # One that its client may run again, which is then another call here.
+            self._hub.counting.calls += 1
+            self._hub.dispatcher.outcomes[_ENDS.get(event.why, "crashed")] += 1
+            if not (event.why or child.killed):
+                now = self._hub.now
+                self._hub.dispatcher.blame(Call(event.n, event.c, now, now, now, child=child), now)
         self._purge()
 
     def kill(self, client: ClientPeer, serial: int) -> None:

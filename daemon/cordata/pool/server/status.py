@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordata.core.pool.registry import Child, Slot
+from cordata.core.pool.registry import Child, Holding, Slot
 from cordata.core.pool.state import BUSY, READY
 from cordata.pool.fingerprint import age_s
 from cordata.pool.server.hub import Hub
+
+#: A worker looks at its child once a second, and tells of a long call each time.
+_HOLDS_S = 2.5
 
 
 def status_of(hub: Hub) -> dict[str, Any]:
@@ -70,7 +73,7 @@ def status_of(hub: Hub) -> dict[str, Any]:
 def status_line(hub: Hub) -> str:
     """`4 children, 1 busy; 3 waiting; 812 calls/s; 15 sessions`: what is 0 is left out."""
     children = list(hub.dispatcher.registry.by_pid.values())
-    busy = sum(child.call is not None for child in children)
+    busy = sum(_is_busy(child, hub.now) for child in children)
     waiting = sum(waiting.count + waiting.ahead for waiting in hub.dispatcher.waiting.values())
     rate = round(hub.counting.calls_per_s)
     sessions = len(hub.sessions)
@@ -91,15 +94,18 @@ def _count(number: int, one: str, many: str) -> str:
 def _pool(hub: Hub, name: str) -> dict[str, Any]:
     dispatcher = hub.dispatcher
     waiting = dispatcher.waiting[name]
-    states = [
-        child.state
-        for child in dispatcher.registry.by_pid.values()
-        if dispatcher.registry.by_worker[child.worker].pool == name
+    registry = dispatcher.registry
+    children = [
+        child for child in registry.by_pid.values() if registry.by_worker[child.worker].pool == name
     ]
+    busy = sum(_is_busy(child, hub.now) for child in children)
+    ready = [child for child in children if child.state is READY and not _is_busy(child, hub.now)]
+    drained = sum(registry.by_worker[child.worker].draining for child in ready)
     return {
-        "ready": states.count(READY),
-        "busy": states.count(BUSY),
-        "other": sum(state not in (READY, BUSY) for state in states),
+        "ready": len(ready) - drained,
+        "busy": busy,
+        "drained": drained,
+        "other": len(children) - len(ready) - busy,
         "waiting": waiting.count + waiting.ahead,
         "waiting_bytes": waiting.bytes + waiting.ahead_bytes,
         "wait_now_ms": round(waiting.longest_s(hub.now) * 1000, 1),
@@ -124,15 +130,26 @@ def _worker(hub: Hub, slot: Slot) -> dict[str, Any]:
     }
 
 
+def _held(child: Child, now: float) -> Holding | None:
+    """The long call that a client gave to its child on loan."""
+    held = child.holds
+    return held if held is not None and now < held.told + _HOLDS_S else None
+
+
+def _is_busy(child: Child, now: float) -> bool:
+    return child.state is BUSY or _held(child, now) is not None
+
+
 def _child(hub: Hub, child: Child) -> dict[str, Any]:
-    call = child.call
+    call, held = child.call, _held(child, hub.now)
     known: dict[str, Any] = {
         "pid": child.pid,
         "start": child.start,
-        "state": child.state.value,
-        "state_s": round(hub.now - child.since, 3),
+        "state": BUSY.value if held is not None else child.state.value,
+        "state_s": round(hub.now - (child.since if held is None else held.began), 3),
         "age_s": round(age_s(child.start), 1),
         "spare": child.spare,
+        "lent": child.loan is not None,
         "calls": child.calls,
         "rss_bytes": child.rss_bytes or None,
         "sessions": len(child.copies),
@@ -144,6 +161,14 @@ def _child(hub: Hub, child: Child) -> dict[str, Any]:
             "age_s": round(hub.now - call.enqueued, 3),
             "deadline_in_s": round(call.deadline - hub.now, 3),
             "stage": call.stage.name.lower(),
+        }
+    elif held is not None:
+        known["call"] = {
+            "id": f"{hub.epoch}-{held.serial}",
+            "command": held.command,
+            "age_s": round(hub.now - held.began, 3),
+            "deadline_in_s": round(held.deadline - hub.now, 3),
+            "stage": "lent",
         }
     return known
 

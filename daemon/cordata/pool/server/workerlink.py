@@ -36,6 +36,9 @@ class WorkerPeer:
         message = from_worker.decode(frame)
         hub, name = self._hub, self.hello.name
         if isinstance(message, ChildEvent):
+            if message.ev == "holds":
+                hub.lending.holds(message)
+                return
             hub.counting.told(message.ev, message.why)
             if message.ev == "exited":
                 self._hear_out(message)

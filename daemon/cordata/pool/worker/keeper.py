@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from cordata import clock, events
 from cordata.config.pool import PoolConfig
+from cordata.core.pool.loan import LENT
 from cordata.core.pool.message import Ping, Pong
 from cordata.core.pool.order import (
     ChildToWorker,
@@ -42,12 +43,14 @@ from cordata.pool.worker.measure import outgrown
 from cordata.pool.worker.process import ChildProcess, Exit
 from cordata.pool.worker.slot import Slot
 from cordata.pool.worker.watch import PING
-from cordata.pool.worker.word import Step, exited, hello, lament, mourn, step
+from cordata.pool.worker.word import Step, exited, hello, holds, lament, mourn, step
 
 log = logger("cordata.pool")
 
 #: The page and the clock are looked at this often; a deadline that is nearer wakes earlier.
 _LOOK_S = 1.0
+#: A call that a client gave to its child is told of after so long.
+_LONG_S = 0.2
 #: Between two words about a child's memory.
 _MEASURE_S = 10.0
 
@@ -124,7 +127,11 @@ class Keeper:
                 self._replace(slot.child)
 
     def _look(self, child: ChildProcess, now: float) -> None:
-        found = child.watch.look(child.hand(), now, self._config)
+        hand = child.hand()
+        if hand.busy and hand.serial >= LENT and now >= hand.started + _LONG_S:
+            # Of no other call does the manager not know, and its status is to show it.
+            self._link.send(holds(child, hand, now))
+        found = child.watch.look(hand, now, self._config)
         if found and found != PING:
             # After a pause of this process its answer may lie there unread.
             child.hear()

@@ -9,6 +9,7 @@ from typing import Literal
 from cordata import events
 from cordata.core.pool.message import Hello
 from cordata.core.pool.order import ChildEvent, Failed
+from cordata.core.pool.page import Hand
 from cordata.core.pool.spec import ChildSpec
 from cordata.log import fields, logger
 from cordata.pool.fingerprint import start_of
@@ -16,7 +17,7 @@ from cordata.pool.worker.process import ChildProcess, Exit
 
 log = logger("cordata.pool")
 
-Step = Literal["started", "exited", "unhealthy", "warm", "due", "retired", "measured"]
+Step = Literal["started", "exited", "unhealthy", "warm", "due", "retired", "measured", "holds"]
 
 
 def hello(spec: ChildSpec) -> Hello:
@@ -45,6 +46,20 @@ def step(child: ChildProcess, ev: Step, *, why: str = "") -> ChildEvent:
     )
 
 
+def holds(child: ChildProcess, hand: Hand, now: float) -> ChildEvent:
+    """A child that is lent has had this call of its client for a while."""
+    return ChildEvent(
+        "holds",
+        pid=child.pid,
+        start=child.start,
+        n=hand.serial,
+        run=True,
+        c=hand.command[:200],
+        age=max(0.0, now - hand.started),
+        d=max(0.0, hand.deadline - now),
+    )
+
+
 def exited(child: ChildProcess, end: Exit) -> ChildEvent:
     """A child is dead. `why` is empty only when it died by itself."""
     return ChildEvent(
@@ -58,6 +73,8 @@ def exited(child: ChildProcess, end: Exit) -> ChildEvent:
         n=end.hand.serial,
         run=end.hand.busy,
         c=end.hand.command[:200],
+        lent=end.hand.untold,
+        f=end.hand.failed,
     )
 
 
