@@ -82,7 +82,8 @@ once, before it begins the next:
     w, r, s: {id, v, full: data (absent: it has version v), cnt, wk} (nil), f: ids of sessions to
     forget ([]), gl: {v, set, del, full: forget the former (false)} (nil: it has them), o: number
     of the run, higher than any before it (0)}
-  news {s, f, gl}: as in a run, before one that would be too large with them
+  news {s, f, gl: as in a run, before one that would be too large with them; l: sessions that calls
+    of a loan may use, each until it is forgotten or sent in full ([])}
   credit {id, n}   goaway            cancel {id, n: serial (0)}: soft; skip, when it has not begun
   skip {n: serial}                   do not begin it: it is given back, unless it has begun
 Child to manager: ready {} when warm, then

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,38 @@ def test_session_over_a_loan_is_what_everybody_sees(tmp_path: Path) -> None:
     with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
         run(go(all_))
         assert returned(all_)["calls"] >= 100
+
+
+def test_session_over_a_loan_is_never_older_than_what_was_answered(tmp_path: Path) -> None:
+    """Twenty sessions, one operation of each at a time: by loans, by the manager, by another."""
+
+    async def go(all_: Together) -> None:
+        async with Client(all_.manager.path) as client, Client(all_.manager.path) as other:
+            first = (await client.sessions.create()).id
+            await warmed(client, "remember", {}, session=first)
+
+            async def lane(seed: int) -> None:
+                random_ = random.Random(seed)
+                id = (await client.sessions.create()).id
+                own = others = -1
+                for _ in range(250):
+                    chance = random_.random()
+                    if chance < 0.1:
+                        others += 1
+                        await other.sessions.update(id, set={"others": others})
+                        continue
+                    order = {"set": {"own": own + 1}} if chance < 0.4 else {}
+                    # One with a priority goes by the manager.
+                    call = client.start("remember", order, session=id, priority=int(chance > 0.95))
+                    data = (await call)["data"]
+                    assert (data.get("own", -1), data.get("others", -1)) == (own, others)
+                    own += bool(order)
+
+            await asyncio.gather(*map(lane, range(20)))
+
+    with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"), all_.worker("2"):
+        run(go(all_))
+        assert returned(all_)["calls"] >= 1000
 
 
 def test_session_that_would_grow_too_large_over_a_loan_stays_as_it_was(tmp_path: Path) -> None:

@@ -71,11 +71,15 @@ class Run(Message, tag="run"):
 
 
 class News(Message, tag="news"):
-    """What a run would say of session and globals, ahead of it: together they are too large."""
+    """What a run would say of session and globals, ahead of it: together they are too large. Or
+    for the calls of the client that has the child on loan.
+    """
 
     s: SessionCopy | None = None
     f: list[str] = field(default_factory=list)
     gl: GlobalsCopy | None = None
+    #: Sessions of which the copy, as it is, is good for those calls, until it is sent anew.
+    lent: list[str] = field(default_factory=list, name="l")
 
 
 class Skip(Message, tag="skip"):

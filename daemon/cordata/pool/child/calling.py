@@ -70,10 +70,16 @@ class Calling:
         with contextlib.suppress(ProtocolError):
             self._shelf.session_of(said)
         self._shelf.take_globals(said.gl)
+        if isinstance(said, News):
+            self._shelf.lend(said.lent)
 
-    def keeps(self, session: str) -> bool:
-        """Whether this session's data is here."""
-        return session in self._shelf
+    def may_use(self, session: str) -> bool:
+        """Whether calls of a loan may use this session."""
+        return self._shelf.is_lent(session)
+
+    def end_loan(self) -> None:
+        """There is none any more, and no session that is lent."""
+        self._shelf.end_loan()
 
     def close(self) -> None:
         """For who outlives it: a child just ends."""

@@ -151,6 +151,7 @@ class Loop:
     def _return(self) -> None:
         """The child is its client's no more, and the manager knows all."""
         self._connection.end_loan()
+        self._calling.end_loan()
         self._page.tell(0, 0)
 
     def _poll_lent(self) -> None:
@@ -225,7 +226,7 @@ class Loop:
         began = monotonic()
         run.d -= began - run.read_at
         deadline = began + run.d
-        if run.n in borrower.skipped or (run.s is not None and not self._calling.keeps(run.s.id)):
+        if run.n in borrower.skipped or (run.s is not None and not self._calling.may_use(run.s.id)):
             borrower.give_back(run)
         elif run.d <= 0:
             text = "the deadline had passed when the child took the call"

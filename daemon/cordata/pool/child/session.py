@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from msgspec import Raw, msgpack
@@ -139,11 +139,22 @@ class Shelf:
         self._worker = worker
         #: Data, counters, and the worker that it prefers.
         self._sessions: dict[str, tuple[Values, dict[str, int], str]] = {}
+        #: Those that calls of a loan may use: the manager tells when a copy of them is no good.
+        self._lent: set[str] = set()
         #: What all sessions share.
         self.globals: Values = {}
 
-    def __contains__(self, id: str) -> bool:
-        return id in self._sessions
+    def is_lent(self, id: str) -> bool:
+        """Whether calls of a loan may use this session."""
+        return id in self._lent
+
+    def lend(self, ids: Iterable[str]) -> None:
+        """They may use those that are here, too."""
+        self._lent.update(id for id in ids if id in self._sessions)
+
+    def end_loan(self) -> None:
+        """Nobody may use any."""
+        self._lent.clear()
 
     def session_of(self, run: Run | News) -> Session | None:
         """The session of the call, None without one. Raises: ProtocolError when its data was not
@@ -152,12 +163,14 @@ class Shelf:
         if run.f:
             for id in run.f:
                 self._sessions.pop(id, None)
+                self._lent.discard(id)
         copy = run.s
         if copy is None:
             return None
         if copy.full is not None:
             # A view into the frame would keep the whole frame.
             data = {key: raw.copy() for key, raw in copy.full.items()}
+            self._lent.discard(copy.id)  # of this copy the manager has not said so
             self._sessions[copy.id] = (data, dict(copy.cnt), copy.wk)
         found = self._sessions.get(copy.id)
         if found is None:

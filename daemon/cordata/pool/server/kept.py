@@ -43,14 +43,17 @@ def globals_for(hub: Hub, child: Child) -> GlobalsCopy | None:
 def tell_globals(hub: Hub, child: Child) -> None:
     """It begins calls without a word of ours, so it has to know what there is."""
     if child.globals_version != hub.globals.version:
-        child.conn.say(News(gl=globals_for(hub, child)))
+        child.conn.say_now(News(gl=globals_for(hub, child)))
         child.globals_version = hub.globals.version
 
 
 def forget(child: Child, id: str) -> None:
-    """Its copy of the session is no good: what its client sends for that comes to us."""
+    """Its copy of the session is no good: what its client sends for that comes to us.
+
+    At once: whoever changed the session may call as soon as it has its answer.
+    """
     drop(child, id)
-    child.conn.say(News(f=[id]))
+    child.conn.say_now(News(f=[id]))
 
 
 def keep_changes(hub: Hub, loan: OpenLoan, message: Passed) -> str:

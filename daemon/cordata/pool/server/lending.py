@@ -19,7 +19,7 @@ from cordata.core.pool.loan import (
     loan_of,
 )
 from cordata.core.pool.message import ErrorFrame, Lent, Loan, Lost, Result
-from cordata.core.pool.order import ChildEvent, Kill, Passed, Recall, Returned
+from cordata.core.pool.order import ChildEvent, Kill, News, Passed, Recall, Returned
 from cordata.core.pool.outcome import crash_of
 from cordata.core.pool.page import SIZE
 from cordata.core.pool.registry import Child, Holding
@@ -241,6 +241,7 @@ class Lending:
         if session.lent is not None and session.lent is not loan:
             self._unlend(session)
         hub.sessions.lend(session, loan, hub.now, seconds)
+        loan.child.conn.say_now(News(lent=[id]))
         loan.client.say(Lent(l=loan.id, s=id, d=seconds))
 
     def _unlend(self, session: Session) -> None:

@@ -198,6 +198,15 @@ class Link(asyncio.BufferedProtocol):
         """Send a message."""
         self.send(encode(message))
 
+    def say_now(self, message: Message) -> None:
+        """Send a message before whatever any other connection is sent in this turn.
+
+        Which of several transports writes first is theirs to choose. If the other side has not
+        read what it was sent before, the message waits behind that.
+        """
+        if not self.send_with(message, []):
+            self.say(message)
+
     def send_with(self, message: Message, files: list[int]) -> bool:
         """Send a message and file descriptors at once, with all that waited for the turn's end.
 
