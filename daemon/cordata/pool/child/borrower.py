@@ -52,10 +52,18 @@ class Borrower:
         self._told_at = 0.0
 
     def begin(self, loan: int, files: list[int], max_bytes: int) -> None:
-        """The manager has lent the child; `files`: the client's socket and the page, ours now."""
+        """The manager has lent the child; `files`: the client's socket and the page, ours now.
+
+        Raises: OSError, without memory for the page.
+        """
+        try:
+            self._memory = mmap.mmap(files[1], SIZE)
+        except OSError:
+            os.close(files[0])
+            raise
+        finally:
+            os.close(files[1])
         self.socket = socket.socket(fileno=files[0])
-        self._memory = mmap.mmap(files[1], SIZE)
-        os.close(files[1])
         self.page = Writer(memoryview(self._memory))
         self.loan, self.gone = loan, False
         self._splitter = Splitter(max_bytes)

@@ -196,6 +196,9 @@ class Calling:
                 "permanent": isinstance(error, PermanentError),
             }
         frame = ErrorFrame(id=run.id, code=code, m=text, data=data, x=spent)
+        if self._flow.borrowed and len(encode(frame)) > LARGE:  # or it might hold up the child
+            frame.m = _end_of(text, LARGE // 8)
+            data |= {"traceback": _end_of(data.get("traceback", ""), LARGE // 2)}
         try:
             return encode(frame, max_bytes=self._limit)
         except FrameTooLarge:  # where frames are very small
@@ -277,6 +280,11 @@ def _trace(error: Exception) -> str:
 
 
 _OWN = {Calling.answer.__code__, Calling._call.__code__, Calling._drain.__code__}
+
+
+def _end_of(text: str, size: int) -> str:
+    """The last `size` bytes of it as UTF-8."""
+    return text.encode()[-size:].decode(errors="ignore")
 
 
 def _clean(text: str) -> str:

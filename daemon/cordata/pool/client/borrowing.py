@@ -93,6 +93,7 @@ class Borrowing(Exchange):
     def _lost(self, link: Link, reason: str) -> None:
         if link is self._link:
             self._loans.leave()
+            self._loans.nobody_tells()
         super()._lost(link, reason)
 
     def _due(self, request: Request) -> None:

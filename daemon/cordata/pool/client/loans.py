@@ -42,7 +42,7 @@ class Loans(Choosing):
         self._passed, self._conclude = passed, conclude
         self._ending: list[Borrowed] = []
         #: Children that died in a call, with that; and words of it that came before their end.
-        self._dead: dict[int, Request] = {}
+        self._dead: dict[Borrowed, Request] = {}
         #: Calls that the child had ended, as it seems, of which no answer has come.
         self._doubtful: dict[int, Request] = {}
         self._reports: dict[int, Lost] = {}
@@ -222,23 +222,31 @@ class Loans(Choosing):
         if report is not None:
             self._conclude(request, ErrorFrame(code="crashed", m=report.m, data=report.data))
             return
-        self._dead[one.id] = request
-        asyncio.get_running_loop().call_later(_REPORT_S, self._unheard, one.id, one.worker)
+        self._dead[one] = request
+        asyncio.get_running_loop().call_later(_REPORT_S, self._unheard, one)
 
     def lost(self, word: Lost) -> None:
         """How a child died."""
         # What the manager had to answer came before this.
-        request = self._dead.pop(word.l, None) or self._doubtful.pop(word.l, None)
+        dead = next((one for one in self._dead if one.id == word.l), None)
+        request = self._doubtful.pop(word.l, None) if dead is None else self._dead.pop(dead)
         if request is not None:
             self._conclude(request, ErrorFrame(code="crashed", m=word.m, data=word.data))
         elif any(one.id == word.l for one in (*self.open, *self._ending)):
             self._reports[word.l] = word
 
-    def _unheard(self, id: int, worker: str) -> None:
-        request = self._dead.pop(id, None)
+    def nobody_tells(self) -> None:
+        """The manager is gone, and the next one counts its loans from 1 again."""
+        self._doubtful.clear()
+        self._reports.clear()
+        for one in list(self._dead):
+            self._unheard(one)
+
+    def _unheard(self, one: Borrowed) -> None:
+        request = self._dead.pop(one, None)
         if request is not None:
-            text = f"the child of worker {worker} is gone"
-            self._conclude(request, ErrorFrame(code="crashed", m=text, data={"worker": worker}))
+            text, data = f"the child of worker {one.worker} is gone", {"worker": one.worker}
+            self._conclude(request, ErrorFrame(code="crashed", m=text, data=data))
 
     def close(self) -> None:
         """The client ends."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Raw, msgpack
 
@@ -30,7 +30,6 @@ from cordata.errors import (
     DeadlineExceeded,
     FrameTooLarge,
     PoolClosed,
-    PoolError,
     PoolRestarted,
     ProtocolError,
 )
@@ -45,12 +44,11 @@ from cordata.pool.client.wire import (
     deadline_of,
     decoder_of,
     error_of,
+    expected,
     hello_of,
     may_repeat,
     window_of,
 )
-
-A = TypeVar("A")
 
 
 class SyncClient:
@@ -70,7 +68,8 @@ class SyncClient:
         self._path = os.fspath(path or DEFAULT_PATH)
         self._name, self._operator = name, operator
         self._timeout_of = timeout if callable(timeout) else lambda _: timeout
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
+        self._asking = False
         self._pipe: Pipe | None = None
         self._closed = False
         self.sessions = SyncSessions(self._ask)
@@ -100,7 +99,7 @@ class SyncClient:
             priority=priority,
         )
         answer = self._answer(frame, deadline_of(timeout_s))
-        return decoder_of(type)(_expected(answer, Result).payload)
+        return decoder_of(type)(expected(answer, Result).payload)
 
     def stream(
         self,
@@ -157,33 +156,39 @@ class SyncClient:
         return msgpack.decode(self._ask(ask).payload)
 
     def _ask(self, message: SessionOp | GlobalOp | Ask) -> Reply:
-        return _expected(self._answer(message, deadline_of(self._timeout_of(""))), Reply)
+        return expected(self._answer(message, deadline_of(self._timeout_of(""))), Reply)
 
     def _answer(self, message: Question, deadline: float) -> ToClient:
         """The one answer, on the connection that all of these use in turn."""
-        if not self._turn.acquire(timeout=max(0.0, deadline - monotonic())):
-            raise DeadlineExceeded("other threads had the client until the deadline", ran=False)
+        mine = False
         try:
+            if not self._turn.acquire(timeout=max(0.0, deadline - monotonic())):
+                text = "other threads had the client until the deadline"
+                raise DeadlineExceeded(text, ran=False)
+            if self._asking:  # a signal's handler called, amid a call
+                raise RuntimeError("a call of this thread is under way")
+            mine = self._asking = True
             while True:
                 if self._closed:
                     raise PoolClosed("the client is closed")
                 pipe = self._pipe = self._pipe or self._dialled(deadline)
+                answer = None
                 try:
-                    return _last(_first(pipe, message, deadline))
+                    answer = _first(pipe, message, deadline)
+                    return _last(answer)
                 except _AgainError:
                     pipe.leaving = True
                     _pause(deadline)
-                except (PoolError, ProtocolError):
-                    raise
-                except BaseException:
-                    # Interrupted: an answer may still come, and is nobody's.
-                    pipe.leaving = True
-                    raise
                 finally:
-                    if pipe.leaving:
+                    # Without one, as when interrupted, it may still come, and is nobody's.
+                    if pipe.leaving or answer is None:
                         self._leave()
         finally:
-            self._turn.release()
+            if mine:
+                self._asking = False
+            # An interrupt may have come right after it was taken, or before.
+            with suppress(RuntimeError):
+                self._turn.release()
 
     def _parts(self, message: CallFrame, deadline: float) -> Iterator[Raw]:
         while True:
@@ -278,7 +283,7 @@ def _parts(pipe: Pipe, message: CallFrame, deadline: float) -> Iterator[Raw]:
             taken = 0
         answer = _next(pipe, message, deadline, repeat=False)
     if isinstance(_last(answer), Result):
-        yield _expected(answer, Result).payload
+        yield expected(answer, Result).payload
 
 
 def _last(answer: ToClient) -> ToClient:
@@ -288,12 +293,6 @@ def _last(answer: ToClient) -> ToClient:
     if answer.code == "not_run":
         raise _AgainError()
     raise error_of(answer)
-
-
-def _expected(answer: ToClient, kind: type[A]) -> A:
-    if not isinstance(answer, kind):
-        raise ProtocolError(f"{type(answer).__name__} came in place of {kind.__name__}")
-    return answer
 
 
 def _pause(deadline: float) -> None:

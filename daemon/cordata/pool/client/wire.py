@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import DecodeError, Raw, json, msgpack
 
@@ -17,6 +17,7 @@ from cordata.core.pool.message import (
     GlobalOp,
     Hello,
     SessionOp,
+    ToClient,
     Values,
 )
 from cordata.errors import (
@@ -38,6 +39,7 @@ MAX_TAKEN = 1 << 30
 #: Of a call, when it names none.
 DEFAULT_TIMEOUT_S = 60.0
 _LONGEST_S = 1e9
+A = TypeVar("A")
 #: The manager ends a call at its deadline and knows whether it ran: it has so long to say so.
 ANSWER_GRACE_S = 0.25
 #: First and longest pause between two attempts to reach the manager.
@@ -194,3 +196,10 @@ def _text(data: Mapping[str, Any], key: str) -> str:
 def _number(data: Mapping[str, Any], key: str) -> int | None:
     value = data.get(key)
     return value if isinstance(value, int) else None
+
+
+def expected(answer: ToClient, kind: type[A]) -> A:
+    """The answer, if it is of that kind. Raises: ProtocolError."""
+    if not isinstance(answer, kind):
+        raise ProtocolError(f"{type(answer).__name__} came in place of {kind.__name__}")
+    return answer

@@ -199,10 +199,8 @@ class Link(asyncio.BufferedProtocol):
         self.send(encode(message))
 
     def say_now(self, message: Message) -> None:
-        """Send a message before whatever any other connection is sent in this turn.
-
-        Which of several transports writes first is theirs to choose. If the other side has not
-        read what it was sent before, the message waits behind that.
+        """Before whatever others are sent in this turn: transports write in no order. If the
+        other side has not read what it was sent before, the message waits behind that.
         """
         if not self.send_with(message, []):
             self.say(message)
