@@ -69,7 +69,6 @@ class SyncClient:
         self._name, self._operator = name, operator
         self._timeout_of = timeout if callable(timeout) else lambda _: timeout
         self._turn = threading.RLock()
-        self._asking = False
         self._pipe: Pipe | None = None
         self._closed = False
         self.sessions = SyncSessions(self._ask)
@@ -160,14 +159,10 @@ class SyncClient:
 
     def _answer(self, message: Question, deadline: float) -> ToClient:
         """The one answer, on the connection that all of these use in turn."""
-        mine = False
         try:
             if not self._turn.acquire(timeout=max(0.0, deadline - monotonic())):
                 text = "other threads had the client until the deadline"
                 raise DeadlineExceeded(text, ran=False)
-            if self._asking:  # a signal's handler called, amid a call
-                raise RuntimeError("a call of this thread is under way")
-            mine = self._asking = True
             while True:
                 if self._closed:
                     raise PoolClosed("the client is closed")
@@ -184,8 +179,6 @@ class SyncClient:
                     if pipe.leaving or answer is None:
                         self._leave()
         finally:
-            if mine:
-                self._asking = False
             # An interrupt may have come right after it was taken, or before.
             with suppress(RuntimeError):
                 self._turn.release()
