@@ -70,7 +70,7 @@ def call(
 ) -> int:
     """Run COMMAND, an `@app.command` of the application, in a process of the pool."""
     from cordata.cli import report
-    from cordata.cli.reaching import permitted
+    from cordata.cli.reaching import HOW, permitted
     from cordata.cli.session import placed
     from cordata.errors import CordataError
     from cordata.loading import load_runtime
@@ -82,6 +82,8 @@ def call(
     path = pool_socket(loaded)
     try:
         permitted(path)
+        if not path.exists():  # it may come, as at a restart
+            click.echo(f"there is no {path} yet, waiting\nhint: {HOW}", err=True)
         with SyncClient(path, name="cordata call", timeout=call_timeout_of(loaded)) as client:
             _run(client, command, payload, stream=stream, options=options)
     except CordataError as error:

@@ -8,6 +8,12 @@ from pathlib import Path
 
 from cordata.errors import CordataError, PoolUnavailable
 
+#: How there comes to be a pool.
+HOW = (
+    "start pool.socket, or `cordata server` with an application with commands; "
+    "--state-dir DIR finds one with --state DIR"
+)
+
 
 def permitted(path: Path) -> None:
     """Raises: CordataError when this user may not connect. A socket that is not there may come."""
@@ -38,5 +44,5 @@ def listening(path: Path) -> None:
         except OSError:
             return  # it is busy: whoever asks, waits
     unavailable = PoolUnavailable(f"nobody answered at {path}: {reason}")
-    unavailable.hint = "start pool.socket, or `cordata server` with an application with commands"
+    unavailable.hint = HOW
     raise unavailable

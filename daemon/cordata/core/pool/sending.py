@@ -97,8 +97,9 @@ class Sending:
         until = self.poison.refused_until(call.command, now)
         if until is None:
             return False
-        text = f"command {call.command!r} killed its children and is refused for a while"
-        self.refuse(call, "poisoned", text, retry_after_s=until - now)
+        left_s = until - now
+        text = f"command {call.command!r} killed its children: refused for {left_s:.0f} s more"
+        self.refuse(call, "poisoned", text, retry_after_s=left_s)
         return True
 
     def start(self, child: Child, call: Call, now: float, session: Session | None) -> None:

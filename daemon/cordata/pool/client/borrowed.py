@@ -20,8 +20,8 @@ class Borrowed:
     """One child on loan."""
 
     __slots__ = (
-        *("answers", "ending", "flying", "given", "grace_s", "id", "idle_at", "link", "load_us"),
-        *("manager", "map", "order", "out", "page", "scheduled", "seen", "sessions", "slow"),
+        *("answers", "coming", "ending", "flying", "given", "grace_s", "id", "idle_at", "link"),
+        *("load_us", "manager", "map", "order", "out", "page", "scheduled", "seen", "slow"),
         *("socket", "waiting", "worker", "written"),
     )
 
@@ -58,9 +58,9 @@ class Borrowed:
         self.slow = False
         #: It gets no more calls.
         self.ending = False
-        #: Sessions whose calls go here.
-        self.sessions = 0
-        #: Calls of them.
+        #: Calls that the manager has, and that are meant for this child.
+        self.coming = 0
+        #: Calls of sessions that are here.
         self.waiting: deque[Request] = deque()
 
     def has_room(self, cost_us: float) -> bool:

@@ -46,6 +46,12 @@ class Borrowing(Exchange):
         self._loans.close()
         super().close()
 
+    def _over(self, request: Request) -> Request:
+        if request.toward is not None:
+            request.toward.coming -= 1
+            request.toward = None
+        return super()._over(request)
+
     def _straight(self, request: Request) -> bool:
         loans = self._loans
         try:

@@ -76,7 +76,8 @@ class Choosing:
         if own is None or monotonic() >= until:
             if own is None or own.slow:
                 own = self._places.choose(message.session, self.open, cost_us)
-            message.at = 0 if own is None else own.id
+            if own is not None:
+                self._mean(request, message, own)
             return False
         # The fast path: it has work, and not too much of it.
         if own.given and not own.waiting and own.load_us <= _MOVE_US and own.has_room(cost_us):
@@ -84,7 +85,7 @@ class Choosing:
             return True
         better = self._better(own, cost_us)
         if better is not None:
-            message.at = better.id  # the session moves
+            self._mean(request, message, better)  # the session moves
             return False
         if own.has_room(cost_us) and not self._head(own.waiting):
             self._give(own, request, message, cost_us)
@@ -93,6 +94,13 @@ class Choosing:
             return False
         self._wait(request, own.waiting)
         return True
+
+    @staticmethod
+    def _mean(request: Request, message: CallFrame, to: Borrowed) -> None:
+        """The manager is to hand it to this child."""
+        message.at = to.id
+        request.toward = to
+        to.coming += 1
 
     def _better(self, own: Borrowed, cost_us: float) -> Borrowed | None:
         """Than the session's own child: one that is free, for a call that would have to wait there

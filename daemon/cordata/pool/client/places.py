@@ -1,9 +1,9 @@
 """Where each session of a client has its calls run: at which of the children on loan.
 
 A session's first call goes to the manager, with the child that it had best run at; when the manager
-lends the session there, the next ones go straight. A child takes as many sessions as one call each
-keeps it awake for a moment, before the next one is given any: whoever calls little should not wake
-all children in turn. Then each gets as many as the others.
+lends the session there, the next ones go straight. A child is meant for as many calls as keep it
+awake for a moment, before the next one is meant for any: whoever calls little should not wake all
+children in turn. Then each gets as many as the others.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ class Places:
     def choose(self, session: str, among: Iterable[Borrowed], cost_us: float) -> Borrowed | None:
         """For one that has no child; None: they are all in long calls."""
         most = max(1, min(DEPTH, int(AWAKE_US / max(1.0, cost_us))))
-        best: Borrowed | None = None
+        best, least = None, 0
         for one in among:
-            if not one.slow and (best is None or one.sessions < best.sessions):
-                best = one
-                if one.sessions < most:
+            calls = len(one.given) + len(one.waiting) + one.coming
+            if not one.slow and (best is None or calls < least):
+                best, least = one, calls
+                if calls < most:
                     break
         if best is not None:
             self.put(session, best, 0.0)
@@ -48,17 +49,13 @@ class Places:
 
     def put(self, session: str, at: Borrowed, until: float) -> None:
         """It is there, and lent until then."""
-        self.forget(session)
-        if len(self._at) >= _MOST:
+        if len(self._at) >= _MOST and session not in self._at:
             self._shrink()
         self._at[session] = (at, until)
-        at.sessions += 1
 
     def forget(self, session: str) -> None:
         """Nothing is known of it."""
-        known = self._at.pop(session, None)
-        if known is not None:
-            known[0].sessions -= 1
+        self._at.pop(session, None)
 
     def leave(self, one: Borrowed) -> None:
         """The child takes no more calls."""

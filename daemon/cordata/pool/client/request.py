@@ -13,6 +13,7 @@ from cordata.core.pool.message import Ask, CallFrame, GlobalOp, Reply, SessionOp
 from cordata.errors import CallCancelled, ProtocolError
 
 if TYPE_CHECKING:
+    from cordata.pool.client.borrowed import Borrowed
     from cordata.pool.client.link import Link
 
 
@@ -44,7 +45,7 @@ class Request:
 
     __slots__ = (
         *("_future", "cost_us", "deadline", "end", "exchange", "id", "late", "link", "message"),
-        *("order", "tick"),
+        *("order", "tick", "toward"),
     )
 
     def __init__(
@@ -65,6 +66,8 @@ class Request:
         #: At a child on loan: the call's number there, and how long it is likely to take.
         self.order = 0
         self.cost_us = 0.0
+        #: The child for which it is meant, while the manager has it.
+        self.toward: Borrowed | None = None
         self._future: Future[Any] = exchange.loop.create_future()
 
     def __await__(self) -> Generator[Any, None, Any]:

@@ -29,6 +29,8 @@ from cordata.pool.server.peer import too_large
 #: Of one stream, given and not used.
 _MOST_CREDITS = 65_536
 
+_OPERATORS = "for operators only: Client(path, operator=True), as the pool's own user or root"
+
 
 class ClientPeer:
     """Its calls by its own numbers; a number is free again with its last answer."""
@@ -118,7 +120,7 @@ class ClientPeer:
             case Ask() if self._operator:
                 answer = answer_ask(hub, message)
             case Ask():
-                answer = ErrorFrame(id=message.id, code="forbidden", m="for operators only")
+                answer = ErrorFrame(id=message.id, code="forbidden", m=_OPERATORS)
             case Bye():
                 self.leaving = True
                 self._leave()

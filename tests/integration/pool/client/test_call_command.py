@@ -122,6 +122,7 @@ def test_call_says_that_nobody_answers_when_there_is_no_pool(tmp_path: Path) -> 
     result = cordata("call", "sum", "--timeout", "0.1", "--state-dir", str(tmp_path))
     assert result.returncode == 75
     assert "nobody answered" in result.stderr
+    assert "yet, waiting\nhint: start pool.socket" in result.stderr
 
 
 @pytest.mark.parametrize(
