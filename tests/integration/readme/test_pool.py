@@ -125,7 +125,7 @@ def _is_pools(thing: object) -> bool:
 
 def test_figures_of_the_readme_are_those_of_the_code() -> None:
     text, pool = " ".join(README.read_text().split()), PoolConfig()
-    assert "an idempotent call has been run 3 times more" in text and pool.retries == 3
+    assert "has been run again, up to 3 times (`retries`)" in text and pool.retries == 3
     assert "as many calls wait as may, 10,000" in text and pool.max_waiting == 10_000
     assert "killed 3 processes in a row, and is refused for 60 s" in text
     assert (pool.poison_limit, pool.poison_pause_s) == (3, 60.0)
