@@ -69,7 +69,8 @@ class Calling:
         """What it says of sessions and globals, also in a run that is not begun."""
         with contextlib.suppress(ProtocolError):
             self._shelf.session_of(said)
-        self._shelf.take_globals(said.gl)
+        if said.gl is not None:
+            self._shelf.take_globals(said.gl)
         if isinstance(said, News):
             self._shelf.lend(said.lent)
 

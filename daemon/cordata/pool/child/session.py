@@ -182,11 +182,10 @@ class Shelf:
             self._sessions[copy.id] = (data, counters, copy.wk)
         return Session(copy, data, counters)
 
-    def take_globals(self, news: GlobalsCopy | None) -> None:
+    def take_globals(self, news: GlobalsCopy) -> None:
         """What changed in them since the last call."""
-        if news is not None:
-            if news.full:
-                self.globals.clear()
-            self.globals.update((key, raw.copy()) for key, raw in news.set.items())
-            for key in news.delete:
-                self.globals.pop(key, None)
+        if news.full:
+            self.globals.clear()
+        self.globals.update((key, raw.copy()) for key, raw in news.set.items())
+        for key in news.delete:
+            self.globals.pop(key, None)

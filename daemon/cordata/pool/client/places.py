@@ -26,9 +26,6 @@ class Places:
         #: Until when it is lent there; 0.0: it is only meant to be.
         self._at: dict[str, tuple[Borrowed, float]] = {}
 
-    def __len__(self) -> int:
-        return len(self._at)
-
     def of(self, session: str) -> tuple[Borrowed | None, float]:
         """Its child, and until when it is lent there (monotonic)."""
         return self._at.get(session, (None, 0.0))

@@ -34,8 +34,6 @@ log = logger("cordata.pool")
 
 #: For the answers that a client has not read: the kernel gives as much as it may.
 _BUFFER = 1 << 20
-#: What became of a call in which its child died, by why it was killed.
-_ENDS = {"deadline": "deadline", "cancelled": "cancelled"}
 
 if TYPE_CHECKING:
     from cordata.pool.server.clientlink import ClientPeer
@@ -212,7 +210,8 @@ class Lending:
         if event.n >= LENT and event.run:
             # One that its client may run again, which is then another call here.
             self._hub.counting.calls += 1
-            self._hub.dispatcher.outcomes[_ENDS.get(event.why, "crashed")] += 1
+            end = event.why if event.why in ("deadline", "cancelled") else "crashed"
+            self._hub.dispatcher.outcomes[end] += 1
             if not (event.why or child.killed):
                 now = self._hub.now
                 self._hub.dispatcher.blame(Call(event.n, event.c, now, now, now, child=child), now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cordata.core.pool.registry import Child, Holding, Slot
-from cordata.core.pool.state import BUSY, READY
+from cordata.core.pool.state import BUSY, READY, State
 from cordata.pool.fingerprint import age_s
 from cordata.pool.server.hub import Hub
 
@@ -73,7 +73,7 @@ def status_of(hub: Hub) -> dict[str, Any]:
 def status_line(hub: Hub) -> str:
     """`4 children, 1 busy; 3 waiting; 812 calls/s; 15 sessions`: what is 0 is left out."""
     children = list(hub.dispatcher.registry.by_pid.values())
-    busy = sum(_is_busy(child, hub.now) for child in children)
+    busy = sum(_state(child, hub.now) is BUSY for child in children)
     waiting = sum(waiting.count + waiting.ahead for waiting in hub.dispatcher.waiting.values())
     rate = round(hub.counting.calls_per_s)
     sessions = len(hub.sessions)
@@ -98,14 +98,16 @@ def _pool(hub: Hub, name: str) -> dict[str, Any]:
     children = [
         child for child in registry.by_pid.values() if registry.by_worker[child.worker].pool == name
     ]
-    busy = sum(_is_busy(child, hub.now) for child in children)
-    ready = [child for child in children if child.state is READY and not _is_busy(child, hub.now)]
-    drained = sum(registry.by_worker[child.worker].draining for child in ready)
+    states = [_state(child, hub.now) for child in children]
+    drained = sum(
+        state is READY and registry.by_worker[child.worker].draining
+        for child, state in zip(children, states, strict=True)
+    )
     return {
-        "ready": len(ready) - drained,
-        "busy": busy,
+        "ready": states.count(READY) - drained,
+        "busy": states.count(BUSY),
         "drained": drained,
-        "other": len(children) - len(ready) - busy,
+        "other": sum(state not in (READY, BUSY) for state in states),
         "waiting": waiting.count + waiting.ahead,
         "waiting_bytes": waiting.bytes + waiting.ahead_bytes,
         "wait_now_ms": round(waiting.longest_s(hub.now) * 1000, 1),
@@ -136,8 +138,9 @@ def _held(child: Child, now: float) -> Holding | None:
     return held if held is not None and now < held.told + _HOLDS_S else None
 
 
-def _is_busy(child: Child, now: float) -> bool:
-    return child.state is BUSY or _held(child, now) is not None
+def _state(child: Child, now: float) -> State:
+    """As an operator sees it: the registry knows nothing of calls that a client gave directly."""
+    return child.state if _held(child, now) is None else BUSY
 
 
 def _child(hub: Hub, child: Child) -> dict[str, Any]:
@@ -145,7 +148,7 @@ def _child(hub: Hub, child: Child) -> dict[str, Any]:
     known: dict[str, Any] = {
         "pid": child.pid,
         "start": child.start,
-        "state": BUSY.value if held is not None else child.state.value,
+        "state": _state(child, hub.now).value,
         "state_s": round(hub.now - (child.since if held is None else held.began), 3),
         "age_s": round(age_s(child.start), 1),
         "spare": child.spare,
@@ -155,22 +158,23 @@ def _child(hub: Hub, child: Child) -> dict[str, Any]:
         "sessions": len(child.copies),
     }
     if call is not None:
-        known["call"] = {
-            "id": f"{hub.epoch}-{call.serial}",
-            "command": call.command,
-            "age_s": round(hub.now - call.enqueued, 3),
-            "deadline_in_s": round(call.deadline - hub.now, 3),
-            "stage": call.stage.name.lower(),
-        }
+        stage = call.stage.name.lower()
+        known["call"] = _call(hub, call.serial, call.command, call.enqueued, call.deadline, stage)
     elif held is not None:
-        known["call"] = {
-            "id": f"{hub.epoch}-{held.serial}",
-            "command": held.command,
-            "age_s": round(hub.now - held.began, 3),
-            "deadline_in_s": round(held.deadline - hub.now, 3),
-            "stage": "lent",
-        }
+        known["call"] = _call(hub, held.serial, held.command, held.began, held.deadline, "lent")
     return known
+
+
+def _call(
+    hub: Hub, serial: int, command: str, since: float, deadline: float, stage: str
+) -> dict[str, Any]:
+    return {
+        "id": f"{hub.epoch}-{serial}",
+        "command": command,
+        "age_s": round(hub.now - since, 3),
+        "deadline_in_s": round(deadline - hub.now, 3),
+        "stage": stage,
+    }
 
 
 def _sessions(hub: Hub) -> dict[str, Any]:

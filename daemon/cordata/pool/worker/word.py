@@ -17,7 +17,7 @@ from cordata.pool.worker.process import ChildProcess, Exit
 
 log = logger("cordata.pool")
 
-Step = Literal["started", "exited", "unhealthy", "warm", "due", "retired", "measured", "holds"]
+Step = Literal["started", "exited", "unhealthy", "warm", "due", "retired", "measured"]
 
 
 def hello(spec: ChildSpec) -> Hello:
