@@ -53,14 +53,15 @@ Manager to client, beside answers: error {code, m: text, data {}} without id spe
 connection.
   goaway {why}: send no new calls here; those under way are answered, waiting ones by error not_run.
 
-Loans: a client and a child whose hello has "loan" may get, with the manager's frame
+Loans: a client and a child whose hello has "loan2" may get, with the manager's frame
   loan {l: its number, wk: the child's worker (""), q: calls that may wait at the client (0), g:
     grace of a hard cancel (0)}, as SCM_RIGHTS of unix(7), two descriptors: a socket to the other
     one, and a page of memory that both share (core/pool/page.py). On that socket the client sends
-    run, with n = 2**62 + l * 2**31 + o, o = 1, 2, 3 .. and no f, gl, w, or s.full; cancel {id, n};
-    the child answers result or error, and not_run for what it does not begin. On the page o is
-    begun and taken back as between child and worker. Its end of file ends the loan: what the page
-    says is not begun, is not. (core/pool/loan.py tells what a loan is for.)
+    run {id, o: 1, 2, 3 .., c, p (nil), d: seconds left (0), s: session (""), r ("")}, of which the
+    serial is 2**62 + l * 2**31 + o, and cancel {id, n: a serial}; the child answers result or
+    error, and not_run for what it does not begin. On the page o is begun and taken back as between
+    child and worker. Its end of file ends the loan: what the page says is not begun, is not.
+    (core/pool/loan.py tells what a loan is for.)
   recall {l} to the child: end it after the call in hand
   returned {l, n: calls (0), f: those that failed (0), ms: how many took up to 1, 2, 5, 10, 20, 50,
     .. 20,000, 60,000 milliseconds, and longer ([]), more (false)} from the child: so many since it
@@ -130,7 +131,8 @@ HOPELESS = 64
 #: Of a frame that is too large, so much is kept to find its id.
 PREFIX = 256
 _length = Struct(">I")
-_pack_length: Callable[[int], bytes] = _length.pack
+#: The 4 bytes before a body of so many. Raises: struct.error above 4 GiB.
+pack_length: Callable[[int], bytes] = _length.pack
 _unpack_length: Callable[[memoryview, int], tuple[int]] = _length.unpack_from
 
 
@@ -178,13 +180,17 @@ class Splitter:
         frames: list[bytes | TooLarge] = []
         at, end = 0, len(view)
         while at < end and not self._broken:
-            if not self._held and not self._skip and end - at >= HEAD:
-                (length,) = _unpack_length(view, at)
-                after = at + HEAD + length
-                if 0 < length <= self._max and after <= end:
+            if not self._held and not self._skip:
+                # The fast path: whole frames, one behind the other.
+                while end - at >= HEAD:
+                    (length,) = _unpack_length(view, at)
+                    after = at + HEAD + length
+                    if not 0 < length <= self._max or after > end:
+                        break
                     frames.append(bytes(view[at:after]))
                     at = after
-                    continue
+                if at == end:
+                    break
             if self._skip:
                 dropped = min(self._skip, end - at)
                 self._skip -= dropped
@@ -221,7 +227,7 @@ class Splitter:
 
 def pack(body: bytes) -> bytes:
     """A frame around one encoded map. Raises: struct.error above 4 GiB."""
-    return _pack_length(len(body)) + body
+    return pack_length(len(body)) + body
 
 
 def head_of(prefix: bytes) -> tuple[str, int | None]:

@@ -25,7 +25,8 @@ _KINDS = [
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Message) and kind is not Message
 ]
-_BY_NAME = {kind.__struct_config__.tag: kind for kind in _KINDS}
+#: A run over a loan has the same name; it comes over no socket of these.
+_BY_NAME = {kind.__struct_config__.tag: kind for kind in _KINDS if kind is not order.LentRun}
 
 
 class Peer:

@@ -174,13 +174,16 @@ def test_another_client_does_not_wait_for_a_long_borrowed_call(tmp_path: Path) -
         run(go(all_))
 
 
-def test_deadline_passes_in_a_borrowed_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("timeout_s", [0.3, 1.3])
+def test_deadline_passes_in_a_borrowed_call(tmp_path: Path, timeout_s: float) -> None:
+    """A near one has an alarm, one that is further away is looked at now and then."""
+
     async def go(all_: Together) -> None:
         async with Client(all_.manager.path) as client:
             await warmed(client, "about", None)
             pid = (await client.execute("about", None))["pid"]
             with pytest.raises(DeadlineExceeded) as caught:
-                await client.execute("about", 20.0, timeout=0.3)
+                await client.execute("about", 20.0, timeout=timeout_s)
             assert caught.value.ran
             await asyncio.to_thread(wait_gone, [pid])  # it is deaf: its worker kills it
             assert (await client.execute("about", None))["pid"] != pid

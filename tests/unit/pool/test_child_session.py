@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 from msgspec import Raw, msgpack
 
-from cordata.core.pool.loan import LENT
-from cordata.core.pool.order import Run, SessionCopy
+from cordata.core.pool.order import News, Run, SessionCopy
 from cordata.pool.child.session import Session, Shelf
 
 
 def session(counters: dict[str, int] | None = None, **data: Any) -> Session:
     raw = {key: Raw(msgpack.encode(value)) for key, value in data.items()}
-    return Session(SessionCopy(id="s", v=3, wk="1"), raw, counters or {})
+    return Session("s", "1", 3, raw, counters or {})
 
 
 def test_session_is_a_mapping() -> None:
@@ -55,7 +54,7 @@ def test_value_that_was_read_is_kept_by_assigning_it() -> None:
 
 
 def session_again(one: Session) -> Session:
-    return Session(SessionCopy(id="s"), one._before, {})
+    return Session("s", "", 0, one._before, {})
 
 
 def test_counters_add_up() -> None:
@@ -83,13 +82,26 @@ def test_session_refuses_what_messagepack_has_not() -> None:
 
 
 def test_session_of_a_client_that_has_the_child_on_loan_knows_its_worker() -> None:
-    def of(serial: int, copy: SessionCopy) -> str:
-        found = shelf.session_of(Run(1, serial, "echo", s=copy))
+    def of(copy: SessionCopy) -> str:
+        found = shelf.session_of(Run(1, 1, "echo", s=copy))
         assert found is not None
         return found.worker
 
+    def lent() -> str | None:
+        found = shelf.lent("s")
+        return None if found is None else found.worker
+
     shelf = Shelf("0")
-    assert of(1, SessionCopy("s", full={})) == ""  # its first call, which binds it
-    assert of(LENT + 1, SessionCopy("s")) == "0"
-    assert of(2, SessionCopy("s", wk="2")) == "2"
-    assert of(LENT + 2, SessionCopy("s")) == "2"
+    shelf.lend(["s"])
+    assert lent() is None  # it is not here
+    assert of(SessionCopy("s", full={})) == ""  # its first call, which binds it
+    assert lent() is None
+    shelf.lend(["s"])
+    assert lent() == "0"
+    assert of(SessionCopy("s", wk="2")) == "2"
+    assert lent() == "2"
+    of(SessionCopy("s", wk="2", full={}))  # of this copy nobody has said that it may be used
+    assert lent() is None
+    shelf.lend(["s"])
+    shelf.session_of(News(f=["s"]))
+    assert lent() is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,12 +43,30 @@ def test_call_of_a_client_stands_there_with_its_command_and_changes_no_order() -
 def test_calls_of_which_nobody_was_told_stand_there_until_somebody_is() -> None:
     shared = memoryview(bytearray(page.SIZE))
     writer = page.Writer(shared)
-    writer.begin_lent(LENT + 1, 3.0, 4.0, "render")
-    writer.tell(7, 2)
-    hand = page.read(shared)
-    assert (hand.command, hand.untold, hand.failed) == ("render", 7, 2)
+
+    def untold() -> tuple[int, int]:
+        hand = page.read(shared)
+        return hand.untold, hand.failed
+
+    for number, failed in enumerate((False, True, False), 1):
+        # Of the calls that the manager gives it knows.
+        writer.begin(number, 1.0, 2.0, number)
+        assert untold() == (number - 1, int(number > 2))
+        writer.end()
+        writer.begin_lent(LENT + number, 3.0, 4.0, "render")
+        assert untold() == (number - 1, int(number > 2))
+        writer.end_lent(failed=failed)
+    assert untold() == (3, 1)
+    page.mark(shared, 4)
+    assert not writer.begin(4, 1.0, 2.0, 4)
+    assert untold() == (3, 1)
+    writer.told()
+    assert untold() == (0, 0)
+    writer.begin_lent(LENT + 4, 3.0, 4.0, "render")
+    writer.end_lent(failed=True)
+    assert untold() == (1, 1)
     writer.renew()
-    assert (page.read(shared).untold, page.read(shared).failed) == (0, 0)
+    assert untold() == (0, 0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -77,6 +96,7 @@ def test_begin_refuses_what_was_taken_back_and_nothing_else() -> None:
     assert page.read(shared).order == 1  # what the worker tells: two and three will not begin
     writer.end()
     before = page.read(shared)
+    assert not writer.begin_order(2)
     assert not writer.begin(78, 1.0, 2.0, 2)
     assert not writer.begin(79, 1.0, 2.0, 3)
     assert page.read(shared) == before
@@ -87,17 +107,19 @@ def test_begin_refuses_what_was_taken_back_and_nothing_else() -> None:
 
 
 class Watched:
-    """The words of a page, of which the other side marks one right after they were looked at."""
+    """The words of a page, of which the other side marks one right after so many looks at that."""
 
-    def __init__(self, shared: memoryview) -> None:
+    def __init__(self, shared: memoryview, looks: int) -> None:
         self._shared, self._words = shared, shared.cast("Q")
+        self._looks = looks
         self.looks: list[int] = []
 
     def __getitem__(self, at: Any) -> Any:
         found = self._words[at]
         if at == MARK:
             self.looks.append(found)
-            page.mark(self._shared, 1)
+            if len(self.looks) == self._looks:
+                page.mark(self._shared, 1)
         return found
 
     def __setitem__(self, at: Any, value: Any) -> None:
@@ -107,8 +129,8 @@ class Watched:
 class WatchedMemory:
     """Memory that hands out such words."""
 
-    def __init__(self, shared: memoryview) -> None:
-        self.words, self._shared = Watched(shared), shared
+    def __init__(self, shared: memoryview, looks: int) -> None:
+        self.words, self._shared = Watched(shared, looks), shared
 
     def cast(self, format: str) -> Any:
         return self.words if format == "Q" else self._shared.cast("d")
@@ -118,10 +140,13 @@ class WatchedMemory:
 MARK = 6
 
 
-def test_begin_is_taken_back_when_the_mark_comes_between_its_two_looks() -> None:
+@pytest.mark.parametrize("lent", [False, True])
+def test_begin_is_taken_back_when_the_mark_comes_between_its_last_two_looks(lent: bool) -> None:
     shared = memoryview(bytearray(page.SIZE))
-    memory: Any = WatchedMemory(shared)
-    assert not page.Writer(memory).begin(77, 1.0, 2.0, 1)
+    memory: Any = WatchedMemory(shared, looks=1 if lent else 2)
+    writer = page.Writer(memory)
+    assert not (writer.begin_order(1) if lent else writer.begin(77, 1.0, 2.0, 1))
     # The worker may have seen it begun, so the child has to say that it did not run.
-    assert memory.words.looks == [0, 1]
-    assert (page.read(shared).order, page.read(shared).busy) == (1, False)
+    assert memory.words.looks[-2:] == [0, 1]
+    hand = page.read(shared)
+    assert (hand.order, hand.busy, hand.untold) == (1, False, int(lent))

@@ -33,6 +33,8 @@ LARGE = 8192
 #: A child that has answered nothing for so long, or twice that, has the calls behind the one in
 #: hand taken back by its client.
 PATIENCE_S = 0.02
+#: In the hello of who can borrow, or be lent: loans whose frames have this form.
+FEATURE = "loan2"
 #: Serials from here on are of calls that a client gave to a borrowed child.
 LENT = 1 << 62
 _ORDERS = 31

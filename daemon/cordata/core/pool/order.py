@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta, Raw, Struct, field
 
 from cordata.core.pool.histogram import BOUNDS_MS
+from cordata.core.pool.loan import MOST
 from cordata.core.pool.message import (
     NIL,
     Cancel,
@@ -67,6 +68,24 @@ class Run(Message, tag="run"):
     #: The manager's number of this run, from 1; a call that runs again gets another one.
     o: Number = 0
     #: Never sent: when the child read it.
+    read_at: float = 0.0
+
+
+class LentRun(Message, tag="run"):
+    """A call, handed to a child by the client that has it on loan: a run with less to say, since
+    to write and read one is a good part of what a short call costs.
+    """
+
+    id: Number
+    #: The number of this run in the loan.
+    o: Annotated[int, Meta(ge=1, le=MOST)]
+    command: Name = field(name="c")
+    payload: Raw = field(default=NIL, name="p")
+    d: Seconds = 0.0
+    session: Name = field(default="", name="s")
+    request_id: Name = field(default="", name="r")
+    #: Never sent: its serial, and when the child read it.
+    n: int = 0
     read_at: float = 0.0
 
 
@@ -233,7 +252,7 @@ ToChild: TypeAlias = (
     Welcome | ErrorFrame | Run | News | Credit | Cancel | Skip | Goaway | Loan | Recall
 )
 #: Over the socket of a loan.
-ToBorrowed: TypeAlias = Run | Cancel
+ToBorrowed: TypeAlias = LentRun | Cancel
 ToWorker: TypeAlias = Welcome | ErrorFrame | Kill | Retire | Recycle | TakeBack | Alarm | Goaway
 WorkerToChild: TypeAlias = Ping | Stop | Adopt
 ChildToWorker: TypeAlias = Pong | Up | Due | Failed

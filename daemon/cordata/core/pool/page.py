@@ -8,13 +8,13 @@ says of the call first and then, in one aligned store of 8 bytes, that the call 
   8  done      u64  calls ended        24  started   f64  monotonic seconds
  40  order     u64  number of the last 32  deadline  f64  monotonic seconds; 0: none
                     run begun          48  mark      u64  the worker's: no run up to it may begin
- 56  untold    u64  calls ended that     64  failed    u64  those of them that failed
-                    the manager does    72  name      u16 bytes, then the command; of a call that
-                    not know yet                      the manager does not know only
+ 56  told      u64  calls ended that     64  failed    u64  of the others, those that failed
+                    the manager knows   72  name      u16 bytes, then the command; of a call that
+                                                      the manager does not know only
 ```
 Busy: seq != done. The order of bytes is the machine's own: both sides are on it. A child that is
-lent shares a page of the same kind with its client (loan.py), where `serial` and the rest are those
-of the client's calls; those are then on the worker's page, too, with their commands.
+lent shares a page of the same kind with its client (loan.py), who looks at seq, done, order and
+mark only; the rest of what there is to say of the client's calls is on the worker's page.
 
 Taking back: the worker writes the mark, waits for longer than a store takes to be seen by another
 core (SETTLE_S), then reads `order`. The child writes `order` and reads the mark after it. So of the
@@ -37,7 +37,7 @@ _ALL = Struct("@QQQddQQQQ")
 _COUNT = Struct("@Q")
 _NAME = Struct("@H")
 #: In words of 8 bytes; the mark and the command in bytes.
-_SEQ, _DONE, _SERIAL, _STARTED, _DEADLINE, _ORDER, _MARKED, _UNTOLD, _FAILED = range(9)
+_SEQ, _DONE, _SERIAL, _STARTED, _DEADLINE, _ORDER, _MARKED, _TOLD, _FAILED = range(9)
 _MARK, _COMMAND = 48, 72
 
 
@@ -84,6 +84,16 @@ class Writer:
         if 0 < order <= words[_MARKED]:
             return False
         words[_SERIAL], times[_STARTED], times[_DEADLINE] = serial, started, deadline
+        if self.begin_order(order):
+            return True
+        words[_TOLD] += 1  # the manager counts it where it runs
+        return False
+
+    def begin_order(self, order: int) -> bool:
+        """The same where the rest is said elsewhere: on the page of a loan."""
+        words = self._words
+        if 0 < order <= words[_MARKED]:
+            return False
         words[_ORDER] = order
         self._seq += 1
         words[_SEQ] = self._seq
@@ -109,17 +119,25 @@ class Writer:
         words[_SEQ] = self._seq
 
     def end(self) -> None:
-        """The call in hand is over."""
+        """The call in hand is over, of which the manager knows."""
+        words = self._words
+        words[_TOLD] += 1  # first: one too few for a moment is better than one too many
+        words[_DONE] = self._seq
+
+    def end_lent(self, *, failed: bool = False) -> None:
+        """The call in hand is over, and the manager does not know of it."""
+        if failed:
+            self._words[_FAILED] += 1
         self._words[_DONE] = self._seq
 
-    def tell(self, untold: int, failed: int) -> None:
-        """Of so many calls the manager has not been told."""
-        self._words[_UNTOLD], self._words[_FAILED] = untold, failed
+    def told(self) -> None:
+        """The manager knows of all calls that ended."""
+        self._words[_TOLD], self._words[_FAILED] = self._words[_DONE], 0
 
     def renew(self) -> None:
         """The child has a new connection, with empty hands; a new manager counts from 1 again."""
-        words = self._words
-        words[_ORDER] = words[_MARKED] = words[_UNTOLD] = words[_FAILED] = 0
+        self._words[_ORDER] = self._words[_MARKED] = 0
+        self.told()
 
 
 def mark(page: memoryview, order: int) -> None:
@@ -140,9 +158,11 @@ def read(page: bytearray | memoryview) -> Hand:
         if after == before:
             break
         before = after
-    seq, done, serial, started, deadline, order, _, untold, failed = before
+    seq, done, serial, started, deadline, order, _, told, failed = before
     name = _command(page) if serial >= LENT else ""
-    return Hand(serial, done, started, deadline, seq != done, order, name, untold, failed)
+    return Hand(
+        serial, done, started, deadline, seq != done, order, name, max(0, done - told), failed
+    )
 
 
 def _command(page: bytearray | memoryview) -> str:

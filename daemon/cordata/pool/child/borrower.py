@@ -14,16 +14,18 @@ from time import monotonic
 
 from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool.codec import encode, to_borrowed
-from cordata.core.pool.histogram import Histogram
-from cordata.core.pool.loan import LENT
-from cordata.core.pool.message import Cancel, ErrorFrame
-from cordata.core.pool.order import Returned, Run, ToBorrowed
+from cordata.core.pool.histogram import BOUNDS_MS, Histogram
+from cordata.core.pool.loan import serial_of
+from cordata.core.pool.message import ErrorFrame
+from cordata.core.pool.order import LentRun, Returned, ToBorrowed
 from cordata.core.pool.page import SIZE, Writer
 from cordata.errors import ProtocolError
 
 #: How often the manager hears how many calls were run, and after which of them at once.
 _TELL_S = 1.0
 _LONG_US = 200_000
+#: Most calls take no longer, and are not counted one by one.
+_MOST_US = BOUNDS_MS[0] * 1000
 _buffer = bytearray(65536)
 _view = memoryview(_buffer)
 
@@ -37,6 +39,8 @@ class Borrower:
         #: Serials of calls that were cancelled before they began.
         self.skipped: set[int] = set()
         self.loan = 0
+        #: The serial of its call number 0.
+        self._first = 0
         #: The client closed its end, or broke the protocol.
         self.gone = False
         #: Something was read since the manager was heard out.
@@ -45,8 +49,8 @@ class Borrower:
         self._memory: mmap.mmap | None = None
         #: What both sides see of the call in hand; while there is a loan.
         self.page: Writer
-        #: Calls that were run, those of them that failed, and how long they took, of which the
-        #: manager was not told.
+        #: Calls that were run, those of them that failed, and how long those took that took longer
+        #: than most do; of which the manager was not told.
         self._calls = self._failed = 0
         self._run_ms = Histogram()
         self._told_at = 0.0
@@ -66,6 +70,7 @@ class Borrower:
         self.socket = socket.socket(fileno=files[0])
         self.page = Writer(memoryview(self._memory))
         self.loan, self.gone = loan, False
+        self._first = serial_of(loan, 0)
         self._splitter = Splitter(max_bytes)
 
     def end(self) -> Returned | None:
@@ -74,7 +79,7 @@ class Borrower:
         """
         if self.socket is None:
             return None
-        self.page.end()  # of a call in hand the manager had the answer, or will never have it
+        self.page.end_lent()  # of a call in hand the manager had the answer, or will never have it
         self.socket.close()
         self.socket = None
         self.page.close()
@@ -88,7 +93,8 @@ class Borrower:
         """A call has ended; what to tell the manager, now and then."""
         self._calls += 1
         self._failed += failed
-        self._run_ms.add(run_us / 1000)
+        if run_us > _MOST_US:
+            self._run_ms.add(run_us / 1000)
         if now - self._told_at < _TELL_S and run_us < _LONG_US:
             return None
         return self.tell(now)
@@ -103,12 +109,9 @@ class Borrower:
         self._told_at = now
         return self._told(more=True)
 
-    @property
-    def untold(self) -> tuple[int, int]:
-        """So many calls, and failures."""
-        return self._calls, self._failed
-
     def _told(self, *, more: bool) -> Returned:
+        ms = self._run_ms.buckets
+        ms[0] = self._calls - sum(ms)  # they are the others
         told = Returned(
             l=self.loan, n=self._calls, f=self._failed, ms=self._run_ms.take(), more=more
         )
@@ -128,11 +131,10 @@ class Borrower:
                 if isinstance(frame, TooLarge):
                     raise ProtocolError(f"a frame of {frame.length} bytes")
                 message = to_borrowed.decode(frame)
-                if isinstance(message, Run):
-                    if message.n < LENT or message.gl or message.f or message.credits:
-                        raise ProtocolError("that is for the manager to say")
+                if type(message) is LentRun:
+                    message.n = self._first + message.o
                     message.read_at = read_at
-                elif isinstance(message, Cancel):
+                else:
                     self.skipped.add(message.n)
                 self.messages.append(message)
         except BlockingIOError:
@@ -148,6 +150,6 @@ class Borrower:
             except OSError:
                 self.gone = True
 
-    def give_back(self, run: Run) -> None:
+    def give_back(self, run: LentRun) -> None:
         """The child does not run it."""
         self.send(encode(ErrorFrame(id=run.id, code="not_run", m="the child has other work")))

@@ -11,16 +11,17 @@ from time import monotonic
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw, msgpack
+from msgspec import msgpack
 
 from cordata.core.pool.codec import encode
 from cordata.core.pool.loan import LARGE
-from cordata.core.pool.message import MAX_ENTRIES, Chunk, Delta, End, ErrorFrame, Result
-from cordata.core.pool.order import News, Passed, Run
+from cordata.core.pool.message import MAX_ENTRIES, Delta, End, ErrorFrame, Result
+from cordata.core.pool.order import LentRun, News, Passed, Run
 from cordata.errors import CallCancelled, FrameTooLarge, PermanentError, ProtocolError
 from cordata.log import request_id
 from cordata.pool.child.current import CurrentCall, current
 from cordata.pool.child.flow import Flow
+from cordata.pool.child.parts import Chunks, List
 from cordata.pool.child.session import Noted, Session, Shelf
 
 if TYPE_CHECKING:
@@ -74,9 +75,9 @@ class Calling:
         if isinstance(said, News):
             self._shelf.lend(said.lent)
 
-    def may_use(self, session: str) -> bool:
-        """Whether calls of a loan may use this session."""
-        return self._shelf.is_lent(session)
+    def lent(self, session: str) -> Session | None:
+        """That of a call of a loan; None: those may not use it."""
+        return self._shelf.lent(session)
 
     def end_loan(self) -> None:
         """There is none any more, and no session that is lent."""
@@ -92,16 +93,25 @@ class Calling:
 
         Raises: nothing but what is meant to end the process, as SystemExit.
         """
-        deadline = began + run.d
-        self.passes, self.failed, self.run_us = False, False, 0
-        self._flow.begin(run.id, run.n, credits=run.credits, deadline=deadline)
         try:
             session = self._shelf.session_of(run)
         except ProtocolError as error:
             return encode(ErrorFrame(id=run.id, m=str(error)))
         if run.gl is not None:
             self._shelf.take_globals(run.gl)
-        flow = self._flow
+        return self._answer(run, session, began, run.credits)
+
+    def answer_lent(self, run: LentRun, session: Session | None, began: float) -> bytes:
+        """The same for a call of a loan, of which `passes`, `failed` and `run_us` tell."""
+        self.passes = self.failed = False
+        self.run_us = 0
+        return self._answer(run, session, began, 0)
+
+    def _answer(
+        self, run: Run | LentRun, session: Session | None, began: float, credits: int
+    ) -> bytes:
+        flow, deadline = self._flow, began + run.d
+        flow.begin(run.id, run.n, credits=credits, deadline=deadline)
         call = CurrentCall(
             run, session, self._shelf.globals, deadline, flow.connection.epoch, flow.look
         )
@@ -110,9 +120,9 @@ class Calling:
             if function is None:
                 text = f"this worker knows no command {run.command!r}"
                 return encode(ErrorFrame(id=run.id, code="unknown_command", m=text))
-            value = copy_context().run(self._call, function, run, session, call)
+            value = copy_context().run(self._call, function, run, call, credits)
             delta = _delta(session, call.shared)
-            frame = self._success(run, value, delta, began)
+            frame = self._success(run, value, delta, began, credits)
         except Exception as error:  # noqa: BLE001 - the boundary of a call
             return self._failure(run, error, began)
         if session is not None and delta is not None:
@@ -120,25 +130,26 @@ class Calling:
         return frame
 
     def _call(
-        self, function: Function, run: Run, session: Session | None, call: CurrentCall
+        self, function: Function, run: Run | LentRun, call: CurrentCall, credits: int
     ) -> object:
         """In a context of its own. Gives the result; of a stream nothing, its parts are sent."""
         current.set(call)
-        request_id.set(run.request_id)
-        value = function(msgpack.decode(run.payload), session)
+        if run.request_id:  # else it is what it is without a request
+            request_id.set(run.request_id)
+        value = function(msgpack.decode(run.payload), call.session)
         kind = type(value)
         if kind is CoroutineType:
             value = self.asynchronous.run(value, call.remaining_s())
         elif kind is GeneratorType or kind is AsyncGeneratorType:
-            sink = _Chunks(self._flow, run.id) if run.credits else _List(self._limit)
+            sink = Chunks(self._flow, run.id) if credits else List(self._limit)
             if kind is GeneratorType:
-                self._drain(value, sink.add, paced=bool(run.credits))
+                self._drain(value, sink.add, paced=bool(credits))
             else:
-                draining = self.asynchronous.drain(value, sink.add, paced=bool(run.credits))
+                draining = self.asynchronous.drain(value, sink.add, paced=bool(credits))
                 self.asynchronous.run(draining, call.remaining_s())
             return sink.value()
-        if run.credits:
-            _Chunks(self._flow, run.id).add(value)
+        if credits:
+            Chunks(self._flow, run.id).add(value)
             return None
         return value
 
@@ -151,35 +162,39 @@ class Calling:
                     raise CallCancelled
                 sink(value)
 
-    def _success(self, run: Run, value: object, delta: Delta | None, began: float) -> bytes:
+    def _success(
+        self, run: Run | LentRun, value: object, delta: Delta | None, began: float, credits: int
+    ) -> bytes:
+        flow = self._flow
+        limit = flow.connection.max_bytes
         spent = self.run_us = _microseconds(began)
-        if delta is not None and self._flow.borrowed:
-            if self._flow.look():
+        if delta is not None and type(run) is LentRun:
+            if flow.look():
                 raise CallCancelled  # what an abandoned call changed is lost
             return self._pass(run, value, delta, spent)
-        if run.credits:
-            return encode(End(id=run.id, x=spent, u=delta), max_bytes=self._limit)
+        if credits:
+            return encode(End(id=run.id, x=spent, u=delta), max_bytes=limit)
         # Encoded with its frame, in one go; the field takes whatever MessagePack has.
         result: Any = value
-        frame = encode(Result(id=run.id, payload=result, x=spent, u=delta), max_bytes=self._limit)
-        if len(frame) > LARGE and self._flow.borrowed:
+        frame = encode(Result(run.id, result, spent, delta), max_bytes=limit)
+        if len(frame) > LARGE and type(run) is LentRun:
             return self._pass(run, value, Delta(), spent)
         return frame
 
-    def _pass(self, run: Run, value: object, delta: Delta, spent: int) -> bytes:
+    def _pass(self, run: LentRun, value: object, delta: Delta, spent: int) -> bytes:
         """A result for the client by way of the manager."""
         self.passes = True
         passed = Passed(
             self._flow.connection.borrower.loan,
             run.id,
             delta,
-            session="" if run.s is None else run.s.id,
+            session=run.session,
             payload=value,  # type: ignore[arg-type]  # as in a result
             x=spent,
         )
         return encode(passed, max_bytes=self._limit)
 
-    def _failure(self, run: Run, error: Exception, began: float) -> bytes:
+    def _failure(self, run: Run | LentRun, error: Exception, began: float) -> bytes:
         spent = self.run_us = _microseconds(began)
         self.failed = True
         if isinstance(error, CallCancelled):
@@ -197,7 +212,7 @@ class Calling:
                 "permanent": isinstance(error, PermanentError),
             }
         frame = ErrorFrame(id=run.id, code=code, m=text, data=data, x=spent)
-        if self._flow.borrowed and len(encode(frame)) > LARGE:  # or it might hold up the child
+        if type(run) is LentRun and len(encode(frame)) > LARGE:  # or it might hold up the child
             frame.m = _end_of(text, LARGE // 8)
             data |= {"traceback": _end_of(data.get("traceback", ""), LARGE // 2)}
         try:
@@ -209,38 +224,6 @@ class Calling:
     @property
     def _limit(self) -> int:
         return self._flow.connection.max_bytes
-
-
-class _Chunks:
-    """A stream, part by part."""
-
-    def __init__(self, flow: Flow, id: int) -> None:
-        self._flow, self._id = flow, id
-
-    def add(self, value: Any) -> None:
-        chunk = Chunk(id=self._id, payload=value)
-        connection = self._flow.connection
-        connection.send(encode(chunk, max_bytes=connection.max_bytes))
-
-    def value(self) -> None:
-        """There is nothing left to send."""
-
-
-class _List:
-    """What a generator gives to a caller who wants one result, no more than fits a frame."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._count, self._body = limit, 0, bytearray()
-
-    def add(self, value: Any) -> None:
-        self._body += msgpack.encode(value)
-        self._count += 1
-        if len(self._body) > self._limit:
-            raise FrameTooLarge(f"a list of more than {self._limit} bytes")
-
-    def value(self) -> Raw:
-        """The array, with a head of 32 bits."""
-        return Raw(b"\xdd" + self._count.to_bytes(4, "big") + bytes(self._body))
 
 
 def _delta(session: Session | None, shared: Noted | None) -> Delta | None:
@@ -280,7 +263,7 @@ def _trace(error: Exception) -> str:
     return "".join(traceback.format_exception(type(error), error, trace))
 
 
-_OWN = {Calling.answer.__code__, Calling._call.__code__, Calling._drain.__code__}
+_OWN = {Calling._answer.__code__, Calling._call.__code__, Calling._drain.__code__}
 
 
 def _end_of(text: str, size: int) -> str:

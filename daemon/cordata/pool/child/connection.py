@@ -10,6 +10,7 @@ from time import monotonic
 
 from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool.codec import encode, to_child
+from cordata.core.pool.loan import FEATURE
 from cordata.core.pool.message import Cancel, ErrorFrame, Hello, Loan, Message, Welcome
 from cordata.core.pool.order import Ready, Recall, Run, Skip, ToChild
 from cordata.core.pool.spec import ChildSpec
@@ -180,7 +181,7 @@ class Connection:
             inv=spec.inv,
             max=spec.max_frame_bytes,
             cmds=list(spec.commands),
-            has=["loan"],
+            has=[FEATURE],
             spare=not self.adopted,
             warm=self.warm,
         )

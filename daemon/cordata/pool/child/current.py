@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from time import monotonic
 
 from cordata.core.pool.message import Values
-from cordata.core.pool.order import Run
+from cordata.core.pool.order import LentRun, Run
 from cordata.pool.child.session import Noted, Session
 
 
@@ -21,7 +21,7 @@ class CurrentCall:
 
     def __init__(
         self,
-        run: Run,
+        run: Run | LentRun,
         session: Session | None,
         values: Values,
         deadline: float,

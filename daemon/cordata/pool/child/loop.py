@@ -17,13 +17,24 @@ from time import monotonic
 from cordata.core.frame import Splitter, TooLarge
 from cordata.core.pool.codec import encode, worker_to_child
 from cordata.core.pool.message import ErrorFrame, Message, Ping, Pong
-from cordata.core.pool.order import Adopt, Back, Due, News, Run, Stop, ToBorrowed, ToChild
+from cordata.core.pool.order import (
+    Adopt,
+    Back,
+    Due,
+    LentRun,
+    News,
+    Run,
+    Stop,
+    ToBorrowed,
+    ToChild,
+)
 from cordata.core.pool.page import Writer
 from cordata.core.pool.spec import ChildSpec
 from cordata.errors import ProtocolError
 from cordata.pool.child.calling import Calling
 from cordata.pool.child.connection import Connection
 from cordata.pool.child.output import Output
+from cordata.pool.child.session import Session
 
 #: While calls lie here, what is said meanwhile is read so often: two system calls for each of the
 #: shortest calls cost more than the calls.
@@ -132,7 +143,7 @@ class Loop:
         now = monotonic()
         if now >= at:
             self._connection.send(encode(self._borrower.tell(now)))
-            self._page.tell(0, 0)
+            self._page.told()
         return max(1.0, (at - now) * 1000.0)
 
     def _hear_manager_out(self) -> None:
@@ -152,7 +163,7 @@ class Loop:
         """The child is its client's no more, and the manager knows all."""
         self._connection.end_loan()
         self._calling.end_loan()
-        self._page.tell(0, 0)
+        self._page.told()
 
     def _poll_lent(self) -> None:
         """See that the socket of the loan is polled, if there is one."""
@@ -221,38 +232,38 @@ class Loop:
 
     def _work_lent(self, run: ToBorrowed) -> None:
         borrower = self._borrower
-        if not isinstance(run, Run):
+        if type(run) is not LentRun:
             return  # a cancel, of a call that was answered meanwhile
         began = monotonic()
         run.d -= began - run.read_at
-        deadline = began + run.d
-        if run.n in borrower.skipped or (run.s is not None and not self._calling.may_use(run.s.id)):
+        session = self._calling.lent(run.session) if run.session else None
+        if run.n in borrower.skipped or (run.session and session is None):
             borrower.give_back(run)
         elif run.d <= 0:
             text = "the deadline had passed when the child took the call"
             data = {"ran": False}
             borrower.send(encode(ErrorFrame(id=run.id, code="deadline", m=text, data=data)))
-        elif not borrower.page.begin(run.n, began, deadline, run.o):
+        elif not borrower.page.begin_order(run.o):
             borrower.give_back(run)
         else:
-            self._page.begin_lent(run.n, began, deadline, run.command)
-            self._run_lent(run, began)
+            self._page.begin_lent(run.n, began, began + run.d, run.command)
+            self._run_lent(run, session, began)
         if not borrower.messages:
             borrower.skipped.clear()
 
-    def _run_lent(self, run: Run, began: float) -> None:
+    def _run_lent(self, run: LentRun, session: Session | None, began: float) -> None:
         borrower, calling = self._borrower, self._calling
         self._output.begin(run.n, run.request_id)
-        frame = calling.answer(run, began)
+        frame = calling.answer_lent(run, session, began)
         self._output.end()
         (self._connection if calling.passes else borrower).send(frame)
         if borrower.socket is not None:  # else the manager was lost, and the loan with it
-            borrower.page.end()
-        self._page.end()
+            borrower.page.end_lent()
+        self._page.end_lent(failed=calling.failed)
         told = borrower.count(began, calling.run_us, failed=calling.failed)
         if told is not None:
             self._connection.send(encode(told))
-        self._page.tell(*borrower.untold)
+            self._page.told()
         self._count()
 
     def _run(self, run: Run, began: float) -> None:

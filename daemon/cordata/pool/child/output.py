@@ -24,8 +24,11 @@ class Marked(io.RawIOBase):
     def __init__(self, fd: int) -> None:
         self._fd = fd
         #: Number and request id of the call in hand; 0: there is none.
-        self._call = (0, "")
-        self._written = False
+        self.call = (0, "")
+        #: Something was printed in it, ...
+        self.used = False
+        #: ... and has come here, after its mark.
+        self._marked = False
         #: The last line is not finished, so a mark would stand in its middle.
         self._open = False
 
@@ -36,28 +39,24 @@ class Marked(io.RawIOBase):
     def write(self, data: Any) -> int:
         """All of a buffer; waits for a worker that is slow."""
         view = memoryview(data).cast("B")
+        self.used = True
         if view.nbytes:
-            if self._call[0] and not self._written:
+            if self.call[0] and not self._marked:
                 self._write_all(memoryview((b"\n" if self._open else b"") + self._mark()))
-                self._written = True
+                self._marked = True
             self._write_all(view)
             self._open = view[-1] != 0x0A
         return view.nbytes
 
-    def begin(self, serial: int, request_id: str) -> None:
-        """What is written from now on is of this call."""
-        self._call = (serial, request_id)
-        self._written = False
-
     def end(self) -> None:
         """What is written from now on is of no call."""
-        if self._written:
+        if self._marked:
             self._write_all(memoryview(b"\n\x1e0 \n" if self._open else b"\x1e0 \n"))
-            self._open = False
-        self._call = (0, "")
+            self._open = self._marked = False
+        self.call, self.used = (0, ""), False
 
     def _mark(self) -> bytes:
-        serial, request_id = self._call
+        serial, request_id = self.call
         if not request_id.isprintable():  # a client's; it must not begin a line of its own
             request_id = ""
         return f"{MARK}{serial} {request_id}\n".encode(errors="replace")
@@ -89,21 +88,37 @@ class Output:
 
     def begin(self, serial: int, request_id: str) -> None:
         """A call begins."""
-        self._marked.begin(serial, request_id)
+        self._marked.call = (serial, request_id)
 
     def end(self) -> None:
         """The call is over; what it printed goes out."""
-        for text in self._texts:
-            text.flush()
-        self._marked.end()
+        if self._marked.used:  # to flush nothing takes ten times as long
+            for text in self._texts:
+                text.flush()
+            self._marked.end()
+        else:
+            self._marked.call = (0, "")
 
     def _text(self) -> TextIO:
-        return io.TextIOWrapper(
-            self._marked,  # type: ignore[type-var]  # it only writes
+        return _Text(
+            self._marked,
             encoding="utf-8",
             errors="backslashreplace",
             line_buffering=True,
         )
+
+
+class _Text(io.TextIOWrapper):
+    """Says below when something is written, which may stay here until the line ends."""
+
+    def __init__(self, below: Marked, **options: Any) -> None:
+        super().__init__(below, **options)  # type: ignore[arg-type]  # it only writes
+        self._below = below
+
+    def write(self, text: str, /) -> int:
+        """As ever."""
+        self._below.used = True
+        return super().write(text)
 
 
 class _Lines(TrailFormatter):

@@ -7,9 +7,8 @@ from typing import Any
 
 from msgspec import Raw, msgpack
 
-from cordata.core.pool.loan import LENT
 from cordata.core.pool.message import Delta, Values
-from cordata.core.pool.order import GlobalsCopy, News, Run, SessionCopy
+from cordata.core.pool.order import GlobalsCopy, News, Run
 from cordata.errors import ProtocolError
 
 #: In place of each dictionary that a call has no use for, as most have none; never written.
@@ -89,14 +88,16 @@ class Session(Noted):
 
     __slots__ = ("_counted", "_counters", "_version", "id", "worker")
 
-    def __init__(self, copy: SessionCopy, data: Values, counters: dict[str, int]) -> None:
+    def __init__(
+        self, id: str, worker: str, version: int, data: Values, counters: dict[str, int]
+    ) -> None:
         # As Noted does, without a second call: one of these is made for every call.
         self._before = data
         self._decoded = self.set = self.deleted = self._counted = _NOTHING
-        self.id = copy.id
+        self.id = id
         #: The worker that it prefers; "": any.
-        self.worker = copy.wk
-        self._version = copy.v
+        self.worker = worker
+        self._version = version
         self._counters = counters
 
     @property
@@ -144,9 +145,13 @@ class Shelf:
         #: What all sessions share.
         self.globals: Values = {}
 
-    def is_lent(self, id: str) -> bool:
-        """Whether calls of a loan may use this session."""
-        return id in self._lent
+    def lent(self, id: str) -> Session | None:
+        """The session of a call of a loan; None: those may not use it."""
+        if id not in self._lent:
+            return None
+        data, counters, worker = self._sessions[id]
+        # A client does not know which one it prefers, nor which version it has.
+        return Session(id, worker or self._worker, 0, data, counters)
 
     def lend(self, ids: Iterable[str]) -> None:
         """They may use those that are here, too."""
@@ -176,11 +181,9 @@ class Shelf:
         if found is None:
             raise ProtocolError(f"no data came of session {copy.id!r}, which is not here")
         data, counters, worker = found
-        if isinstance(run, Run) and run.n >= LENT:  # a client does not know which one it prefers
-            copy.wk = worker or self._worker
-        elif copy.wk != worker:
+        if copy.wk != worker:
             self._sessions[copy.id] = (data, counters, copy.wk)
-        return Session(copy, data, counters)
+        return Session(copy.id, copy.wk, copy.v, data, counters)
 
     def take_globals(self, news: GlobalsCopy) -> None:
         """What changed in them since the last call."""

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cordata.core.pool.message import CallFrame, ErrorFrame, Hello, Lent, Loan, Lost, ToClient
+from cordata.core.frame import TooLarge
+from cordata.core.pool.message import (
+    CallFrame,
+    ErrorFrame,
+    Hello,
+    Lent,
+    Loan,
+    Lost,
+    Result,
+    ToClient,
+)
 from cordata.errors import CallCancelled, DeadlineExceeded, PoolSaturated
 from cordata.pool.client.borrowed import Borrowed
 from cordata.pool.client.exchange import Exchange
@@ -20,7 +30,12 @@ class Borrowing(Exchange):
     def __init__(self, path: str, hello: Callable[[], Hello], *, max_waiting: int) -> None:
         super().__init__(path, hello, max_waiting=max_waiting)
         self._loans = Loans(
-            again=self._again, passed=self._passed, conclude=self._crashed, is_open=self._is_open
+            again=self._again,
+            passed=self._passed,
+            conclude=self._crashed,
+            is_open=self._is_open,
+            watch=self._watch,
+            due=self._due,
         )
 
     def cancel(self, request: Request, *, hard: bool) -> None:
@@ -59,6 +74,19 @@ class Borrowing(Exchange):
         except PoolSaturated:
             self._over(request)
             raise
+
+    def _heard_child(self, link: Link, message: ToClient | TooLarge) -> None:
+        """As `_heard`, from a child on loan."""
+        if type(message) is Result and link.borrowed is not None:
+            # The fast path: what `_heard` does in its ways.
+            request = self._loans.answered(link.borrowed, message.id, message.x)
+            if request is not None and self._requests.get(message.id) is request:
+                del self._requests[message.id]
+                if request.tick >= 0:
+                    self._alarm.clear(request)
+                request.answered(message.payload)
+        else:
+            self._heard(link, message)
 
     def _ends(self, link: Link, id: int, run_us: int) -> Request | None:
         request, loans = self._requests.get(id), self._loans
@@ -119,7 +147,7 @@ class Borrowing(Exchange):
         return Link(
             self._path,
             self._hello(),
-            heard=self._heard,
+            heard=self._heard_child,
             lost=lambda link, _: self._loans.returned(borrowed),
             room_again=lambda: None,
             borrowed=borrowed,
@@ -133,6 +161,7 @@ class Borrowing(Exchange):
         assert request.link is not None
         manager = request.link.manager
         request.link, request.end = manager, 0
+        self._watch(request)
         if manager.closed and self._may_go_again(request, "it had the answer"):
             self._again([request])
 

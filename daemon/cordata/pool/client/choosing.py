@@ -14,9 +14,9 @@ from collections.abc import Callable
 from time import monotonic
 
 from cordata.core.pool.codec import encode
-from cordata.core.pool.loan import MOST, PATIENCE_S, serial_of
+from cordata.core.pool.loan import MOST, PATIENCE_S
 from cordata.core.pool.message import CallFrame
-from cordata.core.pool.order import Run, SessionCopy
+from cordata.core.pool.order import LentRun
 from cordata.core.pool.pace import Pace
 from cordata.core.pool.placing import AHEAD_BYTES, AWAKE_US
 from cordata.core.pool.sending import BUDGET_US, DEPTH
@@ -25,6 +25,9 @@ from cordata.pool.client.borrowed import Borrowed
 from cordata.pool.client.places import Places
 from cordata.pool.client.request import Request
 
+#: Whose deadline is further away is looked at every PATIENCE_S, with all that a child was given: to
+#: set and clear an alarm for each call costs more than that.
+_SOON_S = 1.0
 #: A session moves to another child rather than to wait for so much work, ...
 _MOVE_US = 2 * AWAKE_US
 #: ... if that has had nothing to do for so long.
@@ -32,12 +35,18 @@ _IDLE_S = 0.0005
 
 
 class Choosing:
-    """See the module. `again` sends requests to the manager; `is_open`: one is still waited for."""
+    """See the module. `again` sends requests to the manager; `is_open`: one is still waited for;
+    `watch`: the deadline of one is seen to, which otherwise is looked at now and then.
+    """
 
     def __init__(
-        self, *, again: Callable[[list[Request]], None], is_open: Callable[[Request], bool]
+        self,
+        *,
+        again: Callable[[list[Request]], None],
+        is_open: Callable[[Request], bool],
+        watch: Callable[[Request], None],
     ) -> None:
-        self._again, self._is_open = again, is_open
+        self._again, self._is_open, self._watch = again, is_open, watch
         #: Those that take calls, the one that is woken first first.
         self.open: list[Borrowed] = []
         self.pace = Pace()
@@ -125,6 +134,7 @@ class Choosing:
         if count >= self._most:
             raise PoolSaturated("too many calls wait")
         queue.append(request)
+        self._watch(request)
         self._arm()
 
     def _pick(self, cost_us: float) -> Borrowed | None:
@@ -140,26 +150,24 @@ class Choosing:
 
     def _give(self, to: Borrowed, request: Request, message: CallFrame, cost_us: float) -> None:
         to.order += 1
-        session = message.session
-        run = Run(
+        left_s = request.deadline - monotonic()
+        run = LentRun(
             request.id,
-            serial_of(to.id, to.order),
+            to.order,
             message.command,
             message.payload,
-            max(0.0, request.deadline - monotonic()),
-            0.0,
-            0,
+            left_s if left_s > 0.0 else 0.0,
+            message.session,
             message.request_id,
-            SessionCopy(session) if session else None,
-            [],
-            None,
-            to.order,
         )
         request.link, request.order, request.cost_us = to.link, to.order, cost_us
         to.given[request.id] = request
         to.load_us += cost_us
         to.put(encode(run))
-        self._arm()
+        if left_s < _SOON_S:
+            self._watch(request)
+        if self._timer is None:
+            self._arm()
         if to.order == MOST:
             self._end(to)
 

@@ -79,15 +79,8 @@ class Client:
         FrameTooLarge; TypeError for a payload that MessagePack does not know. Cancelling it
         cancels the call: it does not start any more; when it runs, it is told.
         """
-        return await self.start(
-            command,
-            payload,
-            session=session,
-            timeout=timeout,
-            queue_timeout=queue_timeout,
-            idempotent=idempotent,
-            priority=priority,
-            type=type,
+        return await self._start(
+            command, payload, session, timeout, queue_timeout, idempotent, priority, type
         )
 
     def start(
@@ -105,18 +98,26 @@ class Client:
         """As `execute`, without waiting: await the Call, or cancel it. Raises: PoolClosed,
         PoolSaturated, TypeError; the rest is raised by awaiting the Call.
         """
-        timeout_s = self._timeout_of(command) if timeout is None else timeout
-        frame = call_of(
-            command,
-            payload,
-            timeout_s=timeout_s,
-            session=session,
-            queue_timeout_s=queue_timeout,
-            idempotent=idempotent,
-            priority=priority,
+        return self._start(
+            command, payload, session, timeout, queue_timeout, idempotent, priority, type
         )
-        call = Call(frame, self._exchange, deadline_of(timeout_s), decoder_of(type))
-        self._exchange.submit(call)
+
+    def _start(
+        self,
+        command: str,
+        payload: object,
+        session: str,
+        timeout: float | None,
+        queue_timeout: float | None,
+        idempotent: bool,
+        priority: int,
+        type: Any,
+    ) -> Call:
+        timeout_s = self._timeout_of(command) if timeout is None else timeout
+        frame = call_of(command, payload, timeout_s, session, queue_timeout, idempotent, priority)
+        exchange = self._exchange
+        call = Call(frame, exchange, deadline_of(timeout_s), decoder_of(type))
+        exchange.submit(call)
         return call
 
     async def stream(
@@ -139,15 +140,9 @@ class Client:
         stream of which a part was read is not begun again.
         """
         timeout_s = self._timeout_of(command) if timeout is None else timeout
+        credits = window_of(credit)
         frame = call_of(
-            command,
-            payload,
-            timeout_s=timeout_s,
-            session=session,
-            queue_timeout_s=queue_timeout,
-            idempotent=idempotent,
-            priority=priority,
-            credits=window_of(credit),
+            command, payload, timeout_s, session, queue_timeout, idempotent, priority, credits
         )
         stream = Stream(frame, self._exchange, deadline_of(timeout_s), decoder_of(type))
         self._exchange.submit(stream)

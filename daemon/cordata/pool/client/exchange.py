@@ -77,9 +77,9 @@ class Exchange(Dialling):
         self._last_id += 1
         request.id = request.message.id = self._last_id
         self._requests[request.id] = request
-        self._alarm.set(request, request.deadline)
         if self._straight(request):
             return
+        self._watch(request)
         link = self._link
         if link is not None and link.ready and not self._unsent and link.has_room:
             self._send(request, link)
@@ -124,10 +124,16 @@ class Exchange(Dialling):
     def _over(self, request: Request) -> Request:
         """It leaves the table."""
         del self._requests[request.id]
-        self._alarm.clear(request)
+        if request.tick >= 0:
+            self._alarm.clear(request)
         if request.link is None:
             self._unsent.pop(request.id, None)
         return request
+
+    def _watch(self, request: Request) -> None:
+        """See to its deadline."""
+        if request.tick < 0:
+            self._alarm.set(request, request.deadline)
 
     # --- what goes out
 
@@ -265,6 +271,7 @@ class Exchange(Dialling):
     def _again(self, requests: list[Request]) -> None:
         """They go out first, in the order in which they did before."""
         for request in reversed(requests):
+            self._watch(request)
             request.link = None
             self._unsent[request.id] = request
             self._unsent.move_to_end(request.id, last=False)

@@ -27,7 +27,8 @@ _REPORT_S = 1.5
 
 class Loans(Choosing):
     """See the module. `again` sends requests to the manager, in their order; `passed`: the answer
-    to a request comes from there; `conclude`: how a call ended in which its child died.
+    to a request comes from there; `conclude`: how a call ended in which its child died; `due`: the
+    deadline of one has passed.
     """
 
     def __init__(
@@ -37,9 +38,11 @@ class Loans(Choosing):
         passed: Callable[[Request], None],
         conclude: Callable[[Request, ErrorFrame], None],
         is_open: Callable[[Request], bool],
+        watch: Callable[[Request], None],
+        due: Callable[[Request], None],
     ) -> None:
-        super().__init__(again=again, is_open=is_open)
-        self._passed, self._conclude = passed, conclude
+        super().__init__(again=again, is_open=is_open, watch=watch)
+        self._passed, self._conclude, self._due = passed, conclude, due
         self._ending: list[Borrowed] = []
         #: Children that died in a call, with that; and words of it that came before their end.
         self._dead: dict[Borrowed, Request] = {}
@@ -47,20 +50,22 @@ class Loans(Choosing):
         self._doubtful: dict[int, Request] = {}
         self._reports: dict[int, Lost] = {}
 
-    def answered(self, by: Borrowed, id: int, run_us: int) -> None:
-        """A call has its last answer."""
+    def answered(self, by: Borrowed, id: int, run_us: int) -> Request | None:
+        """A call has its last answer; None: it is not here any more."""
         request = by.pop(id)
         if request is None:
-            return
+            return None
         by.answers += 1
         by.flying -= 1
         by.slow = False
         message = request.message
-        if isinstance(message, CallFrame):
+        if type(message) is CallFrame:
             self.pace.ran(message.command, run_us)
-        if not by.ending and (self._waiting or by.waiting):
+        if (by.waiting or self._waiting) and not by.ending:
             self._refill(by)
-        by.schedule()
+        if by.out:
+            by.schedule()
+        return request
 
     def heard_elsewhere(self, id: int, run_us: int) -> None:
         """The manager answered a call that nobody waits for; a child may have had it."""
@@ -106,7 +111,11 @@ class Loans(Choosing):
         self._timer = None
         self._share()
         working = [one for one in (*self.open, *self._ending) if one.given]
+        now = monotonic()
         for one in working:
+            for request in [r for r in one.given.values() if r.deadline <= now and r.tick < 0]:
+                if self._is_open(request) and not request.late:
+                    self._due(request)
             if one.seen != one.answers:
                 one.seen = one.answers
             elif not one.slow:
@@ -216,6 +225,7 @@ class Loans(Choosing):
         self._send_back(again)
 
     def _died(self, one: Borrowed, request: Request) -> None:
+        self._watch(request)
         if isinstance(request.message, CallFrame):
             self.pace.forget(request.message.command)
         report = self._reports.get(one.id)

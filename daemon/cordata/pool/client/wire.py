@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from msgspec import DecodeError, Raw, json, msgpack
 
 from cordata.core.pool.codec import POOL_ERRORS
+from cordata.core.pool.loan import FEATURE
 from cordata.core.pool.message import (
     CallFrame,
     ErrorFrame,
@@ -57,14 +58,13 @@ def hello_of(name: str, *, operator: bool, borrows: bool = False) -> Hello:
         # No start, so no fingerprint: several clients of one process are as many connections.
         inv=os.environ.get("INVOCATION_ID", ""),
         max=MAX_TAKEN,
-        has=["loan"] if borrows else [],
+        has=[FEATURE] if borrows else [],
     )
 
 
 def call_of(
     command: str,
     payload: object,
-    *,
     timeout_s: float,
     session: str = "",
     queue_timeout_s: float | None = None,
@@ -87,23 +87,24 @@ def call_of(
         raise ValueError(f"queue_timeout is {queue_timeout_s}, it must not be less than 0")
     if not 0 <= priority <= 9:
         raise ValueError(f"priority is {priority}, it must be 0 to 9")
+    # By position: one of these is made for every call.
     return CallFrame(
-        id=0,
-        command=command,
-        payload=packed(payload),
-        session=session,
-        timeout_s=min(timeout_s, _LONGEST_S),
-        queue_timeout_s=None if queue_timeout_s is None else min(queue_timeout_s, _LONGEST_S),
-        idempotent=idempotent,
-        priority=priority,
-        credits=credits,
-        request_id=request_id.get()[:200],
+        0,
+        command,
+        packed(payload),
+        session,
+        timeout_s if timeout_s < _LONGEST_S else _LONGEST_S,
+        None if queue_timeout_s is None else min(queue_timeout_s, _LONGEST_S),
+        idempotent,
+        priority,
+        credits,
+        request_id.get()[:200],
     )
 
 
 def deadline_of(timeout_s: float) -> float:
     """Monotonic, and no later than what timers can be set to."""
-    return monotonic() + min(timeout_s, _LONGEST_S)
+    return monotonic() + (timeout_s if timeout_s < _LONGEST_S else _LONGEST_S)
 
 
 def packed(value: object) -> Raw:

@@ -7,6 +7,7 @@ from cordata.core.pool.call import RUNNING, Call
 from cordata.core.pool.codec import encode, from_child
 from cordata.core.pool.globals import UNSURE
 from cordata.core.pool.limits import Failure
+from cordata.core.pool.loan import FEATURE
 from cordata.core.pool.message import Chunk, Delta, End, ErrorFrame, Hello, Result
 from cordata.core.pool.order import Back, Passed, Ready, Returned
 from cordata.core.pool.registry import Child
@@ -42,7 +43,7 @@ class ChildPeer:
             warm=hello.warm,
         )
         self._link.keep()
-        hub.lending.came_back(self.child, able="loan" in hello.has)
+        hub.lending.came_back(self.child, able=FEATURE in hello.has)
         if older is not None:
             older.abort()
 

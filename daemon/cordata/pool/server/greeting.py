@@ -5,6 +5,7 @@ from __future__ import annotations
 from cordata import events
 from cordata.core.frame import VERSION, TooLarge
 from cordata.core.pool.codec import UnfitMessage, from_client
+from cordata.core.pool.loan import FEATURE
 from cordata.core.pool.message import Hello, Welcome
 from cordata.errors import ProtocolError
 from cordata.log import fields, logger
@@ -54,7 +55,7 @@ class Greeting:
                 link.peer = peer = ChildPeer(link, hello)
                 peer.join()
             case _:
-                borrows = "loan" in hello.has
+                borrows = FEATURE in hello.has
                 link.peer = ClientPeer(link, operator=hello.role == "operator", borrows=borrows)
 
     def refuse(self, code: str, text: str, data: dict[str, object] | None = None) -> None:
