@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.pool.lending import MANY, heard_of, returned, run, warmed
+from tests.integration.pool.lending import MANY, heard_of, lent, returned, run, warmed
 from tests.integration.pool.test_together import Together, call, together
 from tests.integration.server.running import wait_gone
 
@@ -26,11 +26,10 @@ from cordata.pool import Client, SyncClient
 def test_client_that_is_alone_calls_children_itself(tmp_path: Path) -> None:
     async def go(all_: Together) -> None:
         async with Client(all_.manager.path) as client:
-            await warmed(client)
+            await lent(all_, client, 2)
             numbers = list(range(500))
             assert await asyncio.gather(*(client.execute("echo", n) for n in numbers)) == numbers
-            told = all_.manager.status()
-            assert told["loans"]["now"] == 2
+            assert all_.manager.status()["loans"]["now"] == 2
             with pytest.raises(CommandUnknown):
                 await client.execute("nothing")
 
@@ -78,6 +77,34 @@ def test_session_over_a_loan_is_what_everybody_sees(tmp_path: Path) -> None:
     with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
         run(go(all_))
         assert returned(all_)["calls"] >= 100
+
+
+@pytest.mark.parametrize(("sessions", "calls", "straight"), [(50, 2, 0), (1, 100, 90)])
+def test_session_is_lent_when_it_is_worth_it(
+    tmp_path: Path, sessions: int, calls: int, straight: int
+) -> None:
+    async def go(all_: Together) -> None:
+        async def over_loans(count: int) -> int:
+            """Of so many calls in all, each of which is counted within a second."""
+
+            def counted(status: dict[str, Any]) -> Any:
+                return status["outcomes"].get("ok") == count and [status["loans"]["calls"]]
+
+            found = await asyncio.to_thread(all_.manager.until, counted, "all are counted")
+            return int(found[0])
+
+        async with Client(all_.manager.path) as client:
+            count = await lent(all_, client, 1)
+            before = await over_loans(count)
+            for _ in range(sessions):
+                session = (await client.sessions.create()).id
+                for number in range(calls):
+                    assert await client.execute("echo", number, session=session) == number
+            found = await over_loans(count + sessions * calls) - before
+            assert straight <= found <= 100 * bool(straight)
+
+    with together(tmp_path) as all_, all_.worker():
+        run(go(all_))
 
 
 def test_session_over_a_loan_is_never_older_than_what_was_answered(tmp_path: Path) -> None:

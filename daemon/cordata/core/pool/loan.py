@@ -44,7 +44,10 @@ MOST = (1 << _ORDERS) - 1
 CALLS = 32
 #: ... within such a time.
 WITHIN_S = 1.0
-#: A session is lent for so long at most, ...
+#: A session is lent after so many calls that the manager had of it: to lend it takes the time that
+#: about as many calls save, and many a session has no more.
+SESSION_CALLS = 3
+#: It is lent for so long at most, ...
 _SESSION_S = 10.0
 #: ... and for this part of the time that it lives without being used; ...
 _SESSION_PART = 0.02

@@ -36,6 +36,7 @@ class Session:
 
     __slots__ = (
         "affinity",
+        "asked",
         "bytes",
         "calls",
         "counters",
@@ -68,6 +69,8 @@ class Session:
         self.calls = 0
         #: With which loan of a child it is lent; None: with none.
         self.lent: Any = None
+        #: Its calls that came here since it was, if it ever was.
+        self.asked = 0
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from cordata.core.pool.loan import (
     CALLS,
     LENT,
     MOST,
+    SESSION_CALLS,
     WITHIN_S,
     lent_s,
     loan_of,
@@ -233,6 +234,9 @@ class Lending:
         session = hub.sessions.peek(id, hub.now)
         if loan.recalled or loan.client is not client or session is None or session.calls:
             return
+        session.asked += 1
+        if session.asked < SESSION_CALLS:
+            return
         bound = session.affinity != "hint" and session.worker != loan.child.worker
         seconds = lent_s(session.ttl_s)
         if bound or not seconds or not has_copy(loan.child, session):
@@ -245,7 +249,7 @@ class Lending:
 
     def _unlend(self, session: Session) -> None:
         loan: OpenLoan = session.lent
-        session.lent = None
+        session.lent, session.asked = None, 0
         if loan.holds:
             forget(loan.child, session.id)
 
