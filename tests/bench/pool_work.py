@@ -31,6 +31,8 @@ class Figures:
     """One measurement: how many calls in how long, and how long each took."""
 
     seconds: float = 0.0
+    #: The share of the processors' time that a hypervisor took away meanwhile.
+    stolen: float = 0.0
     latencies: list[float] = field(default_factory=list)
 
     @property

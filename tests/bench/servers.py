@@ -163,6 +163,13 @@ def pss_kb(pid: int) -> int:
     return 0
 
 
+def processors() -> tuple[int, int]:
+    """Ticks that all processors spent so far, and those of them that a hypervisor took away."""
+    with open("/proc/stat") as file:
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    return sum(ticks), ticks[7]  # proc_stat(5)
+
+
 def cpu_s(pid: int) -> float:
     """User and system time used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
