@@ -207,6 +207,7 @@ def test_deadline_passes_in_a_borrowed_call(tmp_path: Path, timeout_s: float) ->
 
     async def go(all_: Together) -> None:
         async with Client(all_.manager.path) as client:
+            await lent(all_, client, 1)
             await warmed(client, "about", None)
             pid = (await client.execute("about", None))["pid"]
             with pytest.raises(DeadlineExceeded) as caught:

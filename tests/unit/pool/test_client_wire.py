@@ -42,6 +42,8 @@ def test_call_carries_the_request_id_in_hand() -> None:
     token = request_id.set("r" * 300)
     try:
         assert call_of("count", None, timeout_s=1.0).request_id == "r" * 200
+        request_id.set("\ud800r")  # what UTF-8 cannot say would be found when it is sent
+        assert call_of("count", None, timeout_s=1.0).request_id == "?r"
     finally:
         request_id.reset(token)
 

@@ -140,6 +140,17 @@ class WatchedMemory:
 MARK = 6
 
 
+def test_begin_that_is_refused_amid_its_looks_is_no_call() -> None:
+    shared = memoryview(bytearray(page.SIZE))
+    memory: Any = WatchedMemory(shared, looks=1)
+    writer = page.Writer(memory)
+    assert not writer.begin(77, 1.0, 2.0, 1)
+    assert (page.read(shared).order, page.read(shared).busy) == (0, False)
+    writer.begin_lent(LENT + 1, 3.0, 4.0, "")
+    writer.end_lent(failed=True)
+    assert (page.read(shared).untold, page.read(shared).failed) == (1, 1)
+
+
 @pytest.mark.parametrize("lent", [False, True])
 def test_begin_is_taken_back_when_the_mark_comes_between_its_last_two_looks(lent: bool) -> None:
     shared = memoryview(bytearray(page.SIZE))

@@ -84,9 +84,10 @@ class Writer:
         if 0 < order <= words[_MARKED]:
             return False
         words[_SERIAL], times[_STARTED], times[_DEADLINE] = serial, started, deadline
+        before = self._seq
         if self.begin_order(order):
             return True
-        words[_TOLD] += 1  # the manager counts it where it runs
+        words[_TOLD] += self._seq - before  # the manager counts it where it runs
         return False
 
     def begin_order(self, order: int) -> bool:
@@ -159,10 +160,10 @@ def read(page: bytearray | memoryview) -> Hand:
             break
         before = after
     seq, done, serial, started, deadline, order, _, told, failed = before
+    untold = max(0, done - told)
+    failed = min(failed, untold)  # that of a call which is just ending stands there already
     name = _command(page) if serial >= LENT else ""
-    return Hand(
-        serial, done, started, deadline, seq != done, order, name, max(0, done - told), failed
-    )
+    return Hand(serial, done, started, deadline, seq != done, order, name, untold, failed)
 
 
 def _command(page: bytearray | memoryview) -> str:

@@ -257,10 +257,11 @@ class Loop:
         frame = calling.answer_lent(run, session, began)
         self._output.end()
         (self._connection if calling.passes else borrower).send(frame)
+        told = None
         if borrower.socket is not None:  # else the manager was lost, and the loan with it
             borrower.page.end_lent()
+            told = borrower.count(began, calling.run_us, failed=calling.failed)
         self._page.end_lent(failed=calling.failed)
-        told = borrower.count(began, calling.run_us, failed=calling.failed)
         if told is not None:
             self._connection.send(encode(told))
             self._page.told()

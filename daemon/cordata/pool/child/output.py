@@ -28,7 +28,7 @@ class Marked(io.RawIOBase):
         #: Something was printed in it, ...
         self.used = False
         #: ... and has come here, after its mark.
-        self._marked = False
+        self.marked = False
         #: The last line is not finished, so a mark would stand in its middle.
         self._open = False
 
@@ -41,18 +41,18 @@ class Marked(io.RawIOBase):
         view = memoryview(data).cast("B")
         self.used = True
         if view.nbytes:
-            if self.call[0] and not self._marked:
+            if self.call[0] and not self.marked:
                 self._write_all(memoryview((b"\n" if self._open else b"") + self._mark()))
-                self._marked = True
+                self.marked = True
             self._write_all(view)
             self._open = view[-1] != 0x0A
         return view.nbytes
 
     def end(self) -> None:
         """What is written from now on is of no call."""
-        if self._marked:
+        if self.marked:
             self._write_all(memoryview(b"\n\x1e0 \n" if self._open else b"\x1e0 \n"))
-            self._open = self._marked = False
+            self._open = self.marked = False
         self.call, self.used = (0, ""), False
 
     def _mark(self) -> bytes:
@@ -88,7 +88,7 @@ class Output:
 
     def begin(self, serial: int, request_id: str) -> None:
         """A call begins."""
-        self._marked.call = (serial, request_id)
+        self._marked.call, self._marked.marked = (serial, request_id), False
 
     def end(self) -> None:
         """The call is over; what it printed goes out."""

@@ -149,26 +149,28 @@ class Choosing:
         return best
 
     def _give(self, to: Borrowed, request: Request, message: CallFrame, cost_us: float) -> None:
-        to.order += 1
+        order = to.order + 1
         left_s = request.deadline - monotonic()
         run = LentRun(
             request.id,
-            to.order,
+            order,
             message.command,
             message.payload,
             left_s if left_s > 0.0 else 0.0,
             message.session,
             message.request_id,
         )
-        request.link, request.order, request.cost_us = to.link, to.order, cost_us
+        frame = encode(run)
+        to.order = order
+        request.link, request.order, request.cost_us = to.link, order, cost_us
         to.given[request.id] = request
         to.load_us += cost_us
-        to.put(encode(run))
+        to.put(frame)
         if left_s < _SOON_S:
             self._watch(request)
         if self._timer is None:
             self._arm()
-        if to.order == MOST:
+        if order == MOST:
             self._end(to)
 
     def _arm(self) -> None:

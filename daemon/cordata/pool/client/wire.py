@@ -87,6 +87,9 @@ def call_of(
         raise ValueError(f"queue_timeout is {queue_timeout_s}, it must not be less than 0")
     if not 0 <= priority <= 9:
         raise ValueError(f"priority is {priority}, it must be 0 to 9")
+    cause = request_id.get()[:200]
+    if not cause.isascii():
+        cause = cause.encode(errors="replace").decode()
     # By position: one of these is made for every call.
     return CallFrame(
         0,
@@ -98,7 +101,7 @@ def call_of(
         idempotent,
         priority,
         credits,
-        request_id.get()[:200],
+        cause,
     )
 
 

@@ -244,6 +244,7 @@ class Lending:
         if session.lent is not None and session.lent is not loan:
             self._unlend(session)
         hub.sessions.lend(session, loan, hub.now, seconds)
+        session.asked = SESSION_CALLS  # when it comes back here for a moment, it is lent again
         loan.child.conn.say_now(News(lent=[id]))
         loan.client.say(Lent(l=loan.id, s=id, d=seconds))
 
