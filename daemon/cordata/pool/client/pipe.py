@@ -25,6 +25,9 @@ from cordata.core.pool.message import (
 from cordata.errors import FrameTooLarge, PoolUnavailable, ProtocolError
 from cordata.pool.client.wire import DIAL_MAX_S, DIAL_MIN_S, MAX_TAKEN, error_of
 
+#: So long at most nobody looks for an interrupt: one that comes right before a system call, or to
+#: another thread, does not end it.
+_LOOK_S = 0.5
 #: What has one answer, or a stream of them.
 Question: TypeAlias = CallFrame | SessionOp | GlobalOp | Ask
 
@@ -99,11 +102,12 @@ class Pipe:
         self._socket.close()
 
     def _read(self, deadline: float) -> None:
-        self._socket.settimeout(_left(deadline))
+        """What comes within a moment. Raises: PipeLost; TimeoutError at the deadline."""
+        self._socket.settimeout(min(_left(deadline), _LOOK_S))
         try:
             data = self._socket.recv(1 << 17)
         except TimeoutError:
-            raise
+            return
         except OSError as error:
             raise PipeLost(error.strerror or str(error), whole=True) from None
         if not data:

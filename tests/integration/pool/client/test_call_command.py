@@ -158,3 +158,34 @@ def test_interrupt_cancels_the_call(tmp_path: Path) -> None:
             running.append(process)
             assert process.wait(20.0) == 130
         came.result(5.0)
+
+
+#: A thread takes the signal, and the one that waits is not woken by it: as by one that comes right
+#: before its system call.
+ELSEWHERE = """
+import os, signal, sys, threading
+from cordata.pool import SyncClient
+
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+with SyncClient(sys.argv[1]) as client:
+    try:
+        client.execute("slow")
+    except KeyboardInterrupt:
+        os._exit(130)
+"""
+
+
+def test_interrupt_that_wakes_nobody_ends_a_sync_call(tmp_path: Path) -> None:
+    running: list[subprocess.Popen[bytes]] = []
+
+    def answer(peer: Peer, frame: CallFrame) -> None:
+        running[0].send_signal(signal.SIGINT)
+
+    with managed(tmp_path, answer) as (_, came):
+        arguments = [sys.executable, "-c", ELSEWHERE, str(tmp_path / "run" / "pool.sock")]
+        popen = subprocess.Popen(arguments, env=ENVIRONMENT)
+        with watched(popen) as process:
+            running.append(process)
+            assert process.wait(20.0) == 130
+        came.result(5.0)
