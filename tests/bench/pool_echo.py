@@ -22,6 +22,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 import uvloop
@@ -57,23 +58,27 @@ def _relay(hops: Callable[[], AbstractContextManager[list[str]]]) -> Iterator[Me
 
 
 @contextmanager
-def _ours(sessions: bool) -> Iterator[Measure]:
-    with pool_ours.running() as path:
-        yield lambda function, outstanding, seconds: uvloop.run(
-            pool_ours.measure(
-                path, function, outstanding=outstanding, seconds=seconds, sessions=sessions
-            )
+def _ours(path: Path, sessions: bool) -> Iterator[Measure]:
+    yield lambda function, outstanding, seconds: uvloop.run(
+        pool_ours.measure(
+            path, function, outstanding=outstanding, seconds=seconds, sessions=sessions
         )
+    )
 
 
 Started = Callable[[], AbstractContextManager[Measure]]
 PEERS: Mapping[str, Started] = {name: partial(_peer, name) for name in pool_peers.PEERS}
-TOGETHER: Mapping[str, Started] = {
-    OURS: partial(_ours, True),
-    PLAIN: partial(_ours, False),
-    TWO_HOPS: partial(_relay, pool_relay.two_hops),
-    ONE_HOP: partial(_relay, pool_relay.one_hop),
-}
+
+
+def _together(pool: Path) -> Mapping[str, Started]:
+    return {
+        OURS: partial(_ours, pool, True),
+        PLAIN: partial(_ours, pool, False),
+        TWO_HOPS: partial(_relay, pool_relay.two_hops),
+        ONE_HOP: partial(_relay, pool_relay.one_hop),
+    }
+
+
 #: Rounds by name and case.
 Found = dict[tuple[str, Case], list[Figures]]
 
@@ -84,12 +89,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", nargs="*")
     arguments = parser.parse_args()
-    peers, together = (
-        {n: start for n, start in all_.items() if not arguments.only or n in arguments.only}
-        for all_ in (PEERS, TOGETHER)
-    )
     found: Found = {}
     with ExitStack() as stack:
+        pool = stack.enter_context(pool_ours.running())
+        peers, together = (
+            {n: start for n, start in all_.items() if not arguments.only or n in arguments.only}
+            for all_ in (PEERS, _together(pool))
+        )
         measures = {name: stack.enter_context(started()) for name, started in together.items()}
         for _ in range(arguments.rounds):
             for name, started in peers.items():

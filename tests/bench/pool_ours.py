@@ -44,6 +44,7 @@ async def measure(
     async def warm(session: str) -> None:
         for _ in range(max(_CALLS_BEFORE // outstanding, _CALLS_OF_EACH)):
             await client.execute("echo", PAYLOAD, session=session, timeout=TIMEOUT_S)
+        await client.execute(name, PAYLOAD, session=session, timeout=TIMEOUT_S)
 
     async def call(session: str) -> None:
         while (began := time.perf_counter()) < end:
