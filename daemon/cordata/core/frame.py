@@ -131,8 +131,7 @@ HOPELESS = 64
 #: Of a frame that is too large, so much is kept to find its id.
 PREFIX = 256
 _length = Struct(">I")
-#: The 4 bytes before a body of so many. Raises: struct.error above 4 GiB.
-pack_length: Callable[[int], bytes] = _length.pack
+_pack_length: Callable[[int], bytes] = _length.pack
 _unpack_length: Callable[[memoryview, int], tuple[int]] = _length.unpack_from
 
 
@@ -227,7 +226,7 @@ class Splitter:
 
 def pack(body: bytes) -> bytes:
     """A frame around one encoded map. Raises: struct.error above 4 GiB."""
-    return pack_length(len(body)) + body
+    return _pack_length(len(body)) + body
 
 
 def head_of(prefix: bytes) -> tuple[str, int | None]:

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import DecodeError, ValidationError, msgpack
 
-from cordata.core.frame import HEAD, head_of, pack_length
+from cordata.core.frame import HEAD, head_of, pack
 from cordata.core.pool.message import FromClient, Message, ToClient
 from cordata.core.pool.order import (
     ChildToWorker,
@@ -82,7 +82,7 @@ def encode(message: Message, *, max_bytes: int | None = None) -> bytes:
             length_bytes=len(body),
             limit_bytes=max_bytes,
         )
-    return pack_length(len(body)) + body
+    return pack(body)
 
 
 def _is_map(frame: bytes) -> bool:

@@ -166,7 +166,7 @@ class Calling:
         self, run: Run | LentRun, value: object, delta: Delta | None, began: float, credits: int
     ) -> bytes:
         flow = self._flow
-        limit = flow.connection.max_bytes
+        limit = self._limit
         spent = self.run_us = _microseconds(began)
         if delta is not None and type(run) is LentRun:
             if flow.look():

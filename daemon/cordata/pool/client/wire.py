@@ -96,7 +96,7 @@ def call_of(
         command,
         packed(payload),
         session,
-        timeout_s if timeout_s < _LONGEST_S else _LONGEST_S,
+        min(timeout_s, _LONGEST_S),
         None if queue_timeout_s is None else min(queue_timeout_s, _LONGEST_S),
         idempotent,
         priority,
@@ -107,7 +107,7 @@ def call_of(
 
 def deadline_of(timeout_s: float) -> float:
     """Monotonic, and no later than what timers can be set to."""
-    return monotonic() + (timeout_s if timeout_s < _LONGEST_S else _LONGEST_S)
+    return monotonic() + min(timeout_s, _LONGEST_S)
 
 
 def packed(value: object) -> Raw:
