@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import socket
-import struct
 from typing import cast
 
 from cordata import clock
@@ -21,8 +20,9 @@ from cordata.core.pool.message import ErrorFrame, Message
 from cordata.errors import ProtocolError
 from cordata.log import fields, logger
 from cordata.pool import descriptors
+from cordata.pool.fingerprint import other_end
 from cordata.pool.server.hub import TURN_BYTES, Hub
-from cordata.pool.server.peer import Peer, Stranger
+from cordata.pool.server.peer import NOBODY, Peer, Stranger
 
 log = logger("cordata.pool")
 
@@ -32,7 +32,6 @@ _BUFFER = memoryview(bytearray(256 * 1024))
 _JOIN_BYTES = 64 * 1024
 #: So much may wait for a peer that does not read before it is not read from any more.
 HIGH_BYTES = 1 << 20
-_CREDENTIALS = struct.Struct("3i")
 
 
 class Link(asyncio.BufferedProtocol):
@@ -68,9 +67,7 @@ class Link(asyncio.BufferedProtocol):
             self.abort()
             return
         self._transport.set_write_buffer_limits(high=HIGH_BYTES)
-        sock: socket.socket = transport.get_extra_info("socket")
-        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        self.pid, self.uid, _ = _CREDENTIALS.unpack(credentials)
+        self.pid, self.uid = other_end(transport.get_extra_info("socket"))
         if not self.hub.enter(self, ours=self.ours):
             self.refuse("saturated", "as many connections as may be", retry_after_s=1.0)
 
@@ -152,6 +149,8 @@ class Link(asyncio.BufferedProtocol):
             return
         hub.now = clock.monotonic()
         self.peer.lost()
+        # Each refers to us, and the garbage collector comes after hours.
+        self.peer, self._transport = NOBODY, None
         hub.arm()
         if hub.stopping and not hub.running():
             hub.idle.set()

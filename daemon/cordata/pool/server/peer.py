@@ -33,6 +33,31 @@ class Stranger(Peer, Protocol):
     def __init__(self, link: Link) -> None: ...
 
 
+class Nobody:
+    """Who is at the other end of a connection that has ended."""
+
+    def take(self, frame: bytes) -> None:
+        """Nothing comes any more."""
+
+    def too_large(self, frame: TooLarge) -> None:
+        """Nor is anything dropped."""
+
+    def lost(self) -> None:
+        """It is."""
+
+    def blocked(self, yes: bool) -> None:
+        """Nothing is sent."""
+
+    def hold(self, yes: bool) -> None:
+        """A stream of it may still wait for its reader."""
+
+    def hear_out(self) -> None:
+        """Its worker may tell of its end later than the connection did."""
+
+
+NOBODY = Nobody()
+
+
 def too_large(frame: TooLarge, limit_bytes: int) -> ErrorFrame:
     """What the sender of such a frame is told."""
     text = f"a frame of {frame.length} bytes, where {limit_bytes} are taken"
