@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import struct
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import msgspec
 from msgspec import Raw
+from tests.integration.pool.inside import inside
 from tests.integration.pool.managing import ENVIRONMENT, START, managed
 
 from cordata.core.frame import pack
@@ -27,7 +30,7 @@ from cordata.core.pool.message import (
     Result,
     Welcome,
 )
-from cordata.core.pool.order import Run
+from cordata.core.pool.order import ChildEvent, Run
 
 
 def test_manager_welcomes_each_role(tmp_path: Path) -> None:
@@ -108,6 +111,40 @@ def test_second_hello_of_same_child_closes_the_first(tmp_path: Path) -> None:
             assert first.closed()
             client.send(CallFrame(1, "echo"))
             assert second.expect(Run).command == "echo"
+
+
+def test_child_whose_place_was_given_away_is_closed_so_that_it_dials_again(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager, manager.worker() as worker, manager.child() as child:
+        worker.send(ChildEvent("started", os.getpid(), START + 2))
+        assert child.closed()
+        with manager.child() as child, manager.client() as client:
+            client.send(CallFrame(1, "echo"))
+            assert child.expect(Run).command == "echo"
+
+
+def test_child_of_another_worker_of_that_name_is_refused(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager, manager.worker(), manager.dial() as stray:
+        stray.send(Hello(role="child", name="0", pid=os.getpid(), start=START, par=os.getppid()))
+        refusal = stray.expect(ErrorFrame)
+        assert refusal.code == "forbidden"
+        assert refusal.m == f"worker 0 is process {os.getpid()}, and not {os.getppid()}"
+        assert stray.closed()
+        with manager.child(par=os.getpid()) as child, manager.client() as client:
+            client.send(CallFrame(1, "echo"))
+            assert child.expect(Run).command == "echo"
+
+
+async def test_connection_that_ended_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with inside(tmp_path) as manager:
+        peers = [await manager.dial("worker"), await manager.dial("child"), await manager.dial()]
+        links = [weakref.ref(link) for link in manager.hub.links]
+        gc.disable()  # it would come after hours
+        try:
+            for peer in reversed(peers):
+                peer.close()
+            await manager.until(lambda: not any(link() for link in links))
+        finally:
+            gc.enable()
 
 
 #: Says hello as a spare, and is gone before anybody reads it.

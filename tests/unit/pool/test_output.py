@@ -44,7 +44,7 @@ def test_mark_that_is_none_is_no_call(mark: bytes) -> None:
 
 def test_flood_is_cut_off_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(INFO)
-    output = Output("0", 77, call_id=lambda serial: f"e-{serial}" if serial else "")
+    output = Output("0", 77, in_hand=lambda: 0, call_id=lambda serial: f"e-{serial}")
     output.feed(b"x\n" * (LINES_PER_S + 5), 10.2)
     assert len(caplog.records) == LINES_PER_S
     output.feed(b"\x1e3 r\nlast\n", 11.0)
@@ -54,4 +54,17 @@ def test_flood_is_cut_off_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     ]
     assert caplog.records[-1].__dict__["CALL_ID"] == "e-3"
     assert "CALL_ID" not in caplog.records[0].__dict__
-    assert output.tail.lines()[-2:] == ("x", "last")
+
+
+def test_last_lines_are_of_one_call() -> None:
+    in_hand = 0
+    output = Output("0", 77, in_hand=lambda: in_hand, call_id=str)
+    output.feed(b"warm\n", 1.0)
+    in_hand = 3
+    output.feed(b"\x1e3 r\ncard 4111\n\x1e0 \n", 1.0)
+    in_hand = 4
+    assert output.tail.lines(4) == ()  # nothing of call 3, and nothing of the start
+    output.feed(b"free(): invalid pointer\n", 1.0)  # C's, which knows no mark
+    output.feed(b"\x1e4 r\nlast words\n", 1.0)
+    assert output.tail.lines(4) == ("free(): invalid pointer", "last words")
+    assert output.tail.lines(0) == output.tail.lines(3) == ()

@@ -64,8 +64,8 @@ def test_longest_age_spreads_the_workers_but_stays_the_same_for_each() -> None:
 def test_tail_keeps_the_last_lines_within_its_bounds(lines: list[str]) -> None:
     kept = tail.Tail()
     for line in lines:
-        kept.add(line)
-    found = kept.lines()
+        kept.add(line, 7)
+    found = kept.lines(7)
     assert len(found) <= tail.LINES
     assert sum(len(line.encode()) for line in found) <= tail.BYTES
     assert list(found) == [line[: tail.LINE] for line in lines[len(lines) - len(found) :]]

@@ -75,10 +75,18 @@ class Lines:
 class Output:
     """The output of one child, on its way to the journal. The last lines are kept."""
 
-    def __init__(self, worker: str, pid: int, *, call_id: Callable[[int], str]) -> None:
-        """`call_id` gives the journal's CALL_ID of a serial, or, for 0, of what is in hand now."""
+    def __init__(
+        self,
+        worker: str,
+        pid: int,
+        *,
+        in_hand: Callable[[], int],
+        call_id: Callable[[int], str],
+    ) -> None:
+        """`in_hand` gives the serial of the call in hand, or 0; `call_id` the journal's CALL_ID."""
         self.tail = Tail()
-        self._worker, self._pid, self._call_id = worker, pid, call_id
+        self._worker, self._pid = worker, pid
+        self._in_hand, self._call_id = in_hand, call_id
         self._lines = Lines()
         self._second = 0
         self._count = 0
@@ -95,16 +103,18 @@ class Output:
         self._say_left_out()
 
     def _pass_on(self, line: Line, now: float) -> None:
-        self.tail.add(line.text)
+        # One without a mark was not printed by Python, or by no call.
+        serial = line.serial or self._in_hand()
+        self.tail.add(line.text, serial)
         if int(now) != self._second:
             self._say_left_out()
             self._second, self._count = int(now), 0
         self._count += 1
         if self._count <= LINES_PER_S:
-            extra: dict[str, object] = {"call_id": self._call_id(line.serial)}
+            extra: dict[str, object] = {"call_id": self._call_id(serial)} if serial else {}
             if line.request_id:
                 extra["request_id"] = line.request_id
-            self._log(line.level, line.text, {key: value for key, value in extra.items() if value})
+            self._log(line.level, line.text, extra)
 
     def _say_left_out(self) -> None:
         left_out = self._count - LINES_PER_S

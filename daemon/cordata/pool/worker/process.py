@@ -35,7 +35,7 @@ class Exit(NamedTuple):
     signal: int | None
     #: Why the worker ended it; "": it ended by itself.
     why: str
-    #: What it wrote last.
+    #: What it wrote last in the call in hand, or between two calls.
     lines: tuple[str, ...]
     #: Its page as it left it.
     hand: Hand
@@ -63,9 +63,11 @@ class ChildProcess:
         self.killed = False
         self._gone = False
         self._why = ""
-        self._epoch, self._on_message, self._on_exit = epoch, on_message, on_exit
+        self._on_message, self._on_exit = on_message, on_exit
         self._page = memoryview(self._spawned.page)
-        self._output = Output(spec.worker, self.pid, call_id=self._call_id)
+        self._output = Output(
+            spec.worker, self.pid, in_hand=self._in_hand, call_id=lambda n: f"{epoch()}-{n}"
+        )
         self._splitter = Splitter()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._spawned.pidfd, self._died)
@@ -145,7 +147,8 @@ class ChildProcess:
         code = None if status is None or status.si_code != os.CLD_EXITED else status.si_status
         killed_by = None if status is None or code is not None else status.si_status
         why = self._why or ("stop" if self.leaving and code == 0 else "")
-        end = Exit(code, killed_by, why, self._output.tail.lines(), self.hand())
+        lines = self._output.tail.lines(self._in_hand())
+        end = Exit(code, killed_by, why, lines, self.hand())
         self._close()
         self._on_exit(self, end)
 
@@ -178,11 +181,9 @@ class ChildProcess:
             # It dies; or a command has closed it, and the next ping finds that out.
             self._loop.remove_reader(self._spawned.channel)
 
-    def _call_id(self, serial: int) -> str:
-        """Of a line without a mark the page tells: it was not printed by Python, or by no call."""
+    def _in_hand(self) -> int:
         hand = self.hand()
-        serial = serial or (hand.serial if hand.busy else 0)
-        return f"{self._epoch()}-{serial}" if serial else ""
+        return hand.serial if hand.busy else 0
 
     def _forget(self) -> None:
         for file in (self._spawned.pidfd, self._spawned.output, self._spawned.channel):
