@@ -21,9 +21,10 @@ Handshake. Whoever connects sends within 5 s, before anything else and only once
     (""; worker and child: the instance), pid, start: field 22 of /proc/self/stat (0), inv:
     $INVOCATION_ID (""), max: largest frame it takes (16 MiB), has: features ([]), cmds: commands
     that it runs ([]; worker and child), spare: a child that warms up to replace another (false),
-    warm: a child that comes back and sends no `ready` (false)}
+    warm: a child that comes back and sends no `ready` (false), par: pid of a child's worker (0)}
   A pid other than that of the socket's peer is refused (0, another name space, is believed).
-  Worker, child and operator must have the manager's own uid, or root's.
+  Worker, child and operator must have the manager's own uid, or root's. While a worker lives and
+  is connected, no other process may be worker of its name, nor its children that worker's.
 -> welcome {v: chosen version, epoch: 16 hex digits, this run of the manager, max, has ([])}
    or error (code version with data {versions: [1]}, protocol or forbidden), then the end.
 Of two connections with one fingerprint (pid and start) the older one is closed. The manager pings

@@ -11,7 +11,7 @@ from cordata.config import build, find_file, open_document
 from cordata.errors import ConfigError, CordataError
 from cordata.log import logger
 from cordata.supervisor.child import Child
-from cordata.supervisor.listen import bind
+from cordata.supervisor.listen import bind, is_taken
 from cordata.supervisor.spawn import command
 
 log = logger("cordata.server")
@@ -57,7 +57,8 @@ def listen_for_pool(
 ) -> socket.socket | None:
     """The pool's socket in the runtime directory; None: there can be none, and why is in the log.
 
-    Nothing but calls of the pool needs it, so the server runs without.
+    Nothing but calls of the pool needs it, so the server runs without. Raises: CordataError when
+    another one listens there: its manager and ours would share the names of their workers.
     """
     try:
         paths = build(open_document(find_file(config)), None, environment).paths
@@ -69,6 +70,11 @@ def listen_for_pool(
         sock = bind(os.fspath(path))
         path.chmod(0o660)
     except (CordataError, OSError) as error:
+        if is_taken(error):
+            raise CordataError(
+                f"another server, or pool.service, listens on {path}",
+                hint="stop it, or choose another --state; --no-pool runs without a pool",
+            ) from error
         log.warning("there is no pool: %s", error)
         return None
     return sock

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import stat
@@ -25,6 +26,12 @@ def bind(address: str) -> socket.socket:
     except OSError as error:
         hint = "stop what listens there, or choose another --listen"
         raise CordataError(f"cannot listen on {address}: {error.strerror}", hint=hint) from error
+
+
+def is_taken(error: Exception) -> bool:
+    """Whether somebody else listens there: of an error of `bind`."""
+    cause = error.__cause__ or error
+    return isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
 
 
 def unix_path(address: str) -> str | None:

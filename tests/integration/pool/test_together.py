@@ -275,6 +275,23 @@ def test_killed_worker_takes_its_child_along(tmp_path: Path) -> None:
         all_.manager.until(lambda status: not status.get("workers"), "no worker is known")
 
 
+def test_second_worker_of_a_name_waits_until_the_first_has_ended(tmp_path: Path) -> None:
+    with together(tmp_path) as all_, all_.manager.client() as client, all_.worker() as first:
+        pid = call(client, "about")["pid"]
+        with managed(all_.config, "worker", "0") as second:
+            second.until_ready()
+            refusal = f"process {second.process.pid} was refused: worker 0 is process "
+            all_.manager.until_logged(refusal + str(first.process.pid))
+            for _ in range(20):
+                assert call(client, "about")["pid"] == pid
+            assert all_.manager.status()["workers"][0]["pid"] == first.process.pid
+            first.process.kill()
+            wait_gone([pid])
+            assert call(client, "about")["pid"] != pid
+            pids = [second.process.pid]
+            all_.manager.until(lambda s: [one["pid"] for one in s["workers"]] == pids, "the second")
+
+
 def test_killed_manager_comes_back_to_its_children(tmp_path: Path) -> None:
     with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
         for _ in range(3):

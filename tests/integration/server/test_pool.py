@@ -143,6 +143,21 @@ def test_nothing_is_left_when_the_server_is_killed(tmp_path: Path) -> None:
         wait_gone([running.process.pid, *pids])
 
 
+def test_second_server_on_a_directory_does_not_start_and_the_first_goes_on(tmp_path: Path) -> None:
+    with server(tmp_path, app=APP) as running:
+        running.ready()
+        children = child_pids(tmp_path)
+        with server(tmp_path, app=APP) as second:
+            assert second.wait() == 1
+            assert "another server, or pool.service, listens on " in second.log
+            assert (
+                "(stop it, or choose another --state; --no-pool runs without a pool)" in second.log
+            )
+        with client(tmp_path) as pool:
+            assert pool.execute("echo", 1) == 1
+        assert child_pids(tmp_path) == children
+
+
 def test_server_without_place_for_the_socket_runs_without_pool(tmp_path: Path) -> None:
     state = tmp_path / ("x" * 100)
     with server(state, workers=1) as running:

@@ -54,6 +54,9 @@ class Told:
     def retire(self, child: Child) -> None:
         self.orders.append(("retire", child.pid))
 
+    def hang_up(self, child: Child) -> None:
+        self.orders.append(("hang_up", child.pid))
+
     def moved(self, child: Child, before: State, to: State) -> None:
         pass
 

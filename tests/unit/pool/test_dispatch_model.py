@@ -181,6 +181,9 @@ class Recorder:
     def retire(self, child: Child) -> None:
         assert child.call is None and child.retire
 
+    def hang_up(self, child: Child) -> None:
+        pass
+
     def moved(self, child: Child, before: State, to: State) -> None:
         pass
 

@@ -266,6 +266,7 @@ class Dispatcher(Outcome):
         slot = self.registry.slot(worker)
         former = slot.spare if spare else slot.child
         if former is not None:
+            self.effects.hang_up(former)
             self.bury(former, None, now)
             if former.state not in (RESTARTING, TERMINATING):
                 self.registry.move(former, RESTARTING, now)

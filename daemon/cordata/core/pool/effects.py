@@ -38,6 +38,9 @@ class Effects(Protocol):
     def retire(self, child: Child) -> None:
         """Have the worker let the child go; its hands are empty."""
 
+    def hang_up(self, child: Child) -> None:
+        """End the child's connection: if it lives against all odds, it dials again."""
+
     def moved(self, child: Child, before: State, to: State) -> None:
         """A step of a child's state."""
 

@@ -49,6 +49,8 @@ class Hello(Message, tag="hello"):
     cmds: Annotated[list[Name], _few] = field(default_factory=list)
     spare: bool = False
     warm: bool = False
+    #: The pid of a child's worker; 0: it does not say.
+    par: Number = 0
 
 
 class Welcome(Message, tag="welcome"):

@@ -184,4 +184,5 @@ class Connection:
             has=[FEATURE],
             spare=not self.adopted,
             warm=self.warm,
+            par=spec.parent,
         )

@@ -105,6 +105,11 @@ class LinkEffects:
         if slot is not None and slot.conn is not None:
             slot.conn.say(Retire(child.pid, child.start))
 
+    def hang_up(self, child: Child) -> None:
+        """What it still says over this connection would be nobody's."""
+        if child.conn is not None:
+            child.conn.abort()
+
     def moved(self, child: Child, before: State, to: State) -> None:
         """A step of a child."""
         self.report.moved(child, before, to)

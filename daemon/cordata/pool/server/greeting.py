@@ -94,4 +94,17 @@ class Greeting:
         if hello.role in ("worker", "child") and link.pid and gone(hello.pid, hello.start):
             # It lay in the backlog while there was no manager: nobody would ever report its end.
             return "protocol", f"process {hello.pid} of {hello.start} is no more", {}
-        return None
+        return self._usurper(hello)
+
+    def _usurper(self, hello: Hello) -> tuple[str, str, dict[str, object]] | None:
+        """Of two workers of one name, as two servers on one directory have them, the one that is
+        here stays, with its children: else the two would take the place from each other for ever.
+        """
+        slot = self._link.hub.dispatcher.registry.by_worker.get(hello.name)
+        theirs = {"worker": hello.pid, "child": hello.par}.get(hello.role, 0)
+        if slot is None or slot.conn is None or not theirs:
+            return None
+        there: Hello = slot.conn.peer.hello
+        if there.pid == theirs or gone(there.pid, there.start):
+            return None
+        return "forbidden", f"worker {hello.name} is process {there.pid}, and not {theirs}", {}
