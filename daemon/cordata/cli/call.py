@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from time import monotonic
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -26,7 +27,10 @@ EXIT_TRY_AGAIN = 75
   jq .order basket.json | cordata call price --file - --session 3f2a
   cordata call export --json '{"year": 2026}' --stream
 
-The result is printed as JSON; with --stream one line for each part, as it comes. Ctrl-C cancels.
+The result is printed as JSON; with --stream one line for each part, as it comes.
+
+Ctrl-C cancels: a call that waits is never run, a command that runs is told and may go on until its
+deadline; with --hard its process is killed if that does not end it.
 
 Exit codes: 0 done, 1 the call failed, 75 the pool cannot take it now (nobody answers, too many
 calls, restarted, the command is refused for a while), 78 the configuration cannot be used, 130
@@ -45,6 +49,7 @@ Ctrl-C."""
 @click.option("--idempotent", is_flag=True, help="It may run twice: again if its process dies.")
 @click.option("--priority", type=click.IntRange(0, 9), default=0, help="Higher goes first.")
 @click.option("--stream", is_flag=True, help="Print parts as they come.")
+@click.option("--hard", is_flag=True, help="Ctrl-C has its process killed if it does not end.")
 @click.option(
     "--state-dir",
     "directory",
@@ -63,6 +68,7 @@ def call(
     text: str | None,
     file: IO[bytes] | None,
     stream: bool,
+    hard: bool,
     directory: str | None,
     config: str | None,
     debug: bool,
@@ -80,11 +86,13 @@ def call(
     payload = _payload(text, file)
     loaded = placed(load_runtime(config), directory)
     path = pool_socket(loaded)
+    timeout_of = call_timeout_of(loaded)
+    deadline = monotonic() + (options["timeout"] or timeout_of(command))
     try:
         permitted(path)
         if not path.exists():  # it may come, as at a restart
             click.echo(f"there is no {path} yet, waiting\nhint: {HOW}", err=True)
-        with SyncClient(path, name="cordata call", timeout=call_timeout_of(loaded)) as client:
+        with SyncClient(path, name="cordata call", timeout=timeout_of, hard_cancel=hard) as client:
             _run(client, command, payload, stream=stream, options=options)
     except CordataError as error:
         code = report(error, debug=debug)
@@ -94,8 +102,20 @@ def call(
     except ValueError as error:  # of an option, before anything is sent
         raise click.UsageError(str(error)) from None
     except KeyboardInterrupt:
+        click.echo(_cancelled(command, deadline - monotonic(), hard=hard), err=True)
         return EXIT_INTERRUPTED
     return 0
+
+
+def _cancelled(command: str, left_s: float, *, hard: bool) -> str:
+    """What Ctrl-C did, and how long the command may have its process all the same."""
+    from cordata.cli.view import printable
+
+    text = f"cancelled: if {printable(command)} has begun, it is told"
+    if hard:
+        return f"{text}, and its process killed if it does not end soon (cancel_grace_s)"
+    left = f"for up to {max(1, round(left_s))} s, until its deadline"
+    return f"{text} and may go on {left}; with --hard its process is killed"
 
 
 def _more(error: CordataError, *, debug: bool) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
+from contextlib import suppress
 from time import monotonic
 from typing import TypeAlias
 
@@ -13,6 +14,8 @@ from cordata.core.pool.codec import encode, to_client
 from cordata.core.pool.message import (
     Ask,
     CallFrame,
+    Cancel,
+    Chunk,
     ErrorFrame,
     GlobalOp,
     Goaway,
@@ -23,11 +26,13 @@ from cordata.core.pool.message import (
     Welcome,
 )
 from cordata.errors import FrameTooLarge, PoolUnavailable, ProtocolError
-from cordata.pool.client.wire import DIAL_MAX_S, DIAL_MIN_S, MAX_TAKEN, error_of
+from cordata.pool.client.wire import ANSWER_GRACE_S, DIAL_MAX_S, DIAL_MIN_S, MAX_TAKEN, error_of
 
 #: So long at most nobody looks for an interrupt: one that comes right before a system call, or to
 #: another thread, does not end it.
 _LOOK_S = 0.5
+#: A unix socket takes so many whole or not at all.
+_WHOLE_BYTES = 16_384
 #: What has one answer, or a stream of them.
 Question: TypeAlias = CallFrame | SessionOp | GlobalOp | Ask
 
@@ -50,6 +55,8 @@ class Pipe:
         self._max_bytes: int | None = None
         #: The id of the last question.
         self._asked = 0
+        #: It may have been sent whole, certainly not in part, and its last answer has not come.
+        self._open = False
         #: The manager takes no new calls here.
         self.leaving = False
         self._socket = socket.socket(socket.AF_UNIX)
@@ -71,11 +78,17 @@ class Pipe:
         """Send it with an id of its own; as `send`."""
         self._asked += 1
         question.id = self._asked
-        self.send(question, deadline)
+        frame = encode(question, max_bytes=self._max_bytes)
+        # An interrupt may come before we know that it was written; half of one is never followed.
+        self._open = len(frame) <= _WHOLE_BYTES
+        self._write(frame, deadline)
+        self._open = True
 
     def send(self, message: Message, deadline: float) -> None:
         """Raises: FrameTooLarge; PipeLost (or TimeoutError), and then it was not sent whole."""
-        frame = encode(message, max_bytes=self._max_bytes)
+        self._write(encode(message, max_bytes=self._max_bytes), deadline)
+
+    def _write(self, frame: bytes, deadline: float) -> None:
         self._socket.settimeout(_left(deadline))
         try:
             self._socket.sendall(frame)
@@ -93,13 +106,25 @@ class Pipe:
                     text = f"an answer of {message.length} bytes came, which is more than is taken"
                     raise FrameTooLarge(text, length_bytes=message.length)
                 if not isinstance(message, Goaway):
+                    self._open = self._open and isinstance(message, Chunk)
                     return message
                 self.leaving = True
             self._read(deadline)
 
-    def close(self) -> None:
-        """End it; what was under way is cancelled by that."""
-        self._socket.close()
+    def close(self, *, hard: bool = False) -> None:
+        """End it; what was under way is cancelled by that. `hard`: its child is killed if it does
+        not end soon. That is waited for until the manager says that it knows, which is at once:
+        where it finds the connection closed before it has read that, it never does.
+        """
+        try:
+            if hard and self._open:
+                deadline = monotonic() + ANSWER_GRACE_S
+                with suppress(PipeLost, TimeoutError, FrameTooLarge, ProtocolError):
+                    self.send(Cancel(id=self._asked, hard=True), deadline)
+                    while self._open:
+                        self.receive(deadline)
+        finally:
+            self._socket.close()
 
     def _read(self, deadline: float) -> None:
         """What comes within a moment. Raises: PipeLost; TimeoutError at the deadline."""

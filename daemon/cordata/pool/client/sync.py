@@ -54,7 +54,8 @@ from cordata.pool.client.wire import (
 class SyncClient:
     """As `Client`, blocking: whoever calls waits. Threads may share one, and take turns then.
 
-    A stream has a connection of its own, and ends it when it is left.
+    A stream has a connection of its own, and ends it when it is left. `hard_cancel`: a call that
+    is left without its answer, as by Ctrl-C, is cancelled as by `Call.cancel(hard=True)`.
     """
 
     def __init__(
@@ -64,9 +65,10 @@ class SyncClient:
         name: str = "",
         timeout: float | Callable[[str], float] = DEFAULT_TIMEOUT_S,
         operator: bool = False,
+        hard_cancel: bool = False,
     ) -> None:
         self._path = os.fspath(path or DEFAULT_PATH)
-        self._name, self._operator = name, operator
+        self._name, self._operator, self._hard = name, operator, hard_cancel
         self._timeout_of = timeout if callable(timeout) else lambda _: timeout
         self._turn = threading.RLock()
         self._pipe: Pipe | None = None
@@ -194,15 +196,15 @@ class SyncClient:
             except _AgainError:
                 _pause(deadline)
             finally:
-                pipe.close()
+                pipe.close(hard=self._hard)
 
     def _dialled(self, deadline: float) -> Pipe:
         return dialled(self._path, hello_of(self._name, operator=self._operator), deadline)
 
     def _leave(self) -> None:
-        if self._pipe is not None:
-            self._pipe.close()
-            self._pipe = None
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.close(hard=self._hard)
 
     def __enter__(self) -> SyncClient:
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from tests.integration.pool.managing import ENVIRONMENT
 from tests.integration.pool.peer import Listening, Peer
 from tests.servers.reaper import watched
 
-from cordata.core.pool.message import CallFrame, Chunk, End, ErrorFrame, Result
+from cordata.core.pool.message import CallFrame, Cancel, Chunk, End, ErrorFrame, Result
 
 
 def raw(value: object) -> msgspec.Raw:
@@ -144,20 +145,53 @@ def test_options_that_no_call_can_have_are_wrong_usage(
     assert (result.returncode, "bug" in result.stderr) == (2, False), result.stderr
 
 
-def test_interrupt_cancels_the_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--stream",)], ids=["whole", "stream"])
+def test_interrupt_cancels_the_call_and_says_how_long_it_may_go_on(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
     """Its connection ends, which is what `managed` waits for."""
-    running: list[subprocess.Popen[bytes]] = []
+    running: list[subprocess.Popen[str]] = []
 
     def answer(peer: Peer, frame: CallFrame) -> None:
         running[0].send_signal(signal.SIGINT)
 
-    with managed(tmp_path, answer) as (config, came):
-        arguments = [sys.executable, "-m", "cordata", "call", "slow", "--config", str(config)]
-        popen = subprocess.Popen(arguments, stderr=subprocess.PIPE, env=ENVIRONMENT)
-        with watched(popen) as process:
-            running.append(process)
-            assert process.wait(20.0) == 130
+    with managed(tmp_path, answer) as (config, came), calling(config, *options) as process:
+        running.append(process)
+        _, errors = process.communicate(timeout=20.0)
         came.result(5.0)
+    assert process.returncode == 130
+    told = r"cancelled: if slow has begun, .* go on for up to (29|30) s, .* --hard .*\n"
+    assert re.fullmatch(told, errors)
+
+
+@pytest.mark.parametrize("options", [(), ("--stream",)], ids=["whole", "stream"])
+def test_interrupt_of_a_hard_call_has_its_process_killed(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    running: list[subprocess.Popen[str]] = []
+
+    def answer(peer: Peer, frame: CallFrame) -> None:
+        running[0].send_signal(signal.SIGINT)
+        cancel = peer.expect(Cancel)
+        assert (cancel.id, cancel.hard) == (frame.id, True)
+
+    with managed(tmp_path, answer) as (config, came):
+        with calling(config, "--hard", *options) as process:
+            running.append(process)
+            _, errors = process.communicate(timeout=20.0)
+        came.result(5.0)
+    assert process.returncode == 130
+    assert re.fullmatch("cancelled: if slow has begun, .*its process killed.*\n", errors)
+
+
+@contextmanager
+def calling(config: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """`cordata call slow`, which may take 30 s, on its way."""
+    options = ("slow", "--timeout", "30", "--config", str(config), *options)
+    arguments = [sys.executable, "-m", "cordata", "call", *options]
+    popen = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    with watched(popen) as process:
+        yield process
 
 
 #: A thread takes the signal, and the one that waits is not woken by it: as by one that comes right

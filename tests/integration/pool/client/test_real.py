@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.integration.pool.managing import ENVIRONMENT
 from tests.integration.pool.test_together import Together, together
+from tests.servers.reaper import watched
 
 from cordata.errors import (
     CallCancelled,
@@ -80,6 +85,38 @@ async def test_hard_cancel_frees_the_child_of_a_command_that_hangs(tmp_path: Pat
             with pytest.raises(CallCancelled):
                 await call
             assert await client.execute("echo", 1) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_hard_cancel_of_a_sync_client_counts_though_that_is_gone(
+    tmp_path: Path, stream: bool
+) -> None:
+    """As by Ctrl-C: the process ends right after it, and with it the connection."""
+    code = """
+import signal, sys
+from cordata.pool import SyncClient
+with SyncClient(sys.argv[1], hard_cancel=True) as client:
+    list(client.stream("hang")) if sys.argv[2] == "True" else client.execute("hang")
+"""
+    with together(tmp_path) as all_, all_.worker():
+
+        def child(status: dict[str, Any]) -> dict[str, Any]:
+            return status["workers"][0]["children"][0]  # type: ignore[no-any-return]
+
+        argv = [sys.executable, "-c", code, str(all_.manager.path), str(stream)]
+        popen = subprocess.Popen(argv, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
+        with watched(popen) as process:
+            busy = all_.manager.until(lambda found: child(found).get("call"), "it runs")
+            assert busy["deadline_in_s"] > 50.0
+            pid = child(all_.manager.status())["pid"]
+            process.send_signal(signal.SIGINT)
+            began = time.monotonic()
+            process.wait(5.0)
+            assert time.monotonic() - began < 2.0
+        all_.manager.until(
+            lambda found: child(found)["pid"] != pid and child(found)["state"] == "ready",
+            "another child takes its place",
+        )
 
 
 async def test_hanging_command_ends_for_its_caller_at_the_deadline(tmp_path: Path) -> None:
