@@ -76,7 +76,7 @@ def call(
 ) -> int:
     """Run COMMAND, an `@app.command` of the application, in a process of the pool."""
     from cordata.cli import report
-    from cordata.cli.reaching import HOW, permitted
+    from cordata.cli.reaching import awaited
     from cordata.cli.session import placed
     from cordata.errors import CordataError
     from cordata.loading import load_runtime
@@ -87,11 +87,10 @@ def call(
     loaded = placed(load_runtime(config), directory)
     path = pool_socket(loaded)
     timeout_of = call_timeout_of(loaded)
-    deadline = monotonic() + (options["timeout"] or timeout_of(command))
+    timeout_s = options["timeout"] or timeout_of(command)
+    deadline = monotonic() + timeout_s
     try:
-        permitted(path)
-        if not path.exists():  # it may come, as at a restart
-            click.echo(f"there is no {path} yet, waiting\nhint: {HOW}", err=True)
+        awaited(loaded, timeout_s)
         with SyncClient(path, name="cordata call", timeout=timeout_of, hard_cancel=hard) as client:
             _run(client, command, payload, stream=stream, options=options)
     except CordataError as error:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -123,7 +124,18 @@ def test_call_says_that_nobody_answers_when_there_is_no_pool(tmp_path: Path) -> 
     result = cordata("call", "sum", "--timeout", "0.1", "--state-dir", str(tmp_path))
     assert result.returncode == 75
     assert "nobody answered" in result.stderr
-    assert "yet, waiting\nhint: start pool.socket" in result.stderr
+    assert "yet, waiting up to 0.1 s (--timeout)\nhint: start pool.socket" in result.stderr
+    assert "--no-pool" in result.stderr
+
+
+def test_call_fails_at_once_when_there_is_not_even_a_state_directory(tmp_path: Path) -> None:
+    began = time.monotonic()
+    result = cordata("call", "sum", "--state-dir", str(tmp_path / "no such"))
+    assert time.monotonic() - began < 30.0  # and not the 60 s of the call
+    assert (result.returncode, result.stdout) == (75, "")
+    missing = re.escape(str(tmp_path / "no such"))
+    told = rf"error: nobody answered at .*: there is no directory {missing}\nhint: start pool.*\n"
+    assert re.fullmatch(told, result.stderr)
 
 
 @pytest.mark.parametrize(
