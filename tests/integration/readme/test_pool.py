@@ -29,17 +29,19 @@ from cordata.pool.route import _STATUS
 from cordata.testing import open_app
 
 
-def typed() -> tuple[str, list[str], str]:
-    """How the application is started, what is typed beside it, the call by HTTP."""
+def typed() -> tuple[str, list[str]]:
+    """How the application is started, and what is typed beside it."""
     (text,) = [text for text in blocks("console") if "vouchers:app" in text]
     start, *beside = (line.removeprefix("$ ") for line in text.splitlines())
-    (curl,) = [text for text in blocks("console") if "/api/pool/" in text]
-    return start, beside, curl.removeprefix("$ ")
+    return start, beside
 
 
-def settings() -> str:
+def settings() -> tuple[str, str]:
+    """Name and text of the configuration."""
     (text,) = [text for text in blocks("toml") if "[pool.slow]" in text]
-    return text
+    name = re.match(r"# ([a-z_]+\.toml)\n", text)
+    assert name is not None
+    return name[1], text
 
 
 def write(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,29 +52,38 @@ def write(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_commands_of_the_readme_run_when_typed(tmp_path: Path) -> None:
+    """As they stand there: only the port is another one, and `cordata` that of the checkout."""
     write_application(tmp_path)
-    (tmp_path / "cordata.toml").write_text(settings())
-    start, beside, curl = typed()
+    name, text = settings()
+    (tmp_path / name).write_text(text)
+    start, beside = typed()
     port = str(free_port())
     path = os.pathsep.join([str(CHECKOUT / "daemon"), str(tmp_path)])
-    argv = [*as_python(start.replace("8000", port)), "--config", "cordata.toml"]
+    environment = {**os.environ, "PYTHONPATH": path}
+    environment.pop("CORDATA_CONFIG", None)
     told: dict[str, str] = {}
-    with ready(argv, tmp_path / "log", cwd=tmp_path, PYTHONPATH=path):
+    with ready(
+        as_python(start.replace("8000", port)), tmp_path / "log", cwd=tmp_path, PYTHONPATH=path
+    ):
         for line in beside:
+            if line.startswith("curl "):
+                told["curl"] = run_shell(line.replace("8000", port))
+                continue
             python = line.startswith("python ")
             done = subprocess.run(
                 [sys.executable, *line.split()[1:]] if python else as_python(line),
                 cwd=tmp_path,
-                env={**os.environ, "PYTHONPATH": path, "CORDATA_CONFIG": "cordata.toml"},
+                env=environment,
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT_S,
             )
             assert done.returncode == 0, (line, done)
             told[line.partition(" --state-dir")[0]] = done.stdout
-        assert json.loads(run_shell(curl.replace("8000", port))) == "Room 7 in Sans"
+    assert json.loads(told["curl"]) == "Room 7 in Sans"
     assert told["python call_vouchers.py"] == (
         "Room 7 in Sans\n{'row': 0}\n{'row': 1}\n['boots', 'skis'] {'packed': 2}\n"
+        "{'guest': 'Eva'} {'season': 'winter'}\n"
         "cordata.errors.PermanentError a voucher needs a room"
         " cordata.errors.PermanentError: a voucher needs a room\n"
     )
@@ -143,6 +154,6 @@ def test_statuses_of_the_readme_are_those_of_the_route() -> None:
 
 
 def test_settings_of_the_readme_are_taken() -> None:
-    config = build(Document(path=None, tables=tomllib.loads(settings())), {}, {})
+    config = build(Document(path=None, tables=tomllib.loads(settings()[1])), {}, {})
     assert config.pools["slow"].commands == ("rows", "export.*")
     assert config.pool.http == ("render",)
