@@ -120,7 +120,7 @@ def _cancelled(command: str, left_s: float, *, hard: bool) -> str:
 def _more(error: CordataError, *, debug: bool) -> list[str]:
     """What the one sentence leaves out: a KeyError's is its key, and a dead process said why."""
     from cordata.cli.view import printable
-    from cordata.errors import CommandFailed, SessionNotFound, WorkerCrashed
+    from cordata.errors import CommandFailed, CommandUnknown, SessionNotFound, WorkerCrashed
 
     if isinstance(error, CommandFailed):
         if debug:
@@ -128,6 +128,8 @@ def _more(error: CordataError, *, debug: bool) -> list[str]:
         return [f"hint: it raised {printable(error.type)}; --debug shows where"]
     if isinstance(error, WorkerCrashed) and error.lines:
         return ["it wrote last:", *(f"  {printable(line)}" for line in error.lines)]
+    if isinstance(error, CommandUnknown) and not error.hint:
+        return ["hint: `cordata pool status` shows the names of all"]
     if isinstance(error, SessionNotFound):
         return ["hint: `cordata pool sessions` lists them; programs make them, and their time ends"]
     return []

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cordata.cli.view import show_table
+from cordata.cli.view import printable, show_table
 
 
 def show_status(answer: Mapping[str, Any]) -> None:
@@ -29,6 +29,9 @@ def show_status(answer: Mapping[str, Any]) -> None:
     if not children:
         click.echo("no worker is connected")
     click.echo()
+    for name, pool in answer["pools"].items():
+        known = ", ".join(map(printable, pool["commands"])) or "none"
+        click.echo(f"commands   {printable(name)}: {known}")
     outcomes, restarts, recycles = (
         ", ".join(f"{count} {name}" for name, count in sorted(answer[key].items())) or "none"
         for key in ("outcomes", "restarts", "recycles")

@@ -240,8 +240,10 @@ def test_command_that_kills_its_children_is_refused(tmp_path: Path) -> None:
 
 def test_unknown_command_is_refused_where_workers_are_known(tmp_path: Path) -> None:
     with managed(tmp_path) as manager, manager.worker(), manager.client() as client:
-        client.send(CallFrame(1, "nothing"))
-        assert client.expect(ErrorFrame).code == "unknown_command"
+        for name, near in (("nothing", ""), ("ecoh", "echo"), ("echo" * 50, "")):
+            client.send(CallFrame(1, name))
+            error = client.expect(ErrorFrame)
+            assert (error.code, error.data) == ("unknown_command", {"near": near})
 
 
 def test_drained_worker_gets_no_calls_until_it_is_undone(tmp_path: Path) -> None:

@@ -41,6 +41,18 @@ def test_status_shows_who_does_what(tmp_path: Path) -> None:
             assert worker["children"][0]["call"]["command"] == "echo"
 
 
+def test_status_shows_each_pool_its_commands(tmp_path: Path) -> None:
+    """Those that are called there, of all that the application has and each worker knows."""
+    settings = '[pool.slow]\nworkers = ["3"]\ncommands = ["rows"]\n'
+    names = ("echo", "pack", "rows")
+    with managed(tmp_path, settings) as manager:
+        with manager.worker(cmds=names), manager.worker("3", cmds=names):
+            result = cordata("pool", "status", "--config", str(manager.config))
+    assert result.returncode == 0, result.stderr
+    found = [line for line in result.stdout.splitlines() if line.startswith("commands")]
+    assert found == ["commands   default: echo, pack", "commands   slow: rows"]
+
+
 def test_sessions_are_listed_without_what_they_hold(tmp_path: Path) -> None:
     with managed(tmp_path) as manager, manager.client() as client:
         for id in ("a", "b"):

@@ -118,6 +118,11 @@ def test_code_of_a_later_version_is_an_error_of_the_pool_that_names_it() -> None
     assert str(error) == "brand_new"
 
 
+def test_unknown_command_hints_at_the_one_that_was_meant() -> None:
+    told = [ErrorFrame(code="unknown_command", m="no", data={"near": near}) for near in ("a", "")]
+    assert [error_of(frame).hint for frame in told] == ["did you mean 'a'?", None]
+
+
 def test_failed_command_tells_type_and_traceback() -> None:
     data = {"type": "shop.NoRoom", "traceback": "Traceback ...", "permanent": False}
     error = error_of(ErrorFrame(id=1, code="failed", m="full", data=data))

@@ -257,6 +257,7 @@ def test_offer_is_refused_when_no_worker_knows_the_command_or_the_queue_is_full(
     house = House(1, PoolLimits(max_waiting=1))
     house.offer(1, command="dance")
     assert house.told.code(1) == "unknown_command"
+    assert house.told.failures[1].data == {"near": ""}
     for id in (2, 3, 4):
         house.offer(id)
     assert list(house.told.failures) == [1, 4]

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from cordata.core.pool.call import RUNNING, Call
 from cordata.core.pool.limits import pool_of_command
 from cordata.core.pool.message import CallFrame, Delta
+from cordata.core.pool.near import nearest
 from cordata.core.pool.order import ChildEvent
 from cordata.core.pool.outcome import Outcome
 from cordata.core.pool.registry import Child, Slot
@@ -72,7 +73,8 @@ class Dispatcher(Outcome):
         elif now >= call.deadline:
             self.refuse(call, "deadline", "it came after its deadline", ran=call.attempts > 0)
         elif self.registry.unknown(call.pool, call.command):
-            self.refuse(call, "unknown_command", f"no worker knows {call.command!r}")
+            near = nearest(call.command, self.registry.known(call.pool))
+            self.refuse(call, "unknown_command", f"no worker knows {call.command!r}", near=near)
         elif not (self.poison.until and self.refused_as_poisoned(call, now)):
             self.place(call, now)
 

@@ -181,6 +181,10 @@ class Registry:
         """Whether the pool has workers, and none of them knows the command."""
         return self._slots[pool] > 0 and self._known[pool][command] == 0
 
+    def known(self, pool: str) -> tuple[str, ...]:
+        """The commands of the pool's workers, in order."""
+        return tuple(sorted(self._known.get(pool, ())))
+
     def join(self, worker: str, pid: int, start: int, *, spare: bool, now: float) -> Child:
         """The row of a process that just started, or that is heard of for the first time."""
         slot = self.slot(worker)

@@ -186,6 +186,8 @@ def error_of(frame: ErrorFrame) -> CordataError:
         return ProtocolError(text or code)
     kind = POOL_ERRORS.get(code, PoolError)
     error = kind(text or ("" if code in POOL_ERRORS else code))
+    if near := _text(data, "near"):
+        error.hint = f"did you mean {near!r}?"
     after = data.get("retry_after_s")
     if isinstance(error, PoolTransient) and isinstance(after, int | float):
         error.retry_after_s = float(after)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordata.core.pool.limits import pool_of_command
 from cordata.core.pool.registry import Child, Holding, Slot
 from cordata.core.pool.state import BUSY, READY, State
 from cordata.pool.fingerprint import age_s
@@ -113,6 +114,12 @@ def _pool(hub: Hub, name: str) -> dict[str, Any]:
         "wait_now_ms": round(waiting.longest_s(hub.now) * 1000, 1),
         "wait_max_ms": round(waiting.longest_ever_s * 1000, 1),
         "max_waiting": dispatcher.pools[name].max_waiting,
+        # A worker knows those of the whole application; calls of the others go to other pools.
+        "commands": [
+            command
+            for command in registry.known(name)
+            if pool_of_command(dispatcher.in_order, command) == name
+        ],
     }
 
 

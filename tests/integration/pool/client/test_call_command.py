@@ -113,6 +113,17 @@ def test_failed_and_crashed_calls_say_what_is_known(tmp_path: Path) -> None:
     assert result.stderr == "error: no\nit wrote last:\n  last words\n  \\x1b[2J\n"
 
 
+@pytest.mark.parametrize(
+    ("near", "told"),
+    [("sun", "did you mean 'sun'?"), ("", "`cordata pool status` shows the names of all")],
+    ids=["near", "none"],
+)
+def test_call_of_an_unknown_command_says_what_to_do(tmp_path: Path, near: str, told: str) -> None:
+    with managed(tmp_path, refusing("unknown_command", near=near)) as (config, _):
+        result = cordata("call", "sum", "--config", str(config))
+    assert (result.returncode, result.stderr) == (1, f"error: no\nhint: {told}\n")
+
+
 def test_call_in_a_session_that_is_gone_says_where_to_look(tmp_path: Path) -> None:
     with managed(tmp_path, refusing("no_session")) as (config, came):
         result = cordata("call", "sum", "--session", "s", "--config", str(config))
