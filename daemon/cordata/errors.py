@@ -271,6 +271,8 @@ class FrameTooLarge(PoolPermanent):
         super().__init__(message)
         self.length_bytes = length_bytes
         self.limit_bytes = limit_bytes
+        #: What travels beside the text; 0: it is not known.
+        self.data = {"length_bytes": length_bytes, "limit_bytes": limit_bytes}
 
 
 class SessionNotFound(PoolPermanent):

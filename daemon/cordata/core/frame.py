@@ -76,7 +76,7 @@ error {id, code, m, data {}} is the last frame of its id. Codes, with their data
   saturated {retry_after_s} queue_timeout deadline {ran: bool} cancelled poisoned {retry_after_s}
   crashed {exit_code, signal, lines, worker, pid} failed {type, traceback, permanent}
   unknown_command {near: a name that is known and much like it, or ""} no_session session_exists
-  quota preferred_busy frame_too_large restarted closed
+  quota preferred_busy frame_too_large {length_bytes, limit_bytes: 0 if not known} restarted closed
   not_run (it never reached a child: send it again) version protocol forbidden
 
 Manager to child, which runs one call at a time, in the order they came, and answers each `run`

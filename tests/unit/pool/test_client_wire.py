@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,13 +15,14 @@ from cordata.errors import (
     CommandPoisoned,
     CommandRefused,
     DeadlineExceeded,
+    FrameTooLarge,
     PermanentError,
     PoolError,
     ProtocolError,
     WorkerCrashed,
 )
 from cordata.log import request_id
-from cordata.pool.client.sessions import SessionInfo
+from cordata.pool.client.sessions import SessionInfo, creating, updating
 from cordata.pool.client.wire import (
     call_of,
     decoder_of,
@@ -116,6 +118,29 @@ def test_code_of_a_later_version_is_an_error_of_the_pool_that_names_it() -> None
     error = error_of(ErrorFrame(id=1, code="brand_new"))
     assert type(error) is PoolError
     assert str(error) == "brand_new"
+
+
+def test_answer_that_was_too_large_tells_how_large_and_what_is_taken() -> None:
+    data = {"length_bytes": 2000, "limit_bytes": 1000}
+    error = error_of(ErrorFrame(id=1, code="frame_too_large", m="no", data=data))
+    assert isinstance(error, FrameTooLarge)
+    assert (error.length_bytes, error.limit_bytes) == (2000, 1000)
+
+
+@pytest.mark.parametrize(
+    "frame_of",
+    [
+        lambda affinity: creating("s", None, None, affinity, ""),
+        lambda affinity: updating("s", None, (), None, affinity, None),
+    ],
+    ids=["create", "update"],
+)
+def test_affinity_that_there_is_not_is_refused_before_it_is_sent(
+    frame_of: Callable[[Any], SessionOp],
+) -> None:
+    with pytest.raises(ValueError, match=r"'nope', .* hint, strict_queue, strict_fail"):
+        frame_of("nope")
+    assert [frame_of(one).aff for one in (None, "strict_fail")] == ["", "strict_fail"]
 
 
 def test_unknown_command_hints_at_the_one_that_was_meant() -> None:

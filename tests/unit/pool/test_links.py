@@ -95,6 +95,7 @@ async def test_answer_that_the_client_does_not_take_is_an_error_of_its_number() 
     child.take(Result(1, raw("x" * 200)))
     said = client.heard()
     assert (said["id"], said["code"]) == (1, "frame_too_large")
+    assert said["data"]["length_bytes"] > 200 and said["data"]["limit_bytes"] == 100
     client.take(GlobalOp(2, "set", set={"a": raw("x" * 200)}))
     client.kinds()
     client.take(GlobalOp(3, "get"))

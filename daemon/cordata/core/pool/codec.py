@@ -78,7 +78,7 @@ def encode(message: Message, *, max_bytes: int | None = None) -> bytes:
     body = _body(message)
     if max_bytes is not None and len(body) > max_bytes:
         raise FrameTooLarge(
-            f"a frame of {len(body)} bytes, where {max_bytes} are taken",
+            f"a frame of {len(body)} bytes, where {max_bytes} are taken (max_frame_bytes)",
             length_bytes=len(body),
             limit_bytes=max_bytes,
         )

@@ -203,7 +203,7 @@ class Calling:
                 code, text = "deadline", "the command ended at its deadline"
             data: dict[str, Any] = {"ran": True} if code == "deadline" else {}
         elif isinstance(error, FrameTooLarge):
-            code, text, data = error.code, f"the answer: {error}", {}
+            code, text, data = error.code, f"the answer: {error}", {**error.data}
         else:
             code, text = "failed", _clean(_said(error))[:_TEXT]
             data = {

@@ -39,7 +39,8 @@ class List:
         self._body += msgpack.encode(value)
         self._count += 1
         if len(self._body) > self._limit:
-            raise FrameTooLarge(f"a list of more than {self._limit} bytes")
+            text = f"a list of more than {self._limit} bytes (max_frame_bytes)"
+            raise FrameTooLarge(text, length_bytes=len(self._body), limit_bytes=self._limit)
 
     def value(self) -> Raw:
         """The array, with a head of 32 bits."""

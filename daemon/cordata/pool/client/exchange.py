@@ -45,6 +45,7 @@ from cordata.pool.client.link import Link
 from cordata.pool.client.request import Request
 from cordata.pool.client.wire import (
     ANSWER_GRACE_S,
+    MAX_TAKEN,
     error_of,
     may_repeat,
 )
@@ -233,7 +234,8 @@ class Exchange(Dialling):
         if request is not None and request.link is link:
             self.abandon(request)
             text = f"an answer of {frame.length} bytes came, which is more than is taken"
-            request.failed(FrameTooLarge(text, length_bytes=frame.length))
+            length, limit = frame.length, MAX_TAKEN
+            request.failed(FrameTooLarge(text, length_bytes=length, limit_bytes=limit))
 
     def _leave(self, link: Link) -> None:
         """It answers what it has; new requests need another connection."""

@@ -104,7 +104,8 @@ class Pipe:
                 message = self._messages.popleft()
                 if isinstance(message, TooLarge):
                     text = f"an answer of {message.length} bytes came, which is more than is taken"
-                    raise FrameTooLarge(text, length_bytes=message.length)
+                    length = message.length
+                    raise FrameTooLarge(text, length_bytes=length, limit_bytes=MAX_TAKEN)
                 if not isinstance(message, Goaway):
                     self._open = self._open and isinstance(message, Chunk)
                     return message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from cordata.core.pool.message import Affinity, GlobalOp, Reply, SessionOp
 from cordata.pool.client.wire import plain, values_of
@@ -56,7 +56,7 @@ def creating(
         s=id,
         ttl=ttl_s,
         set=values_of(data or {}),
-        aff=affinity or "",
+        aff=_known(affinity),
         wk=worker or None,
     )
 
@@ -77,9 +77,17 @@ def updating(
         ttl=ttl_s,
         set=values_of(set or {}),
         delete=list(delete),
-        aff=affinity or "",
+        aff=_known(affinity),
         wk=worker,
     )
+
+
+def _known(affinity: Affinity | None) -> Affinity | Literal[""]:
+    """As it travels. Raises: ValueError."""
+    known = get_args(Affinity)
+    if affinity and affinity not in known:
+        raise ValueError(f"affinity is {affinity!r}, it must be one of {', '.join(known)}")
+    return affinity or ""
 
 
 class Sessions:

@@ -26,6 +26,7 @@ from cordata.errors import (
     CommandRefused,
     CordataError,
     DeadlineExceeded,
+    FrameTooLarge,
     PoolError,
     PoolTransient,
     ProtocolError,
@@ -182,6 +183,9 @@ def error_of(frame: ErrorFrame) -> CordataError:
         )
     if code == DeadlineExceeded.code:
         return DeadlineExceeded(text, ran=data.get("ran") is not False)
+    if code == FrameTooLarge.code:
+        length, limit = _number(data, "length_bytes"), _number(data, "limit_bytes")
+        return FrameTooLarge(text, length_bytes=length or 0, limit_bytes=limit or 0)
     if code in ("protocol", "version", "forbidden"):
         return ProtocolError(text or code)
     kind = POOL_ERRORS.get(code, PoolError)

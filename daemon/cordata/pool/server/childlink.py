@@ -6,12 +6,11 @@ from cordata.core.frame import TooLarge
 from cordata.core.pool.call import RUNNING, Call
 from cordata.core.pool.codec import encode, from_child
 from cordata.core.pool.globals import UNSURE
-from cordata.core.pool.limits import Failure
 from cordata.core.pool.loan import FEATURE
 from cordata.core.pool.message import Chunk, Delta, End, ErrorFrame, Hello, Result
 from cordata.core.pool.order import Back, Passed, Ready, Returned
 from cordata.core.pool.registry import Child
-from cordata.errors import ProtocolError, SessionQuotaExceeded
+from cordata.errors import FrameTooLarge, ProtocolError, SessionQuotaExceeded
 from cordata.pool.server.link import Link
 
 
@@ -152,9 +151,10 @@ class ChildPeer:
         if child is None or call is None or frame.id != call.id or frame.kind == "chunk":
             raise ProtocolError(f"a frame of {frame.length} bytes from a child")
         limit = self._hub.limits.max_frame_bytes
-        failure = Failure("frame_too_large", f"a result of {frame.length} bytes, {limit} are taken")
-        error = ErrorFrame(id=call.id, code=failure.code, m=failure.text)
-        self._answer(child, encode(error), None, ok=False)
+        text = f"a result of {frame.length} bytes, where {limit} are taken (max_frame_bytes)"
+        error = FrameTooLarge(text, length_bytes=frame.length, limit_bytes=limit)
+        failure = ErrorFrame(id=call.id, code=error.code, m=text, data={**error.data})
+        self._answer(child, encode(failure), None, ok=False)
 
     def lost(self) -> None:
         """It died, or dials again."""

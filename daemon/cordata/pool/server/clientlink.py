@@ -133,9 +133,14 @@ class ClientPeer:
         try:
             self._link.send(encode(answer, max_bytes=self._link.max_bytes))
         except FrameTooLarge as error:
-            self._link.say(
-                ErrorFrame(id=answer.id, code=error.code, m=str(error))  # type: ignore[attr-defined]
-            )
+            self._untaken(answer.id, error.length_bytes)  # type: ignore[attr-defined]
+
+    def _untaken(self, id: int, length_bytes: int) -> None:
+        """In place of an answer that is larger than this client said that it takes."""
+        limit = self._link.max_bytes
+        text = f"the answer has {length_bytes} bytes, you take {limit}"
+        data = {"length_bytes": length_bytes, "limit_bytes": limit}
+        self._link.say(ErrorFrame(id=id, code=FrameTooLarge.code, m=text, data=data))
 
     def say(self, message: Message) -> None:
         """What is no answer to what it asked here."""
@@ -154,8 +159,7 @@ class ClientPeer:
         """The last frame of a call, as its child sent it."""
         del self.calls[call.id]
         if len(frame) - 4 > self._link.max_bytes:
-            text = f"the result has {len(frame) - 4} bytes, you take {self._link.max_bytes}"
-            self._link.say(ErrorFrame(id=call.id, code="frame_too_large", m=text))
+            self._untaken(call.id, len(frame) - 4)
         else:
             self._link.send(frame)
         if self.leaving:

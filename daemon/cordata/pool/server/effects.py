@@ -59,7 +59,7 @@ class LinkEffects:
             if session is not None:  # it heard nothing of this
                 child.stale.extend(forget)
                 drop(child, call.session)
-            return Failure(error.code, str(error), {"limit_bytes": error.limit_bytes})
+            return Failure(error.code, str(error), error.data)
         child.globals_version = shared.version
         for frame in frames:
             link.send(frame)

@@ -60,6 +60,6 @@ NOBODY = Nobody()
 
 def too_large(frame: TooLarge, limit_bytes: int) -> ErrorFrame:
     """What the sender of such a frame is told."""
-    text = f"a frame of {frame.length} bytes, where {limit_bytes} are taken"
+    text = f"a frame of {frame.length} bytes, where {limit_bytes} are taken (max_frame_bytes)"
     data = {"length_bytes": frame.length, "limit_bytes": limit_bytes}
     return ErrorFrame(id=frame.id, code="frame_too_large", m=text, data=data)

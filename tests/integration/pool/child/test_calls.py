@@ -78,8 +78,10 @@ def test_error_tells_type_text_and_trace(tmp_path: Path) -> None:
         assert failure(peer, "fail_async").m == "later"
         assert "object" in failure(peer, "odd").m
         assert failure(peer, "nothing").code == "unknown_command"
-        assert failure(peer, "large", 100_001).code == "frame_too_large"
-        assert failure(peer, "numbers", 100_001).code == "frame_too_large"
+        for command in ("large", "numbers"):
+            error = failure(peer, command, 100_001)
+            assert (error.code, "max_frame_bytes" in error.m) == ("frame_too_large", True)
+            assert error.data["length_bytes"] > error.data["limit_bytes"] == 100_000
         assert len(call(peer, "large", 99_000)) == 99_000
 
 
