@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from time import monotonic
 from typing import IO, TYPE_CHECKING, Any
 
@@ -170,8 +169,7 @@ def _show(value: object) -> None:
         line = msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError):  # a key or a value that JSON does not have
         line = msgspec.json.encode(repr(value))
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
+    click.echo(line)  # by click: that a disk is full is then told as for any other command
 
 
 def _may_work_later(error: CordataError) -> bool:

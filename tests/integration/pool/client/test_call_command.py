@@ -84,6 +84,21 @@ def test_stream_prints_a_line_for_each_part(tmp_path: Path) -> None:
     assert [json.loads(line) for line in result.stdout.splitlines()] == [{"page": 1}, {"page": 2}]
 
 
+@pytest.mark.parametrize("options", [(), ("--stream",)], ids=["whole", "stream"])
+def test_full_disk_is_said_to_be_one_when_the_result_is_written(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    def answer(peer: Peer, frame: CallFrame) -> None:
+        peer.send((Chunk if frame.credits else Result)(id=frame.id, payload=raw(3)))
+
+    with managed(tmp_path, answer) as (config, _), open("/dev/full", "w") as full:
+        argv = [sys.executable, "-m", "cordata", "call", "sum", "--config", str(config), *options]
+        done = subprocess.run(argv, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: cannot write the output: No space left on device\n")
+    assert "bug" not in done.stderr
+
+
 @pytest.mark.parametrize(("code", "status"), [("failed", 1), ("crashed", 1), ("saturated", 75)])
 def test_exit_code_tells_whether_another_try_makes_sense(
     tmp_path: Path, code: str, status: int
