@@ -61,7 +61,7 @@ Ctrl-C."""
     envvar="CORDATA_CONFIG",
     help="Configuration file.  [default: /etc/cordata/cordata.toml]",
 )
-@click.option("--debug", is_flag=True, help="Show tracebacks, that of the command, too.")
+@click.option("--debug", is_flag=True, help="Show tracebacks: of what a command raised, its own.")
 def call(
     command: str,
     text: str | None,
@@ -77,7 +77,7 @@ def call(
     from cordata.cli import report
     from cordata.cli.reaching import awaited
     from cordata.cli.session import placed
-    from cordata.errors import CordataError
+    from cordata.errors import CommandFailed, CordataError
     from cordata.loading import load_runtime
     from cordata.opening import call_timeout_of, pool_socket
     from cordata.pool import SyncClient
@@ -93,7 +93,8 @@ def call(
         with SyncClient(path, name="cordata call", timeout=timeout_of, hard_cancel=hard) as client:
             _run(client, command, payload, stream=stream, options=options)
     except CordataError as error:
-        code = report(error, debug=debug)
+        # What a command raised, it raised in its process: our own frames say nothing of it.
+        code = report(error, debug=debug and not isinstance(error, CommandFailed))
         for line in _more(error, debug=debug):
             click.echo(line, err=True)
         return EXIT_TRY_AGAIN if _may_work_later(error) else code

@@ -113,7 +113,13 @@ def test_traceback_of_the_command_is_shown_with_debug_only(tmp_path: Path) -> No
     trace = "Traceback: in the child\n"
     with managed(tmp_path, refusing("failed", traceback=trace)) as (config, _):
         result = cordata("call", "sum", "--config", str(config), "--debug")
-    assert trace in result.stderr
+    assert result.stderr == f"error: no\n{trace}"
+
+
+def test_own_traceback_is_shown_with_debug_of_what_no_command_raised(tmp_path: Path) -> None:
+    with managed(tmp_path, refusing("saturated")) as (config, _):
+        result = cordata("call", "sum", "--config", str(config), "--debug")
+    assert "Traceback" in result.stderr and "PoolSaturated: no" in result.stderr
 
 
 def test_failed_and_crashed_calls_say_what_is_known(tmp_path: Path) -> None:
