@@ -45,6 +45,10 @@ class Commanding:
         has `shop.pdf` imported in the children only. As a decorator it takes a module's function.
         Raises: ConfigError.
         """
+        if not isinstance(name, str):  # a decorator without its parentheses
+            what = getattr(name, "__name__", type(name).__name__)
+            hint = f'write @app.command("{what}"), with the name in parentheses'
+            raise ConfigError(f"command: takes a name first, not {what}", hint=hint)
         where = f"command({name!r})"
         if not _NAME.match(name):
             raise ConfigError(

@@ -65,6 +65,13 @@ def test_inits_keep_their_order() -> None:
         app.child_init()  # type: ignore[call-overload]
 
 
+def test_command_says_how_to_write_it_when_its_parentheses_are_missing() -> None:
+    app = App("shop")
+    with pytest.raises(ConfigError, match="command: takes a name first, not render") as caught:
+        app.command(render)  # type: ignore[call-overload]
+    assert '@app.command("render")' in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize("name", ["", "1st", "a b", "ä", "x" * 201])
 def test_command_refuses_a_name(name: str) -> None:
     with pytest.raises(ConfigError, match="not a name for a command"):
