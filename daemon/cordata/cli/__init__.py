@@ -18,7 +18,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The `cordata` command. Never returns.
 
     Exit codes: 0 done or stopped in order, 1 failed, 2 wrong usage, 78 the configuration cannot
-    be used (systemd does not restart after that one), 130 ended by Ctrl-C.
+    be used (systemd does not restart after that one), 130 ended by Ctrl-C; 69 and 75 are those of
+    commands for which another try makes sense.
     """
     import faulthandler
 

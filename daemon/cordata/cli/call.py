@@ -31,9 +31,9 @@ The result is printed as JSON; with --stream one line for each part, as it comes
 Ctrl-C cancels: a call that waits is never run, a command that runs is told and may go on until its
 deadline; with --hard its process is killed if that does not end it.
 
-Exit codes: 0 done, 1 the call failed, 75 the pool cannot take it now (nobody answers, too many
-calls, restarted, the command is refused for a while), 78 the configuration cannot be used, 130
-Ctrl-C."""
+Exit codes: 0 done, 1 the call failed, 2 wrong usage, 75 the pool cannot take it now (nobody
+answers, too many calls, restarted, the command is refused for a while), 78 the configuration cannot
+be used, 130 Ctrl-C."""
 )
 @click.argument("command")
 @click.option("--json", "text", metavar="JSON", help="The payload.  [default: null]")

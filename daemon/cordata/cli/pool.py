@@ -28,8 +28,8 @@ _PATIENCE_S = 10.0
   cordata pool drain 2; cordata pool drain 2 --undo
   cordata pool recycle 0
 
-Exit codes: 0 done, 1 failed, or not for this user, 75 nobody answers at the pool's socket, 78 the
-configuration cannot be used. Only root and the user of the pool may look at it.""",
+Exit codes: 0 done, 1 failed, or not for this user, 2 wrong usage, 75 nobody answers at the pool's
+socket, 78 the configuration cannot be used. Only root and the user of the pool may look at it.""",
 )
 @shared
 @click.pass_context

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from tests.integration.cli.command import cordata
+from tests.integration.cli.command import ROOT, cordata
 
 from cordata.cli.commands import cordata as program
 
@@ -99,6 +99,23 @@ def test_list_of_commands_is_that_of_the_program() -> None:
     assert {"outbox purge", "dlq drop", "events tail", "subscriptions reset", "new"} <= set(
         COMMANDS
     )
+
+
+def exit_codes(name: str) -> set[str]:
+    """Those that a command's help lists."""
+    text = " ".join(cordata(*name.split(), "--help").stdout.split())
+    return set(re.findall(r"(?:codes:|[,;]) (\d+) ", text[text.index("Exit codes:") :]))
+
+
+def test_exit_codes_of_the_program_are_those_of_the_man_page() -> None:
+    page = (ROOT / "packaging/man/cordata.1.in").read_text()
+    section = page[page.index(".SH EXIT STATUS") :].partition(".SH FILES")[0]
+    assert exit_codes("") == set(re.findall(r"^\.B (\d+)$", section, re.MULTILINE))
+
+
+def test_exit_codes_of_a_call_are_all_that_it_has() -> None:
+    assert exit_codes("call") == {"0", "1", "2", "75", "78", "130"}
+    assert exit_codes("pool") == {"0", "1", "2", "75", "78"}
 
 
 def test_example_with_an_option_that_is_none_is_seen() -> None:
