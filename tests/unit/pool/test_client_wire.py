@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,12 +24,14 @@ from cordata.errors import (
     WorkerCrashed,
 )
 from cordata.log import request_id
-from cordata.pool.client.sessions import SessionInfo, creating, updating
+from cordata.pool.client.sessions import Globals, SessionInfo, creating, updating
+from cordata.pool.client.syncsessions import SyncGlobals
 from cordata.pool.client.wire import (
     call_of,
     decoder_of,
     error_of,
     may_repeat,
+    plain,
     values_of,
     window_of,
 )
@@ -217,3 +221,18 @@ def test_result_is_converted_when_a_type_is_named() -> None:
     assert decoder_of(None)(raw) == [1, 2]
     with pytest.raises(msgspec.ValidationError):
         decoder_of(str)(raw)
+
+
+@pytest.mark.parametrize("kind", [Globals, SyncGlobals])
+def test_examples_of_how_globals_are_set_do_so(kind: type[Globals | SyncGlobals]) -> None:
+    asked: list[GlobalOp] = []
+
+    def ask(op: Any) -> Any:
+        asked.append(op)
+        return asyncio.sleep(0) if kind is Globals else None
+
+    for example in re.findall(r"`(set\(.*?\))`", kind.set.__doc__ or ""):
+        done = eval(example, {"set": kind(ask).set})
+        if kind is Globals:
+            asyncio.run(done)
+    assert [plain(op.set) for op in asked] == [{"season": "winter"}, {"tax.it": 0.22}]

@@ -157,7 +157,9 @@ class Globals:
         return plain((await self._ask(GlobalOp(id=0, op="get", keys=list(keys)))).set)
 
     async def set(self, **values: object) -> None:
-        """Change some. Raises: SessionQuotaExceeded."""
+        """Change some by name: `set(season="winter")`, or `set(**{"tax.it": 0.22})`. Raises:
+        SessionQuotaExceeded.
+        """
         await self._ask(GlobalOp(id=0, op="set", set=values_of(values)))
 
     async def delete(self, *keys: str) -> None:

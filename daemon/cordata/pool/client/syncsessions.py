@@ -69,7 +69,7 @@ class SyncGlobals:
         return plain(self._ask(GlobalOp(id=0, op="get", keys=list(keys))).set)
 
     def set(self, **values: object) -> None:
-        """Change some."""
+        """Change some by name: `set(season="winter")`, or `set(**{"tax.it": 0.22})`."""
         self._ask(GlobalOp(id=0, op="set", set=values_of(values)))
 
     def delete(self, *keys: str) -> None:
