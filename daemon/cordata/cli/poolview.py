@@ -32,6 +32,9 @@ def show_status(answer: Mapping[str, Any]) -> None:
     for name, pool in answer["pools"].items():
         known = ", ".join(map(printable, pool["commands"])) or "none"
         click.echo(f"commands   {printable(name)}: {known}")
+    for worker in answer["workers"]:
+        if why := worker.get("start_error"):
+            click.echo(printable(f"no start   child of worker {worker['worker']}: {why}"))
     outcomes, restarts, recycles = (
         ", ".join(f"{count} {name}" for name, count in sorted(answer[key].items())) or "none"
         for key in ("outcomes", "restarts", "recycles")

@@ -19,7 +19,7 @@ from tests.integration.pool.managing import ENVIRONMENT, Manager, managed
 
 from cordata.core.pool.codec import encode
 from cordata.core.pool.message import CallFrame, Chunk, End, ErrorFrame, Reply, Result, SessionOp
-from cordata.core.pool.order import Recycle, Run
+from cordata.core.pool.order import ChildEvent, Recycle, Run
 
 
 def ask(manager: Manager, *arguments: str) -> Any:
@@ -51,6 +51,21 @@ def test_status_shows_each_pool_its_commands(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     found = [line for line in result.stdout.splitlines() if line.startswith("commands")]
     assert found == ["commands   default: echo, pack", "commands   slow: rows"]
+
+
+def test_status_says_why_a_child_does_not_start(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager, manager.worker() as worker:
+        told = cordata("pool", "status", "--config", str(manager.config)).stdout
+        assert "no start" not in told
+        for event in (
+            ChildEvent("started", 1, 1),
+            ChildEvent("exited", 1, 1, m="OSError: \x1b[2J"),
+        ):
+            worker.send(event)
+        why = manager.until(lambda told: told["workers"][0]["start_error"], "it is told")
+        assert why == "OSError: \x1b[2J"
+        result = cordata("pool", "status", "--config", str(manager.config))
+        assert "\nno start   child of worker 0: OSError: \\x1b[2J\n" in result.stdout
 
 
 def test_sessions_are_listed_without_what_they_hold(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from cordata.core.pool.message import (
     Hello,
     Result,
 )
-from cordata.core.pool.order import ChildEvent, Drain, Recycle
+from cordata.core.pool.order import ChildEvent, Drain, Ready, Recycle
 from cordata.errors import ProtocolError
 
 LARGE = TooLarge(length=2_000_000, kind="", id=None, skippable=True)
@@ -157,6 +157,18 @@ async def test_worker_tells_of_its_child_and_of_what_it_weighs() -> None:
     assert here.hub.counting.restarts == {"crash": 1}
     worker.take(Drain())
     assert here.hub.dispatcher.registry.by_worker["0"].draining
+
+
+async def test_why_no_child_starts_is_known_until_one_is_warm() -> None:
+    here = Linked()
+    worker = here.worker()
+    slot = here.hub.dispatcher.registry.by_worker["0"]
+    worker.take(ChildEvent("started", pid=77, start=5))
+    worker.take(ChildEvent("exited", pid=77, start=5, code=1, m="ImportError: no fonts"))
+    child = here.child(warm=False)
+    assert slot.start_error == "ImportError: no fonts"
+    child.take(Ready())
+    assert slot.start_error == ""
 
 
 async def test_second_connection_of_a_worker_ends_the_first() -> None:

@@ -206,6 +206,7 @@ class Dispatcher(Outcome):
         if child.state is not INITIALIZING or child.conn is None:
             return
         self.registry.move(child, READY, now)
+        self.registry.by_worker[child.worker].start_error = ""
         if child.spare:
             self._take_over(child, now)
         if child.retire:
@@ -227,6 +228,9 @@ class Dispatcher(Outcome):
 
     def child_event(self, worker: str, event: ChildEvent, now: float) -> None:
         """A worker tells of its child."""
+        slot = self.registry.by_worker.get(worker)
+        if event.m and slot is not None:
+            slot.start_error = event.m
         child = self.registry.by_pid.get((event.pid, event.start))
         if child is None:
             if event.ev == "started":

@@ -186,6 +186,8 @@ class ChildEvent(Message, tag="child"):
     #: Such calls that it ended, and of which it did not tell; those of them that failed.
     lent: Number = 0
     f: Number = 0
+    #: Why it ended before it was warm.
+    m: str = ""
 
 
 class Drain(Message, tag="drain"):

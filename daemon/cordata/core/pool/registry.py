@@ -120,7 +120,7 @@ class Slot:
 
     __slots__ = (
         *("child", "children", "commands", "conn", "draining"),
-        *("inv", "pool", "spare", "worker"),
+        *("inv", "pool", "spare", "start_error", "worker"),
     )
 
     def __init__(self, worker: str, pool: str) -> None:
@@ -134,6 +134,8 @@ class Slot:
         #: All processes of this worker: also those that were replaced and are not gone.
         self.children: dict[Fingerprint, Child] = {}
         self.draining = False
+        #: Why its last child ended before it was warm; "": none did since one was warm.
+        self.start_error = ""
         self.commands: frozenset[str] = frozenset()
 
 

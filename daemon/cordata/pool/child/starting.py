@@ -7,6 +7,7 @@ import gc
 import inspect
 import mmap
 import os
+import re
 import signal
 import sys
 import traceback
@@ -17,7 +18,7 @@ from cordata.core.pool import spec as specs
 from cordata.core.pool.order import Failed, Up
 from cordata.core.pool.page import SIZE, Writer
 from cordata.core.pool.spec import CHANNEL_FD, PAGE_FD, ChildSpec
-from cordata.log import logger, shows_messages, trail
+from cordata.log import frames, logger, shows_messages, trail
 from cordata.pool.child.calling import Calling, find
 from cordata.pool.child.connection import Connection
 from cordata.pool.child.flow import Flow
@@ -30,6 +31,8 @@ log = logger("cordata.pool")
 _PR_SET_PDEATHSIG = 1
 #: Their messages name modules, files and lines, and no values.
 _OF_THE_CODE = (ImportError, ModuleNotFoundError, SyntaxError, IndentationError, TabError)
+#: Frames of the import itself: a dozen for a module that imports another, and they tell nothing.
+_IMPORTING = re.compile(r'^  (?:File ")?<frozen importlib\._bootstrap.*\n?', re.MULTILINE)
 #: More of a traceback is not for a frame of the second channel.
 _TRACE = 16384
 
@@ -96,8 +99,10 @@ def _live(spec: ChildSpec, page: Writer, output: Output) -> int:
 def _failed(error: Exception) -> Failed:
     """For the journal: what may be told of it there."""
     name, whole = type(error).__name__, shows_messages()
-    text = f"{name}: {error}" if whole or type(error) in _OF_THE_CODE else name
+    place = frames(error.__traceback__).partition(" < ")[0]
+    text = f"{name}: {error}" if whole or type(error) in _OF_THE_CODE else f"{name} at {place}"
     trace = "".join(traceback.format_exception(error)) if whole else trail(error)
+    trace = _IMPORTING.sub("", trace)
     text, trace = (one.encode(errors="backslashreplace").decode() for one in (text, trace))
     return Failed(m=text, trace=trace[-_TRACE:])
 

@@ -133,6 +133,7 @@ def _worker(hub: Hub, slot: Slot) -> dict[str, Any]:
         "pool": slot.pool,
         "connected": slot.conn is not None,
         "draining": slot.draining,
+        "start_error": slot.start_error or None,
         "invocation_id": slot.inv,
         "commands": sorted(slot.commands),
         "children": [_child(hub, child) for child in slot.children.values()],

@@ -204,6 +204,7 @@ class Keeper:
                 self._set_due(child, message.why)
         elif isinstance(message, Failed):
             child.blame("init")
+            child.start_error = message.m
             lament(self._spec.worker, child, message)
         self._wake.set()
 

@@ -61,6 +61,8 @@ class ChildProcess:
         self.leaving = False
         #: It may take a moment to die.
         self.killed = False
+        #: Why it cannot warm up, as it said.
+        self.start_error = ""
         self._gone = False
         self._why = ""
         self._on_message, self._on_exit = on_message, on_exit

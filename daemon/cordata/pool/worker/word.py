@@ -17,6 +17,9 @@ from cordata.pool.worker.process import ChildProcess, Exit
 
 log = logger("cordata.pool")
 
+#: Of what a child says of its start, for the manager: it is shown in one line.
+_LINE = 300
+
 Step = Literal["started", "exited", "unhealthy", "warm", "due", "retired", "measured"]
 
 
@@ -75,12 +78,23 @@ def exited(child: ChildProcess, end: Exit) -> ChildEvent:
         c=end.hand.command[:200],
         lent=end.hand.untold,
         f=end.hand.failed,
+        m=_start_error(child, end),
     )
+
+
+def _start_error(child: ChildProcess, end: Exit) -> str:
+    """Why it was never warm, in one line; "": it was, or it ended as it was asked to."""
+    if child.watch.up or end.why == "stop":
+        return ""
+    if child.start_error:
+        return " ".join(child.start_error.split())[:_LINE]
+    if end.why == "init":
+        return "it was not warm within init_timeout_s"
+    return f"it ended {_how(end)} before it was warm"
 
 
 def mourn(worker: str, child: ChildProcess, end: Exit, *, epoch: str) -> None:
     """A child's end, in the journal: an error when it died by itself, a warning when killed."""
-    how = f"with status {end.code}" if end.signal is None else f"by {_name(end.signal)}"
     extra: dict[str, object] = {"worker": worker, "child_pid": child.pid, "reason": end.why}
     if end.code is not None:
         extra["exit_status"] = end.code
@@ -97,7 +111,7 @@ def mourn(worker: str, child: ChildProcess, end: Exit, *, epoch: str) -> None:
         # Not what it said last: errors are mailed, and its lines are in the journal with its call.
         log.error(
             "child %d of worker %s ended%s %s",
-            *(child.pid, worker, where, how),
+            *(child.pid, worker, where, _how(end)),
             extra=fields(events.POOL_CHILD_CRASHED, **extra),
         )
 
@@ -108,6 +122,10 @@ def lament(worker: str, child: ChildProcess, failed: Failed) -> None:
     log.error("child %d could not warm up: %s", child.pid, failed.m, extra=extra)
     for line in failed.trace.splitlines():
         log.error("%s", line, extra=extra)
+
+
+def _how(end: Exit) -> str:
+    return f"with status {end.code}" if end.signal is None else f"by {_name(end.signal)}"
 
 
 def _name(number: int) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -38,6 +39,14 @@ def slow_init() -> None:
 def broken_init() -> None:
     print("half way")
     raise RuntimeError("no fonts")
+
+
+def lengthy_init() -> None:
+    raise ImportError("no\nfonts " + 1000 * "x")
+
+
+def deadly_init() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def echo(payload: Any, session: Any) -> Any:

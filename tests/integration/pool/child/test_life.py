@@ -97,7 +97,7 @@ def test_child_that_cannot_warm_up_says_why(tmp_path: Path) -> None:
     with Listening(tmp_path / "pool.sock") as manager:
         with born(manager, inits=(f"{COMMANDS}:broken_init",)) as child:
             failed = child.channel.expect(Failed)
-            assert failed.m == "RuntimeError"
+            assert re.fullmatch(r"RuntimeError at commands\.py:\d+", failed.m)
             assert "in broken_init" in failed.trace and "no fonts" not in failed.trace
             assert child.exited() == 1
             child.written("half way")
@@ -107,6 +107,19 @@ def test_child_that_cannot_warm_up_says_why(tmp_path: Path) -> None:
             assert failed.trace.endswith("no fonts\n")
         with born(manager, commands={"x": f"{COMMANDS}:not_there"}) as child:
             assert "there is no function" in child.channel.expect(Failed).m
+
+
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_trace_of_a_missing_module_is_without_the_frames_of_the_import(
+    tmp_path: Path, level: str
+) -> None:
+    with (
+        Listening(tmp_path / "pool.sock") as manager,
+        born(manager, commands={"x": "not_there:x"}, log_level=level) as child,
+    ):
+        failed = child.channel.expect(Failed)
+        assert failed.m == "ModuleNotFoundError: No module named 'not_there'"
+        assert "calling.py" in failed.trace and "<frozen importlib" not in failed.trace
 
 
 def test_death_in_a_call_leaves_its_traces(tmp_path: Path) -> None:

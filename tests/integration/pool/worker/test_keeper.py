@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -281,6 +282,7 @@ async def test_child_that_cannot_warm_up_is_tried_again(
             await heard(worker, "started")
             end = await heard(worker, "exited")
             assert (end.code, end.why, end.n) == (1, "init", 0)
+            assert re.fullmatch(r"RuntimeError at commands\.py:\d+", end.m)
         assert not keeper.up
     assert "could not warm up: RuntimeError" in caplog.text
     assert "in broken_init" in caplog.text and "no fonts" not in caplog.text
@@ -296,6 +298,35 @@ async def test_child_that_takes_too_long_to_warm_up_is_killed(tmp_path: Path) ->
         await heard(worker, "started")
         end = await heard(worker, "exited")
         assert (end.sig, end.why) == (9, "init")
+        assert end.m == "it was not warm within init_timeout_s"
+
+
+@pytest.mark.parametrize(
+    ("init", "told"),
+    [
+        ("lengthy_init", "ImportError: no fonts " + 300 * "x"),
+        ("deadly_init", "it ended by SIGKILL before it was warm"),
+    ],
+)
+async def test_worker_says_in_one_line_of_300_characters_why_its_child_was_never_warm(
+    tmp_path: Path, init: str, told: str
+) -> None:
+    spec = {"inits": (f"{COMMANDS}:{init}",)}
+    async with managing(tmp_path) as manager, keeping(tmp_path / "pool.sock", spec=spec):
+        worker = await manager.worker()
+        await heard(worker, "started")
+        assert (await heard(worker, "exited")).m == told[:300]
+
+
+async def test_worker_has_nothing_to_say_of_the_start_of_a_child_that_was_warm(
+    tmp_path: Path,
+) -> None:
+    async with managing(tmp_path) as manager, keeping(tmp_path / "pool.sock"):
+        worker = await manager.worker()
+        _, hello = await manager.child()
+        await heard(worker, "started"), await heard(worker, "warm")
+        os.kill(hello.pid, signal.SIGKILL)
+        assert (await heard(worker, "exited")).m == ""
 
 
 async def test_four_children_warm_up_at_the_same_time(tmp_path: Path) -> None:
