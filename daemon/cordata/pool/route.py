@@ -31,6 +31,7 @@ from cordata.errors import (
     FrameTooLarge,
     PoolTransient,
     ProtocolError,
+    QueueTimeout,
     SessionNotFound,
     SessionQuotaExceeded,
     WorkerCrashed,
@@ -63,6 +64,9 @@ _STATUS: tuple[tuple[type[CordataError], int], ...] = (
     (PoolTransient, 503),
     (ProtocolError, 400),
 )
+
+#: They say why nobody took the call.
+_OF_THE_POOL = (DeadlineExceeded, QueueTimeout)
 
 
 class _Refused(CordataError):
@@ -216,6 +220,8 @@ def _told(error: CordataError) -> tuple[int, dict[str, str]]:
     text, more = str(error), {}
     if isinstance(error, _Refused):
         status = error.status
+    elif isinstance(error, _OF_THE_POOL):
+        text = text.partition(": ")[0]  # not which workers there are, and why they do not start
     elif isinstance(error, WorkerCrashed):
         text = "the process that ran the command died"
     elif isinstance(error, CommandFailed):

@@ -19,7 +19,7 @@ import pytest
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.server.running import free_address, server
 
-from cordata import App
+from cordata import App, DeadlineExceeded, PoolError, QueueTimeout
 from cordata.pool import Client, SyncClient
 from cordata.pool.route import PREFIX, PoolRoute
 from cordata.testing import Harness, open_app
@@ -62,6 +62,19 @@ async def test_session_and_timeout_come_in_headers() -> None:
             heads = {"x-pool-timeout": longest}
             answer = await harness.request("POST", f"{PREFIX}/echo", headers=heads, json=1)
             assert (answer.status, answer.json()) == (200, 1)
+
+
+@pytest.mark.parametrize("kind", [DeadlineExceeded, QueueTimeout])
+async def test_who_is_outside_does_not_hear_why_nobody_took_the_call(
+    kind: type[PoolError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def late(*_: Any, **__: Any) -> None:
+        raise kind("nobody took it: worker 3 has no fonts")
+
+    async with shop() as harness:
+        monkeypatch.setattr(harness.ctx.pool, "execute", late)
+        answer = await harness.request("POST", f"{PREFIX}/echo")
+        assert (answer.json()["error"], answer.json()["message"]) == (kind.code, "nobody took it")
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "nan", "soon"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -70,12 +71,20 @@ class Told:
 class House:
     """A dispatcher with workers named 0, 1, ..., each with a ready child of pid 10, 11, ..."""
 
-    def __init__(self, workers: int, limits: PoolLimits | None = None, **session: Any) -> None:
+    def __init__(
+        self,
+        workers: int,
+        limits: PoolLimits | None = None,
+        *,
+        pools: Mapping[str, PoolLimits] | None = None,
+        **session: Any,
+    ) -> None:
         self.told = Told()
         self.sessions = SessionTable(
             SessionLimits(**session), new_id=lambda: "made", to_wall_us=lambda at: round(at * 1e6)
         )
-        pools = {"default": limits or PoolLimits(call_timeout_s=10.0, retries=1)}
+        default = limits or PoolLimits(call_timeout_s=10.0, retries=1)
+        pools = {"default": default, **(pools or {})}
         self.pool = Dispatcher(pools, RULES, self.sessions, self.told)
         self.conns = {str(n): object() for n in range(workers)}
         for worker, conn in self.conns.items():

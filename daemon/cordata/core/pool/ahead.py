@@ -119,16 +119,22 @@ class Ahead(Placing):
         call.child = None
         if call.stage is DETACHED:
             self.end(call)
-        elif now >= call.deadline:
-            text = "the deadline passed in the queue"
-            self.refuse(call, "deadline", text, ran=call.attempts > 0)
         elif now >= call.queue_deadline:
-            self.refuse(call, "queue_timeout", "no child was free in time")
+            self.waited_too_long(call, now)
         elif self.stopped:
             self.refuse(call, "not_run", "the pool stops")
         elif not self.refused_as_poisoned(call, now):
             call.stage = WAITING
             self.place(call, now, back=True)
+
+    def waited_too_long(self, call: Call, now: float, why: str = "") -> None:
+        """Its deadline, or that of its wait alone, has passed; `why`: but that all are busy."""
+        more = f": {why}" if why else ""
+        if now >= call.deadline:
+            text = f"the deadline passed in the queue{more}"
+            self.refuse(call, "deadline", text, ran=call.attempts > 0)
+        else:
+            self.refuse(call, "queue_timeout", f"no child was free in time{more}")
 
     def released(self, child: Child, now: float) -> None:
         """Its hands are empty: it leaves, or takes the next call."""

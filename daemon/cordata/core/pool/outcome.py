@@ -10,6 +10,7 @@ from cordata.core.pool.copies import drop, keeps
 from cordata.core.pool.limits import Failure
 from cordata.core.pool.message import Delta
 from cordata.core.pool.order import ChildEvent
+from cordata.core.pool.reason import why_nobody
 from cordata.core.pool.registry import Child
 from cordata.core.pool.state import BUSY, RESTARTING, TERMINATING, UNHEALTHY
 from cordata.errors import SessionQuotaExceeded
@@ -30,11 +31,7 @@ class Outcome(Ahead):
             child = call.child
             if call.stage is WAITING:
                 self.waiting[call.pool].drop(call, now)
-                if now >= call.deadline:
-                    text = "the deadline passed in the queue"
-                    self.refuse(call, "deadline", text, ran=call.attempts > 0)
-                else:
-                    self.refuse(call, "queue_timeout", "no child was free in time")
+                self.waited_too_long(call, now, why_nobody(self.registry, self.pools[call.pool]))
             elif child is None:
                 continue
             elif call.stage is AHEAD:
