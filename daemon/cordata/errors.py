@@ -294,6 +294,6 @@ class SessionQuotaExceeded(PoolTransient):
 
 
 class PreferredWorkerBusy(PoolTransient):
-    """The session may only run at its own worker (`strict_fail`), which is not free."""
+    """The session may only run at its own worker (`strict_fail`), which is busy or not there."""
 
     code = "preferred_busy"

@@ -30,6 +30,7 @@ from cordata.errors import (
     DeadlineExceeded,
     FrameTooLarge,
     PoolTransient,
+    PreferredWorkerBusy,
     ProtocolError,
     QueueTimeout,
     SessionNotFound,
@@ -66,7 +67,7 @@ _STATUS: tuple[tuple[type[CordataError], int], ...] = (
 )
 
 #: They say why nobody took the call.
-_OF_THE_POOL = (DeadlineExceeded, QueueTimeout)
+_OF_THE_POOL = (DeadlineExceeded, QueueTimeout, PreferredWorkerBusy)
 
 
 class _Refused(CordataError):
@@ -221,7 +222,8 @@ def _told(error: CordataError) -> tuple[int, dict[str, str]]:
     if isinstance(error, _Refused):
         status = error.status
     elif isinstance(error, _OF_THE_POOL):
-        text = text.partition(": ")[0]  # not which workers there are, and why they do not start
+        # Not which workers there are, and why their children do not start.
+        text = text.partition(": ")[0].partition(" (")[0]
     elif isinstance(error, WorkerCrashed):
         text = "the process that ran the command died"
     elif isinstance(error, CommandFailed):

@@ -19,7 +19,7 @@ import pytest
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.server.running import free_address, server
 
-from cordata import App, DeadlineExceeded, PoolError, QueueTimeout
+from cordata import App, DeadlineExceeded, PoolError, PreferredWorkerBusy, QueueTimeout
 from cordata.pool import Client, SyncClient
 from cordata.pool.route import PREFIX, PoolRoute
 from cordata.testing import Harness, open_app
@@ -64,12 +64,13 @@ async def test_session_and_timeout_come_in_headers() -> None:
             assert (answer.status, answer.json()) == (200, 1)
 
 
-@pytest.mark.parametrize("kind", [DeadlineExceeded, QueueTimeout])
+@pytest.mark.parametrize("more", [": worker 3 has no fonts", " (there are: 3)"])
+@pytest.mark.parametrize("kind", [DeadlineExceeded, QueueTimeout, PreferredWorkerBusy])
 async def test_who_is_outside_does_not_hear_why_nobody_took_the_call(
-    kind: type[PoolError], monkeypatch: pytest.MonkeyPatch
+    kind: type[PoolError], more: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def late(*_: Any, **__: Any) -> None:
-        raise kind("nobody took it: worker 3 has no fonts")
+        raise kind(f"nobody took it{more}")
 
     async with shop() as harness:
         monkeypatch.setattr(harness.ctx.pool, "execute", late)

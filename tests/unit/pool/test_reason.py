@@ -65,3 +65,28 @@ def test_late_call_is_told_nothing_more_when_a_busy_child_is_there_before_its_wo
     house.child("0", 10)
     house.offer(1, timeout_s=100.0)
     assert text_of_late(house) == PLAIN
+
+
+def test_call_of_a_session_is_told_why_its_own_worker_does_not_take_it() -> None:
+    house = House(3)
+    for id, affinity in (("q", "strict_queue"), ("f", "strict_fail")):
+        for worker in ("0", "1", "2", "7"):
+            aff: Any = affinity
+            house.sessions.create(f"{id}{worker}", 0.0, data={}, affinity=aff, worker=worker)
+    house.pool.drain("0", True, 0.0)
+    house.dies(house.children[1], 0.5, m="ImportError: no fonts")
+    house.offer(1, session="q2", timeout_s=100.0)
+    told = {
+        "7": "worker 7 is not connected (there are: 0, 1, 2)",
+        "0": "worker 0 is drained",
+        "1": "worker 1 has no warm child: ImportError: no fonts",
+    }
+    for worker, text in told.items():
+        assert text_of_late(house, session=f"q{worker}") == f"{PLAIN}: {text}"
+        del house.told.failures[99]
+        house.offer(50, session=f"f{worker}")
+        failure = house.told.failures.pop(50)
+        assert (failure.code, failure.text) == ("preferred_busy", text)
+    assert text_of_late(house, session="q2") == PLAIN
+    house.offer(50, session="f2")
+    assert house.told.failures[50].text == "worker 2 is not free"

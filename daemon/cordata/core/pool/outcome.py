@@ -30,8 +30,11 @@ class Outcome(Ahead):
             call.due = -1
             child = call.child
             if call.stage is WAITING:
-                self.waiting[call.pool].drop(call, now)
-                self.waited_too_long(call, now, why_nobody(self.registry, self.pools[call.pool]))
+                waiting = self.waiting[call.pool]
+                worker = waiting.pinned_to(call)
+                waiting.drop(call, now)
+                why = why_nobody(self.registry, self.pools[call.pool], worker)
+                self.waited_too_long(call, now, why)
             elif child is None:
                 continue
             elif call.stage is AHEAD:

@@ -18,6 +18,7 @@ from collections import OrderedDict
 
 from cordata.core.pool.call import WAITING, Call
 from cordata.core.pool.copies import has_copy
+from cordata.core.pool.reason import why_nobody
 from cordata.core.pool.registry import Child
 from cordata.core.pool.sending import BUDGET_US, Sending
 from cordata.core.pool.shelf import Session
@@ -57,7 +58,8 @@ class Placing(Sending):
         if child is not None:
             self.start(child, call, now, session)
         elif strict and session is not None and session.affinity == "strict_fail":
-            self.refuse(call, "preferred_busy", f"worker {pinned} is not free")
+            why = why_nobody(self.registry, self.pools[call.pool], pinned)
+            self.refuse(call, "preferred_busy", why or f"worker {pinned} is not free")
         elif self.waiting[call.pool].add(call, worker=pinned if strict else "", back=back):
             self.wait_until(call, call.queue_deadline)
             self._advance(call.pool, pinned if strict else "", now)

@@ -1,4 +1,4 @@
-"""Why nobody took a call that waited. It is found when the call's time has passed, not before."""
+"""Why nobody took a call that waited. It is found when the call is refused, not before."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from cordata.core.pool.state import BUSY, READY, UNHEALTHY
 _NAMED = 10
 
 
-def why_nobody(registry: Registry, pool: PoolLimits) -> str:
-    """What keeps the children of the pool from its calls; "": they are busy, some of them."""
+def why_nobody(registry: Registry, pool: PoolLimits, worker: str = "") -> str:
+    """What keeps the children of the pool from its calls; "": they are busy, some of them.
+    `worker`: of a call that may run at this one only.
+    """
+    if worker:
+        return _why_not(registry, pool, worker)
     drained: list[Slot] = []
     cold: list[Slot] = []
     for slot in registry.by_worker.values():
@@ -31,6 +35,19 @@ def why_nobody(registry: Registry, pool: PoolLimits) -> str:
         return f"all workers of pool {pool.name} are drained: {_names(s.worker for s in drained)}"
     own = f" (its workers: {_names(pool.workers)})" if pool.workers else ""
     return f"no worker of pool {pool.name} is connected{own}"
+
+
+def _why_not(registry: Registry, pool: PoolLimits, worker: str) -> str:
+    slot = registry.by_worker.get(worker)
+    if slot is None or not _is_connected(slot):
+        slots = registry.by_worker.values()
+        found = _names(s.worker for s in slots if s.pool == pool.name and _is_connected(s))
+        return f"worker {worker} is not connected (there are: {found or 'none'})"
+    if slot.draining:
+        return f"worker {worker} is drained"
+    if _is_warm(slot):
+        return ""
+    return f"worker {worker} has no warm child" + (slot.start_error and f": {slot.start_error}")
 
 
 def _why_cold(slots: Iterable[Slot], whose: str) -> str:

@@ -80,6 +80,10 @@ class Waiting:
         limits = self._limits
         return 100 * own.count >= limits.max_waiting or 100 * own.bytes >= limits.max_waiting_bytes
 
+    def pinned_to(self, call: Call) -> str:
+        """The only worker that this one waits for; "": any."""
+        return self._pinned.get(call, "")
+
     def head(self, worker: str) -> Call | None:
         """Whom `take` would give."""
         lane, call = self._lanes.get(worker), self._main.peek()
