@@ -255,6 +255,16 @@ def test_stopped_worker_loses_no_call(tmp_path: Path) -> None:
         assert len({pid for flow in flows for pid in flow.pids}) == 3
 
 
+def test_stopped_worker_does_not_wait_for_a_call_that_nobody_waits_for(tmp_path: Path) -> None:
+    with together(tmp_path) as all_, all_.manager.client() as client, all_.worker() as worker:
+        send(client, "hang")
+        all_.manager.until(lambda s: s["workers"][0]["children"][0]["call"], "it runs")
+        client.send(Cancel(1))
+        assert client.expect(ErrorFrame).code == "cancelled"
+        code, _ = worker.stop()
+        assert code == 0  # 1 when its child does not end in 30 s
+
+
 def test_killed_worker_takes_its_child_along(tmp_path: Path) -> None:
     with together(tmp_path) as all_, all_.manager.client() as client:
         with all_.worker() as worker:

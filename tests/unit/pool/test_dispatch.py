@@ -134,6 +134,19 @@ def test_waiting_call_is_never_run_when_its_time_is_over_or_its_client_gone() ->
     assert house.told.run_ == [("0", 1), ("0", 6)]
 
 
+def test_worker_that_stops_waits_for_no_call_that_nobody_waits_for() -> None:
+    house = House(2)
+    left, wanted = house.offer(1), house.offer(2)
+    house.pool.cancel(left, 1.5, hard=False)
+    assert left.child is not None and wanted.child is not None
+    for worker in ("0", "1", "none"):
+        house.pool.hurry(worker, 2.0)
+    house.pool.expire(2.0 + RULES.cancel_grace_s + 0.1)
+    assert [order for order in house.told.orders if order[0] == "kill"] == [
+        ("kill", 1, "cancelled")
+    ]
+
+
 def test_call_that_ran_before_says_so_when_its_deadline_passes_in_the_queue() -> None:
     house = House(1)
     house.offer(1, timeout_s=3.0, idempotent=True)
@@ -208,6 +221,7 @@ def test_idempotent_call_runs_again_elsewhere_and_then_no_more() -> None:
     assert house.told.run_[1] == (second.worker, 1)
     house.dies(second, 3.0)
     assert house.told.code(1) == "crashed"
+    assert house.told.failures[1].text.endswith(" was killed by signal 9, at try 2")
     assert house.pool.retries == 1
 
 

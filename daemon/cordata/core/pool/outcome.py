@@ -75,6 +75,15 @@ class Outcome(Ahead):
                 self._abandon(call, now, hard=False)
             call.client = None
 
+    def hurry(self, worker: str, now: float) -> None:
+        """The worker stops: what nobody waits for any more has the grace of a hard cancel left."""
+        slot = self.registry.by_worker.get(worker)
+        for child in slot.children.values() if slot is not None else ():
+            call = child.call
+            if call is not None and call.stage is DETACHED and not child.lost:
+                latest = call.deadline + self.rules.kill_grace_s
+                self.wait_until(call, min(now + self.rules.cancel_grace_s, latest))
+
     def bury(self, child: Child, report: ChildEvent | None, now: float) -> None:
         """The child is dead: end its calls. None: its worker did not say how, or died with it."""
         call = child.call
@@ -151,9 +160,10 @@ class Outcome(Ahead):
 
     def _crashed(self, call: Call, child: Child, report: ChildEvent | None) -> None:
         found = crash_of(child, report)
+        more = f", at try {call.attempts + 1}" if call.attempts else ""
         exit_code, signal = found.data["exit_code"], found.data["signal"]
         self.effects.note("crashed", call, exit_code=exit_code, signal=signal)
-        self.refuse(call, found.code, found.text, **found.data)
+        self.refuse(call, found.code, found.text + more, **found.data)
 
     def _abandon(self, call: Call, now: float, *, hard: bool) -> None:
         """The child is told; it is killed if it goes on for too long."""

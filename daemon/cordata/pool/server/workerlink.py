@@ -49,6 +49,8 @@ class WorkerPeer:
                 child.rss_bytes = message.rss
         elif isinstance(message, Drain):
             hub.dispatcher.drain(name, message.on, hub.now)
+            if message.on:
+                hub.dispatcher.hurry(name, hub.now)
             hub.lending.recall_worker(name)
         elif isinstance(message, TakenBack):
             child = hub.dispatcher.registry.by_pid.get((message.pid, message.start))
