@@ -236,8 +236,12 @@ class Supervisor:
             log.info("%s %s%s", child.name, text, _next_start(child))
             return
         extra = fields(events.CHILD_CRASHED, child=child.name, child_pid=pid)
-        log.error("%s (pid %d) %s%s", child.name, pid, text, _next_start(child), extra=extra)
-        if not (child.is_worker or again or stopping or unusable):
+        stays_down = not (again or stopping or unusable)
+        following = _next_start(child)
+        if stays_down and child.is_worker and not self._test_mode:
+            following = "; it is not started again, see --restart"
+        log.error("%s (pid %d) %s%s", child.name, pid, text, following, extra=extra)
+        if stays_down and not child.is_worker:
             text = "the %s stays down, and its work undone: --restart starts it again"
             log.error(text, child.name)
         self.exit_code = EXIT_CONFIG if unusable else self.exit_code or 1

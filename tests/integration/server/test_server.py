@@ -83,7 +83,10 @@ def test_server_runs_on_and_ends_with_1_when_a_worker_crashes(tmp_path: Path) ->
     with server(tmp_path) as running:
         running.ready()
         os.kill(running.pid_of("worker@0"), signal.SIGKILL)
-        running.until_logged(r"worker@0 \(pid \d+\) was killed by SIGKILL$")
+        told = (
+            r"worker@0 \(pid \d+\) was killed by SIGKILL; it is not started again, see --restart$"
+        )
+        running.until_logged(told)
         for _ in range(4):
             assert running.get("/facts")["pid"] == running.pid_of("worker@1")
         running.signal(signal.SIGINT)
@@ -233,6 +236,7 @@ def test_server_in_test_mode_ends_with_1_when_something_went_to_the_dead_letter(
     with server(state, "--test-mode", workers=1) as running:
         assert running.wait() == 1
         assert "1 message went to the dead letter" in running.log
+        assert "--restart" not in running.log
 
 
 def test_server_answers_503_while_the_store_cannot_be_opened_and_heals(tmp_path: Path) -> None:
