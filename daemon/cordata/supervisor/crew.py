@@ -1,10 +1,10 @@
-"""Who is started with which arguments, and the socket that starts the pool."""
+"""Who is started with which arguments, who is missing, and the socket that starts the pool."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cordata.config import build, find_file, open_document
@@ -78,6 +78,24 @@ def listen_for_pool(
         log.warning("there is no pool: %s", error)
         return None
     return sock
+
+
+def warn_of_absent(
+    config: str | Path | None, environment: Mapping[str, str], children: Sequence[Child]
+) -> None:
+    """Say which workers a pool names that this server does not have: calls wait there in vain."""
+    try:
+        pools = build(open_document(find_file(config)), None, environment).pools
+    except ConfigError:
+        return  # the children say what is wrong with it
+    started = [child.name.removeprefix("worker@") for child in children if child.is_worker]
+    for name, pool in pools.items():
+        absent = [worker for worker in pool.workers if worker not in started]
+        if absent:
+            what = "worker" if len(absent) == 1 else "workers"
+            alone = "" if len(absent) < len(pool.workers) else ", so nobody takes its calls"
+            text = "[pool.%s] names %s %s, not started with --workers %d%s"
+            log.warning(text, name, what, ", ".join(absent), len(started), alone)
 
 
 def _without_app(common: list[str]) -> list[str]:

@@ -24,7 +24,7 @@ from cordata.lack import passes
 from cordata.log import fields, logger
 from cordata.supervisor import listen as listening
 from cordata.supervisor.child import Child, outcome
-from cordata.supervisor.crew import arguments, crew, listen_for_pool
+from cordata.supervisor.crew import arguments, crew, listen_for_pool, warn_of_absent
 from cordata.supervisor.notify import NotifySocket
 from cordata.supervisor.spawn import spawn
 from cordata.systemd import Notifier, listen_fds
@@ -134,6 +134,7 @@ class Supervisor:
         if self._pool is not None:
             passed = [entry.sock for entry in inherited if entry.name == "pool"]
             environment = {**os.environ, **self._directories()}
+            warn_of_absent(self._config, environment, self._children)
             self._pool_socket = passed[0] if passed else listen_for_pool(self._config, environment)
             if self._pool_socket is None:
                 self._pool.state = "gone"

@@ -57,6 +57,25 @@ def test_pool_does_not_start_for_an_application_without_commands(tmp_path: Path)
         assert "pool started as" not in running.log
 
 
+def test_server_says_which_worker_of_a_pool_it_does_not_start(tmp_path: Path) -> None:
+    config = tmp_path / "cordata.toml"
+    config.write_text(
+        '[pool.slow]\nworkers = ["3"]\ncommands = ["slow"]\n'
+        '[pool.half]\nworkers = ["1", "2", "x"]\ncommands = ["half"]\n'
+        '[pool.good]\nworkers = ["0"]\ncommands = ["good"]\n'
+    )
+    with server(tmp_path, "--config", str(config), app=APP, workers=2) as running:
+        running.ready()
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+    told = [line.partition("[pool.")[2] for line in running.lines if "--workers" in line]
+    assert told == [
+        "slow] names worker 3, not started with --workers 2, so nobody takes its calls",
+        "half] names workers 2, x, not started with --workers 2",
+    ]
+    assert "WARNING" in running.log
+
+
 def test_no_pool_leaves_it_out(tmp_path: Path) -> None:
     with server(tmp_path, "--no-pool", app=APP, workers=1) as running:
         running.ready()
