@@ -15,6 +15,7 @@ from tests.integration.pool.child.born import order, value
 from tests.integration.pool.peer import Listening, Peer
 from tests.integration.server.managed import Managed, managed
 from tests.integration.server.running import free_address, server, wait_gone
+from tests.servers.process import wait_until
 
 from cordata.core.pool.message import Hello, Result
 from cordata.core.pool.order import ChildEvent, Drain, Ready
@@ -56,7 +57,8 @@ def test_worker_is_ready_with_its_child(tmp_path: Path) -> None:
             assert "remember" in found["worker"][1].cmds
             assert worker.until_ready()["STATUS"] == "ready"
             child.expect(Ready)
-            child.send(order("wait", 0.5))
+            child.send(order("note", [str(tmp_path / "began"), 1, 0.5]))
+            wait_until((tmp_path / "began").exists, timeout_s=20.0, what="the call begins")
             code, log = worker.stop()
             assert (code, "killed" in log) == (0, False)
             child.expect(Result)  # the call in hand was ended
