@@ -7,7 +7,9 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cordata.config import build, find_file, open_document
+from cordata.config import Config, build, find_file, open_document
+from cordata.config.pool import PoolConfig
+from cordata.config.sections import PathsConfig
 from cordata.errors import ConfigError, CordataError
 from cordata.log import logger
 from cordata.supervisor.child import Child
@@ -52,18 +54,20 @@ def arguments(
     return common, ["--test-mode"] if test_mode else []
 
 
-def listen_for_pool(
-    config: str | Path | None, environment: Mapping[str, str]
-) -> socket.socket | None:
+def configured(config: str | Path | None, environment: Mapping[str, str]) -> Config | None:
+    """What the children will find; None: they say what is wrong with it."""
+    try:
+        return build(open_document(find_file(config)), None, environment)
+    except ConfigError:
+        return None
+
+
+def listen_for_pool(paths: PathsConfig) -> socket.socket | None:
     """The pool's socket in the runtime directory; None: there can be none, and why is in the log.
 
     Nothing but calls of the pool needs it, so the server runs without. Raises: CordataError when
     another one listens there: its manager and ours would share the names of their workers.
     """
-    try:
-        paths = build(open_document(find_file(config)), None, environment).paths
-    except ConfigError:
-        return None  # the children say what is wrong with it
     path = paths.runtime / "pool.sock"
     try:
         paths.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -80,14 +84,8 @@ def listen_for_pool(
     return sock
 
 
-def warn_of_absent(
-    config: str | Path | None, environment: Mapping[str, str], children: Sequence[Child]
-) -> None:
+def warn_of_absent(pools: Mapping[str, PoolConfig], children: Sequence[Child]) -> None:
     """Say which workers a pool names that this server does not have: calls wait there in vain."""
-    try:
-        pools = build(open_document(find_file(config)), None, environment).pools
-    except ConfigError:
-        return  # the children say what is wrong with it
     started = [child.name.removeprefix("worker@") for child in children if child.is_worker]
     for name, pool in pools.items():
         absent = [worker for worker in pool.workers if worker not in started]

@@ -24,7 +24,7 @@ from cordata.lack import passes
 from cordata.log import fields, logger
 from cordata.supervisor import listen as listening
 from cordata.supervisor.child import Child, outcome
-from cordata.supervisor.crew import arguments, crew, listen_for_pool, warn_of_absent
+from cordata.supervisor.crew import arguments, configured, crew, listen_for_pool, warn_of_absent
 from cordata.supervisor.notify import NotifySocket
 from cordata.supervisor.spawn import spawn
 from cordata.systemd import Notifier, listen_fds
@@ -132,10 +132,11 @@ class Supervisor:
     def _open_sockets(self) -> None:
         inherited = [] if self._listen else listen_fds()
         if self._pool is not None:
-            passed = [entry.sock for entry in inherited if entry.name == "pool"]
-            environment = {**os.environ, **self._directories()}
-            warn_of_absent(self._config, environment, self._children)
-            self._pool_socket = passed[0] if passed else listen_for_pool(self._config, environment)
+            self._pool_socket = next((e.sock for e in inherited if e.name == "pool"), None)
+            found = configured(self._config, {**os.environ, **self._directories()})
+            if found is not None:
+                warn_of_absent(found.pools, self._children)
+                self._pool_socket = self._pool_socket or listen_for_pool(found.paths)
             if self._pool_socket is None:
                 self._pool.state = "gone"
         if self._test_mode:

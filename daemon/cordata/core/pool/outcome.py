@@ -81,8 +81,7 @@ class Outcome(Ahead):
         for child in slot.children.values() if slot is not None else ():
             call = child.call
             if call is not None and call.stage is DETACHED and not child.lost:
-                latest = call.deadline + self.rules.kill_grace_s
-                self.wait_until(call, min(now + self.rules.cancel_grace_s, latest))
+                self.wait_until(call, self._kill_at(call, now, hard=True))
 
     def bury(self, child: Child, report: ChildEvent | None, now: float) -> None:
         """The child is dead: end its calls. None: its worker did not say how, or died with it."""
@@ -174,10 +173,13 @@ class Outcome(Ahead):
                 self.effects.cancel(child, call)
             else:
                 self.effects.skip(child, call)
-            latest = call.deadline + self.rules.kill_grace_s
-            self._detach(call, min(now + self.rules.cancel_grace_s, latest) if hard else latest)
+            self._detach(call, self._kill_at(call, now, hard=hard))
         else:
             call.stage = DETACHED  # the report of its death is still waited for
+
+    def _kill_at(self, call: Call, now: float, *, hard: bool) -> float:
+        latest = call.deadline + self.rules.kill_grace_s
+        return min(now + self.rules.cancel_grace_s, latest) if hard else latest
 
     def _detach(self, call: Call, kill_at: float) -> None:
         call.stage = DETACHED
