@@ -73,27 +73,29 @@ class Driver:
             while left:
                 left -= self._read(Reply)
 
-    def call(self, count: int) -> None:
-        """So many calls more are under way."""
-        for at in range(0, count, _AT_ONCE):
-            self._call(min(_AT_ONCE, count - at))
-            self._socket.settimeout(0.0)
-            try:
-                self.under_way -= self._read(Result)
-            except BlockingIOError:
-                pass
-            finally:
-                self._socket.settimeout(None)
+    def fill(self, count: int) -> None:
+        """Until so many calls are under way."""
+        while self.under_way < count:
+            self._call(min(_AT_ONCE, count - self.under_way))
+            if self.under_way < count:
+                self._read_ready()
 
     def measure(self, seconds: float, manager: int) -> Rate:
         """A call for each result, for so long."""
         began, used, results = time.perf_counter(), cpu_s(manager), 0
-        while (now := time.perf_counter()) < began + seconds:
+        now = began
+        while now < began + seconds:
             count = self._read(Result)
             self.under_way -= count
             results += count
             self._call(count)
+            now = time.perf_counter()
         return Rate(results / (now - began), (cpu_s(manager) - used) / results * 1e6)
+
+    def drain(self) -> None:
+        """Until no call is under way."""
+        while self.under_way:
+            self.under_way -= self._read(Result)
 
     def close(self) -> None:
         self._socket.close()
@@ -114,6 +116,16 @@ class Driver:
         self._socket.sendall(b"".join(frames))
         self.under_way += count
 
+    def _read_ready(self) -> None:
+        """The results that are there, if any: nobody has to wait to be read."""
+        self._socket.settimeout(0.0)
+        try:
+            self.under_way -= self._read(Result)
+        except BlockingIOError:
+            pass
+        finally:
+            self._socket.settimeout(None)
+
     def _read(self, kind: type[Message]) -> int:
         """How many such messages came. Raises: AssertionError for any other one."""
         data = self._socket.recv(1 << 18)
@@ -133,13 +145,11 @@ def sessions_of(count: int) -> list[str]:
 
 
 def creating(ids: Sequence[str]) -> list[Message]:
-    """The frames that make them, each with 100 bytes."""
-    return [SessionOp(n, "create", id, set={"k": _PAYLOAD}) for n, id in enumerate(ids)]
-
-
-def deleting(ids: Sequence[str]) -> list[Message]:
-    """The frames that end them."""
-    return [SessionOp(n, "delete", id) for n, id in enumerate(ids)]
+    """The frames that make them, each with 100 bytes, as many at each worker."""
+    return [
+        SessionOp(n, "create", id, set={"k": _PAYLOAD}, wk=str(n % PROCESSES))
+        for n, id in enumerate(ids)
+    ]
 
 
 @contextmanager
@@ -149,7 +159,7 @@ def measured(directory: Path, settings: str) -> Iterator[House]:
         directory, workers=PROCESSES, app="tests.bench.pool_app:app", settings=settings
     ) as found:
         driver = Driver(found.manager.path)
-        driver.call(OUTSTANDING)
+        driver.fill(OUTSTANDING)
         driver.measure(0.5, found.manager.process.pid)
         driver.close()
         yield found

@@ -23,9 +23,8 @@ def one(found: House, waiting: int, seconds: float) -> tuple[Rate, float, float]
     pid = found.manager.process.pid
     driver = Driver(found.manager.path)
     began = time.perf_counter()
-    driver.call(waiting + OUTSTANDING)
+    driver.fill(waiting + OUTSTANDING)
     took_s = time.perf_counter() - began
-    driver.call(waiting + OUTSTANDING - driver.under_way)  # for those that are done already
     driver.measure(0.3, pid)
     there = found.manager.status()["pools"]["default"]["waiting"]
     assert there >= 0.95 * waiting, f"{there} wait"
