@@ -1,14 +1,16 @@
 """What 100,000 sessions cost the calls: calls a second, and the manager's time for each.
 
-    python -m tests.bench.pool_sessions [--sessions N] [--slices N] [--seconds S]
+    python -m tests.bench.pool_sessions [--sessions N] [--rounds N] [--slices N] [--seconds S]
 
-Two pools run side by side, one with few and one with many sessions. They take turns in slices of a
-fraction of a second, so that what else the machine does meets both, and the median of the pairs
-counts. Calls without a session, and calls of 64 sessions, are judged; beside them stand calls each
-of which is another session's, whose data travels every time.
+Two pools run side by side, one with few and one with many sessions, and take turns in slices of a
+fraction of a second, so that what else the machine does meets both. Each round has pools of its
+own: what a process is dealt once, as its addresses and which session is at which child, is worth
+5 % and more, and is dealt anew. The median of the rounds counts, of each the median of its pairs.
 
-All of it twice: as the sessions were made, and after a restart, when they come from the file. The
-lookup is the same, the heap is not: what made them leaves its holes between them.
+Calls without a session, and calls of 64 sessions, are judged; beside them stand calls each of which
+is another session's, whose data travels every time. All of it twice: as the sessions were made, and
+after a restart, when they come from the file. The lookup is the same, the heap is not: what made
+them leaves its holes between them.
 """
 
 from __future__ import annotations
@@ -19,24 +21,29 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 
 from tests.bench.pool_driver import (
     OUTSTANDING,
     Driver,
     Rate,
-    compared,
     creating,
     measured,
     sessions_of,
     typical,
+    verdict,
 )
 from tests.bench.servers import pss_kb
 from tests.integration.pool.chaos.house import House
 from tests.servers.reaper import swept, terminated_in_order
 
 NONE, SOME, ALL = "no session", f"{OUTSTANDING} sessions", "another one each time"
+MADE, RESTARTED = "as made", "restarted"
 #: Of a slice, before it counts: until the calls are spread over the children.
 _BEGIN_S = 0.05
+
+#: For a heap and kind of call: of each round, the rates of each pool.
+Rates = dict[tuple[str, str], list[list[list[Rate]]]]
 
 
 @contextmanager
@@ -83,45 +90,58 @@ def in_turns(
     return rates
 
 
-def compare(
-    title: str, pools: Sequence[House], ids: Sequence[str], slices: int, seconds: float
-) -> None:
-    """Measure and judge the second pool, which has all those sessions, beside the first one."""
-    size_mb = pss_kb(pools[1].manager.process.pid) / 1024
+def a_round(ids: Sequence[str], slices: int, seconds: float, rates: Rates) -> float:
+    """Of two new pools; gives the memory of the manager with many sessions, in MB."""
     few = ids[:OUTSTANDING]
-    rates = {
-        NONE: in_turns(pools, (), slices, seconds),
-        SOME: in_turns(pools, few, slices, seconds),
-    }
-    [each] = in_turns(pools[1:], ids, slices, seconds)
-    print(f"\n{title:24}{'calls of':24}calls/s   manager us/call")
-    for kind, both in rates.items():
-        for count, rounds in zip((len(few), len(ids)), both, strict=True):
-            line(f"{count:,} sessions", kind, typical(rounds))
-    line(f"{len(ids):,} sessions", ALL, typical(each))
-    print(f"the manager has {size_mb:.0f} MB, {len(ids):,} sessions of 100 bytes among them")
-    for kind, (before, after) in rates.items():
-        compared(f"{title}, {kind}", after, before, least=0.95)
+    with ExitStack() as stack:
+        pools = [stack.enter_context(pool_with(some)) for some in (few, ids)]
+        for heap in (MADE, RESTARTED):
+            if heap == RESTARTED:
+                for found in pools:
+                    restart(found)
+            for kind, both, some in ((NONE, pools, ()), (SOME, pools, few), (ALL, pools[1:], ids)):
+                found_rates = in_turns(both, some, slices, seconds)
+                rates.setdefault((heap, kind), []).append(found_rates)
+        return pss_kb(pools[1].manager.process.pid) / 1024
 
 
-def line(table: str, kind: str, rate: Rate) -> None:
-    print(f"{table:>22}  {kind:24}{rate.calls_per_s:7,.0f}{rate.manager_us:18.1f}")
+def show(heap: str, kind: str, count: int, rounds: Sequence[Sequence[Rate]]) -> None:
+    rate = typical([rate for rates in rounds for rate in rates])
+    numbers = f"{rate.calls_per_s:7,.0f}{rate.manager_us:18.1f}"
+    print(f"{heap:12}{count:>10,}   {kind:24}{numbers}")
+
+
+def judge(heap: str, kind: str, rounds: Sequence[Sequence[Sequence[Rate]]]) -> None:
+    """The rate of the pool with many sessions, of that with few."""
+    pairs = [list(zip(few, many, strict=True)) for few, many in rounds]
+    of_rate = [median(b.calls_per_s / a.calls_per_s for a, b in each) for each in pairs]
+    of_time = [median(b.manager_us / a.manager_us for a, b in each) for each in pairs]
+    verdict(f"{heap}, {kind}: of the rate", median(of_rate), 0.95)
+    each = ", ".join(f"{share:.2f}" for share in sorted(of_rate))
+    print(f"      of each round {each}; manager's time a call {median(of_time):.2f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=100_000)
-    parser.add_argument("--slices", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--slices", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=0.25)
     options = parser.parse_args()
     terminated_in_order()
     ids = sessions_of(options.sessions)
-    with ExitStack() as stack:
-        pools = [stack.enter_context(pool_with(some)) for some in (ids[:OUTSTANDING], ids)]
-        compare("as made", pools, ids, options.slices, options.seconds)
-        for found in pools:
-            restart(found)
-        compare("restarted", pools, ids, options.slices, options.seconds)
+    rates: Rates = {}
+    for _ in range(options.rounds):
+        size_mb = a_round(ids, options.slices, options.seconds, rates)
+    print(f"\n{'':12}{'sessions':>10}   {'calls of':24}calls/s   manager us/call")
+    for (heap, kind), rounds in rates.items():
+        counts = (OUTSTANDING, len(ids)) if kind != ALL else (len(ids),)
+        for side, count in enumerate(counts):
+            show(heap, kind, count, [each[side] for each in rounds])
+    print(f"the manager has {size_mb:.0f} MB, {len(ids):,} sessions of 100 bytes among them\n")
+    for (heap, kind), rounds in rates.items():
+        if kind != ALL:
+            judge(heap, kind, rounds)
 
 
 if __name__ == "__main__":
