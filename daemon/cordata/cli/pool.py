@@ -110,19 +110,27 @@ def drain(
     )
 
 
-@pool.command(epilog="Example: cordata pool recycle 0")
+@pool.command(epilog="Example: cordata pool recycle 0 --wait")
 @click.argument("worker")
+@click.option("--wait", is_flag=True, help="Until another child takes its calls.")
 @operator
 def recycle(
-    worker: str, json_: bool, directory: str | None, config: str | None, debug: bool
+    worker: str, wait: bool, json_: bool, directory: str | None, config: str | None, debug: bool
 ) -> int:
     """Replace WORKER's child as soon as another one is warm."""
-    text = "replaces its child as soon as another one is warm"
+    from cordata.cli import recycling
+
+    def show(answer: dict[str, Any]) -> None:
+        if wait:
+            click.echo(f"worker {worker} has child {answer['pid']}")
+        else:
+            click.echo(f"worker {worker} replaces its child as soon as another one is warm")
+
     return _ask(
         config,
         directory,
-        lambda client: dict(client.recycle(worker)),
-        lambda _: click.echo(f"worker {worker} {text}"),
+        lambda client: recycling.recycle(client, worker, wait=wait),
+        show,
         json_=json_,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -215,6 +216,18 @@ def test_recycling_leaves_no_gap(tmp_path: Path) -> None:
         print(f"{flow.calls} calls by {len(flow.pids)} children, {flow.longest_s * 1e3:.0f} ms")
         assert flow.longest_s < 0.9  # a start takes a second, so nobody waited for one
         wait_gone(list(flow.pids)[:-2])
+
+
+def test_who_recycles_can_wait_for_the_other_child(tmp_path: Path) -> None:
+    with together(tmp_path) as all_, all_.manager.client() as client:
+        with all_.worker(POOLED_INIT_S="0.5"):
+            former = call(client, "about")["pid"]
+            argv = ("pool", "recycle", "0", "--wait", "--config", str(all_.config))
+            told = json.loads(cordata(*argv, "--json").stdout)
+            assert told["former"] == former
+            assert call(client, "about")["pid"] == told["pid"]
+            shown = cordata(*argv).stdout
+            assert shown == f"worker 0 has child {call(client, 'about')['pid']}\n"
 
 
 def test_ends_of_children_are_counted_as_what_they_are(tmp_path: Path) -> None:

@@ -165,8 +165,11 @@ async def test_why_no_child_starts_is_known_until_one_is_warm() -> None:
     slot = here.hub.dispatcher.registry.by_worker["0"]
     worker.take(ChildEvent("started", pid=77, start=5))
     worker.take(ChildEvent("exited", pid=77, start=5, code=1, m="ImportError: no fonts"))
-    child = here.child(warm=False)
     assert slot.start_error == "ImportError: no fonts"
+    worker.take(ChildEvent("exited", pid=0, start=0, why="init", m="no process could be started"))
+    child = here.child(warm=False)
+    assert slot.start_error == "no process could be started"
+    assert here.hub.counting.restarts == {"crash": 1, "init": 1}
     child.take(Ready())
     assert slot.start_error == ""
 

@@ -43,7 +43,7 @@ from cordata.pool.worker.measure import outgrown
 from cordata.pool.worker.process import ChildProcess, Exit
 from cordata.pool.worker.slot import Slot
 from cordata.pool.worker.watch import PING
-from cordata.pool.worker.word import Step, exited, hello, holds, lament, mourn, step
+from cordata.pool.worker.word import Step, exited, hello, holds, lament, mourn, step, unborn
 
 log = logger("cordata.pool")
 
@@ -179,6 +179,7 @@ class Keeper:
             )
         except OSError as error:
             log.error("a child of worker %s could not be started: %s", self._spec.worker, error)
+            self._link.send(unborn(error))
             self._pause(now)
             return None
         self._report(child, "started", why="spare" if spare else "")

@@ -82,6 +82,12 @@ def exited(child: ChildProcess, end: Exit) -> ChildEvent:
     )
 
 
+def unborn(error: OSError) -> ChildEvent:
+    """There is no child at all: the machine, or a limit, lets no process start."""
+    why = f"no process could be started: {error.strerror or error}"
+    return ChildEvent("exited", pid=0, start=0, why="init", m=why[:_LINE])
+
+
 def _start_error(child: ChildProcess, end: Exit) -> str:
     """Why it was never warm, in one line; "": it was, or it ended as it was asked to."""
     if child.watch.up or end.why == "stop":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import time
 from pathlib import Path
@@ -43,3 +44,23 @@ async def test_child_that_was_killed_in_a_call_is_followed_after_the_shortest_pa
         os.kill(hello.pid, signal.SIGKILL)
         await heard(worker, "exited")
         assert (await heard(worker, "started")).pid != hello.pid
+
+
+async def test_child_for_which_the_machine_lacks_something_is_told_with_its_reason(
+    tmp_path: Path,
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with managing(tmp_path) as manager, keeping(tmp_path / "pool.sock", restart_min_s=0.01):
+        worker = await manager.worker()
+        _, hello = await manager.child()
+        await heard(worker, "started"), await heard(worker, "warm")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # what is open stays
+        try:
+            os.kill(hello.pid, signal.SIGKILL)
+            assert (await heard(worker, "exited")).pid == hello.pid
+            lacking = await heard(worker, "exited")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert (lacking.pid, lacking.why) == (0, "init")
+        assert lacking.m == "no process could be started: Too many open files"
+        await heard(worker, "started"), await heard(worker, "warm")
