@@ -31,16 +31,18 @@ async def connect(
 
     Called by root while the state directory belongs to another user, the process becomes that
     user for good: after it read the credentials, before it touches any file there, so that no
-    file of root's is left behind. Such a process may call it again. Raises: CordataError when the
-    schema is not current (start the service first), unless `need_schema` is False;
-    StoreUnavailable.
+    file of root's is left behind. Such a process may call it again. Raises: CordataError when there
+    is no store, or its schema is not current (start the service first), unless `need_schema` is
+    False; StoreUnavailable.
     """
     if not isinstance(config, Config):
         config = build(open_document(find_file(config)), app.settings_classes)
     vault, password = _secrets(config)
     store_class(config.store)  # root can read its driver wherever that lies
     become_owner(config.paths.state)
-    async with open_context(config, app, vault=vault, password=password) as ctx:
+    async with open_context(
+        config, app, vault=vault, password=password, make=not need_schema
+    ) as ctx:
         if need_schema and not await ctx.schema_current():
             raise CordataError(
                 "the store's schema is not current",

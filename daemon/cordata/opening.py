@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from cordata.app import App
 from cordata.config import Config
 from cordata.context import Context
-from cordata.errors import ConfigError, PermanentError, StoreUnavailable
+from cordata.errors import ConfigError, CordataError, PermanentError, StoreUnavailable
 from cordata.lack import passes
 from cordata.pool.client.door import Door
-from cordata.store import Chain, Queries, check_url, dialect_of, open_store
+from cordata.store import Chain, Queries, check_url, dialect_of, missing_file, open_store
 from cordata.store.migrate import RUNTIME, SchemaError
 from cordata.store.migrate import load as load_migrations
 from cordata.systemd import Credentials
@@ -85,18 +85,30 @@ def make_state(config: Config) -> None:
 
 @asynccontextmanager
 async def open_context(
-    config: Config, app: App, *, vault: Vault | None = None, password: str | None = None
+    config: Config,
+    app: App,
+    *,
+    vault: Vault | None = None,
+    password: str | None = None,
+    make: bool = True,
 ) -> AsyncIterator[Context]:
     """The store and the rest of a Context; closed at the end.
 
-    `vault` and `password` if they were read already, by one who was allowed to. Raises:
-    ConfigError, StoreUnavailable.
+    `vault` and `password` if they were read already, by one who was allowed to. Unless `make`, an
+    embedded store has to be there. Raises: CordataError where it is not; ConfigError,
+    StoreUnavailable.
     """
     from cordata.broker.opening import check_url as check_broker_url
 
     check_broker_url(config.broker)
     if vault is None:
         vault, password = read_vault(config), store_password(config)
+    if not make and (path := missing_file(config.store, config.paths.state)) is not None:
+        raise CordataError(
+            f"there is no store yet: no file {path}",
+            hint="start primary.service (or `cordata server`), which makes it; "
+            "if it runs, name its directory",
+        )
     store = await open_store(
         config.store,
         state_dir=config.paths.state,

@@ -3,7 +3,7 @@
 from cordata.store.contract import Lease, Store, StoreStats
 from cordata.store.fence import Fence
 from cordata.store.migrate import Applied, Chain, SchemaError
-from cordata.store.opening import check_url, dialect_of, open_store, store_class
+from cordata.store.opening import check_url, dialect_of, missing_file, open_store, store_class
 from cordata.store.queries import Queries
 from cordata.store.topic import Keeper
 from cordata.store.tx import (
@@ -40,6 +40,7 @@ __all__ = [
     "UnitMisuse",
     "check_url",
     "dialect_of",
+    "missing_file",
     "new_id",
     "open_store",
     "store_class",

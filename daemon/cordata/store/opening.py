@@ -57,6 +57,25 @@ def check_url(config: StoreConfig, state_dir: Path) -> None:
         database_path(config.url, state_dir)
 
 
+def missing_file(config: StoreConfig, state_dir: Path) -> Path | None:
+    """The file that opening it would make, in a directory that is there; None: it makes none.
+
+    Raises: ConfigError.
+    """
+    if dialect_of(config) == "postgres":
+        return None
+    from cordata.store.sqlite.connection import database_path
+
+    path = database_path(config.url, state_dir)
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return path if path.parent.is_dir() else None
+    except OSError:
+        pass  # whoever opens it is told what is wrong
+    return None
+
+
 async def open_store(
     config: StoreConfig,
     *,

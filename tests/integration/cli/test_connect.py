@@ -32,9 +32,25 @@ def run_script(config: Path) -> subprocess.CompletedProcess[str]:
     return python("-c", SCRIPT, str(config))
 
 
+def test_connect_says_what_to_start_when_there_is_no_store_and_makes_none(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    cordata("credentials", "init", "--config", str(config))
+    state = tmp_path / "state"
+    state.mkdir(exist_ok=True)
+    before = set(state.iterdir())
+    listed = cordata("outbox", "list", "--config", str(config))
+    for result in (run_script(config), listed):
+        assert result.returncode == 1
+        assert f"there is no store yet: no file {state / 'cordata.db'}" in result.stderr
+    assert "hint: start primary.service" in listed.stderr
+    assert set(state.iterdir()) == before
+
+
 def test_connect_says_what_to_start_when_the_schema_is_missing(tmp_path: Path) -> None:
     config = write_config(tmp_path)
     cordata("credentials", "init", "--config", str(config))
+    (tmp_path / "state").mkdir(exist_ok=True)
+    (tmp_path / "state" / "cordata.db").touch()
     result = run_script(config)
     assert result.returncode == 1
     assert "the store's schema is not current" in result.stderr
