@@ -26,7 +26,8 @@ EXIT_TRY_AGAIN = 75
   jq .order basket.json | cordata call price --file - --session 3f2a
   cordata call export --json '{"year": 2026}' --stream
 
-The result is printed as JSON; with --stream one line for each part, as it comes.
+The result is printed as JSON, bytes in it as base64; with --stream one line for each part, as it
+comes.
 
 Ctrl-C cancels: a call that waits is never run, a command that runs is told and may go on until its
 deadline; with --hard its process is killed if that does not end it.

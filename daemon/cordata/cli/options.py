@@ -24,7 +24,11 @@ _SHARED = (
         envvar="CORDATA_CONFIG",
         help="Configuration file.  [default: /etc/cordata/cordata.toml]",
     ),
-    click.option("--app", metavar="MODULE:APP", help="Application instead of [app] import."),
+    click.option(
+        "--app",
+        metavar="MODULE:APP",
+        help="Application instead of [app] import, without which it is the hub.",
+    ),
     click.option("--debug", is_flag=True, help="Log everything; show tracebacks."),
 )
 
