@@ -8,7 +8,7 @@ own: what a process is dealt once, as its addresses and which session is at whic
 5 % and more, and is dealt anew. The median of the rounds counts, of each the median of its pairs.
 
 Calls without a session, and calls of 64 sessions, are judged; beside them stand calls each of which
-is another session's, whose data travels every time. All of it twice: as the sessions were made, and
+is another session's, whose data travels every time. All else twice: as the sessions were made, and
 after a restart, when they come from the file. The lookup is the same, the heap is not: what made
 them leaves its holes between them.
 """
@@ -90,19 +90,26 @@ def in_turns(
     return rates
 
 
-def a_round(ids: Sequence[str], slices: int, seconds: float, rates: Rates) -> float:
-    """Of two new pools; gives the memory of the manager with many sessions, in MB."""
+def a_round(ids: Sequence[str], slices: int, seconds: float, rates: Rates) -> list[float]:
+    """Of two new pools; gives the memory of the manager with many sessions, in MB, of each heap."""
     few = ids[:OUTSTANDING]
+    sizes_mb = []
+
+    def note(heap: str, kind: str, pools: Sequence[House], sessions: Sequence[str]) -> None:
+        rates.setdefault((heap, kind), []).append(in_turns(pools, sessions, slices, seconds))
+
     with ExitStack() as stack:
         pools = [stack.enter_context(pool_with(some)) for some in (few, ids)]
         for heap in (MADE, RESTARTED):
             if heap == RESTARTED:
                 for found in pools:
                     restart(found)
-            for kind, both, some in ((NONE, pools, ()), (SOME, pools, few), (ALL, pools[1:], ids)):
-                found_rates = in_turns(both, some, slices, seconds)
-                rates.setdefault((heap, kind), []).append(found_rates)
-        return pss_kb(pools[1].manager.process.pid) / 1024
+            sizes_mb.append(pss_kb(pools[1].manager.process.pid) / 1024)
+            note(heap, NONE, pools, ())
+            note(heap, SOME, pools, few)
+        # Last, for it gives children of one pool alone copies of many sessions.
+        note(RESTARTED, ALL, pools[1:], ids)
+    return sizes_mb
 
 
 def show(heap: str, kind: str, count: int, rounds: Sequence[Sequence[Rate]]) -> None:
@@ -131,14 +138,14 @@ def main() -> None:
     terminated_in_order()
     ids = sessions_of(options.sessions)
     rates: Rates = {}
-    for _ in range(options.rounds):
-        size_mb = a_round(ids, options.slices, options.seconds, rates)
+    sizes_mb = [a_round(ids, options.slices, options.seconds, rates) for _ in range(options.rounds)]
     print(f"\n{'':12}{'sessions':>10}   {'calls of':24}calls/s   manager us/call")
     for (heap, kind), rounds in rates.items():
         counts = (OUTSTANDING, len(ids)) if kind != ALL else (len(ids),)
         for side, count in enumerate(counts):
             show(heap, kind, count, [each[side] for each in rounds])
-    print(f"the manager has {size_mb:.0f} MB, {len(ids):,} sessions of 100 bytes among them\n")
+    for heap, sizes in zip((MADE, RESTARTED), zip(*sizes_mb, strict=True), strict=True):
+        print(f"manager with {len(ids):,} sessions of 100 bytes, {heap}: {median(sizes):.0f} MB")
     for (heap, kind), rounds in rates.items():
         if kind != ALL:
             judge(heap, kind, rounds)
