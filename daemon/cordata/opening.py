@@ -107,7 +107,7 @@ async def open_context(
         raise CordataError(
             f"there is no store yet: no file {path}",
             hint="start primary.service (or `cordata server`), which makes it; "
-            "if it runs, name its directory",
+            "if it runs, name its directory or its configuration",
         )
     store = await open_store(
         config.store,

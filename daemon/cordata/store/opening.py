@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,20 +61,19 @@ def check_url(config: StoreConfig, state_dir: Path) -> None:
 def missing_file(config: StoreConfig, state_dir: Path) -> Path | None:
     """The file that opening it would make, in a directory that is there; None: it makes none.
 
-    Raises: ConfigError.
+    One that was there before is not made anew: who opens it is told. Raises: ConfigError.
     """
     if dialect_of(config) == "postgres":
         return None
-    from cordata.store.sqlite.connection import database_path
+    from cordata.store.sqlite.connection import Database, database_path
 
-    path = database_path(config.url, state_dir)
+    database = Database(database_path(config.url, state_dir))
     try:
-        path.stat()
-    except FileNotFoundError:
-        return path if path.parent.is_dir() else None
+        names = os.listdir(database.path.parent)
+        was_there = database.lock_path.name in names and database.lock_path.stat().st_size > 0
     except OSError:
-        pass  # whoever opens it is told what is wrong
-    return None
+        return None  # of that, too
+    return None if was_there or database.path.name in names else database.path
 
 
 async def open_store(

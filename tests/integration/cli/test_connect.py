@@ -46,6 +46,18 @@ def test_connect_says_what_to_start_when_there_is_no_store_and_makes_none(tmp_pa
     assert set(state.iterdir()) == before
 
 
+def test_store_that_was_there_before_is_said_to_be_gone(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    name = "tests.integration.cli.shop:app"
+    assert cordata("migrate", "--app", name, "--config", str(config)).returncode == 0
+    for path in (tmp_path / "state").glob("cordata.db*"):
+        path.unlink()
+    listed = cordata("outbox", "list", "--config", str(config))
+    assert listed.returncode != 0
+    assert "is gone, although it was in use before" in listed.stderr
+    assert "hint: restore it from a backup" in listed.stderr
+
+
 def test_connect_says_what_to_start_when_the_schema_is_missing(tmp_path: Path) -> None:
     config = write_config(tmp_path)
     cordata("credentials", "init", "--config", str(config))
