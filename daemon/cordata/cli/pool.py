@@ -112,27 +112,27 @@ def drain(
 
 @pool.command(epilog="Example: cordata pool recycle 0 --wait")
 @click.argument("worker")
-@click.option("--wait", is_flag=True, help="Until another child takes its calls.")
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Until another child takes its calls; without that, or with Ctrl-C, it goes on alone.",
+)
 @operator
 def recycle(
     worker: str, wait: bool, json_: bool, directory: str | None, config: str | None, debug: bool
 ) -> int:
     """Replace WORKER's child as soon as another one is warm."""
-    from cordata.cli import recycling
+    from cordata.cli.recycling import recycle_and_wait
+
+    def act(client: SyncClient) -> dict[str, Any]:
+        return recycle_and_wait(client, worker) if wait else dict(client.recycle(worker))
 
     def show(answer: dict[str, Any]) -> None:
-        if wait:
-            click.echo(f"worker {worker} has child {answer['pid']}")
-        else:
-            click.echo(f"worker {worker} replaces its child as soon as another one is warm")
+        is_now = f"has child {answer['child']}"
+        will_be = "replaces its child as soon as another one is warm"
+        click.echo(f"worker {worker} {is_now if wait else will_be}")
 
-    return _ask(
-        config,
-        directory,
-        lambda client: recycling.recycle(client, worker, wait=wait),
-        show,
-        json_=json_,
-    )
+    return _ask(config, directory, act, show, json_=json_)
 
 
 def _ask(

@@ -8,41 +8,55 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cordata.cli.view import printable
+from cordata.errors import PoolUnavailable
 
 if TYPE_CHECKING:
     from cordata.pool import SyncClient
 
 _LOOK_S = 0.1
+#: The order may have died with a connection; one who has it already takes no notice.
+_AGAIN_S = 5.0
+#: A worker that dials again, or starts again, is back before.
+_AWAY_S = 30.0
 
 
-def recycle(client: SyncClient, worker: str, *, wait: bool) -> dict[str, Any]:
-    """Have the child replaced; gives the answer, with the pids if that was waited for.
+def recycle_and_wait(client: SyncClient, worker: str) -> dict[str, Any]:
+    """Have the child replaced, and wait for that; gives the pids of both.
 
     Meanwhile stderr hears why no child starts. Raises: PoolError; what it raises once it waits
     says nothing of the replacement, which goes on.
     """
-    if not wait:
-        return dict(client.recycle(worker))
-    former, _ = _look(client, worker)
-    answer = dict(client.recycle(worker))
+    former = client.recycle(worker)["child"]
+    asked = seen = time.monotonic()
     said = ""
     while True:
-        pid, why = _look(client, worker)
-        if pid not in (None, former):
-            return {**answer, "former": former, "pid": pid}
+        time.sleep(_LOOK_S)
+        now, found = time.monotonic(), _look(client, worker)
+        if found is None:
+            if now >= seen + _AWAY_S:
+                raise PoolUnavailable(f"worker {worker!r} is not connected any more")
+            continue
+        seen = now
+        child, why = found["child"], found["start_error"] or ""
+        if child not in (None, former) and _is_warm(found, child):
+            return {"worker": worker, "former": former, "child": child}
+        if child == former and now >= asked + _AGAIN_S:
+            asked = now
+            client.recycle(worker)
         if why and why != said:
             said = why
-            click.echo(
-                printable(f"still waiting: no child of worker {worker} starts: {why}"), err=True
-            )
-        time.sleep(_LOOK_S)
+            text = f"still waiting: no other child of worker {worker} starts: {why}"
+            click.echo(printable(text), err=True)
 
 
-def _look(client: SyncClient, worker: str) -> tuple[int | None, str]:
-    """The pid of the child that takes its calls, if one does; why another one does not start."""
+def _look(client: SyncClient, worker: str) -> dict[str, Any] | None:
+    """What the manager knows of it; None: it is not connected."""
     for one in client.status()["workers"]:
-        if one["worker"] == worker:
-            warm = [child for child in one["children"] if child["state"] in ("ready", "busy")]
-            pids = [child["pid"] for child in warm if not child["spare"]]
-            return (pids[0] if pids else None), one["start_error"] or ""
-    return None, ""
+        if one["worker"] == worker and one["connected"]:
+            return dict(one)
+    return None
+
+
+def _is_warm(worker: dict[str, Any], pid: int) -> bool:
+    states = {child["pid"]: child["state"] for child in worker["children"]}
+    return states.get(pid) in ("ready", "busy")

@@ -100,7 +100,8 @@ Worker to manager: drain {on}, child {ev: started exited unhealthy warm due reti
   (0), run: still in hand (false), rss: its resident bytes (0: not measured), and of calls that a
   client gave to it: c: the command in hand (""), age: for how long it is (0), d: seconds left to it
   (0), lent: those that ended and of which the child did not tell (0), f: of these failed (0); m:
-  why it ended before it was warm, in one line ("")}. The why of `started` is "spare" for one that
+  why it ended before it was warm, in one line ("")}. `exited` with pid 0 and start 0 is of no
+  process: none could be started, and m says why. The why of `started` is "spare" for one that
   is to replace another; that of `exited` is "" unless the worker itself ended it; `holds` comes
   every second while such a call is in hand. taken_back {pid, start, o, begun}: of the runs up to
   number o, those above begun will not begin.

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -218,16 +219,52 @@ def test_recycling_leaves_no_gap(tmp_path: Path) -> None:
         wait_gone(list(flow.pids)[:-2])
 
 
-def test_who_recycles_can_wait_for_the_other_child(tmp_path: Path) -> None:
+def recycled(all_: Together) -> tuple[int, int]:
+    """The pids before and after `cordata pool recycle --wait`."""
+    argv = ("pool", "recycle", "0", "--wait", "--json", "--config", str(all_.config))
+    result = cordata(*argv)
+    assert result.returncode == 0, result.stderr
+    told = json.loads(result.stdout)
+    return told["former"], told["child"]
+
+
+def test_who_recycles_can_wait_for_the_other_child_but_not_for_the_call_in_hand(
+    tmp_path: Path,
+) -> None:
     with together(tmp_path) as all_, all_.manager.client() as client:
         with all_.worker(POOLED_INIT_S="0.5"):
-            former = call(client, "about")["pid"]
+            first = call(client, "about")["pid"]
+            send(client, "wait", 60, id=7, timeout_s=70.0)
+            all_.manager.until(lambda found: found["pools"]["default"]["busy"], "it is begun")
+            former, second = recycled(all_)
+            assert former == first != second
+            assert call(client, "about")["pid"] == second
+            # The first one still has its call, and is not the one that is meant now.
+            former, third = recycled(all_)
+            assert former == second and third not in (first, second)
+            assert call(client, "about")["pid"] == third
+            (worker,) = all_.manager.status()["workers"]
+            assert first in {child["pid"] for child in worker["children"]}
+            client.send(Cancel(7))
+            assert client.expect(ErrorFrame, 20.0).code == "cancelled"
+
+
+def test_who_waits_for_another_child_hears_why_none_comes(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    with together(tmp_path) as all_, all_.worker(POOLED_BROKEN=str(broken)):
+        broken.touch()
+        with ThreadPoolExecutor(1) as executor:
             argv = ("pool", "recycle", "0", "--wait", "--config", str(all_.config))
-            told = json.loads(cordata(*argv, "--json").stdout)
-            assert told["former"] == former
-            assert call(client, "about")["pid"] == told["pid"]
-            shown = cordata(*argv).stdout
-            assert shown == f"worker 0 has child {call(client, 'about')['pid']}\n"
+            waiting = executor.submit(cordata, *argv)
+            # It looks ten times a second, and a start takes longer.
+            all_.manager.until(
+                lambda found: found["restarts"].get("init", 0) >= 3, "several did not start"
+            )
+            broken.unlink()
+            result = waiting.result()
+    assert (result.returncode, result.stdout[:19]) == (0, "worker 0 has child ")
+    said = "still waiting: no other child of worker 0 starts: FileExistsError"
+    assert result.stderr.startswith(said)
 
 
 def test_ends_of_children_are_counted_as_what_they_are(tmp_path: Path) -> None:

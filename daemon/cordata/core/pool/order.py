@@ -186,7 +186,7 @@ class ChildEvent(Message, tag="child"):
     #: Such calls that it ended, and of which it did not tell; those of them that failed.
     lent: Number = 0
     f: Number = 0
-    #: Why it ended before it was warm.
+    #: Why it ended before it was warm; with pid 0, why it could not be started at all.
     m: str = ""
 
 

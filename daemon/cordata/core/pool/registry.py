@@ -134,7 +134,7 @@ class Slot:
         #: All processes of this worker: also those that were replaced and are not gone.
         self.children: dict[Fingerprint, Child] = {}
         self.draining = False
-        #: Why its last child ended before it was warm; "": none did since one was warm.
+        #: Why its last child was not started, or ended before it was warm; "": one is warm since.
         self.start_error = ""
         self.commands: frozenset[str] = frozenset()
 

@@ -29,6 +29,8 @@ def answer_ask(hub: Hub, ask: Ask) -> Message:
             done = slot is not None and slot.conn is not None
             if slot is not None and slot.conn is not None:
                 slot.conn.say(Recycle())
+                former = slot.child.pid if slot.child is not None else None
+                return _reply(ask, {"worker": ask.name, "child": former})
     if not done:
         known = hub.dispatcher.registry.by_worker
         text = f"there is no worker {ask.name!r} (there are: {', '.join(sorted(known)) or 'none'})"

@@ -124,7 +124,10 @@ def _pool(hub: Hub, name: str) -> dict[str, Any]:
 
 
 def _worker(hub: Hub, slot: Slot) -> dict[str, Any]:
-    """`pid` and `start` are the worker's, who starts the children; None while it is away."""
+    """`pid` and `start` are the worker's, who starts the children; None while it is away.
+
+    `child` is the pid of the one that gets its calls; others are its spare, or about to leave.
+    """
     hello = slot.conn.peer.hello if slot.conn is not None else None
     return {
         "worker": slot.worker,
@@ -136,6 +139,7 @@ def _worker(hub: Hub, slot: Slot) -> dict[str, Any]:
         "start_error": slot.start_error or None,
         "invocation_id": slot.inv,
         "commands": sorted(slot.commands),
+        "child": slot.child.pid if slot.child is not None else None,
         "children": [_child(hub, child) for child in slot.children.values()],
     }
 

@@ -39,7 +39,8 @@ class WorkerPeer:
             if message.ev == "holds":
                 hub.lending.holds(message)
                 return
-            hub.counting.told(message.ev, message.why)
+            if message.pid:  # else there was no process
+                hub.counting.told(message.ev, message.why)
             if message.ev == "exited":
                 self._hear_out(message)
                 hub.lending.died(message)

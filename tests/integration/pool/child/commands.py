@@ -295,5 +295,7 @@ def grow(payload: Any, session: Any) -> int:
 
 
 def take_time() -> None:
-    """As long as the environment says."""
+    """As long as the environment says; not at all while the file that it names is there."""
+    if os.path.exists(os.environ.get("POOLED_BROKEN", "")):
+        raise FileExistsError("POOLED_BROKEN")
     time.sleep(float(os.environ.get("POOLED_INIT_S", "0")))

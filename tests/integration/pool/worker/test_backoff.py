@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 
 from tests.integration.pool.child.born import COMMANDS, order
-from tests.integration.pool.worker.kept import answered, heard, keeping, managing
+from tests.integration.pool.worker.kept import answered, expect, heard, keeping, managing
+
+from cordata.core.pool.order import ChildEvent
 
 
 async def test_pauses_between_starts_grow_to_the_longest(tmp_path: Path) -> None:
@@ -63,4 +65,7 @@ async def test_child_for_which_the_machine_lacks_something_is_told_with_its_reas
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert (lacking.pid, lacking.why) == (0, "init")
         assert lacking.m == "no process could be started: Too many open files"
-        await heard(worker, "started"), await heard(worker, "warm")
+        while (event := await expect(worker, ChildEvent)).ev == "exited":
+            assert event.pid == 0, "tried again before the limit was lifted"
+        assert event.ev == "started"
+        await heard(worker, "warm")
