@@ -26,7 +26,7 @@ def answer_ask(hub: Hub, ask: Ask) -> Message:
             hub.lending.recall_worker(ask.name)
         case "recycle":
             slot = hub.dispatcher.registry.by_worker.get(ask.name)
-            done = slot is not None and slot.conn is not None
+            done = False
             if slot is not None and slot.conn is not None:
                 slot.conn.say(Recycle())
                 former = slot.child.pid if slot.child is not None else None
