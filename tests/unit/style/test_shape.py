@@ -1,4 +1,4 @@
-"""The shape of the code, where no linter looks: sizes, file names, where tasks come from."""
+"""The shape of the code, where no linter looks: file names, where tasks come from."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[2]
 DAEMON = TESTS.parent / "daemon"
-MODULE_LINES, FUNCTION_LINES = 300, 60
 #: Names that say nothing about what is inside.
 VAGUE = {"utils", "util", "common", "helpers", "helper", "base", "manager", "misc"}
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def modules() -> list[Path]:
@@ -24,22 +22,6 @@ def modules() -> list[Path]:
 
 def nodes(path: Path) -> Iterator[ast.AST]:
     return ast.walk(ast.parse(path.read_text()))
-
-
-def test_no_module_and_no_function_is_too_long() -> None:
-    long = [
-        f"{path.relative_to(DAEMON)}: {count} lines"
-        for path in modules()
-        if (count := len(path.read_text().splitlines())) > MODULE_LINES
-    ]
-    long += [
-        f"{path.relative_to(DAEMON)}:{node.lineno}: {node.name} has {count} lines"
-        for path in modules()
-        for node in nodes(path)
-        if isinstance(node, _FUNCTIONS)
-        and (count := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES
-    ]
-    assert long == []
 
 
 def test_no_name_of_a_module_is_vague() -> None:
