@@ -61,6 +61,11 @@ class Borrowing(Exchange):
         self._loans.close()
         super().close()
 
+    def disown(self) -> None:
+        """After a fork, in the child: connections and requests are the parent's."""
+        self._loans.disown()
+        super().disown()
+
     def _over(self, request: Request) -> Request:
         if request.toward is not None:
             request.toward.coming -= 1

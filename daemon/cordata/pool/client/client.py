@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 from msgspec import msgpack
 
@@ -30,7 +32,8 @@ class Client:
 
     It connects at its first use, to the manager's socket at `path`, and again when it lost the
     connection: calls wait meanwhile. A call declared `idempotent`, and one that did not start, is
-    then sent again; any other that was under way raises PoolRestarted. For one event loop.
+    then sent again; any other that was under way raises PoolRestarted. For one event loop; a
+    process that is forked connects anew, from an event loop of its own.
 
     `timeout`: seconds until the deadline of a call that names none; a function gives them by
     command. `max_waiting`: calls that may wait here for a manager. `operator`: may ask for the
@@ -47,11 +50,14 @@ class Client:
         operator: bool = False,
     ) -> None:
         self._timeout_of = timeout if callable(timeout) else lambda _: timeout
-        self._exchange: Exchanging = Borrowing(
+        self._new_exchange = partial(
+            Borrowing,
             os.fspath(path or DEFAULT_PATH),
             lambda: hello_of(name, operator=operator, borrows=True),
             max_waiting=max_waiting,
         )
+        self._exchange: Exchanging = self._new_exchange()
+        _clients.add(self)
         self.sessions = Sessions(self._ask)
         self.globals = Globals(self._ask)
 
@@ -172,6 +178,13 @@ class Client:
         """End the connection; calls that are under way raise PoolClosed. Twice is once."""
         self._exchange.close()
 
+    def _forked(self) -> None:
+        """In a forked child: connections and requests are the parent's."""
+        former = self._exchange
+        if isinstance(former, Borrowing) and not former.closed:
+            self._exchange = self._new_exchange()
+            former.disown()
+
     async def _order(self, ask: Ask) -> Any:
         return msgpack.decode((await self._ask(ask)).payload)
 
@@ -190,3 +203,14 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+_clients: WeakSet[Client] = WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client._forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -45,6 +45,7 @@ from cordata.pool.client.link import Link
 from cordata.pool.client.request import Request
 from cordata.pool.client.wire import (
     ANSWER_GRACE_S,
+    FORKED,
     MAX_TAKEN,
     error_of,
     may_repeat,
@@ -121,6 +122,14 @@ class Exchange(Dialling):
         self._link = None
         for request in list(self._requests.values()):
             self._over(request).failed(PoolClosed("the client was closed"))
+
+    def disown(self) -> None:
+        """After a fork, in the child: connections and requests are the parent's."""
+        self.closed = True
+        for link in (*self._leaving, *((self._link,) if self._link else ())):
+            link.disown()
+        for request in self._requests.values():
+            request.inherited(PoolClosed(FORKED))
 
     def _over(self, request: Request) -> Request:
         """It leaves the table."""

@@ -159,6 +159,15 @@ class Link:
         descriptors.close(self.files)
         self.files.clear()
 
+    def disown(self) -> None:
+        """After a fork, in the child: the connection is the parent's. Close this process's copy
+        of the descriptors only: the event loop's epoll is the parent's, too.
+        """
+        self.closed = True
+        self._socket.close()
+        descriptors.close(self.files)
+        self.files.clear()
+
     def _lose(self, reason: str) -> None:
         if not self.closed:
             self.close()

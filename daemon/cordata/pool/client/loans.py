@@ -258,6 +258,11 @@ class Loans(Choosing):
             text, data = f"the child of worker {one.worker} is gone", {"worker": one.worker}
             self._conclude(request, ErrorFrame(code="crashed", m=text, data=data))
 
+    def disown(self) -> None:
+        """After a fork, in the child: the loans are the parent's."""
+        for one in (*self.open, *self._ending):
+            one.link.disown()
+
     def close(self) -> None:
         """The client ends."""
         if self._timer is not None:

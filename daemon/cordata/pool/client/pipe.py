@@ -25,8 +25,15 @@ from cordata.core.pool.message import (
     ToClient,
     Welcome,
 )
-from cordata.errors import FrameTooLarge, PoolUnavailable, ProtocolError
-from cordata.pool.client.wire import ANSWER_GRACE_S, DIAL_MAX_S, DIAL_MIN_S, MAX_TAKEN, error_of
+from cordata.errors import FrameTooLarge, PoolClosed, PoolUnavailable, ProtocolError
+from cordata.pool.client.wire import (
+    ANSWER_GRACE_S,
+    DIAL_MAX_S,
+    DIAL_MIN_S,
+    FORKED,
+    MAX_TAKEN,
+    error_of,
+)
 
 #: So long at most nobody looks for an interrupt: one that comes right before a system call, or to
 #: another thread, does not end it.
@@ -59,6 +66,7 @@ class Pipe:
         self._open = False
         #: The manager takes no new calls here.
         self.leaving = False
+        self._disowned = False
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._socket.settimeout(_left(deadline))
@@ -89,6 +97,8 @@ class Pipe:
         self._write(encode(message, max_bytes=self._max_bytes), deadline)
 
     def _write(self, frame: bytes, deadline: float) -> None:
+        if self._disowned:
+            raise PoolClosed(FORKED)
         self._socket.settimeout(_left(deadline))
         try:
             self._socket.sendall(frame)
@@ -99,6 +109,8 @@ class Pipe:
 
     def receive(self, deadline: float) -> ToClient:
         """The next message but a goaway. Raises: PipeLost, TimeoutError, FrameTooLarge."""
+        if self._disowned:
+            raise PoolClosed(FORKED)
         while True:
             while self._messages:
                 message = self._messages.popleft()
@@ -126,6 +138,13 @@ class Pipe:
                         self.receive(deadline)
         finally:
             self._socket.close()
+
+    def disown(self) -> None:
+        """After a fork, in the child: the connection is the parent's. Close this process's copy
+        of the descriptor and send nothing.
+        """
+        self._disowned, self._open = True, False
+        self._socket.close()
 
     def _read(self, deadline: float) -> None:
         """What comes within a moment. Raises: PipeLost; TimeoutError at the deadline."""

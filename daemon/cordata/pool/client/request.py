@@ -110,6 +110,12 @@ class Request:
             if isinstance(error, CallCancelled):
                 self._future.exception()  # whoever cancelled it need not await it
 
+    def inherited(self, error: Exception) -> None:
+        """As `failed`, in a forked process: nobody need await it here."""
+        self.failed(error)
+        if not self._future.cancelled():
+            self._future.exception()
+
 
 class Call(Request):
     """A call that was started: await it for its result, once. Cancelling that cancels the call."""

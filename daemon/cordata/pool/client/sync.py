@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 from msgspec import Raw, msgpack
 
@@ -54,6 +55,9 @@ from cordata.pool.client.wire import (
 class SyncClient:
     """As `Client`, blocking: whoever calls waits. Threads may share one, and take turns then.
 
+    A process that is forked (multiprocessing, gunicorn's `preload_app`) connects anew at its first
+    call; the streams of its parent are not its own.
+
     A stream has a connection of its own, and ends it when it is left. `hard_cancel`: a call that
     is left without its answer, as by Ctrl-C, is cancelled as by `Call.cancel(hard=True)`.
     """
@@ -72,7 +76,10 @@ class SyncClient:
         self._timeout_of = timeout if callable(timeout) else lambda _: timeout
         self._turn = threading.RLock()
         self._pipe: Pipe | None = None
+        #: Connections of streams.
+        self._streams: set[Pipe] = set()
         self._closed = False
+        _clients.add(self)
         self.sessions = SyncSessions(self._ask)
         self.globals = SyncGlobals(self._ask)
 
@@ -190,16 +197,27 @@ class SyncClient:
             if self._closed:
                 raise PoolClosed("the client is closed")
             pipe = self._dialled(deadline)
+            self._streams.add(pipe)
             try:
                 yield from _parts(pipe, message, deadline)
                 return
             except _AgainError:
                 _pause(deadline)
             finally:
+                self._streams.discard(pipe)
                 pipe.close(hard=self._hard)
 
     def _dialled(self, deadline: float) -> Pipe:
         return dialled(self._path, hello_of(self._name, operator=self._operator), deadline)
+
+    def _forked(self) -> None:
+        """In a forked child: the connections are the parent's, and so is who holds the lock."""
+        self._turn = threading.RLock()
+        pipe, self._pipe = self._pipe, None
+        for one in (pipe, *self._streams):
+            if one is not None:
+                one.disown()
+        self._streams.clear()
 
     def _leave(self) -> None:
         pipe, self._pipe = self._pipe, None
@@ -216,6 +234,17 @@ class SyncClient:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+_clients: WeakSet[SyncClient] = WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client._forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class _AgainError(Exception):

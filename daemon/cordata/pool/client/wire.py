@@ -41,6 +41,8 @@ MAX_TAKEN = 1 << 30
 #: Of a call, when it names none.
 DEFAULT_TIMEOUT_S = 60.0
 _LONGEST_S = 1e9
+#: For what a forked process has inherited.
+FORKED = "this process was forked from the one that began it: begin it again here"
 A = TypeVar("A")
 #: The manager ends a call at its deadline and knows whether it ran: it has so long to say so.
 ANSWER_GRACE_S = 0.25
