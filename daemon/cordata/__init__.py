@@ -42,6 +42,7 @@ _PLACES = {
     "PartitionLost": "cordata.errors",
     "StoreUnavailable": "cordata.errors",
     "StoreFull": "cordata.errors",
+    "Unclear": "cordata.errors",
     "PoolError": "cordata.errors",
     "CommandFailed": "cordata.errors",
     "CommandRefused": "cordata.errors",
@@ -99,6 +100,7 @@ if TYPE_CHECKING:
     from cordata.errors import StoreFull as StoreFull
     from cordata.errors import StoreUnavailable as StoreUnavailable
     from cordata.errors import TransientError as TransientError
+    from cordata.errors import Unclear as Unclear
     from cordata.errors import WorkerCrashed as WorkerCrashed
     from cordata.errors import WrongExpectedVersion as WrongExpectedVersion
     from cordata.eventstore import EventLog as EventLog

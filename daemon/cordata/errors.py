@@ -52,6 +52,12 @@ class StoreFull(StoreUnavailable):
     code = "store_full"
 
 
+class Unclear(StoreUnavailable):
+    """Whether the commit happened is not known: look before doing it again."""
+
+    code = "unclear"
+
+
 class BrokerUnavailable(TransientError):
     """The broker that is not the store cannot take or give anything at the moment."""
 

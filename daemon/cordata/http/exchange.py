@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from cordata.errors import StoreUnavailable
+from cordata.errors import StoreUnavailable, Unclear
 from cordata.http import journal
 from cordata.http.asgi import AsgiApp, ClientGone, Message, Misuse, Scope
 from cordata.http.intake import Intake
@@ -201,7 +201,9 @@ class Exchange(Intake):
             self._abort(500, f"{journal.told(error)} after the response had begun", error)
         elif isinstance(error, StoreUnavailable):
             self._report_away(str(error))
-            self._answer(503, error.code, "not possible right now", error.retry_after_s)
+            unclear = isinstance(error, Unclear)
+            text = "whether it happened is not known" if unclear else "not possible right now"
+            self._answer(503, error.code, text, error.retry_after_s)
         elif self._held is not None:
             self.report(500, journal.told(error), error)
             self._release()

@@ -10,10 +10,10 @@ from tests.integration.postgres.parts import Cutter, Wire, deposit, notes_there,
 from tests.servers.postgres import PostgresServer
 
 from cordata.clock import monotonic
-from cordata.errors import Conflict, StoreUnavailable
+from cordata.errors import Conflict, StoreUnavailable, Unclear
 from cordata.store import Store, Tx
 from cordata.store.postgres import store as postgres_store
-from cordata.store.postgres.fault import Busy, Unclear
+from cordata.store.postgres.fault import Busy
 from cordata.store.postgres.store import PostgresStore
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import sys
 from pathlib import Path
 
 import uvloop
-from tests.integration.store.parts import deposit, opened
+from tests.integration.store.parts import deposit, opened, refused, until
 
+from cordata.errors import StoreUnavailable
 from cordata.store import Store
 
 
@@ -65,9 +67,46 @@ async def lead(store: Store, name: str, state: Path) -> None:
     await asyncio.sleep(60)
 
 
+async def commit_in_stall(store: Store, name: str) -> None:
+    """Commit while the sync of the log stalls (slow_sync.c); say what came of those that wait."""
+    fault = Path(os.environ["SYNC_FAULT"])
+    (fault / "stall").touch()
+    committing = asyncio.create_task(refused(store, f"{name}-committing"))
+
+    async def stalled() -> bool:
+        return (fault / "stalled").exists()
+
+    await until(stalled)
+    error = await refused(store, f"{name}-behind")
+    say(f"behind it: {type(error).__name__}: {error} ({error.hint if error else ''})")
+    say(f"committing: {committing.done()}")
+    (fault / "stall").unlink()
+    say(f"committed: {await committing!r}")
+
+
+async def commit_in_vain(store: Store, name: str) -> None:
+    """Commit while each sync of the log fails; say what is told, and wait to be killed."""
+    await deposit(store, f"{name}-before")  # the sync of a new log's header is another one
+    (Path(os.environ["SYNC_FAULT"]) / "fail").touch()
+    error: StoreUnavailable | None = None
+    if name == "unit":
+        error = await refused(store, name)
+    else:
+        try:
+            async with store.transaction() as tx:
+                await tx.execute("entry.add", account_id="a", amount=1, note=name)
+        except StoreUnavailable as caught:
+            error = caught
+    say(f"{type(error).__name__}: {error} ({error.hint if error else ''})")
+    await asyncio.sleep(60)
+
+
 async def main(mode: str, state: Path, name: str) -> None:
     """Do one thing until killed."""
-    async with opened(state, migrate=False, transaction_timeout_s=60.0) as store:
+    settings = {"transaction_timeout_s": 60.0}
+    if mode == "stall":
+        settings["write_timeout_s"] = 0.3
+    async with opened(state, migrate=False, **settings) as store:
         if mode == "write":
             await write(store, name)
         elif mode == "hold":
@@ -76,6 +115,10 @@ async def main(mode: str, state: Path, name: str) -> None:
             await watch(store, name)
         elif mode == "lead":
             await lead(store, name, state)
+        elif mode == "stall":
+            await commit_in_stall(store, name)
+        elif mode == "fail":
+            await commit_in_vain(store, name)
 
 
 if __name__ == "__main__":

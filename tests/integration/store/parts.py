@@ -130,6 +130,16 @@ def fill(filler: Path) -> None:
                 pass
 
 
+def slow_sync(folder: Path) -> dict[str, str]:
+    """The environment of a process whose disk stalls or fails as files in `folder` say."""
+    if not shutil.which("gcc"):
+        pytest.skip("no gcc here")
+    library = folder / "slow_sync.so"
+    source = Path(__file__).with_name("slow_sync.c")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    return {"LD_PRELOAD": str(library), "SYNC_FAULT": str(folder)}
+
+
 class Child:
     """One `child.py` process; killed at the end if it still lives."""
 
@@ -155,7 +165,9 @@ class Child:
 
 
 @asynccontextmanager
-async def child(mode: str, state: Path, name: str = "a") -> AsyncIterator[Child]:
+async def child(
+    mode: str, state: Path, name: str = "a", **environment: str
+) -> AsyncIterator[Child]:
     """Start a process that uses the store in `state`."""
     root = Path(__file__).parents[3]
     starting = asyncio.create_subprocess_exec(
@@ -167,7 +179,7 @@ async def child(mode: str, state: Path, name: str = "a") -> AsyncIterator[Child]
         name,
         stdout=asyncio.subprocess.PIPE,
         cwd=root,
-        env={**os.environ, "PYTHONPATH": f"{root / 'daemon'}:{root}"},
+        env={**os.environ, "PYTHONPATH": f"{root / 'daemon'}:{root}", **environment},
     )
     process = watched(await starting)
     started = Child(process)

@@ -12,7 +12,7 @@ from tests.unit.http.wire import Answer, Wire, parse_answers, wired
 
 from cordata import events
 from cordata.config.sections import HttpConfig
-from cordata.errors import StoreUnavailable
+from cordata.errors import StoreUnavailable, Unclear
 from cordata.http.asgi import AsgiApp, ClientGone, Receive, Scope, Send
 from cordata.log import request_id
 
@@ -132,6 +132,12 @@ async def test_unavailable_store_is_503_with_retry_after(messages: Any) -> None:
     answer, ended = await ask(app)
     assert (answer.status, answer.headers["retry-after"], ended) == (503, "3", False)
     assert b'"store_unavailable"' in answer.body
+
+
+async def test_503_says_that_nobody_knows_when_the_outcome_of_a_commit_is_unclear() -> None:
+    answer, _ = await ask(sending(error=Unclear(retry_after_s=2.5)))
+    assert (answer.status, answer.headers["retry-after"]) == (503, "3")
+    assert b'"unclear"' in answer.body and b"not known" in answer.body
 
 
 async def test_connection_is_cut_when_the_application_fails_within_its_response() -> None:

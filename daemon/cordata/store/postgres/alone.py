@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from cordata.errors import CordataError, StoreUnavailable
+from cordata.errors import CordataError, StoreUnavailable, Unclear
 from cordata.store.fence import Fence
 from cordata.store.health import Health
 from cordata.store.postgres.clock import FleetClock
@@ -23,7 +23,6 @@ from cordata.store.postgres.fault import (
     Busy,
     ConnectionLost,
     ServerError,
-    Unclear,
     cut,
     is_storage,
     lost,

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cordata.errors import Conflict, CordataError, PermanentError, StoreFull, StoreUnavailable
+from cordata.errors import (
+    Conflict,
+    CordataError,
+    PermanentError,
+    StoreFull,
+    StoreUnavailable,
+    Unclear,
+)
 
 _TEXT_CHARS = 300
 _RETRY_SOON_S = 1.0
@@ -102,10 +109,6 @@ class Busy(StoreUnavailable):
 
 class Crowded(StoreUnavailable):
     """The server has no place for another connection."""
-
-
-class Unclear(StoreUnavailable):
-    """A commit whose outcome could not be learned: it must not simply be run again."""
 
 
 def translate(fault: Fault, what: str) -> CordataError:

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from cordata.config.sections import StoreConfig
-from cordata.errors import StoreUnavailable
+from cordata.errors import StoreUnavailable, Unclear
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import ConnectionLost, ServerError, Unclear
+from cordata.store.postgres.fault import ConnectionLost, ServerError
 from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.result import Result
 from cordata.store.tx import Bookkeeping

@@ -8,7 +8,14 @@ import re
 import sqlite3
 from pathlib import Path
 
-from cordata.errors import Conflict, CordataError, PermanentError, StoreFull, StoreUnavailable
+from cordata.errors import (
+    Conflict,
+    CordataError,
+    PermanentError,
+    StoreFull,
+    StoreUnavailable,
+    Unclear,
+)
 
 #: The next step when a file of the store cannot be made or opened.
 DIRECTORY_HINT = (
@@ -27,6 +34,12 @@ _STORAGE = {
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_NOLFS,
+}
+#: A COMMIT may fail with these after it wrote everything.
+_IN_THE_LOG = {
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_SHMMAP,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
 }
 #: Less than this free: the disk counts as full.
 _ROOM_BYTES = 65_536
@@ -59,6 +72,21 @@ def is_storage(error: BaseException) -> bool:
 def is_busy(error: BaseException) -> bool:
     """Whether another connection holds what this one wants."""
     return result_code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def after_commit(error: StoreUnavailable, cause: BaseException) -> StoreUnavailable:
+    """The error for the callers of units whose COMMIT failed with `cause`, translated to `error`.
+
+    After these the whole transaction is in the log: a process that finds it there after a crash
+    takes it as committed, unless a later commit has overwritten it.
+    """
+    if result_code(cause) not in _IN_THE_LOG:
+        return error
+    return Unclear(
+        f"{error}; whether the unit was committed is not known",
+        retry_after_s=error.retry_after_s,
+        hint="look before doing it again",
+    )
 
 
 def translate(error: sqlite3.Error, what: str, *, folder: Path | None = None) -> CordataError:

@@ -10,7 +10,7 @@ from cordata.errors import CordataError, StoreUnavailable
 from cordata.store.health import Health
 from cordata.store.sqlite.connection import WriteConnection
 from cordata.store.sqlite.crew import Hand, Job
-from cordata.store.sqlite.fault import is_busy
+from cordata.store.sqlite.fault import after_commit, is_busy
 from cordata.store.sqlite.lock import Turn
 from cordata.store.sqlite.tx import SqliteTx
 
@@ -80,7 +80,10 @@ class Hold:
         self._turn.release()
 
     async def commit(self, topics: set[str]) -> None:
-        """Commit and give the lock back. Cancelling does not undo it. Raises: StoreUnavailable."""
+        """Commit and give the lock back. Cancelling does not undo it.
+
+        Raises: StoreUnavailable; Unclear when it may have happened.
+        """
         self._stop_timer()
         await asyncio.shield(self._commit(topics))
 
@@ -102,7 +105,7 @@ class Hold:
                 return
             self._release_after(error)
             if isinstance(error, sqlite3.Error):
-                error = self._connection.told(error, "COMMIT")
+                error = after_commit(self._connection.told(error, "COMMIT"), error)
             if not future.done():
                 future.set_exception(error)
 

@@ -214,11 +214,15 @@ class Turn:
 
     def _expire(self, ticket: Ticket) -> None:
         self._queue.remove(ticket)
-        ticket.failed(
-            StoreUnavailable(
-                f"the write lock was not free for {self._timeout_s:g} s",
-                hint="another process holds it: a long transaction, migration or stopped process",
+        if self._current is None:
+            hint = "another process holds it: a long transaction, migration or stopped process"
+        else:
+            hint = (
+                "this process holds it: a long transaction(), or a commit that waits for the disk;"
+                " see the kernel's messages about the disk: `journalctl -k`"
             )
+        ticket.failed(
+            StoreUnavailable(f"the write lock was not free for {self._timeout_s:g} s", hint=hint)
         )
 
     @staticmethod

@@ -23,7 +23,7 @@ from cordata.store.health import Health
 from cordata.store.sqlite.connection import WriteConnection
 from cordata.store.sqlite.crew import Hand, Job
 from cordata.store.sqlite.entry import Broken, Entry, again, probe, run_unit
-from cordata.store.sqlite.fault import is_busy
+from cordata.store.sqlite.fault import after_commit, is_busy
 from cordata.store.sqlite.lock import LockUnusable, Turn
 from cordata.store.telling import fail
 from cordata.store.tx import Unit
@@ -110,12 +110,17 @@ class Writer:
             self._loop.call_soon(self._turn.request, self._granted, self._refused)
 
     def _refused(self, error: CordataError) -> None:
-        """The lock was not to be had."""
+        """The lock could not be taken, or granting it failed inside.
+
+        A batch that is in its COMMIT has the lock already, and is told what comes of that.
+        """
+        refused = list(self._queue)
+        self._queue.clear()
+        if not self._asked:  # granted: this batch did not get as far as its COMMIT
+            refused, self._batch = [*self._batch, *refused], []
         self._asked = False
         if isinstance(error, LockUnusable):
             self._health.failed(error)
-        refused, self._batch = [*self._batch, *self._queue], []
-        self._queue.clear()
         for entry in refused:
             if not entry.future.done():
                 entry.future.set_exception(again(error))
@@ -223,7 +228,7 @@ class Writer:
             error = self._connection.told(job.error, "COMMIT")
             self._connection.roll_back()
             self._connection.discard()
-            self._break(error)
+            self._break(error, cause=job.error)
             return
         job.result()
         self.commits += 1
@@ -244,10 +249,13 @@ class Writer:
         self._committed(topics)
         self._ask()
 
-    def _break(self, error: CordataError) -> None:
-        """The shared transaction died: its units are run again one by one."""
+    def _break(self, error: CordataError, *, cause: sqlite3.Error | None = None) -> None:
+        """The shared transaction died: its units are run again one by one.
+
+        `cause`: of a COMMIT that failed.
+        """
         if len(self._batch) == 1 or self._failures >= _GIVE_UP_AFTER:
-            self._fail(error)
+            self._fail(error, cause=cause)
             return
         self._connection.roll_back()
         self._topics.clear()
@@ -258,21 +266,32 @@ class Writer:
         self._turn.release()
         self._ask()
 
-    def _fail(self, error: CordataError, *, storage: bool = True, foreign: bool = False) -> None:
+    def _fail(
+        self,
+        error: CordataError,
+        *,
+        storage: bool = True,
+        foreign: bool = False,
+        cause: sqlite3.Error | None = None,
+    ) -> None:
         """Give the whole batch an error; what waits behind it too, once trying is pointless."""
         self._connection.roll_back()
         self._topics.clear()
+        batch, self._batch = self._batch, []
+        told = error
+        if cause is not None and isinstance(error, StoreUnavailable):
+            told = after_commit(error, cause)
+        errors = [(entry, told) for entry in batch]
         if isinstance(error, StoreUnavailable) and storage and not foreign:
             self._failures += 1
             self._health.failed(error)
             # The file may have been opened for reading only: after a chown a new one can write.
             self._connection.discard()
             if self._failures >= _GIVE_UP_AFTER:
-                self._batch.extend(self._queue)
+                errors += [(entry, error) for entry in self._queue]
                 self._queue.clear()
-        batch, self._batch = self._batch, []
-        for entry in batch:
+        for entry, its_error in errors:
             if not entry.future.done():
-                entry.future.set_exception(again(error))
+                entry.future.set_exception(again(its_error))
         self._turn.release()
         self._ask()

@@ -1,0 +1,35 @@
+"""What a unit is told when the disk stalls or fails under its COMMIT."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.integration.store.parts import child, deposit, notes_on_disk, opened, slow_sync
+
+
+async def test_unit_is_told_the_truth_when_its_commit_outlasts_the_write_timeout(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as store:
+        await deposit(store, "before")
+    async with child("stall", tmp_path, **slow_sync(tmp_path)) as one:
+        behind = await one.line()
+        assert behind.startswith("behind it: StoreUnavailable: ") and "commit" in behind
+        assert await one.line() == "committing: False"
+        assert await one.line() == "committed: None"
+    assert notes_on_disk(tmp_path) == ["a-committing", "before"]
+
+
+@pytest.mark.parametrize("kind", ["unit", "transaction"])
+async def test_caller_is_told_that_nobody_knows_when_the_sync_of_a_commit_fails(
+    tmp_path: Path, kind: str
+) -> None:
+    async with opened(tmp_path) as store:
+        await deposit(store, "before")
+    async with child("fail", tmp_path, kind, **slow_sync(tmp_path)) as one:
+        told = await one.line()
+        await one.kill()
+    # It is in the log, though not synced: without a loss of power the next start finds it.
+    assert notes_on_disk(tmp_path) == sorted([kind, f"{kind}-before", "before"])
+    assert told.startswith("Unclear: ") and "not known" in told
