@@ -22,8 +22,6 @@ async def raw(tx: Tx, sql: str, args: Sequence[object] = ()) -> list[Row]:
     numbers = count(1)
     pieces = sql.split("?")
     numbered = "".join([pieces[0], *(f"${next(numbers)}{piece}" for piece in pieces[1:])])
-    query = Query("raw", numbered, "test", "postgres")
-    tx.wrote = tx.wrote or not query.reads
-    ask = Ask((Call(query, args),), "rows")
+    ask = Ask((Call(Query("raw", numbered, "test", "postgres"), args),), "rows")
     rows: list[Row] = await (tx.ask(ask) if isinstance(tx, SoloTx) else ask)
     return rows

@@ -99,6 +99,26 @@ def test_statement_counts_as_reading_only_when_it_does(sql: str, reads: bool) ->
     assert Query("q", sql, "x.sql").reads is reads
 
 
+@pytest.mark.parametrize(
+    ("sql", "reads"),
+    [
+        ("SELECT take_note(:a)", False),
+        ('SELECT "Take"."Note" (1)', False),
+        ("SELECT lower(take_note(1))", False),
+        ("SELECT shop.lower('X')", False),
+        ("SELECT pg_catalog.lower('X')", True),
+        ("SELECT 'take_note(1)', a::numeric(9, 2), CAST(b AS varchar(3)) FROM c", True),
+        ("WITH a (b) AS (SELECT 1) SELECT count(*) FILTER (WHERE b IN (1)) FROM a", True),
+        ("SELECT b FROM unnest(:a) AS u (b) WHERE EXISTS (SELECT 1) AND b = ANY (ARRAY[1])", True),
+    ],
+)
+def test_statement_reads_on_postgres_only_when_its_functions_are_known_to(
+    sql: str, reads: bool
+) -> None:
+    query = Query("q", sql, "x.sql", "postgres")
+    assert query.selects and query.reads is reads
+
+
 def test_parameters_are_numbered_once_each_on_postgres() -> None:
     query = Query("q", "SELECT :b::bigint, :a, :b WHERE x[:i] = ARRAY[:a]", "x.sql", "postgres")
     assert query.sql == "SELECT $1::bigint, $2, $1 WHERE x[$3] = ARRAY[$2]"

@@ -63,7 +63,11 @@ class Book(dict[Query, Statement]):
         self.unique: dict[Query, Keys] = {}
 
     def __missing__(self, query: Query) -> Statement:
-        statement = self[query] = read_statement(query.sql, query.width)
+        if query.calls_unknown:  # what it does nobody can tell by its text
+            statement = Statement(kind=Kind.OTHER)
+        else:
+            statement = read_statement(query.sql, query.width)
+        self[query] = statement
         if not statement.merged:
             self._merged[query] = None
         return statement

@@ -160,7 +160,7 @@ class Committer:
 
     def _done(self, batch: Batch) -> None:
         """All of a batch is on disk."""
-        topics = batch.topics
+        topics = set[str]()
         for entry in batch.written:
             topics |= entry.tx.topics
             entry.answer()
@@ -192,7 +192,6 @@ class Committer:
             entry.attempts += 1
         self._put_back(entry for entry in rest if entry.attempts < _ATTEMPTS)
         self._leave_alone((e for e in rest if e.attempts >= _ATTEMPTS), learn=False)
-        self._parts.committed(batch.topics)
 
     def _fail(self, entries: Iterable[Entry], batch: Batch, error: StoreUnavailable) -> None:
         """Whoever still waits for this batch gets an error."""
@@ -200,7 +199,6 @@ class Committer:
         for entry in entries:
             if entry not in batch.alone and entry not in batch.later:
                 entry.fail(again(error))
-        self._parts.committed(batch.topics)
 
     def _let_go(self, batch: Batch) -> None:
         """Those that found no place in a batch, whatever became of it, run elsewhere."""

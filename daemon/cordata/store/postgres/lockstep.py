@@ -67,9 +67,7 @@ class Lockstep:
         self.later: list[Entry] = []
         #: Units that wait for the COMMIT.
         self.written: list[Entry] = []
-        #: Whom to wake for those that ended without a write.
-        self.topics: set[str] = set()
-        #: Units that had an end without one.
+        #: Units that ended without it.
         self.answered = 0
         self._reading: list[Entry] = []
         self._writing: list[Entry] = []
@@ -126,12 +124,7 @@ class Lockstep:
             self._leave(entry)
             return
         if ask is None:
-            if tx.deferred or entry.rank >= 0:
-                self.written.append(entry)
-            else:
-                self.topics |= tx.topics
-                entry.answer()
-                self.answered += 1
+            self.written.append(entry)  # one that only read is answered after the COMMIT, too
             return
         kind = self._book[ask.calls[0].query].kind
         if kind in WRITES:

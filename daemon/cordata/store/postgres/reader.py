@@ -160,6 +160,8 @@ async def _single(connection: Connection, unit: Unit[Any], tx: ReadTx) -> tuple[
         ask = course.step()
         if ask is not None:
             (call,) = ask.calls
+            if not call.query.reads:  # a READ ONLY transaction shows whether it does
+                return False, None
             try:
                 if call.query.kept and connection.prepares:
                     connection.send(_KEEP, keep=True)

@@ -27,8 +27,7 @@ class Single:
         self.later: list[Entry] = []
         #: The unit, once it waits for the COMMIT.
         self.written: list[Entry] = []
-        self.topics: set[str] = set()
-        #: 1 when it had an end without one.
+        #: 1 when it ended without it.
         self.answered = 0
 
     def start(self, entries: Sequence[Entry], now_us: int) -> None:
@@ -40,19 +39,13 @@ class Single:
     async def run(self) -> None:
         """Take the unit to its end. Raises: Broken, ConnectionLost."""
         entry = self._entry
-        wrote = False
         error = self._step(None)
         while error is None and entry.ask is not None:
-            wrote = wrote or entry.tx.wrote
             error = self._step(await answer(self._transaction, entry.tx, entry.ask))
         if error is not None:
             await self._fail(error)
-        elif wrote or entry.tx.deferred:
-            self.written.append(entry)
         else:
-            self.topics = entry.tx.topics
-            self.answered = 1
-            entry.answer()
+            self.written.append(entry)
 
     def _step(self, answer: object) -> BaseException | None:
         """Go on with the unit; what it raised."""

@@ -50,7 +50,7 @@ class Ask:
 class UnitTx(Tx):
     """The Tx of a unit."""
 
-    __slots__ = ("_queries", "cause", "deferred", "wrote")
+    __slots__ = ("_queries", "cause", "deferred")
 
     def __init__(self, queries: Queries, now_us: int) -> None:
         super().__init__(now_us)
@@ -59,8 +59,6 @@ class UnitTx(Tx):
         self.cause: ServerError | ConnectionLost | None = None
         #: Written with `write`, not sent yet.
         self.deferred: list[Call] = []
-        #: Whether it asked for a statement that is not known to only read.
-        self.wrote = False
 
     def call(self, name: str, params: Mapping[str, Any]) -> Call:
         """The call of a named statement. Raises: ConfigError; the error that ended the unit."""
@@ -73,8 +71,6 @@ class UnitTx(Tx):
             raise query.wrong(params) from None
         if len(params) != query.width:
             raise query.wrong(params)
-        if not query.reads:
-            self.wrote = True
         return Call(query, args)
 
     async def execute(self, name: str, /, **params: object) -> int:
@@ -124,12 +120,24 @@ class ReadTx(UnitTx):
     def call(self, name: str, params: Mapping[str, Any]) -> Call:
         """As in UnitTx. Raises: UnitMisuse when the statement writes."""
         call = super().call(name, params)
-        if not call.query.reads:
-            raise UnitMisuse(
-                f"query {name!r} writes, but a read cannot",
-                hint="pass the unit to run() instead of read()",
-            )
+        if not call.query.selects:
+            raise cannot_write(name)
         return call
+
+    def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
+        """As in UnitTx; every server refuses to write for a read."""
+        if isinstance(error, ServerError) and error.fault.read_only:
+            self.failed = cannot_write(name)
+            return self.failed
+        return super().fail(error, name)
+
+
+def cannot_write(name: str) -> UnitMisuse:
+    """The error for a statement that writes in a read."""
+    return UnitMisuse(
+        f"query {name!r} writes, but a read cannot",
+        hint="pass the unit to run() instead of read()",
+    )
 
 
 class Course:

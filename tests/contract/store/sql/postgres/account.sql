@@ -52,3 +52,11 @@ SELECT pg_sleep(:seconds) IS NOT NULL AS slept;
 
 -- name: rude.rollback
 ROLLBACK;
+
+-- name: entry.count_of
+-- Only on PostgreSQL: a function that a test defines, and it only reads.
+SELECT count_of(:account_id) AS count;
+
+-- name: entry.take_note
+-- Only on PostgreSQL: a function that a test defines, and it writes.
+SELECT take_note(:note) AS id;
