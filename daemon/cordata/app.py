@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -27,6 +26,7 @@ from cordata.registry import (
     PeriodicTask,
     Startup,
     Subscription,
+    check_function,
 )
 
 S = TypeVar("S")
@@ -134,8 +134,8 @@ class App(Projecting, Commanding):
         """
 
         def register(handler: Handler) -> Handler:
+            check_function(handler, f"on({type!r})", "event", "ctx")
             name = group or f"{self.name}.{handler.__name__}"
-            _check_async(handler, f"on({type!r})")
             _refuse(
                 f"on({type!r})",
                 *bounds.subscription(
@@ -161,7 +161,7 @@ class App(Projecting, Commanding):
 
     def startup(self, function: Startup) -> Startup:
         """Run on the primary after the migrations and before READY; an error stops the start."""
-        _check_async(function, "startup")
+        check_function(function, "startup", "ctx")
         self.startups.append(function)
         return function
 
@@ -183,7 +183,7 @@ class App(Projecting, Commanding):
         def register(run: Backfill) -> Backfill:
             if name in self.backfills:
                 raise ConfigError(f"backfill {name!r} is declared twice")
-            _check_async(run, f"backfill({name!r})")
+            check_function(run, f"backfill({name!r})", "ctx", "cursor")
             self.backfills[name] = BackfillTask(
                 name=name, run=run, batch=batch, timeout_s=timeout_s
             )
@@ -206,9 +206,9 @@ class App(Projecting, Commanding):
             if not _NAME.match(name):
                 raise ConfigError(f"job({name!r}): lower-case letters, digits, - and _ only")
             _refuse(f"job({name!r})", bounds.seconds("claim_timeout_s", claim_timeout_s))
-            _check_async(run, f"job({name!r})")
+            check_function(run, f"job({name!r})", "ctx", "scope", "period")
             if due is not None:
-                _check_async(due, f"job({name!r}, due=)")
+                check_function(due, f"job({name!r}, due=)", "ctx", "now")
             self.jobs[name] = JobTask(name=name, run=run, due=due, claim_timeout_s=claim_timeout_s)
             return run
 
@@ -226,7 +226,7 @@ class App(Projecting, Commanding):
         )
 
         def register(run: Periodic) -> Periodic:
-            _check_async(run, "every")
+            check_function(run, "every", "ctx")
             self.periodics.append(
                 PeriodicTask(name=run.__name__, run=run, seconds=seconds, timeout_s=timeout_s)
             )
@@ -257,10 +257,3 @@ def _refuse(where: str, *problems: str | None) -> None:
     """Raises: ConfigError when there is a problem."""
     if found := [problem for problem in problems if problem is not None]:
         raise ConfigError(f"{where}: {'; '.join(found)}")
-
-
-def _check_async(function: Callable[..., Any], where: str) -> None:
-    """A plain function would block the loop, and its result would never be awaited."""
-    if not inspect.iscoroutinefunction(function):
-        name = getattr(function, "__name__", repr(function))
-        raise ConfigError(f"@app.{where}: {name} must be an async function")

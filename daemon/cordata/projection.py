@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from cordata.core.once import Once
 from cordata.errors import ConfigError, PermanentError
 from cordata.eventstore import Claim, StoredEvent
 from cordata.eventstore.partition import advance
+from cordata.registry import check_function
 from cordata.store import Tx, Unit
 
 T = TypeVar("T")
@@ -118,8 +118,7 @@ class Projection:
         """
         if self.clear is not None:
             raise ConfigError(f"subscription {self.name!r} has two reset functions")
-        if not inspect.iscoroutinefunction(clear):
-            raise ConfigError(f"subscription {self.name!r}: reset must be an async function")
+        check_function(clear, f"subscribe(name={self.name!r}).reset", "tx")
         self.clear = clear
         return clear
 
@@ -168,8 +167,7 @@ class Projecting:
 
         def register(handler: Handler) -> Projection:
             where = f"subscribe({category!r})"
-            if not inspect.iscoroutinefunction(handler):
-                raise ConfigError(f"@app.{where}: the handler must be an async function")
+            check_function(handler, where, "event", "ctx")
             own_name = name or f"{self.name}.{handler.__name__}"
             if own_name in self.projections:
                 raise ConfigError(f"subscription {own_name!r} is declared twice", hint="pass name=")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,6 +10,7 @@ from typing import Any
 
 from cordata.context import BackfillContext, Context, EventContext
 from cordata.core.event import Event
+from cordata.errors import ConfigError
 
 Handler = Callable[[Event, EventContext], Awaitable[None]]
 Startup = Callable[[Context], Awaitable[None]]
@@ -91,3 +93,20 @@ class CommandTask:
     at: str
     #: None: named by its place, and not imported here.
     function: Callable[..., Any] | None
+
+
+def check_function(function: Callable[..., Any], where: str, *arguments: str) -> None:
+    """Check what a decorator got: an async function that can be called with these arguments.
+
+    A plain function would block the loop, and its result would never be awaited. Raises:
+    ConfigError.
+    """
+    name = getattr(function, "__name__", repr(function))
+    if not inspect.iscoroutinefunction(function):
+        raise ConfigError(f"@app.{where}: {name} must be an async function")
+    try:
+        # Of the function itself: a decorator may pass more to the one that it wraps.
+        inspect.signature(function, follow_wrapped=False).bind(*arguments)
+    except TypeError as error:
+        call = f"{name}({', '.join(arguments)})"
+        raise ConfigError(f"@app.{where}: {name} is called as {call}: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -107,6 +108,47 @@ def test_app_refuses_a_name_that_cannot_be_a_component(name: str) -> None:
 def test_app_refuses_a_wrong_registration(register: Callable[[App], Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         register(App("shop"))
+
+
+async def alone() -> None:
+    """Takes nothing."""
+
+
+async def of_two(a: Any, b: Any) -> None:
+    """Takes two."""
+
+
+async def of_three(a: Any, b: Any, c: Any, *, d: int = 1) -> None:
+    """Takes three."""
+
+
+@pytest.mark.parametrize(
+    ("register", "call"),
+    [
+        (lambda app: app.on("a")(of_three), r"on\('a'\): of_three is called as .*\(event, ctx\)"),
+        (lambda app: app.on("a")(alone), "too many positional arguments"),
+        (lambda app: app.startup(of_two), r"startup: of_two is called as of_two\(ctx\)"),
+        (lambda app: app.backfill("x")(of_three), r"of_three\(ctx, cursor\)"),
+        (lambda app: app.job("x")(of_two), r"of_two\(ctx, scope, period\)"),
+        (lambda app: app.job("x", due=alone)(of_three), r"due=\): alone is .* alone\(ctx, now\)"),
+        (lambda app: app.every(seconds=1)(alone), r"alone\(ctx\)"),
+        (lambda app: app.subscribe("a")(alone), r"alone\(event, ctx\)"),
+        (lambda app: app.subscribe("a")(of_two).reset(of_two), r"of_two\(tx\)"),
+    ],
+)
+def test_app_refuses_a_function_that_it_cannot_call(
+    register: Callable[[App], Any], call: str
+) -> None:
+    with pytest.raises(ConfigError, match=call):
+        register(App("shop"))
+
+
+def test_app_takes_a_function_whose_decorator_passes_more() -> None:
+    @functools.wraps(of_three)
+    async def wrapper(event: Any, ctx: Any) -> None:
+        await of_three(event, ctx, 3)
+
+    App("shop").on("a")(wrapper)
 
 
 @pytest.mark.parametrize(
