@@ -8,6 +8,7 @@ takes something away (contract) starts the next thousand, and older programs ref
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,8 @@ class Applied:
     component: str
     number: int
     name: str
+    #: SHA-256 of its text, in hex.
+    digest: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.component} {self.number:04d}_{self.name}"
@@ -85,7 +88,9 @@ def _load_chain(chain: Chain, dialect: str, problems: list[str]) -> list[Migrati
         number = int(match[1])
         if number != (expected := _following(found)) and number != _next_major(found):
             problems.append(f"{path}: expected number {expected:04d}")
-        found.append(Migration(chain.component, number, match[2], path.read_text("utf-8")))
+        script = path.read_text("utf-8")
+        digest = hashlib.sha256(script.encode()).hexdigest()
+        found.append(Migration(chain.component, number, match[2], digest, script))
     return found
 
 
@@ -102,22 +107,24 @@ def pending(
 ) -> tuple[list[Migration], list[Applied]]:
     """What is to be applied, and what the database has beyond the program (same major).
 
-    Raises: SchemaError when a migration was renamed, or the schema is of a newer major.
+    Raises: SchemaError when a migration was renamed or has another text than the one that was
+    applied, or the schema is of a newer major.
     """
-    names = {(m.component, m.number): m.name for m in known}
+    programs = {(m.component, m.number): m for m in known}
     newest: dict[str, int] = {}
     for migration in known:
         newest[migration.component] = migration.number
     done = {(a.component, a.number): a.name for a in applied}
-    problems, newer = [], []
+    problems, changed, newer = [], [], []
     for entry in applied:
         if entry.component not in newest:
             continue  # another application's, or one that was removed
-        name = names.get((entry.component, entry.number))
-        if name == entry.name:
-            continue
-        if name is not None:
-            problems.append(f"{entry} is in the database, {name!r} in the program")
+        own = programs.get((entry.component, entry.number))
+        if own is not None and own.name != entry.name:
+            problems.append(f"{entry} is in the database, {own.name!r} in the program")
+        elif own is not None:
+            if own.digest != entry.digest:
+                changed.append(f"the text of {entry} has changed since it was applied")
         elif entry.number // _MAJOR > newest[entry.component] // _MAJOR:
             problems.append(
                 f"the database has {entry}, this program ends at {newest[entry.component]:04d}"
@@ -125,7 +132,14 @@ def pending(
         else:
             newer.append(entry)
     if problems:
-        raise SchemaError("\n".join(problems), hint="install the version that made this schema")
+        hint = "install the version that made this schema"
+        raise SchemaError("\n".join([*problems, *changed]), hint=hint)
+    if changed:
+        raise SchemaError(
+            "\n".join(changed),
+            hint="restore the text, and write the change into a migration with the next number"
+            " (a database of your own for development: delete it)",
+        )
     todo = [m for m in known if (m.component, m.number) not in done]
     for migration in todo:
         if later := [n for c, n in done if c == migration.component and n > migration.number]:
@@ -141,7 +155,7 @@ async def read_applied(tx: Tx) -> list[Applied]:
     if await tx.fetch_one("migration.table") is None:
         return []
     rows = await tx.fetch_all("migration.all")
-    return [Applied(row["component"], row["number"], row["name"]) for row in rows]
+    return [Applied(row["component"], row["number"], row["name"], row["digest"]) for row in rows]
 
 
 async def has_bootstrap(tx: Tx) -> Row | None:

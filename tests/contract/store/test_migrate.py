@@ -95,6 +95,25 @@ async def test_program_is_refused_when_a_migration_was_renamed(opened: Opener, c
             await store.schema_current([code.chain])
 
 
+async def test_program_is_refused_when_the_text_of_an_applied_migration_changed(
+    opened: Opener, code: Code
+) -> None:
+    path = code.write("0001_a.sql", "CREATE TABLE a (x INTEGER);")
+    async with opened() as store:
+        await store.migrate([code.chain])
+        assert await store.schema_current([code.chain])
+    path.write_text("CREATE TABLE a (x INTEGER, y INTEGER);")
+    code.write("0002_b.sql", "CREATE TABLE b (x INTEGER);")
+    async with opened() as store:
+        for asked in (store.migrate, store.schema_current, store.pending):
+            with pytest.raises(SchemaError, match="text of shop 0001_a has changed") as caught:
+                await asked([code.chain])
+            assert "next number" in (caught.value.hint or "")
+    path.write_bytes(b"CREATE TABLE a (x INTEGER);")
+    async with opened() as store:
+        assert [str(one) for one in await store.migrate([code.chain])] == ["shop 0002_b"]
+
+
 async def test_older_program_works_when_the_schema_is_newer_by_additions(
     opened: Opener, code: Code
 ) -> None:

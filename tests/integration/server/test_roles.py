@@ -36,8 +36,8 @@ def test_roles_end_with_78_when_the_schema_is_of_a_newer_major(tmp_path: Path) -
     database = next(tmp_path.rglob("cordata.db"))
     with contextlib.closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(
-            "INSERT INTO migration (component, number, name, applied_at)"
-            " VALUES ('cordata', 1001, 'of_tomorrow', 0)"
+            "INSERT INTO migration (component, number, name, digest, applied_at)"
+            " VALUES ('cordata', 1001, 'of_tomorrow', '', 0)"
         )
     for role in (["worker", "0"], ["primary"]):
         with managed(config, *role) as process:

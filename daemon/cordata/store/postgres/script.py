@@ -59,6 +59,7 @@ class Scripts:
                 "migration.add",
                 **key,
                 name=migration.name,
+                digest=migration.digest,
                 applied_at=self._now_us(),
             )
 

@@ -50,8 +50,15 @@ def apply_one(connection: sqlite3.Connection, migration: Migration, fence: Fence
         if loose:
             _check_foreign_keys(connection, migration)
         connection.execute(
-            "INSERT INTO migration (component, number, name, applied_at) VALUES (?, ?, ?, ?)",
-            (migration.component, migration.number, migration.name, clock.now_us()),
+            "INSERT INTO migration (component, number, name, digest, applied_at)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (
+                migration.component,
+                migration.number,
+                migration.name,
+                migration.digest,
+                clock.now_us(),
+            ),
         )
         connection.execute("COMMIT")
         return True

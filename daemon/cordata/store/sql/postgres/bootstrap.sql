@@ -5,6 +5,8 @@ CREATE TABLE IF NOT EXISTS migration (
     component  TEXT    NOT NULL,
     number     INTEGER NOT NULL,
     name       TEXT    NOT NULL,
+    -- SHA-256 of its text: what was applied must not change.
+    digest     TEXT    NOT NULL,
     applied_at BIGINT  NOT NULL,
     PRIMARY KEY (component, number)
 );

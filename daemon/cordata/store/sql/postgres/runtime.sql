@@ -58,11 +58,11 @@ SELECT term FROM lease WHERE name = :name FOR SHARE;
 SELECT 1 AS found WHERE to_regclass('migration') IS NOT NULL AND to_regclass('lease') IS NOT NULL;
 
 -- name: migration.all
-SELECT component, number, name FROM migration ORDER BY component COLLATE "C", number;
+SELECT component, number, name, digest FROM migration ORDER BY component COLLATE "C", number;
 
 -- name: migration.done
 SELECT 1 AS found FROM migration WHERE component = :component AND number = :number;
 
 -- name: migration.add
-INSERT INTO migration (component, number, name, applied_at)
-VALUES (:component, :number, :name, :applied_at);
+INSERT INTO migration (component, number, name, digest, applied_at)
+VALUES (:component, :number, :name, :digest, :applied_at);

@@ -54,7 +54,7 @@ SELECT term FROM lease WHERE name = :name;
 SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration';
 
 -- name: migration.all
-SELECT component, number, name FROM migration ORDER BY component, number;
+SELECT component, number, name, digest FROM migration ORDER BY component, number;
 
 -- name: store.probe
 -- Changes nothing, but writes a page to the log as any write does.
