@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cordata.config.sections import HttpConfig
-from cordata.http.body import expected_body
+from cordata.http.body import LengthBody, expected_body
 from cordata.http.ending import BODY, HEAD, IDLE, LINGER, REPLY, Ending
 from cordata.http.exchange import Exchange
 from cordata.http.head import HeadReader
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Pipelined bytes kept while a response is due, before reading stops.
 _MAX_AHEAD_BYTES = 65_536
+#: Rest of a body that is read and dropped after an early answer, for the connection's sake.
+_MAX_DROPPED_BYTES = 262_144
 
 
 class Connection(Ending):
@@ -62,6 +64,8 @@ class Connection(Ending):
             self._buffer += data
             if len(self._buffer) > _MAX_AHEAD_BYTES:
                 self.pause_reading()
+        else:
+            self._drop()
 
     def eof_received(self) -> bool:
         """The client closed its side. Returns True while it is still owed a response."""
@@ -165,6 +169,27 @@ class Connection(Ending):
         elif not room:
             self.pause_reading()
             self._deadline = now + self.server.config.response_timeout_s
+        elif body.behind:
+            self.pause_reading()
+            self.server.call_in_turn(self._decode_on)
+        else:
+            self.resume_reading()
+
+    def _decode_on(self) -> None:
+        """Decode more of what was received, unless the application has to take some first."""
+        body, exchange = self._body, self._exchange
+        if body is not None and body.behind and exchange is not None and exchange.has_room:
+            self._read_body(b"")
+
+    @property
+    def stays_open(self) -> bool:
+        """Whether another request may follow the response that is about to begin.
+
+        Not behind a body of which much, or who knows how much, is still to come: the client is told
+        to stop, and what comes nevertheless is dropped as it is.
+        """
+        body = self._body
+        return body is None or (isinstance(body, LengthBody) and body.left <= _MAX_DROPPED_BYTES)
 
     def response_ended(self, *, close: bool) -> None:
         """The exchange has written its response."""
@@ -192,6 +217,9 @@ class Connection(Ending):
     def resume_body(self) -> None:
         """The application has taken what was there."""
         if self._paused and self._phase == BODY:
-            self.resume_reading()
             now, limit_s = self.server.loop.time(), self.server.config.body_timeout_s
             self._deadline = self.expect_body(now, limit_s)
+            if self._body is not None and self._body.behind:
+                self.server.call_in_turn(self._decode_on)
+            else:
+                self.resume_reading()

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 IDLE, HEAD, BODY, REPLY, LINGER = range(5)
 _NEVER = float("inf")
-#: The client gets this long to stop sending and to read the last response: closing with unread
-#: bytes would reset the connection and could destroy the response on its way.
+#: The client gets this long after its last byte to read the last response, and `body_timeout_s` in
+#: all: closing with unread bytes would reset the connection and could destroy the response on its
+#: way. What comes is dropped undecoded.
 _LINGER_S = 2.0
 #: By phase: how little is lost where such a connection ends for another's sake, and how long it has
 #: before that. Whoever means it sends a head at once; a large body may take its time.
@@ -115,12 +116,19 @@ class Ending(Flow):
     def _linger(self) -> None:
         """Close our side, drop what still comes until the client closes too."""
         self._phase = LINGER
-        self._deadline = self.server.loop.time() + _LINGER_S
+        now = self.server.loop.time()
+        self._deadline = now + _LINGER_S
+        self._body_deadline = now + self.server.config.body_timeout_s
         self.resume_reading()
         if self._eof or self._transport.is_closing():
             self._transport.close()
         else:
             self._transport.write_eof()
+
+    def _drop(self) -> None:
+        """Bytes came that nobody wants: a client that is still sending gets more time."""
+        if self._phase == LINGER and not self.server.draining:
+            self._deadline = min(self.server.loop.time() + _LINGER_S, self._body_deadline)
 
     def _patience_s(self) -> float:
         """How long an idle connection may stay."""
@@ -147,7 +155,7 @@ class Ending(Flow):
         if self._phase == HEAD:
             return self._deadline - config.header_timeout_s
         if self._phase == LINGER:
-            return self._deadline - _LINGER_S
+            return self._body_deadline - config.body_timeout_s
         return self._exchange.begun if self._exchange is not None else self._deadline
 
     def give_way(self) -> None:

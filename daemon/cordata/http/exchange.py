@@ -127,7 +127,10 @@ class Exchange(Intake):
             method=self._method,
             version=self._version,
             # A client still waiting for 100 Continue may or may not send its body now.
-            keep_alive=self.keep_alive and not server.draining and not self.expect_continue,
+            keep_alive=self.keep_alive
+            and not server.draining
+            and not self.expect_continue
+            and self.connection.stays_open,
             whole=whole,
             tail=b"%bx-request-id: %b\r\n" % (server.date_line, self.request_id.encode()),
         )

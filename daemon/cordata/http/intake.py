@@ -58,6 +58,11 @@ class Intake:
             self._body.append(piece)
             self._buffered_bytes += len(piece)
         self.wake()
+        return self.has_room
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more of the body should be read for now."""
         return self._buffered_bytes <= HIGH_WATER_BYTES
 
     def close_peer(self) -> None:

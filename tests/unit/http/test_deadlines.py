@@ -173,6 +173,21 @@ async def test_lingering_connection_is_closed_in_the_end() -> None:
         assert wire.transport.closing
 
 
+async def test_client_that_is_still_sending_gets_time_to_read_its_refusal() -> None:
+    async with wired(Recorder(), CONFIG) as wire:
+        loop = Ahead(wire.server.loop)
+        wire.server.loop = loop  # type: ignore[assignment]
+        await wire.feed(POST % 99_999_999)
+        for _ in range(2):
+            loop.seconds += 1.4
+            await wire.feed(b"more and more")
+            wire.server.sweep(loop.time())
+            assert not wire.transport.closing
+        loop.seconds += 0.4  # body_timeout_s is over
+        wire.server.sweep(loop.time())
+        assert wire.transport.closing
+
+
 async def test_body_above_the_limit_is_413_when_streamed() -> None:
     app = Recorder()
     async with wired(app, HttpConfig(max_body_bytes=10)) as wire:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.http.wire import Answer, Wire, parse_answers, wired
+from tests.unit.http.wire import Answer, Wire, connect, parse_answers, serving, wired
 
 from cordata import events
 from cordata.config.sections import HttpConfig
@@ -290,6 +290,80 @@ async def test_rest_of_a_body_is_dropped_when_much_of_it_waited() -> None:
         await wire.feed(b"x" * 100_000, b"x" * 100_000, GET)
         assert wire.transport.reading
         assert [one.status for one in answers_of(wire)] == [200, 200]
+
+
+CHUNKED = b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "request_", [CHUNKED + b"1\r\nx\r\n", POST % 500_000 + b"x"], ids=["chunked", "large"]
+)
+async def test_early_answer_closes_when_much_of_the_body_may_follow(request_: bytes) -> None:
+    async with wired(sending(start(401), body(b"no")), HttpConfig()) as wire:
+        await wire.feed(request_)
+        (answer,) = answers_of(wire)
+        assert (answer.status, answer.headers["connection"]) == (401, "close")
+        await wire.feed(b"1\r\nx\r\n" * 1000, GET)  # dropped
+        assert wire.transport.ended and len(answers_of(wire)) == 1
+
+
+async def test_request_is_answered_while_tiny_chunks_of_others_are_decoded() -> None:
+    """Turns of the event loop are counted: each decodes some of what is here."""
+    sizes: dict[str, int] = {}
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        more, size = True, 0
+        while more:
+            message = await receive()
+            more = message["more_body"]
+            size += len(message["body"])
+            sizes[scope["method"]] = size
+        await send(start())
+        await send(body())
+
+    async with serving(http_only(handle), HttpConfig()) as server:
+        slow = [connect(server) for _ in range(50)]
+        for wire in slow:
+            wire.connection.data_received(CHUNKED + b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n")
+        quick = connect(server)
+        quick.connection.data_received(GET)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert answers_of(quick)[0].status == 200
+        assert sizes["POST"] < 2000
+        for wire in slow:
+            while not wire.output:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            assert answers_of(wire)[0].status == 200 and wire.transport.reading
+        assert sizes["POST"] == 10_000
+
+
+async def test_tiny_chunks_wait_while_the_application_does_not_take_them() -> None:
+    take, taken = asyncio.Event(), 0
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal taken
+        await take.wait()
+        more = True
+        while more:
+            message = await receive()
+            more = message["more_body"]
+            taken += len(message["body"])
+        await send(start())
+        await send(body())
+
+    async with wired(http_only(handle), HttpConfig()) as wire:
+        data = CHUNKED + b"400\r\n%b\r\n" % (b"x" * 1024) * 400
+        wire.connection.data_received(data)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not wire.transport.reading and not wire.output
+        take.set()
+        await wire.settle()
+        while not wire.transport.reading:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await wire.feed(b"0\r\n\r\n")
+        assert answers_of(wire)[0].status == 200 and taken == 400 * 1024
 
 
 async def test_reading_stops_while_the_application_does_not_take_the_body() -> None:

@@ -1,0 +1,64 @@
+"""Clients that mean to keep everybody else out: no worker is killed, good requests are answered.
+
+The bound of 5 s for a good request is a promise to operators; an undisturbed one takes 5 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from tests.integration.server import guests
+from tests.integration.server.attacker import Attacker, head, whole
+from tests.integration.server.hubs import Hub, hub
+
+WORKERS = 2
+GOOD_WITHIN_S = 5.0
+HEALTH = b"GET /api/health HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    with hub(tmp_path_factory.mktemp("hub"), workers=WORKERS) as running:
+        yield running
+        assert running.stop() == 0
+
+
+@contextlib.asynccontextmanager
+async def good_requests(made: Hub) -> AsyncIterator[None]:
+    """Good requests all the while, each within its time; no worker is killed meanwhile."""
+    attacker, stop = Attacker(made), asyncio.Event()
+
+    async def ask() -> None:
+        number = 0
+        while not stop.is_set() or number < 10:
+            number += 1
+            booking = whole("generic", guests.generic(number)[1])
+            async with asyncio.timeout(GOOD_WITHIN_S):
+                assert await attacker.status(booking if number % 2 else HEALTH) == 200
+            await asyncio.sleep(0.02)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask())
+        try:
+            yield
+        finally:
+            stop.set()
+    assert "watchdog" not in made.log and "starts again" not in made.log
+
+
+@pytest.mark.parametrize("count", [4, 16])
+@pytest.mark.parametrize(
+    ("target", "expected"), [("nothing", {404}), ("stranger", {400, 401}), ("alpinebits", {400})]
+)
+async def test_good_requests_are_answered_while_chunks_of_one_byte_come(
+    made: Hub, target: str, expected: set[int], count: int
+) -> None:
+    chunks = b"1\r\nx\r\n" * 10_922
+    begun, more = head(target, Transfer_Encoding="chunked"), [chunks] * 320  # 21 MB
+    attacker = Attacker(made)
+    async with good_requests(made):
+        sent = (attacker.status(begun, more=more) for _ in range(count))
+        assert set(await asyncio.gather(*sent)) <= expected
