@@ -19,9 +19,11 @@ BENCH ?=
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-system lint deb bench fuzz soak boot clean clean-cache
+.PHONY: help run test test-unit test-alone test-system lint deb bench fuzz soak boot clean clean-cache
 
 build := packaging/build
+# The tests that use the official AlpineBits material where it is there.
+alone = $(shell grep -rlE 'alpinebits import .*material|alpinebits\.recorded' tests/integration --include='test_*.py')
 # Most tests wait for a server or a process most of the time.
 parallel := -n 4 --dist worksteal
 # One environment for whoever develops; `make run` has one of its own, without them.
@@ -30,7 +32,7 @@ extras := test lint bench
 ifeq ($(shell id -u),0)
 root :=
 else
-root := sudo -n --preserve-env=HOME,XDG_CACHE_HOME,CORDATA_CACHE,CI,PYTHON
+root := sudo -n --preserve-env=HOME,XDG_CACHE_HOME,CORDATA_CACHE,CORDATA_SHARED,CI,PYTHON
 endif
 export PYTHON PYTHONDONTWRITEBYTECODE = 1
 # As an installed package has it: else each process compiles all that it imports, at each start.
@@ -46,11 +48,17 @@ run: ## The hub with a demo hotel on 127.0.0.1 (PORT=8080 STATE=.run); Ctrl-C st
 test: ## Everything: lint, all tests in a venv, all tests in Debian 13 on systemd
 	@$(build)/need venv tree lint test && $(build)/venv $(extras) >/dev/null && $(root) $(build)/tree >/dev/null
 	@$(MAKE) -j2 lint test-unit
+	@[ ! -d "$${CORDATA_SHARED:-../shared}/alpinebits" ] || $(MAKE) test-alone
 	@$(MAKE) test-system
 
 test-unit: ## Unit, contract and integration tests in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		"$$venv/bin/python" -m pytest -q -p no:cacheprovider --durations=10 $(parallel) tests/unit tests/contract tests/integration $(PYTEST)
+
+# What a clone has that stands alone: the tests that use ../shared must pass without it.
+test-alone: ## The tests of AlpineBits without the official schemas and samples in ../shared
+	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
+		CORDATA_SHARED=none "$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) $(alone) $(PYTEST)
 
 test-system: ## The package in booted Debian 13 hosts, and the other tests on Debian's libraries
 	@$(build)/need venv tree && venv=$$($(build)/venv $(extras)) && \

@@ -77,8 +77,8 @@ def messages(seconds: float) -> None:
 
     from alpinehub.alpinebits.protocol import PROTOCOLS
 
-    if not material.FOLDER.is_dir():
-        print(f"messages: left out, there are no samples in {material.FOLDER}")
+    if not material.is_there():
+        print(f"messages: left out, there are no schemas in {material.OFFICIAL}")
         return
     ends, count, valid, order = time.monotonic() + seconds, 0, 0, random.Random()
     while time.monotonic() < ends:
@@ -233,7 +233,7 @@ def seeds(target: str) -> list[bytes]:
         part = b'--B\r\nContent-Disposition: form-data; name="action"\r\n\r\nx\r\n--B--\r\n'
         return [b"\x00" + part, b"\x01action=x&request=%3Ca%2F%3E"]
     if target == "documents":
-        paths = sorted(material.FOLDER.glob("messages/*/*RQ*.xml"))
+        paths = material.samples("messages/*/*RQ*.xml")
         small = [path.read_bytes() for path in paths if path.stat().st_size < 5000]
         return [bytes([kind]) + text for kind in range(0, 30, 7) for text in small]
     return [

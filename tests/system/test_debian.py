@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 from tests.host.machine import CHECKOUT, Host, find_tree
 
 #: Schemas and sample messages that lie beside the checkout, if they do.
-_SHARED = CHECKOUT.parent / "shared"
+_SHARED = Path(os.environ.get("CORDATA_SHARED") or CHECKOUT.parent / "shared").absolute()
 #: Redis 8 and Valkey 8; in a virtual environment on Debian 12 it is Redis 7.
 _BROKERS = ("redis-server", "valkey-server")
 #: Not run again here: processes killed at random for a while, and long ways through a command's

@@ -223,10 +223,8 @@ async def test_each_push_is_on_record_without_what_it_says(tmp_path: Path) -> No
 
 
 async def test_threshold_is_told_when_it_was_agreed_upon(tmp_path: Path) -> None:
-    material.need()
-    folder = material.FOLDER / "rules" / "2018-10" / "freerooms"
-    missing = (folder / "HotelAvailNotifRQ_err_bookingthreshold-null.xml").read_bytes()
-    given = (folder / "HotelAvailNotifRQ_err_bookingthreshold-not-null.xml").read_bytes()
+    name = "rules/2018-10/freerooms/HotelAvailNotifRQ_err_bookingthreshold-{}.xml"
+    missing, given = (material.own(name.format(what)) for what in ("null", "not-null"))
     supports = [f"OTA_HotelAvailNotif_accept_{what}" for what in ("rooms", "BookingThreshold")]
     offer = {"action": "action_OTA_HotelAvailNotif", "supports": supports}
     ping = json.dumps({"versions": [{"version": "2018-10", "actions": [offer]}]})

@@ -19,13 +19,8 @@ from alpinehub.alpinebits.refusal import Refusal
 
 #: Of each sample; more with `make fuzz`-like patience: this many take a second for all.
 MUTANTS = 12
-SAMPLES = sorted(material.FOLDER.glob("messages/*/*.xml")) + sorted(
-    material.FOLDER.glob("rules/*/*/*.xml")
-)
-
-
-def name_of(path: Path) -> str:
-    return str(path.relative_to(material.FOLDER).with_suffix(""))
+SAMPLES = material.samples("messages/*/*.xml", "rules/*/*/*.xml")
+each_sample = pytest.mark.parametrize("path", SAMPLES, ids=material.name_of)
 
 
 def agree(element: etree._Element, name: str) -> bool:
@@ -44,7 +39,7 @@ def test_there_are_samples_or_no_material_at_all() -> None:
     assert len(SAMPLES) > 150
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=name_of)
+@each_sample
 def test_sample_is_valid_exactly_where_the_schema_says_so(path: Path) -> None:
     element = etree.fromstring(path.read_bytes(), etree.XMLParser(remove_comments=True))
     valid = [name for name in PROTOCOLS if agree(element, name)]
@@ -52,7 +47,7 @@ def test_sample_is_valid_exactly_where_the_schema_says_so(path: Path) -> None:
         assert path.parent.name in valid
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=name_of)
+@each_sample
 def test_mutants_are_valid_exactly_where_the_schema_says_so(path: Path) -> None:
     for mutant in mutants(path.read_bytes(), MUTANTS, seed=len(path.name)):
         for name in PROTOCOLS:
@@ -66,7 +61,7 @@ MESSAGES = [(name, of) for of, protocol in PROTOCOLS.items() for name in library
 @pytest.mark.parametrize("version", PROTOCOLS)
 def test_versions_have_the_messages_of_their_schemas(version: str) -> None:
     material.need()
-    document = etree.parse(material.FOLDER / "schema" / f"alpinebits-{version}.xsd").getroot()
+    document = etree.parse(material.OFFICIAL / "schema" / f"alpinebits-{version}.xsd").getroot()
     theirs = {str(one.get("name")) for one in document.findall(f"{XS}element")}
     assert {name for name, of in MESSAGES if of == version} == theirs
 
@@ -75,7 +70,7 @@ def test_versions_have_the_messages_of_their_schemas(version: str) -> None:
 def test_message_has_the_places_that_its_schema_has(name: str, version: str) -> None:
     material.need()
     document = etree.parse(
-        material.FOLDER / "schema" / f"alpinebits-{version}.xsd",
+        material.OFFICIAL / "schema" / f"alpinebits-{version}.xsd",
         etree.XMLParser(remove_comments=True),
     ).getroot()
     root = library.element(name, PROTOCOLS[version])

@@ -93,10 +93,8 @@ async def test_what_was_pushed_comes_back_unchanged_in_its_own_version(
 
 async def test_sample_of_the_newest_version_is_told_in_each(tmp_path: Path) -> None:
     """With check-in times, awards and all: what an older version cannot carry is left out."""
-    material.need()
-    folder = material.FOLDER / "messages" / "2024-10"
     name = "Inventory-Push-OTA_HotelDescriptiveContentNotifRQ-hotelInfo.xml"
-    document = (folder / name).read_bytes()
+    document = material.message("2024-10", name)
     async with open_hub(tmp_path) as hub:
         hub.add_user("pms", hub.add_hotel("123", name="Frangart Inn"))
         answer = await hub.post("pms", f"{PUSH}Info", document)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,17 +16,12 @@ from alpinehub.alpinebits.reading import Reader, read_here
 from alpinehub.alpinebits.refusal import Refusal
 
 NAMES = list(SERVED)
-SAMPLES = (
-    ("2020-10", "GuestRequests-OTA_ReadRQ-ack.xml"),
-    ("2020-10", "GuestRequests-OTA_ReadRQ.xml"),
-    ("2020-10", "Handshake-OTA_PingRQ.xml"),
-    ("2024-10", "GuestRequests-Acknowledgments-OTA_NotifReportRQ-warning.xml"),
-    ("2024-10", "GuestRequests-Acknowledgments-OTA_NotifReportRQ.xml"),
-    ("2024-10", "GuestRequests-OTA_ReadRQ-selection-criteria.xml"),
-    ("2024-10", "GuestRequests-OTA_ReadRQ.xml"),
-    ("2024-10", "Handshake-OTA_PingRQ.xml"),
-    ("2017-10", "GuestRequests-OTA_ReadRQ-invalid.xml"),
+SAMPLES = material.samples(
+    "messages/*/*OTA_ReadRQ*.xml",
+    "messages/20[2-9]*/*OTA_PingRQ.xml",
+    "messages/*/*OTA_NotifReportRQ*.xml",
 )
+each_sample = pytest.mark.parametrize("path", SAMPLES, ids=material.name_of)
 
 
 def accepts(document: bytes, version: str) -> bool:
@@ -41,19 +37,15 @@ def accepts(document: bytes, version: str) -> bool:
 
 
 @pytest.mark.parametrize("version", NAMES)
-@pytest.mark.parametrize(("folder", "name"), SAMPLES)
-def test_request_is_taken_exactly_when_the_schema_takes_it(
-    folder: str, name: str, version: str
-) -> None:
-    document = material.message(folder, name)
+@each_sample
+def test_request_is_taken_exactly_when_the_schema_takes_it(path: Path, version: str) -> None:
+    document = path.read_bytes()
     assert accepts(document, version) == (material.problems(document, version) == [])
 
 
-@pytest.mark.parametrize(("folder", "name"), SAMPLES)
-def test_request_is_taken_exactly_when_the_schema_takes_it_when_it_is_changed(
-    folder: str, name: str
-) -> None:
-    for mutant in mutants(material.message(folder, name), 60):
+@each_sample
+def test_request_is_taken_exactly_when_the_schema_takes_it_when_it_is_changed(path: Path) -> None:
+    for mutant in mutants(path.read_bytes(), 60):
         document = etree.tostring(mutant)
         for version in NAMES:
             assert accepts(document, version) == (material.problems(document, version) == [])

@@ -40,8 +40,7 @@ def documents(root: str, protocol: Protocol) -> Iterator[etree._Element]:
     known = library.element(root, protocol)
     assert known is not None
     wholes = [etree.tostring(specimen(known, choose)) for choose in range(3)]
-    paths = [*material.FOLDER.glob("messages/*/*RQ*.xml"), *material.FOLDER.glob("rules/*/*/*.xml")]
-    for path in sorted(paths):
+    for path in material.samples("messages/*/*RQ*.xml", "rules/*/*/*.xml"):
         sample = path.read_bytes()
         if etree.QName(etree.fromstring(sample)).localname == root:
             wholes.append(sample)

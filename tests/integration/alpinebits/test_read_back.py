@@ -19,7 +19,7 @@ from alpinehub.alpinebits.guest.read import Received, read
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.reservations import ReservationData, ResStatus
 
-_FULL = "2024-10/GuestRequests-OTA_ResRetrieveRS-reservation.xml"
+_FULL = "messages/2024-10/GuestRequests-OTA_ResRetrieveRS-reservation.xml"
 
 
 def read_back(data: ReservationData, status: ResStatus, version: str) -> Received:
@@ -62,31 +62,29 @@ def test_cancellation_is_read_back_by_its_id(version: str) -> None:
 
 
 def test_sample_of_a_reservation_is_read_in_full_and_without_its_card() -> None:
-    version, _, name = _FULL.partition("/")
-    root = etree.fromstring(material.message(version, name))
+    root = etree.fromstring(material.own(_FULL))
     [received] = [read(one) for one in root.iter(f"{{{NAMESPACE}}}HotelReservation")]
     data = received.data
-    assert (data.arrival, data.departure) == (date(2022, 1, 1), date(2022, 1, 12))
-    assert (data.adults, data.children, data.room_type) == (2, (9, 3), "bigsuite")
-    assert (data.total, data.currency, data.meal_plan) == (Decimal(299), "EUR", "all_inclusive")
+    assert (data.arrival, data.departure) == (date(2027, 2, 6), date(2027, 2, 13))
+    assert (data.adults, data.children, data.room_type) == (2, (8, 5), "Zirbe")
+    assert (data.total, data.currency, data.meal_plan) == (Decimal("1284.5"), "CHF", "half_board")
     assert (data.first_name, data.prefix, data.title, data.gender) == (
-        "Otto",
-        "Herr",
-        "Dr",
-        "male",
+        "Eva",
+        "Signora",
+        "Dott.ssa",
+        "female",
     )
-    assert (data.city, data.country, data.newsletter) == ("Musterstadt", "DE", True)
-    assert data.services == ("Parkplatz", "Schwimmbad", "Skipass")
-    assert data.message.startswith("Sind Hunde erlaubt?")
-    assert data.utm["campaign"] == "Slogan"
-    assert "4444333322221111" not in repr(received)
+    assert (data.city, data.country, data.newsletter) == ("Bozen", "IT", False)
+    assert data.services == ("Garage", "Sauna")
+    assert data.message.startswith("Arriviamo tardi.")
+    assert data.utm["campaign"] == "Primavera"
+    assert "4111111111111111" not in repr(received)
 
 
 @pytest.mark.parametrize("version", ["2017-10", "2020-10", "2024-10"])
 def test_every_sample_is_read(version: str) -> None:
-    material.need()
     count = 0
-    for path in (material.FOLDER / "messages" / version).glob("*Res*RS-*.xml"):
+    for path in material.samples(f"messages/{version}/*Res*RS-*.xml"):
         for one in etree.parse(path).iter(f"{{{NAMESPACE}}}HotelReservation"):
             count += bool(read(one).id)
     assert count >= 2

@@ -1,4 +1,4 @@
-"""Each sample of the material gets the outcome that its name says, in each version that has it."""
+"""Each sample gets the outcome that its name says, in each version that has it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        return str(self.path.relative_to(material.FOLDER).with_suffix(""))
+        return material.name_of(self.path)
 
     def __str__(self) -> str:
         return f"{self.name}-{self.version}"
@@ -65,13 +65,13 @@ class Case(NamedTuple):
 def rules(folder: str, names: str = "*") -> list[Case]:
     return [
         Case(path, version)
-        for path in sorted(material.FOLDER.glob(f"rules/*/{folder}/{names}.xml"))
+        for path in material.samples(f"rules/*/{folder}/{names}.xml")
         for version in VERSIONS[path.parent.parent.name]
     ]
 
 
 def messages(kind: str) -> list[Case]:
-    paths = sorted(material.FOLDER.glob(f"messages/*/*{kind}*.xml"))
+    paths = material.samples(f"messages/*/*{kind}*.xml")
     return [Case(path, path.parent.name) for path in paths]
 
 
@@ -150,7 +150,7 @@ def test_there_are_samples_or_no_material_at_all() -> None:
     material.need()
     assert len(rules("freerooms")) >= 2 * 17 + 3 * 18
     assert len(rules("inventory")) >= 2 * 47 + 3 * 50
-    every = len(list(material.FOLDER.glob("messages/*/*.xml")))
+    every = len(material.samples("messages/*/*.xml"))
     assert len(messages("RQ")) + len(messages("RS")) == every
 
 
@@ -181,7 +181,6 @@ async def check_rule(folder: Path, case: Case) -> None:
 
 @pytest.mark.usefixtures("each_store")
 async def test_outcomes_are_the_same_on_both_stores_one_after_the_other(tmp_path: Path) -> None:
-    material.need()
     cases = [*rules("freerooms"), *rules("inventory", "*NotifRQ*"), *messages("RQ")]
     async with open_hub(tmp_path) as hub:
         add_hotels(hub)

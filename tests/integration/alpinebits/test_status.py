@@ -160,9 +160,10 @@ async def test_status_update_is_unknown_before_2022(tmp_path: Path, version: str
 
 async def test_sample_is_answered(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "6b34fe24ac999999")
-        sample = "GuestRequests-Push-OTA_HotelResNotifRQ-StatusUpdate.xml"
-        response = await say(hub, material.message("2024-10", sample), "2024-10")
-        assert ids(response, "UniqueID", "ID") == ["6b34fe24ac999999", "6b34fe24ac244444"]
-        assert ids(response, "Warning", "RecordID") == ["6b34fe24ac244444"]
-        assert statuses(hub) == {"6b34fe24ac999999": "Reserved"}
+        known, unknown = "0f8fad5bd9cb469fa16570867728950e", "7c9e6679742540de944be07fc1f90ae7"
+        hub.add(H1, known)
+        sample = "messages/2024-10/GuestRequests-Push-OTA_HotelResNotifRQ-StatusUpdate.xml"
+        response = await say(hub, material.own(sample), "2024-10")
+        assert ids(response, "UniqueID", "ID") == [known, unknown]
+        assert ids(response, "Warning", "RecordID") == [unknown]
+        assert statuses(hub) == {known: "Reserved"}
