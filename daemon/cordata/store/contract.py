@@ -113,8 +113,9 @@ class Store(Protocol):
 
         The unit shares its transaction and its sync with those of other requests, and may run more
         than once. Cancelling is safe: it then ran wholly or not at all. Raises: what the unit
-        raised; Conflict when a constraint refused a statement; StoreFull, StoreUnavailable;
-        LeaseLost when `fence` is stale; UnitMisuse when it awaited something else than its tx.
+        raised; Conflict when a constraint refused a statement, a unique key only if it did so once
+        more when the unit ran again; StoreFull, StoreUnavailable; LeaseLost when `fence` is stale;
+        UnitMisuse when it awaited something else than its tx.
 
         `bookkeeping`: a unit of the engine's own; an index leads to every row that it touches, so
         the server may keep the plans of its statements. A "fleeting" one need not wait for the

@@ -156,8 +156,8 @@ class Tx(ABC):
 
         Raises: PermanentError when scope or key have more than 1,024 bytes or a NUL character;
         KeyReused when the key came with another body; what `answer` raises (then nothing is
-        remembered); Conflict when another unit stored the key at the same moment: run the unit once
-        more, and it finds what that one stored.
+        remembered). When another unit stores the key at the same moment, `run` runs this one again,
+        and it finds what that one stored; in a `transaction()` that is a Conflict.
         """
         check_key(scope, "the scope of an idempotency key")
         check_key(key, "an idempotency key")

@@ -23,11 +23,6 @@ async def ask(store: Store, key: str, *, body: str = "b", scope: str = "s") -> s
 
         return await tx.remembered(scope, key, answer, body_hash=body)
 
-    for _ in range(2):
-        try:
-            return await store.run(unit)
-        except Conflict:
-            continue
     return await store.run(unit)
 
 
@@ -62,17 +57,53 @@ async def test_nothing_is_remembered_when_there_was_no_answer(opened: Opener) ->
         assert await ask(store, "k") == "number 1"
 
 
-async def test_effect_happens_once_when_two_processes_get_the_same_request(
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("at_once", [1, 20])
+async def test_effect_happens_once_when_the_same_request_comes_twice_at_once(
+    opened: Opener, processes: int, at_once: int
+) -> None:
+    """A double click: both get the answer of the one that was first, and neither an error."""
+    rounds = 60 // at_once
+    async with opened() as one, opened() as two:
+        stores = (one, one) if processes == 1 else (one, two)
+        for turn in range(rounds):
+            keys = [f"k{turn}-{number}" for number in range(at_once)]
+            answers = await asyncio.gather(*[ask(s, key) for key in keys for s in stores])
+            assert answers[::2] == answers[1::2]
+        assert await ask(one, "last") == f"number {rounds * at_once + 1}"
+
+
+async def test_row_is_there_once_when_processes_look_for_it_and_add_it_at_once(
     opened: Opener,
 ) -> None:
+    async def get_or_create(tx: Tx, name: str) -> int:
+        row = await tx.fetch_one("account.get", id=name)
+        if row is None:
+            await tx.execute("account.add", id=name, balance=1)
+            row = await tx.fetch_one("account.get", id=name)
+        assert row is not None
+        return int(row["balance"])
+
     async with opened() as one, opened() as two:
-        answers = await asyncio.gather(
-            *(ask(store, f"k{n}") for n in range(20) for store in (one, two))
-        )
-        pairs = list(zip(answers[::2], answers[1::2], strict=True))
-        assert all(first == second for first, second in pairs)
-        assert len({first for first, _ in pairs}) <= 20
-        assert await ask(one, "last") == "number 21"
+        for turn in range(40):
+            unit = partial(get_or_create, name=f"a{turn}")
+            assert await asyncio.gather(*[s.run(unit) for s in (one, two, one)]) == [1, 1, 1]
+
+
+async def test_unit_conflicts_when_the_row_is_there_each_time_that_it_runs(opened: Opener) -> None:
+    runs = 0
+
+    async def add(tx: Tx) -> None:
+        nonlocal runs
+        runs += 1
+        await tx.write("account.add", id="a", balance=1)
+
+    async with opened() as store:
+        await store.run(add)
+        runs = 0
+        with pytest.raises(Conflict):
+            await store.run(add)
+        assert 1 <= runs <= 2
 
 
 @pytest.mark.parametrize(

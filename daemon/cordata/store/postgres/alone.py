@@ -1,7 +1,8 @@
 """Units of work, each in a transaction of its own, as many at once as there are connections.
 
 A unit that met a deadlock, or lost its connection before its COMMIT, runs again; one whose COMMIT
-was cut off runs again only once it is certain that it did not happen.
+was cut off runs again only once it is certain that it did not happen. One that added a key that was
+there already runs again once: if another unit has just added it, it finds it then.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from cordata.errors import CordataError, StoreUnavailable, Unclear
+from cordata.errors import Conflict, CordataError, StoreUnavailable, Unclear
 from cordata.store.fence import Fence
 from cordata.store.health import Health
 from cordata.store.postgres.clock import FleetClock
@@ -46,11 +47,15 @@ _GRACE_S = 1.0
 class Again(Exception):
     """The unit changed nothing and may be run again; `error` is for its caller if it may not."""
 
-    def __init__(self, error: CordataError, *, collided: bool = False) -> None:
+    def __init__(
+        self, error: CordataError, *, collided: bool = False, lost_race: bool = False
+    ) -> None:
         super().__init__(str(error))
         self.error = error
         #: Whether another transaction was in the way.
         self.collided = collided
+        #: Whether a key that it added was there already.
+        self.lost_race = lost_race
 
 
 class Parts:
@@ -119,6 +124,7 @@ class Alone:
         """
         deadline = self._loop.time() + self._timeout_s + _GRACE_S
         attempt = 0
+        lost_race = entry is not None and entry.lost_race
         while True:
             attempt += 1
             try:
@@ -128,6 +134,8 @@ class Alone:
                 attempt -= 1
             except Again as again:
                 enough = attempt >= _ATTEMPTS and not again.collided
+                enough = enough or (lost_race and again.lost_race)
+                lost_race = lost_race or again.lost_race
                 if enough or self._loop.time() >= deadline:
                     self._parts.failed(again.error)
                     raise again.error from None
@@ -163,7 +171,10 @@ class Alone:
                     connection.close()
                     raise parts.overdue(transaction, self._timeout_s) from None
                 await transaction.roll_back()
-                raise tell(error, tx, parts) from None
+                told = tell(error, tx, parts)
+                if isinstance(told, Conflict) and _lost_race(error, tx):
+                    told = Again(told, lost_race=True)
+                raise told from None
             else:
                 self._done(tx)
                 return value
@@ -177,6 +188,11 @@ class Alone:
         self.units += 1
         self._parts.health.succeeded()
         self._parts.committed(tx.topics)
+
+
+def _lost_race(error: BaseException, tx: UnitTx) -> bool:
+    cause = tx.cause if error is tx.failed else error
+    return isinstance(cause, ServerError) and cause.fault.lost_race
 
 
 def tell(error: BaseException, tx: UnitTx, parts: Parts) -> BaseException:

@@ -29,6 +29,7 @@ class Entry:
         "fence",
         "first",
         "future",
+        "lost_race",
         "pioneer",
         "rank",
         "since",
@@ -52,6 +53,8 @@ class Entry:
         self.context: Context = copy_context()
         #: Shared transactions that died with it.
         self.attempts = 0
+        #: Whether it had a transaction of its own that died because a key it added was there.
+        self.lost_race = False
         #: Its place in the order of those that wrote; -1: none of its writes was sent.
         self.rank = -1
         #: Whether one of those may have changed something.

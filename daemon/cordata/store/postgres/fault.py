@@ -73,6 +73,11 @@ class Fault(NamedTuple):
         return self.sqlstate in ("40001", "40P01")
 
     @property
+    def lost_race(self) -> bool:
+        """Whether the key of a new row is there already: another unit may have just added it."""
+        return self.sqlstate == "23505"
+
+    @property
     def session_ended(self) -> bool:
         """Whether the server ended the session: it is shut down, or somebody wanted that."""
         return self.sqlstate[:3] == "57P"

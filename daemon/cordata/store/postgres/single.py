@@ -83,6 +83,7 @@ class Single:
             if isinstance(cause, ConnectionLost):
                 raise cause
             if cause is not None and _may_run_alone(cause.fault):
+                entry.lost_race = cause.fault.lost_race
                 raise Broken([entry], cause.fault)
         await self._transaction.roll_back()
         self._parts.failed(error)
@@ -91,5 +92,6 @@ class Single:
 
 
 def _may_run_alone(fault: Fault) -> bool:
-    """Whether it may fare better in a transaction of its own, which has more time."""
-    return fault.again or fault.slow or fault.read_only or fault.session_ended
+    """Whether another run in a transaction of its own, which has more time, may succeed."""
+    again = fault.again or fault.lost_race
+    return again or fault.slow or fault.read_only or fault.session_ended
