@@ -70,8 +70,12 @@ class PermanentError(CordataError):
     code = "permanent"
 
 
-class Conflict(PermanentError):
-    """A constraint of the store refused the write."""
+class Conflict(CordataError):
+    """A constraint of the store refused the write.
+
+    What it stumbled over may be another's that it sees in its next attempt: an event's handler that
+    ends with it is tried again as after any other error.
+    """
 
     code = "conflict"
 

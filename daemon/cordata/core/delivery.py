@@ -19,12 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeGuard
 
-from cordata.errors import (
-    PermanentError,
-    StoreUnavailable,
-    TransactionTimeout,
-    WrongExpectedVersion,
-)
+from cordata.errors import PermanentError, StoreUnavailable, TransactionTimeout
 
 #: Characters of an error's text that are kept.
 ERROR_CHARS = 500
@@ -60,12 +55,8 @@ class Failure:
 
 
 def is_permanent(error: BaseException) -> bool:
-    """Whether it would fail again however often it is tried.
-
-    A stream that has another version than expected is a conflict, but whoever is called again
-    decides on what the stream holds now.
-    """
-    return isinstance(error, PermanentError) and not isinstance(error, WrongExpectedVersion)
+    """Whether it would fail again however often it is tried."""
+    return isinstance(error, PermanentError)
 
 
 def is_away(error: BaseException) -> TypeGuard[StoreUnavailable]:

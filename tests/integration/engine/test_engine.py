@@ -108,6 +108,52 @@ async def test_message_is_dead_at_once_when_error_is_permanent(tmp_path: Path) -
     assert len(calls) == 1
 
 
+async def test_conflict_is_tried_again_and_dead_when_retries_are_used_up(state: Path) -> None:
+    app = App("t")
+
+    @app.on("thing.done", retries=2)
+    async def collides(event: Event, ctx: EventContext) -> None:
+        await ctx.run(lambda tx: tx.publish("thing.else", {}, event_id=event.id))
+
+    async with opened(state) as store, running(build(store, state, app)):
+        await publish(store, 1)
+        await until(lambda: _dead(store))
+        (message,) = await rows(store, "messages")
+    history = json.loads(message["history"])
+    assert [entry["attempt"] for entry in history] == [1, 2, 3]
+    assert all(entry["error"].startswith("Conflict: ") for entry in history)
+
+
+@pytest.mark.parametrize("form", ["run", "transaction"])
+async def test_events_that_race_for_one_key_are_all_handled(state: Path, form: str) -> None:
+    """Pairs in two workers: the second of each finds what the first one has stored."""
+    app, answers = App("t"), Counter[str]()
+
+    @app.on("thing.done", retries=5, concurrency=8)
+    async def answer_once(event: Event, ctx: EventContext) -> None:
+        key = f"pair {event.payload['n'] // 2}"
+
+        async def unit(tx: Tx) -> str:
+            async def answer() -> str:
+                return await tx.publish("thing.answered", {"key": key})
+
+            return await tx.remembered("t", key, answer, body_hash="")
+
+        if form == "run":
+            answers[await ctx.run(unit)] += 1
+            return
+        async with ctx.transaction() as tx:
+            answer_id = await unit(tx)
+        answers[answer_id] += 1
+
+    async with opened(state) as one, opened(state, migrate=False) as two:
+        async with running(build(one, state, app)), running(build(two, state, app)):
+            await publish(one, 80)
+            await until(lambda: _is(answers.total() == 80), timeout_s=60)
+            await until(lambda: _empty(one))
+    assert len(answers) == 40 and set(answers.values()) == {2}
+
+
 async def test_attempt_is_not_counted_when_the_store_was_away(tmp_path: Path) -> None:
     app, attempts = App("t"), list[int]()
 

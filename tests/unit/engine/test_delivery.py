@@ -86,9 +86,9 @@ def test_mean_takes_the_first_duration_whole_and_later_ones_by_a_tenth() -> None
     assert mean_duration_s(2.0, [4.0]) == pytest.approx(2.2)
 
 
-def test_attempt_is_repeated_when_a_stream_has_another_version_than_expected() -> None:
-    assert is_permanent(PermanentError()) and is_permanent(Conflict())
-    assert not is_permanent(ValueError())
+def test_attempt_is_repeated_when_another_run_may_find_what_it_stumbled_over() -> None:
+    assert is_permanent(PermanentError())
+    assert not is_permanent(ValueError()) and not is_permanent(Conflict())
     assert not is_permanent(WrongExpectedVersion("account-7", expected=1, actual=2))
 
 
