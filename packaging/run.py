@@ -43,7 +43,7 @@ def prepare(state: Path) -> Path:
     config = state / "cordata.toml"
     # Written at every start: the directory may have been moved.
     config.write_text(
-        "# Made by `make run`.\n[paths]\n"
+        '# Made by `make run`.\n[app]\nimport = "alpinehub.app:app"\n[paths]\n'
         f'state = "{state}"\nruntime = "{runtime}"\ncredentials = "{state / "credentials"}"\n'
     )
     return config

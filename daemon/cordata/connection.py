@@ -26,8 +26,8 @@ async def connect(
 ) -> AsyncIterator[Context]:
     """Open the store and the rest of a Context, for one command; close them at the end.
 
-    `config` is a loaded configuration, or its file (None: CORDATA_CONFIG, else the default one);
-    sections of the application are checked against `app`.
+    `config` is a loaded configuration, or its file (None: CORDATA_CONFIG, else ./cordata.toml, else
+    the default one); sections of the application are checked against `app`.
 
     Called by root while the state directory belongs to another user, the process becomes that
     user for good: after it read the credentials, before it touches any file there, so that no

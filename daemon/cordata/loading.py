@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cordata.app import App
 from cordata.config import Config, Document, build, find_file, open_document, read_app
+from cordata.config.sections import AppConfig
 from cordata.errors import ConfigError
 from cordata.log import logger
 
@@ -29,15 +30,13 @@ class Loaded:
 def load(config: str | Path | None = None, app: str | None = None) -> Loaded:
     """Read the configuration, import the application, check both.
 
-    `config`: the file (None: CORDATA_CONFIG, else the default file if there is one). `app`:
+    `config`: the file (None: CORDATA_CONFIG, else ./cordata.toml, else the default file). `app`:
     `module:attribute` instead of the configured one, looked for in the working directory too.
     Raises: ConfigError with every problem.
     """
     document = open_document(find_file(config))
     try:
-        section = read_app(document)
-        if app is not None:
-            section = replace(section, import_=app, path=(Path.cwd(), *section.path))
+        section = choose_app(document, app)
         loaded = import_app(section.import_, section.path)
     except ConfigError as error:
         # Whatever else is wrong with the file is worth knowing in the same run.
@@ -45,6 +44,25 @@ def load(config: str | Path | None = None, app: str | None = None) -> Loaded:
         raise ConfigError(*problems, hint=error.hint) from error
     complete = build(document, loaded.settings_classes)
     return Loaded(config=replace(complete, app=section), app=loaded, document=document)
+
+
+def choose_app(document: Document, app: str | None) -> AppConfig:
+    """[app], or `app` instead of its import. Raises: ConfigError, also where neither names one."""
+    section = read_app(document)
+    if app is not None:
+        return replace(section, import_=app, path=(Path.cwd(), *section.path))
+    if not section.import_:
+        where = (
+            f"{document.path}: [app] import is not set"
+            if document.path
+            else ("there is no configuration file, and no --app")
+        )
+        raise ConfigError(
+            f"there is no application to run: {where}",
+            hint='write `import = "MODULE:APP"` below `[app]` into cordata.toml, or give --app '
+            "MODULE:APP; `cordata new NAME` makes an application with its cordata.toml",
+        )
+    return section
 
 
 def load_runtime(config: str | Path | None = None) -> Config:

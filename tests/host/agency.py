@@ -33,6 +33,8 @@ GUEST = {
 }
 _STAY = {"arrival": "2027-02-01", "departure": "2027-02-08", "adults": 2}
 SETTINGS = """
+[app]
+import = "alpinehub.app:app"
 [alert]
 to = ["admin@example.com"]
 count = 1

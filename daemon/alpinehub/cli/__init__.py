@@ -36,7 +36,7 @@ _NAMES = (
     "--config",
     type=click.Path(dir_okay=False),
     envvar="CORDATA_CONFIG",
-    help="Configuration file.  [default: /etc/cordata/cordata.toml]",
+    help="Configuration file.  [default: ./cordata.toml, else /etc/cordata/cordata.toml]",
 )
 @click.pass_context
 def alpinehub(context: click.Context, config: str | None) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cordata.cli.options import config_option
+
 if TYPE_CHECKING:
     from cordata.alert import Spool
 
@@ -24,12 +26,7 @@ Exit codes: 0 it is in the journal and mailed if a mail was due, 1 the mail coul
 primary sends it when the server is back."""
 )
 @click.argument("unit")
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False),
-    envvar="CORDATA_CONFIG",
-    help="Configuration file.  [default: /etc/cordata/cordata.toml]",
-)
+@config_option
 @click.option("--debug", is_flag=True, help="Log everything; show tracebacks.")
 def alert(unit: str, config: str | None, debug: bool) -> int:
     """Say that UNIT failed: in the journal, and by mail at most once per cool-down.

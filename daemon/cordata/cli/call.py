@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from cordata.cli.options import config_option
 from cordata.cli.progress import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
@@ -56,12 +57,7 @@ be used, 130 Ctrl-C."""
     type=click.Path(file_okay=False),
     help="What `cordata server` got as --state, instead of [paths].",
 )
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False),
-    envvar="CORDATA_CONFIG",
-    help="Configuration file.  [default: /etc/cordata/cordata.toml]",
-)
+@config_option
 @click.option("--debug", is_flag=True, help="Show tracebacks: of what a command raised, its own.")
 def call(
     command: str,

@@ -79,6 +79,9 @@ may), 78 the configuration cannot be used, 130 ended by Ctrl-C.""",
 def cordata() -> None:
     """Run a Python service as a rope team on systemd.
 
+    The configuration is --config, else $CORDATA_CONFIG, else ./cordata.toml, which no other user
+    may be able to change, else /etc/cordata/cordata.toml.
+
     On a server the units call these commands; on a workstation start with
 
     \b

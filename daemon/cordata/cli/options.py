@@ -17,18 +17,15 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+config_option = click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    envvar="CORDATA_CONFIG",
+    help="Configuration file.  [default: ./cordata.toml, else /etc/cordata/cordata.toml]",
+)
 _SHARED = (
-    click.option(
-        "--config",
-        type=click.Path(dir_okay=False),
-        envvar="CORDATA_CONFIG",
-        help="Configuration file.  [default: /etc/cordata/cordata.toml]",
-    ),
-    click.option(
-        "--app",
-        metavar="MODULE:APP",
-        help="Application instead of [app] import, without which it is the hub.",
-    ),
+    config_option,
+    click.option("--app", metavar="MODULE:APP", help="Application instead of [app] import."),
     click.option("--debug", is_flag=True, help="Log everything; show tracebacks."),
 )
 

@@ -68,9 +68,13 @@ def server(
     The pool starts with its first call or with the first child of a worker; one that was told to
     end, by itself, starts again.
     """
+    from cordata.config import find_file, open_document
+    from cordata.loading import choose_app
     from cordata.supervisor import Supervisor
     from cordata.systemd import install_hooks, install_logging
 
+    # Said once, and before anything is made; each child would say it again.
+    choose_app(open_document(find_file(config)), app)
     install_logging("debug" if debug else "info", role="server")
     install_hooks()
     supervisor = Supervisor(

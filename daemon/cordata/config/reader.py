@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pwd
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
@@ -48,9 +50,10 @@ class Document:
 
 
 def find_file(option: str | Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """--config, else $CORDATA_CONFIG, else the default file if there is one.
+    """--config, else $CORDATA_CONFIG, else ./cordata.toml, else the default file if there is one.
 
-    Raises: ConfigError when a file was named and does not exist.
+    Raises: ConfigError when a file was named and does not exist, and when another user may change
+    ./cordata.toml or what lies beside it.
     """
     named = option or environ.get("CORDATA_CONFIG")
     if named:
@@ -58,7 +61,43 @@ def find_file(option: str | Path | None, environ: Mapping[str, str] = os.environ
         if not path.is_file():
             raise ConfigError(f"{path}: no such file", hint="check --config or CORDATA_CONFIG")
         return path
+    if os.path.isfile(DEFAULT_FILE.name):
+        path = Path(DEFAULT_FILE.name).absolute()
+        _check_trust(path)
+        return path
     return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
+
+
+def _check_trust(path: Path) -> None:
+    """A file that nobody named is read only where no other user but root may change it.
+
+    It names code that is imported, often from beside it. Without this check, whoever may write to a
+    directory has their code run by each user, root above all, who calls a command there. Only the
+    group of this process may write, too: with umask 002 each user has one of their own. A link
+    counts as a file: its target may be anybody's, but not what lies beside the link. Raises:
+    ConfigError.
+    """
+    for place, found in ((path, path.lstat()), (path, path.stat()), (path.parent, os.stat("."))):
+        may_write = 0 if stat.S_ISLNK(found.st_mode) else found.st_mode
+        if found.st_uid not in (0, os.geteuid()):
+            why = f"{place} belongs to {_user(found.st_uid)}"
+        elif may_write & stat.S_IWOTH:
+            why = f"every user may write to {place}"
+        elif may_write & stat.S_IWGRP and found.st_gid != os.getegid():
+            why = f"a group of users may write to {place}"
+        else:
+            continue
+        raise ConfigError(
+            f"{path} was not named and is not read: {why}",
+            hint=f"--config {path} if you trust it, or --config with another file",
+        )
+
+
+def _user(uid: int) -> str:
+    try:
+        return f"the user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"the user {uid}"
 
 
 def open_document(path: Path | None) -> Document:

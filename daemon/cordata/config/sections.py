@@ -14,8 +14,8 @@ from cordata.config.pool import PoolConfig
 class AppConfig:
     """[app]: which application to run."""
 
-    #: `module:attribute` of the App.
-    import_: str = "alpinehub.app:app"
+    #: `module:attribute` of the App. There is no default: a role does not start without one.
+    import_: str = ""
     #: Directories put on sys.path before the import, for code outside the package's directory.
     path: tuple[Path, ...] = ()
 

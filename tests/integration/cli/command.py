@@ -11,20 +11,20 @@ ROOT = Path(__file__).parents[3]
 
 
 def cordata(
-    *arguments: str, given: str | None = None, **environment: str
+    *arguments: str, given: str | None = None, cwd: str | Path = ROOT, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Exit code, stdout and stderr of one command, `given` on its stdin."""
-    return python("-m", "cordata", *arguments, given=given, **environment)
+    return python("-m", "cordata", *arguments, given=given, cwd=cwd, **environment)
 
 
 def python(
-    *arguments: str, given: str | None = None, **environment: str
+    *arguments: str, given: str | None = None, cwd: str | Path = ROOT, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """The same of a program of one's own beside the checkout."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("CORDATA_", "LISTEN_"))}
     return subprocess.run(
         [sys.executable, *arguments],
-        cwd=ROOT,
+        cwd=cwd,
         env={**inherited, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}", **environment},
         input=given,
         capture_output=True,

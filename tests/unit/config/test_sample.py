@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from alpinehub.app import app
-from cordata.config import Config, build, open_document
+from cordata.config import Config, Document, build, open_document
 from cordata.config.convert import is_section
 from cordata.config.reader import key_of
 
 SAMPLE = Path(__file__).parents[3] / "packaging/cordata.toml"
 _KEY = re.compile(r"# ([a-z_]+ = .*)\Z")
+#: What a file without any key gives, with the application that the package runs.
+DEFAULTS = Document(path=None, tables={"app": {"import": "alpinehub.app:app"}})
 _EXAMPLE = re.compile(r"# \[[\w.]+\]\Z")
 
 
@@ -33,16 +35,16 @@ def keys_of(section: Any) -> set[str]:
     return {key_of(declared.name) for declared in fields(section)}
 
 
-def test_sample_is_valid_and_changes_nothing_as_it_is_installed() -> None:
+def test_sample_is_valid_and_names_the_hub_alone_as_it_is_installed() -> None:
     config = build(open_document(SAMPLE), app.settings_classes, {})
-    assert config == build(open_document(None), app.settings_classes, {})
+    assert config == build(DEFAULTS, app.settings_classes, {})
 
 
 def test_sample_holds_every_key_once_with_its_default(tmp_path: Path) -> None:
     path = tmp_path / "cordata.toml"
     path.write_text(uncommented())  # a key given twice is no valid TOML
     assert build(open_document(path), app.settings_classes, {}) == build(
-        open_document(None), app.settings_classes, {}
+        DEFAULTS, app.settings_classes, {}
     )
     tables = tomllib.loads(uncommented())
     schema = {
