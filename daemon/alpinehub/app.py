@@ -16,6 +16,7 @@ from alpinehub.report.rendering import RENDER
 from alpinehub.settings import HubSettings
 from alpinehub.sources import sealed_elsewhere
 from alpinehub.watch.silent import watch
+from alpinehub.webhooks import form_limit
 from alpinehub.webhooks.endpoint import Webhooks
 from alpinehub.webhooks.generic import generic
 from alpinehub.webhooks.lenient import form, google, wix
@@ -152,6 +153,12 @@ async def sweep_pushes(ctx: Context) -> None:
 async def take_up_inbox(ctx: Context) -> None:
     """Interpret what was received and left lying."""
     await inbox.take_up(ctx)
+
+
+@app.every(seconds=60)
+async def forget_form_limits(ctx: Context) -> None:
+    """Delete the token buckets of forms that are full again."""
+    await ctx.run(form_limit.forget)
 
 
 @app.every(seconds=60)

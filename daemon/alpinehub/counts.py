@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 #: Versions counted in one unit: some milliseconds of the write lock.
 STEP = 2000
 _HOUR_US = 3_600_000_000
-_KINDS = ("received", "modified", "cancelled", "duplicates", "errors")
+_KINDS = ("received", "modified", "cancelled", "duplicates", "errors", "spam")
 
 
 async def note_change(tx: Tx, event: Event) -> None:
@@ -20,7 +20,7 @@ async def note_change(tx: Tx, event: Event) -> None:
     await _note(tx, event.payload["hotel_id"], at, kind)
 
 
-async def note(tx: Tx, hotel_id: int, kind: Literal["duplicates", "errors"]) -> None:
+async def note(tx: Tx, hotel_id: int, kind: Literal["duplicates", "errors", "spam"]) -> None:
     """Have a submission counted that made no version; within a unit of the caller's."""
     await _note(tx, hotel_id, tx.now_us, kind)
 

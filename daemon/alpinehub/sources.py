@@ -23,6 +23,7 @@ _IN_PATH = ("wix", "form")
 _OPTION = {
     "honeypot": re.compile(r"[\x21-\x7e]{0,64}"),
     "redirect": re.compile(r"(https?://[\x21-\x7e]{1,2000})?"),
+    "proof_of_work": re.compile(r"([1-9]|1[0-9]|2[0-4])?"),
 }
 OPTIONS = tuple(_OPTION)
 _PATH_SECRET = re.compile(r"(?=.*[0-9])[A-Za-z0-9_-]{20,128}")

@@ -127,7 +127,9 @@ def show_(config: str | None, hotel: str, name: str, json_: bool) -> None:
 @click.pass_obj
 def set_(config: str | None, hotel: str, name: str, options: tuple[str, ...], json_: bool) -> None:
     """Change options of a form: honeypot (a hidden field that only robots fill; empty: none),
-    redirect (the page after the form; empty: one that says thanks).
+    redirect (the page after the form; empty: one that says thanks), proof_of_work (zero bits, 1 to
+    24, of the proof that a script of the page puts into the form, as the example form.html does: 16
+    cost a guest a second or two; empty: none).
     """
     if not options:
         raise click.UsageError("nothing to set: --option NAME=VALUE")

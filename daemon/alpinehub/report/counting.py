@@ -64,7 +64,7 @@ async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
         + (repeated["count"] if repeated else 0)
         + (int(trouble["duplicates"]) if trouble else 0),
         tests=submitted.get("test", 0),
-        spam=submitted.get("spam", 0),
+        spam=submitted.get("spam", 0) + (int(trouble["spam"]) if trouble else 0),
         errors=int(trouble["errors"] + trouble["refused"]) if trouble else 0,
         review=trouble["review"] if trouble else 0,
         waiting=await _waiting(tx, hotel),

@@ -33,6 +33,7 @@ MAX_REST = 600
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}(\[[0-9]+\])?")
 
 _KEPT = (b"content-type", b"user-agent")
+HTML = b"text/html; charset=utf-8"
 _encode = msgspec.json.Encoder().encode
 
 _log = logging.getLogger("alpinehub.webhook")
@@ -52,12 +53,15 @@ _bodies = Bodies(MAX_HELD_BYTES)
 class Call:
     """One POST: its Context, the headers asked for, and its body when it is asked for."""
 
-    __slots__ = ("_receive", "_scope", "ctx", "headers", "query", "rest")
+    __slots__ = ("_receive", "_scope", "client", "ctx", "headers", "query", "rest")
 
     def __init__(self, scope: Scope, receive: Receive, rest: str = "") -> None:
         self._scope = scope
         self._receive = receive
         self.ctx: Context = scope["state"]["cordata"]
+        address = scope.get("client")
+        #: The address of the client, as [http] trusted_proxies tell it; None on a unix socket.
+        self.client: str | None = address[0] if address else None
         #: By name in lower case; of a repeated one the last.
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.query: bytes = scope.get("query_string", b"")
@@ -159,6 +163,9 @@ async def _respond(send: Send, reply: Reply) -> None:
 
 async def _refuse(scope: Scope, send: Send, refused: Refused) -> None:
     scope["state"]["reason"] = _reason(refused)
+    if refused.page:
+        reply = Reply(refused.status, refused.page, HTML, refused.headers)
+        return await _respond(send, reply)
     body = error_body(refused, request_id.get())
     await _respond(send, Reply(refused.status, body, headers=refused.headers))
 

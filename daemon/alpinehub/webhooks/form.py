@@ -25,16 +25,7 @@ def read(body: bytes, content_type: str, honeypot: str) -> Sheet:
 
     `honeypot`: a field that people do not see; what fills it is no guest.
     """
-    if media_type(content_type) == "multipart/form-data":
-        pairs = _multipart(body, content_type)
-    else:
-        pairs = _urlencoded(body, content_type)
-    joined: dict[str, list[str]] = {}
-    for name, value in pairs:
-        if name:  # as long as some form builders make it of the question
-            joined.setdefault(name[:_MAX_NAME], []).append(value)
-    check_count(len(joined))
-    said = {name: ", ".join(filter(None, values))[:MAX_VALUE] for name, values in joined.items()}
+    said = read_fields(body, content_type)
     trapped = bool(honeypot) and bool(said.pop(honeypot, "").strip())
     return Sheet(
         answers=tuple(
@@ -50,6 +41,20 @@ def read(body: bytes, content_type: str, honeypot: str) -> Sheet:
         },
         set_aside="spam" if trapped else "",
     )
+
+
+def read_fields(body: bytes, content_type: str) -> dict[str, str]:
+    """The fields in a body by their names, hidden ones too. Raises: Unreadable."""
+    if media_type(content_type) == "multipart/form-data":
+        pairs = _multipart(body, content_type)
+    else:
+        pairs = _urlencoded(body, content_type)
+    joined: dict[str, list[str]] = {}
+    for name, value in pairs:
+        if name:  # as long as some form builders make it of the question
+            joined.setdefault(name[:_MAX_NAME], []).append(value)
+    check_count(len(joined))
+    return {name: ", ".join(filter(None, values))[:MAX_VALUE] for name, values in joined.items()}
 
 
 def _urlencoded(body: bytes, content_type: str) -> list[tuple[str, str]]:

@@ -1,21 +1,30 @@
 """POST /api/webhook/wix, /google and /form: senders that nobody can teach, so they are not refused.
 
 Only who is not known (401), what is too large (413), packed or no form at all (415), or empty (400)
-is refused; for the rest a sender could do nothing about the answer, but an operator can.
+is refused; for the rest a sender could do nothing about the answer, but an operator can. The
+address of a form is public: there are limits for what is sent to it (429, form_limit.py), what a
+robot filled in is counted only, and a proof of work may be asked for (403, proof_of_work.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from alpinehub import counts
 from alpinehub.directory import Snapshot, directory_of
 from alpinehub.multipart import media_type
 from alpinehub.party import Source
+from alpinehub.webhooks import form_limit, proof_of_work
 from alpinehub.webhooks import google as leads
 from alpinehub.webhooks.authentication import one_by_secret, unauthorized
 from alpinehub.webhooks.endpoint import Call, Reply, kept_headers, require_plain
+from alpinehub.webhooks.form import read_fields
+from alpinehub.webhooks.form_limit import Bucket, Refusal
 from alpinehub.webhooks.problem import Refused
-from alpinehub.webhooks.receiving import receive
+from alpinehub.webhooks.receiving import receive, store
 from alpinehub.webhooks.sheet import Unreadable
-from alpinehub.webhooks.thanks import thanks
+from alpinehub.webhooks.thanks import AGAIN, WAIT, not_taken, thanks
+from cordata import Tx, request_id
 
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -45,12 +54,91 @@ async def google(call: Call) -> bytes:
 async def form(call: Call) -> Reply:
     """POST /form/{hotel}/{secret}: the action of an HTML form."""
     source = _source_of_path(call, await _snapshot(call), "form")
+    buckets = form_limit.buckets_of(call.ctx, source, call.client)
+    refusals = form_limit.refusals_of(call.ctx)
+    if known := refusals.find(buckets, call.ctx.now_us()):
+        raise _too_many(call, source, known)
     require_plain(call.headers)
     content_type = call.headers.get(b"content-type", b"").decode("latin-1")
     if media_type(content_type) not in _FORMS:
         raise Refused(415, "unsupported_type", f"The body must be {' or '.join(_FORMS)}.")
-    await receive(call.ctx, source, await _body(call), headers=kept_headers(call.headers))
+    body = await _body(call)
+    try:
+        fields = read_fields(body, content_type)
+    except Unreadable:  # a person looks at it
+        fields = {}
+    if source.options.proof_of_work:
+        buckets = [*buckets, _proof(call, source, fields)]
+    refusal = await call.ctx.run(_FormUnit(call, source, body, buckets, fields).store)
+    if refusal is not None:
+        refusals.tell(call.ctx, source, refusal, call.client)
+        if refusal.bucket.of == "proof":
+            raise _no_proof(call, source)
+        refusals.remember(refusal, call.ctx.now_us())
+        raise _too_many(call, source, refusal)
     return thanks(source, call.headers)
+
+
+class _FormUnit:
+    """The unit of one submission of a form."""
+
+    __slots__ = ("_body", "_buckets", "_given", "_headers", "_source", "_trapped")
+
+    def __init__(
+        self,
+        call: Call,
+        source: Source,
+        body: bytes,
+        buckets: Sequence[Bucket],
+        fields: Mapping[str, str],
+    ) -> None:
+        self._source = source
+        self._body = body
+        self._buckets = buckets
+        self._headers = kept_headers(call.headers)
+        self._given = request_id.get()
+        honeypot = source.options.honeypot
+        self._trapped = bool(honeypot) and bool(fields.get(honeypot, "").strip())
+
+    async def store(self, tx: Tx) -> Refusal | None:
+        """Store it; of what a robot filled in a count. The refusal, if a bucket is empty."""
+        refusal = await form_limit.take_all(tx, self._buckets)
+        if refusal is not None:
+            return refusal
+        if self._trapped:
+            await counts.note(tx, self._source.hotel.id, "spam")
+        else:
+            given = self._given
+            await store(tx, self._source, self._body, headers=self._headers, given=given)
+        return None
+
+
+def _proof(call: Call, source: Source, fields: Mapping[str, str]) -> Bucket:
+    """What lets the proof of work count once. Raises: Refused 403 without a proof."""
+    proof = fields.get(proof_of_work.FIELD, "").strip()
+    header = call.headers.get(b"x-webhook-secret")
+    secret = call.rest.rpartition("/")[2] if header is None else header.decode("latin-1")
+    bits, now_s = int(source.options.proof_of_work), call.ctx.now_us() // 1_000_000
+    if not proof_of_work.is_proof(proof, secret, bits, now_s=now_s):
+        raise _no_proof(call, source)
+    return form_limit.once(call.ctx, source, proof, 2 * proof_of_work.VALID_S * 1_000_000)
+
+
+def _no_proof(call: Call, source: Source) -> Refused:
+    message = "The form has no valid proof of work, or was sent before."
+    return not_taken(Refused(403, "proof_required", message), source, call.headers, AGAIN)
+
+
+def _too_many(call: Call, source: Source, refusal: Refusal) -> Refused:
+    wait_s = max(1, -(-(refusal.until_us - call.ctx.now_us()) // 1_000_000))
+    of = "this address" if refusal.bucket.of == "address" else "this form"
+    refused = Refused(
+        429,
+        "too_many",
+        f"Too many submissions of {of}; send it again in {wait_s} s.",
+        headers=((b"retry-after", b"%d" % wait_s),),
+    )
+    return not_taken(refused, source, call.headers, WAIT)
 
 
 async def _snapshot(call: Call) -> Snapshot:

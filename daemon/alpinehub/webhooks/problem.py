@@ -28,6 +28,7 @@ class Refused(Exception):
         message: str,
         problems: list[Problem] | None = None,
         headers: tuple[tuple[bytes, bytes], ...] = (),
+        page: bytes = b"",
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -35,6 +36,8 @@ class Refused(Exception):
         self.message = message
         self.problems = problems or []
         self.headers = headers
+        #: HTML for the browser of a guest, in place of the JSON.
+        self.page = page
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,19 +21,20 @@ async def receive(ctx: Context, source: Source, body: bytes, *, headers: str) ->
     `headers`: JSON of those worth keeping.
     """
     given = request_id.get()
+    return await ctx.run(lambda tx: store(tx, source, body, headers=headers, given=given))
 
-    async def unit(tx: Tx) -> int:
-        row = await tx.fetch_one(
-            "inbox_receive",
-            source_id=source.id,
-            now=tx.now_us,
-            headers=headers,
-            body=body,
-            request_id=given,
-        )
-        assert row is not None
-        inbox_id = int(row["id"])
-        await tx.publish(EVENT, {"inbox_id": inbox_id, "source_id": source.id})
-        return inbox_id
 
-    return await ctx.run(unit)
+async def store(tx: Tx, source: Source, body: bytes, *, headers: str, given: str) -> int:
+    """The unit of `receive`. `given`: the id of the request."""
+    row = await tx.fetch_one(
+        "inbox_receive",
+        source_id=source.id,
+        now=tx.now_us,
+        headers=headers,
+        body=body,
+        request_id=given,
+    )
+    assert row is not None
+    inbox_id = int(row["id"])
+    await tx.publish(EVENT, {"inbox_id": inbox_id, "source_id": source.id})
+    return inbox_id

@@ -1,4 +1,5 @@
-"""What a browser gets after a form: the page the hotel chose, or one of ours that says thanks.
+"""What a browser gets after a form: the page the hotel chose, one of ours that says thanks, or why
+the form was not taken.
 
 Nothing of what was sent is on it, and a robot that fell into the honeypot gets the same.
 """
@@ -9,13 +10,60 @@ from collections.abc import Mapping
 from html import escape
 
 from alpinehub.party import Source
-from alpinehub.webhooks.endpoint import Reply
+from alpinehub.webhooks.endpoint import HTML, Reply
+from alpinehub.webhooks.problem import Refused
 
 _WORDS = {
     "de": ("Danke", "Ihre Anfrage ist angekommen. Wir melden uns bald bei Ihnen."),
     "it": ("Grazie", "La sua richiesta è arrivata. Le risponderemo al più presto."),
     "fr": ("Merci", "Votre demande est arrivée. Nous vous répondrons bientôt."),
     "en": ("Thank you", "Your request has arrived. We will be in touch soon."),
+}
+#: Too many from one address, or of one form.
+WAIT = {
+    "de": (
+        "Bitte etwas später noch einmal",
+        "Ihre Anfrage wurde nicht gesendet: Im Moment kommen zu viele. Gehen Sie zurück und senden "
+        "Sie sie in einer Minute noch einmal, oder rufen Sie uns an.",
+    ),
+    "it": (
+        "Riprovi tra poco",
+        "La sua richiesta non è stata inviata: in questo momento ne arrivano troppe. Torni "
+        "indietro e la invii di nuovo tra un minuto, oppure ci telefoni.",
+    ),
+    "fr": (
+        "Veuillez réessayer plus tard",
+        "Votre demande n'a pas été envoyée : il en arrive trop en ce moment. Revenez en arrière et "
+        "renvoyez-la dans une minute, ou appelez-nous.",
+    ),
+    "en": (
+        "Please try again later",
+        "Your request was not sent: too many arrive at the moment. Go back and send it again in a "
+        "minute, or call us.",
+    ),
+}
+#: A proof of work is missing, or was there before.
+AGAIN = {
+    "de": (
+        "Bitte noch einmal senden",
+        "Ihre Anfrage wurde nicht gesendet. Gehen Sie zurück, laden Sie die Seite neu und senden "
+        "Sie sie noch einmal; JavaScript muss erlaubt sein. Oder rufen Sie uns an.",
+    ),
+    "it": (
+        "Invii di nuovo la richiesta",
+        "La sua richiesta non è stata inviata. Torni indietro, ricarichi la pagina e la invii di "
+        "nuovo; JavaScript deve essere attivo. Oppure ci telefoni.",
+    ),
+    "fr": (
+        "Veuillez renvoyer votre demande",
+        "Votre demande n'a pas été envoyée. Revenez en arrière, rechargez la page et renvoyez-la ; "
+        "JavaScript doit être activé. Ou appelez-nous.",
+    ),
+    "en": (
+        "Please send it again",
+        "Your request was not sent. Go back, load the page again and send it once more; JavaScript "
+        "has to be on. Or call us.",
+    ),
 }
 _PAGE = """<!DOCTYPE html>
 <html lang="{language}">
@@ -39,12 +87,37 @@ def thanks(source: Source, headers: Mapping[bytes, bytes]) -> Reply:
     if source.options.redirect:
         location = (b"location", source.options.redirect.encode())
         return Reply(303, headers=(location, _ANY_ORIGIN))
-    accepted = headers.get(b"accept", b"").decode("latin-1").lower()
-    if "application/json" in accepted and "text/html" not in accepted:
+    if _is_script(headers):
         return Reply(200, b'{"status":"received"}', headers=(_ANY_ORIGIN,))
+    return Reply(200, _page(source, headers, _WORDS), HTML, _HEADERS)
+
+
+def not_taken(
+    refused: Refused,
+    source: Source,
+    headers: Mapping[bytes, bytes],
+    words: Mapping[str, tuple[str, str]],
+) -> Refused:
+    """The refusal with a page for the guest, unless a script asked."""
+    if _is_script(headers):
+        refused.headers += (_ANY_ORIGIN,)
+    else:
+        refused.page = _page(source, headers, words)
+        refused.headers += _HEADERS
+    return refused
+
+
+def _is_script(headers: Mapping[bytes, bytes]) -> bool:
+    accepted = headers.get(b"accept", b"").decode("latin-1").lower()
+    return "application/json" in accepted and "text/html" not in accepted
+
+
+def _page(
+    source: Source, headers: Mapping[bytes, bytes], words: Mapping[str, tuple[str, str]]
+) -> bytes:
     spoken = headers.get(b"accept-language", b"").decode("latin-1").lower()
     wanted = [tag.strip()[:2] for tag in spoken.split(",")[:10]] + [source.hotel.language]
-    language = next((one for one in wanted if one in _WORDS), "en")
-    title, text = _WORDS[language]
+    language = next((one for one in wanted if one in words), "en")
+    title, text = words[language]
     page = _PAGE.format(language=language, title=title, text=text, hotel=escape(source.hotel.name))
-    return Reply(200, page.encode(), b"text/html; charset=utf-8", _HEADERS)
+    return page.encode()

@@ -57,8 +57,8 @@ class HttpConfig:
     response_timeout_s: float = 60.0
     #: After SIGTERM responses say `Connection: close` this long, then idle connections are closed.
     drain_s: float = 0.5
-    #: Addresses or networks whose X-Forwarded-For/-Proto/-Host are believed; "unix" for unix
-    #: sockets.
+    #: Addresses or networks whose X-Forwarded-For/-Proto/-Host are believed, or Forwarded where
+    #: none of those is there; "unix" for unix sockets.
     trusted_proxies: tuple[str, ...] = ("unix",)
     #: One INFO line per accepted request.
     access_log: bool = False

@@ -28,6 +28,7 @@ _SPECIAL = frozenset(
         b"x-forwarded-for",
         b"x-forwarded-proto",
         b"x-forwarded-host",
+        b"forwarded",
     )
 )
 

@@ -1,4 +1,4 @@
-"""Who is at the other end, and whose X-Forwarded-* headers are believed."""
+"""Who is at the other end, and whose X-Forwarded-* and Forwarded headers are believed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from cordata.errors import ConfigError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+#: One element of a Forwarded header, and one parameter of an element (RFC 7239).
+_ELEMENT = re.compile(rb'(?:[^",]|"[^"]*")+')
+_PARAMETER = re.compile(rb'([A-Za-z]+)=(?:"([^"]*)"|([^";,]*))')
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 #: A proxy chain longer than this is not walked to its end.
 _MAX_HOPS = 32
-#: Bytes of X-Forwarded-* whose meaning is kept for the next request.
+#: Bytes of these headers whose meaning is kept for the next request.
 _MAX_REMEMBERED = 200
 #: (client, scheme, host or None)
 Forwarded = tuple[tuple[str, int] | None, str, bytes | None]
@@ -32,7 +35,7 @@ class Peer:
     #: (address, port) of our end, (path, None) on a unix socket.
     server: tuple[str, int | None] | None
     scheme: str = "http"
-    #: Whether its X-Forwarded-* headers are believed.
+    #: Whether its X-Forwarded-* and Forwarded headers are believed.
     trusted: bool = False
 
     @property
@@ -74,11 +77,14 @@ class TrustedProxies:
         """What a trusted peer says about the request that it passes on.
 
         `headers` has repeated fields joined with ", ". The client is the first address, walked
-        from the right, that is not trusted itself. Anything malformed is not believed.
+        from the right, that is not trusted itself. Anything malformed is not believed. Forwarded
+        (RFC 7239) counts only without X-Forwarded-*: a proxy that sets those passes it on.
         """
         chain = headers.get(b"x-forwarded-for", b"")
         proto = headers.get(b"x-forwarded-proto", b"")
         host = headers.get(b"x-forwarded-host", b"")
+        if b"forwarded" in headers and not (chain or proto or host):
+            chain, proto, host = _standard(headers[b"forwarded"])
         if len(chain) + len(proto) + len(host) > _MAX_REMEMBERED:
             return self._resolve(peer, chain, proto, host)
         return self._remembered(peer, chain, proto, host)
@@ -116,6 +122,22 @@ def peer_of(connection: socket.socket, trusted: TrustedProxies) -> Peer:
 def _without_mapping(address: str, port: int) -> tuple[str, int]:
     """An IPv4 client of a socket that listens on both is known by its IPv4 address."""
     return (address[7:] if address.startswith("::ffff:") and "." in address else address), port
+
+
+def _standard(value: bytes) -> tuple[bytes, bytes, bytes]:
+    """A Forwarded header as the values of X-Forwarded-For, -Proto and -Host; of an open quotation
+    mark nobody knows what it takes in: nothing then.
+    """
+    if value.count(b'"') % 2:
+        return b"", b"", b""
+    elements = _ELEMENT.findall(value)[-_MAX_HOPS:]
+    found = [
+        {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(element)}
+        for element in elements
+    ]
+    chain = b",".join(element.get(b"for", b"").strip(b" \t") or b"-" for element in found)
+    last = found[-1] if found else {}
+    return chain, last.get(b"proto", b""), last.get(b"host", b"")
 
 
 def _last(value: bytes) -> bytes:

@@ -163,3 +163,12 @@ async def test_requests_meet_no_error_while_workers_are_replaced(tmp_path: Path)
             assert (await waiting).status_code == 200
             stop.set()
             await run
+
+
+async def test_forms_are_limited_and_nothing_else(tmp_path: Path) -> None:
+    app = Recorder()
+    async with site(tmp_path, app) as (_, client, _):
+        answers = [await ask(client, "POST", "/api/webhook/form/H/secret1") for _ in range(60)]
+        statuses = [answer.status_code for answer in answers]
+        assert statuses[:40] == [200] * 40 and 429 in statuses[40:]
+        assert (await ask(client, "POST", "/api/webhook/wix/H/secret1")).status_code == 200

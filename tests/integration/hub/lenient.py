@@ -71,9 +71,9 @@ def wix(**change: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def open_lenient(directory: Path) -> AsyncIterator[Hub]:
-    """A hub whose hotel DEMO has a source of each kind."""
-    async with open_hub(directory) as hub:
+async def open_lenient(directory: Path, **settings: Any) -> AsyncIterator[Hub]:
+    """A hub whose hotel DEMO has a source of each kind, with settings of [alpinehub]."""
+    async with open_hub(directory, **settings) as hub:
         await add_source(hub.ctx, "DEMO", "wix", "wix", PATH_SECRET)
         await add_source(hub.ctx, "DEMO", "google", "ads", GOOGLE_KEY)
         await add_source(hub.ctx, "DEMO", "form", "form", PATH_SECRET.replace("secret", "form"))
@@ -98,6 +98,7 @@ async def post_form(
     *,
     body: bytes | None = None,
     headers: dict[str, str | None] | None = None,
+    client: str | None = None,
 ) -> Answer:
     path = f"/api/webhook/form/DEMO/{PATH_SECRET.replace('secret', 'form')}"
     raw = urlencode(fields).encode() if body is None else body
@@ -106,7 +107,7 @@ async def post_form(
         "content-type": "application/x-www-form-urlencoded",
         **(headers or {}),
     }
-    return await hub.post(body=raw, path=path, headers=sent)
+    return await hub.post(body=raw, path=path, headers=sent, client=client)
 
 
 async def data(hub: Hub) -> dict[str, Any]:

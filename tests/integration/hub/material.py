@@ -97,12 +97,13 @@ class Hub:
         query: str = "",
         method: str = "POST",
         chunks: int = 1,
+        client: str | None = None,
     ) -> Answer:
-        """POST a payload (or raw bytes); a header of None is left out."""
+        """POST a payload (or raw bytes) from an address; a header of None is left out."""
         raw = json.dumps(payload).encode() if body is None else body
         merged = {**self.headers, **(headers or {})}
         sent = [(k.encode(), v.encode("latin-1")) for k, v in merged.items() if v is not None]
-        return await self.call(method, path, sent, raw, query=query, chunks=chunks)
+        return await self.call(method, path, sent, raw, query=query, chunks=chunks, client=client)
 
     async def call(
         self,
@@ -113,6 +114,7 @@ class Hub:
         *,
         query: str = "",
         chunks: int = 1,
+        client: str | None = None,
         app: AsgiApp | None = None,
     ) -> Answer:
         """One request through the mount that serves the path (or another application there)."""
@@ -133,6 +135,7 @@ class Hub:
             "root_path": mount.prefix,
             "query_string": query.encode(),
             "headers": headers,
+            "client": (client, 50000) if client else None,
             "state": {"cordata": self.ctx},
         }
         size = max(1, -(-len(body) // chunks))
@@ -175,7 +178,7 @@ class Hub:
 
 
 @asynccontextmanager
-async def open_hub(directory: Path, *, seed: bool = True, **settings: object) -> AsyncIterator[Hub]:
+async def open_hub(directory: Path, *, seed: bool = True, **settings: Any) -> AsyncIterator[Hub]:
     """The hub on the store of a directory, migrated, with a demo hotel, user and source.
 
     `settings` are those of [alpinehub].

@@ -29,11 +29,15 @@ import = "alpinehub.app:app"
 [alpinehub]
 demo = true
 push_private = true
+{limits}
 [paths]
 state = "{state}"
 runtime = "{state}/run"
 credentials = "{state}/credentials"
 """
+
+#: All guests of a test come from one address.
+NO_LIMITS = "form_per_minute = 0\nform_per_hour = 0"
 
 
 class Hub:
@@ -44,6 +48,7 @@ class Hub:
         state: Path,
         *,
         more: str = "",
+        limits: str = NO_LIMITS,
         workers: int = 2,
         query: Callable[[str], list[tuple[Any, ...]]] | None = None,
     ) -> None:
@@ -56,7 +61,7 @@ class Hub:
         credentials.mkdir(mode=0o700, parents=True)
         (credentials / "master-key").write_text("5a" * 32)
         (credentials / "master-key").chmod(0o600)
-        self.config.write_text(_CONFIG.format(state=state, more=more))
+        self.config.write_text(_CONFIG.format(state=state, more=more, limits=limits))
         #: All that were started; the last one runs.
         self.servers: list[Server] = []
         self._stack = contextlib.ExitStack()

@@ -27,3 +27,15 @@ def test_configuration_takes_addresses(tmp_path: Path) -> None:
     path.write_text('[alpinehub]\nreport_to = ["fine@example.com"]\n')
     config = build(open_document(path), {"alpinehub": HubSettings}, {})
     assert config.settings["alpinehub"] == HubSettings(report_to=("fine@example.com",))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["form_burst = 0", "form_per_minute = -1.0", "form_per_minute = 1e-9", "form_per_hour = -1"],
+)
+def test_configuration_names_limits_that_cannot_be(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "cordata.toml"
+    path.write_text(f"[alpinehub]\n{line}\n")
+    with pytest.raises(ConfigError) as refused:
+        build(open_document(path), {"alpinehub": HubSettings}, {})
+    assert line.split(" ")[0] in str(refused.value)

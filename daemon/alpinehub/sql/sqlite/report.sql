@@ -41,15 +41,16 @@ GROUP BY i.outcome
 
 -- name: report_trouble
 -- Wrong pushes of the day, what nobody could map until now, and what was counted by the hour:
--- submissions that said nothing new, and those that were refused as wrong.
+-- submissions that said nothing new, those that were refused as wrong, forms filled in by robots.
 SELECT (SELECT count(*) FROM pms_push p
         WHERE p.hotel_id = :hotel_id AND p.outcome = 'error'
           AND p.received_at >= :from_at AND p.received_at < :until_at) AS errors,
        (SELECT count(*) FROM inbox i JOIN source s ON s.id = i.source_id
         WHERE i.state IN ('received', 'review') AND i.state = 'review'
           AND s.hotel_id = :hotel_id) AS review,
-       h.duplicates, h.refused
-FROM (SELECT coalesce(sum(duplicates), 0) AS duplicates, coalesce(sum(errors), 0) AS refused
+       h.duplicates, h.refused, h.spam
+FROM (SELECT coalesce(sum(duplicates), 0) AS duplicates, coalesce(sum(errors), 0) AS refused,
+             coalesce(sum(spam), 0) AS spam
       FROM hotel_hour
       WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at) AS h
 

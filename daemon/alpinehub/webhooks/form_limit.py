@@ -1,0 +1,174 @@
+"""Token buckets of public forms: how many submissions are taken from an address, and of a form.
+
+Only sources of the kind `form` have them: their secret is in the `action` of a public page. The
+secrets of the other kinds are known to a server of the sender alone.
+
+    worker ... remembers who was refused, until when: answers 429 without the body or the store
+    store .... one row per bucket, all workers and hosts count there, in the unit that stores
+
+An address is stored as a keyed hash, and only until its bucket is full again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+from alpinehub.party import Source
+from alpinehub.settings import HubSettings
+from cordata import Context, Store, Tx, fields
+
+#: Refusals that one worker remembers. When it forgets one, the store says it again.
+MAX_REMEMBERED = 10_000
+_MINUTE_US, _HOUR_US = 60_000_000, 3_600_000_000
+_HASH = "alpinehub form limit"
+
+_log = logging.getLogger("alpinehub.webhook")
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Takes `burst` submissions at once, then one each `interval_us`."""
+
+    of: Literal["address", "source", "proof"]
+    key: bytes
+    burst: int
+    interval_us: int
+
+    async def take(self, tx: Tx) -> int:
+        """Take a token. Returns 0, else when there is one again (microseconds since the epoch)."""
+        allowance = (self.burst - 1) * self.interval_us
+        taken = await tx.fetch_one(
+            "form_limit_take",
+            key=self.key,
+            full_at=tx.now_us + self.interval_us,
+            interval=self.interval_us,
+            latest=tx.now_us + allowance,
+        )
+        if taken is not None:
+            return 0
+        row = await tx.fetch_one("form_limit_full", key=self.key)
+        return max(tx.now_us + 1, row["full_at"] - allowance) if row is not None else tx.now_us + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A bucket that was empty."""
+
+    bucket: Bucket
+    #: Microseconds since the epoch: there is a token again.
+    until_us: int
+
+
+def buckets_of(ctx: Context, source: Source, client: str | None) -> Sequence[Bucket]:
+    """The buckets of a submission to a form. `client`: its address; None on a unix socket."""
+    settings = ctx.settings["alpinehub"]
+    assert isinstance(settings, HubSettings)
+    found: list[Bucket] = []
+    if settings.form_per_minute:
+        interval_us = round(_MINUTE_US / settings.form_per_minute)
+        key = _key(ctx, f"address {_network(client)}")
+        found.append(Bucket("address", key, settings.form_burst, interval_us))
+    if settings.form_per_hour:
+        interval_us = _HOUR_US // settings.form_per_hour
+        key = _key(ctx, f"source {source.id}")
+        found.append(Bucket("source", key, settings.form_per_hour, interval_us))
+    return found
+
+
+def once(ctx: Context, source: Source, proof: str, valid_us: int) -> Bucket:
+    """The bucket of a proof of work: it counts once while it is valid."""
+    return Bucket("proof", _key(ctx, f"proof {source.id} {proof}"), 1, valid_us)
+
+
+async def take_all(tx: Tx, buckets: Sequence[Bucket]) -> Refusal | None:
+    """Take a token of each; the first that has none. Within the unit that stores."""
+    for bucket in buckets:
+        if until_us := await bucket.take(tx):
+            return Refusal(bucket, until_us)
+    return None
+
+
+class Refusals:
+    """The refusals that one worker remembers, so that a flood costs the store nothing."""
+
+    def __init__(self) -> None:
+        self._until_us: dict[bytes, int] = {}
+        #: When to tell again of a source whose bucket is empty, by its key.
+        self._tell_at_us: dict[bytes, int] = {}
+
+    def find(self, buckets: Sequence[Bucket], now_us: int) -> Refusal | None:
+        """The refusal of one of the buckets that still holds."""
+        for bucket in buckets:
+            until_us = self._until_us.get(bucket.key, 0)
+            if now_us < until_us:
+                return Refusal(bucket, until_us)
+        return None
+
+    def remember(self, refusal: Refusal, now_us: int) -> None:
+        """Forgets those that are over when there are too many, then the oldest."""
+        known = self._until_us
+        if len(known) >= MAX_REMEMBERED:
+            for key in [key for key, until_us in known.items() if until_us <= now_us]:
+                del known[key]
+            while len(known) >= MAX_REMEMBERED:
+                del known[next(iter(known))]
+        known[refusal.bucket.key] = refusal.until_us
+
+    def tell(self, ctx: Context, source: Source, refusal: Refusal, client: str | None) -> None:
+        """Tell the operator, once an hour, what keeps guests out."""
+        now_us, key = ctx.now_us(), refusal.bucket.key
+        local = client is None or client == "::1" or client.startswith("127.")
+        if refusal.bucket.of == "proof" or (refusal.bucket.of == "address" and not local):
+            return
+        if now_us < self._tell_at_us.get(key, 0):
+            return
+        self._tell_at_us[key] = now_us + _HOUR_US
+        if refusal.bucket.of == "source":
+            ctx.alert(
+                f"form-limit:{source.id}",
+                f"source {source.name} of hotel {source.hotel.code} gets more than "
+                f"{refusal.bucket.burst} submissions an hour: guests are refused (429); robots? "
+                "set `[alpinehub] form_per_hour`, or give the form a proof of work: "
+                "`alpinehub source set --help`",
+                ids=[source.hotel.code],
+            )
+        else:
+            _log.warning(
+                "forms are refused (429) because all of them come from %s: if that is a proxy, it "
+                "has to set X-Forwarded-For, and [http] trusted_proxies has to name it",
+                client or "a unix socket",
+                extra=fields(source=source.id),
+            )
+
+
+_refusals: WeakKeyDictionary[Store, Refusals] = WeakKeyDictionary()
+
+
+def refusals_of(ctx: Context) -> Refusals:
+    """The refusals that this process remembers."""
+    return _refusals.get(ctx.store) or _refusals.setdefault(ctx.store, Refusals())
+
+
+async def forget(tx: Tx) -> int:
+    """Delete the buckets that are full again; how many they were."""
+    return await tx.execute("form_limit_forget", now=tx.now_us)
+
+
+def _network(client: str | None) -> str:
+    """What is limited as one client: an IPv4 address, or a /64, which one household has."""
+    try:
+        address = ipaddress.ip_address(client or "")
+    except ValueError:
+        return client or "unix"
+    if address.version == 4:
+        return str(address)
+    return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
+
+
+def _key(ctx: Context, text: str) -> bytes:
+    return ctx.vault.fingerprint(text.encode("utf-8", "replace"), context=_HASH)

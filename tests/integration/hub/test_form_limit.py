@@ -1,0 +1,190 @@
+"""The address of an HTML form is public: how much of what is sent to it is taken, and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.integration.hub.lenient import (
+    FORM,
+    PATH_SECRET,
+    open_lenient,
+    post_form,
+    post_google,
+    post_wix,
+    wix,
+)
+from tests.integration.hub.material import BOOKING, Hub
+
+from alpinehub.sources import set_options
+
+on_each_store = pytest.mark.usefixtures("each_store")
+GUEST, OTHER = "203.0.113.7", "203.0.113.8"
+SECRET = PATH_SECRET.replace("secret", "form")
+EXAMPLE = Path(__file__).resolve().parents[3] / "packaging/examples/form.html"
+
+
+async def posted(hub: Hub, count: int, *, client: str = GUEST) -> list[int]:
+    """The statuses of so many forms from one address."""
+    answers = [await post_form(hub, {**FORM, "nr": str(n)}, client=client) for n in range(count)]
+    return [answer.status for answer in answers]
+
+
+async def inbox_count(hub: Hub) -> int:
+    return int(await hub.one("SELECT count(*) FROM inbox"))
+
+
+@on_each_store
+async def test_form_answers_429_when_an_address_sends_more_than_its_burst(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub:
+        assert hub.harness is not None
+        assert await posted(hub, 20) == [200] * 20
+        refused = await post_form(hub, client=GUEST)
+        assert refused.status == 429 and 1 <= int(refused.headers[b"retry-after"]) <= 12
+        assert refused.headers[b"access-control-allow-origin"] == b"*"
+        assert await posted(hub, 1, client=OTHER) == [200]
+        hub.harness.advance(seconds=int(refused.headers[b"retry-after"]))
+        assert await posted(hub, 2) == [200, 429]
+        hub.harness.advance(seconds=60)
+        assert await posted(hub, 6) == [200] * 5 + [429]
+        hub.harness.advance(seconds=3600)
+        assert await posted(hub, 21) == [200] * 20 + [429]
+        assert await inbox_count(hub) == 20 + 1 + 1 + 5 + 20
+        rows = await hub.rows("SELECT * FROM form_limit")
+        assert GUEST not in str(rows) and "203.0" not in str(rows)
+
+
+@on_each_store
+async def test_ipv6_clients_of_one_64_share_a_limit(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path, form_burst=2) as hub:
+        one, two = "2001:db8:1:2::1", "2001:db8:1:2:ffff::9"
+        statuses = [(await post_form(hub, client=client)).status for client in (one, two, one)]
+        assert statuses == [200, 200, 429]
+        assert (await post_form(hub, client="2001:db8:1:3::1")).status == 200
+
+
+@on_each_store
+async def test_form_answers_429_when_all_addresses_together_send_too_much(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_lenient(tmp_path, form_per_hour=30) as hub:
+        assert hub.harness is not None
+        clients = [f"198.51.100.{number}" for number in range(40)]
+        statuses = [(await post_form(hub, client=client)).status for client in clients]
+        assert statuses == [200] * 30 + [429] * 10
+        told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+        assert len(told) == 1 and "source form of hotel DEMO" in told[0]
+        hub.harness.advance(seconds=120)
+        assert (await post_form(hub, client="198.51.100.99")).status == 200
+        assert (await post_wix(hub)).status == 200
+
+
+@on_each_store
+async def test_limits_are_configured_and_may_be_none(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path, form_per_minute=0, form_per_hour=0) as hub:
+        assert await posted(hub, 30) == [200] * 30
+        assert await hub.one("SELECT count(*) FROM form_limit") == 0
+
+
+@on_each_store
+async def test_sources_with_a_secret_have_no_limit(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path, form_burst=1, form_per_hour=2) as hub:
+        for number in range(5):
+            assert (await post_wix(hub, wix(submissionId=f"s-{number}"))).status == 200
+            assert (await post_google(hub)).status == 200
+            payload = {**BOOKING, "external_id": f"n-{number}"}
+            assert (await hub.post(payload, client=GUEST)).status == 200
+
+
+@on_each_store
+async def test_nothing_is_kept_of_a_honeypot_hit_but_a_count(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub:
+        good = await post_form(hub)
+        outbox = await hub.one("SELECT count(*) FROM outbox")
+        for text in ("http://spam.example", "x" * 100_000):
+            trapped = await post_form(hub, {**FORM, "website_url": text})
+            assert (trapped.status, trapped.body) == (good.status, good.body)
+        assert await inbox_count(hub) == 1
+        assert await hub.one("SELECT count(*) FROM outbox") == outbox
+        assert await hub.one("SELECT sum(spam) FROM hour_change") == 2
+
+
+@on_each_store
+async def test_honeypot_hits_use_up_the_limit(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path, form_burst=3) as hub:
+        trapped = {**FORM, "website_url": "x"}
+        answers = [await post_form(hub, trapped, client=GUEST) for _ in range(5)]
+        assert [answer.status for answer in answers] == [200] * 3 + [429] * 2
+
+
+@on_each_store
+async def test_limits_that_are_over_are_forgotten(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub:
+        assert hub.harness is not None
+        for number in range(10):
+            await post_form(hub, client=f"198.51.100.{number}")
+        assert await hub.one("SELECT count(*) FROM form_limit") == 11
+        hub.harness.advance(seconds=3600)
+        await hub.harness.run_periodic("forget_form_limits")
+        assert await hub.one("SELECT count(*) FROM form_limit") == 0
+
+
+async def test_guest_who_is_refused_reads_why_in_their_language(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path, form_burst=1) as hub:
+        await post_form(hub, client=GUEST)
+        html = {"accept": "text/html", "accept-language": "it-IT"}
+        page = await post_form(hub, client=GUEST, headers={**html})
+        assert page.status == 429 and page.headers[b"content-type"].startswith(b"text/html")
+        assert b'lang="it"' in page.body
+        script = await post_form(hub, client=GUEST, headers={"accept": "application/json"})
+        assert script.json["error"] == "too_many" and script.headers[b"retry-after"]
+
+
+def stamp(bits: int, *, at_s: int, secret: str = SECRET, salt: str = "s4lt") -> str:
+    """As the script of a page makes it."""
+    for counter in itertools.count():
+        value = f"{at_s}.{salt}.{counter}"
+        digest = hashlib.sha256(f"{secret}.{value}".encode()).digest()
+        if int.from_bytes(digest, "big") >> (256 - bits) == 0:
+            return value
+    raise AssertionError
+
+
+@on_each_store
+async def test_form_with_proof_of_work_takes_each_proof_once(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub:
+        await set_options(hub.ctx.store, "DEMO", "form", {"proof_of_work": "10"})
+        assert hub.harness is not None
+        hub.harness.advance(seconds=2)  # the directory sees it
+        at_s = hub.ctx.now_us() // 1_000_000
+        good = stamp(10, at_s=at_s)
+        for value in (
+            None, "", "x", "1.2", good + "0", f"{at_s}.é.1", stamp(10, at_s=at_s - 90_000),
+            stamp(10, at_s=at_s + 90_000), stamp(10, at_s=at_s, secret="another"), "9" * 500,
+        ):  # fmt: skip
+            fields = FORM if value is None else {**FORM, "_proof": value}
+            refused = await post_form(hub, fields, client=GUEST)
+            assert (refused.status, refused.headers[b"content-type"][:9]) == (403, b"text/html")
+        assert await inbox_count(hub) == 0
+        assert (await post_form(hub, {**FORM, "_proof": good}, client=OTHER)).status == 200
+        assert (await post_form(hub, {**FORM, "_proof": good}, client=OTHER)).status == 403
+        await hub.handle_events()
+        assert await hub.one("SELECT state FROM inbox") == "mapped"
+        assert "_proof" not in str(await hub.rows("SELECT data FROM reservation_version"))
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+async def test_script_of_the_example_page_makes_a_proof_that_is_taken(tmp_path: Path) -> None:
+    script = EXAMPLE.read_text().partition("<script>")[2].partition("</script>")[0]
+    run = f"{script}\nmakeProof({json.dumps(SECRET)}, 8).then(p => console.log(p));"
+    told = subprocess.run(
+        ["node", "-e", f"globalThis.document = {{ querySelector: () => null }};\n{run}"],
+        capture_output=True, text=True, timeout=60, check=True,
+    ).stdout.strip()  # fmt: skip
+    digest = hashlib.sha256(f"{SECRET}.{told}".encode()).digest()
+    assert digest[0] == 0 and len(told.split(".")) == 3
