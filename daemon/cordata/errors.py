@@ -261,7 +261,7 @@ class PoolRestarted(PoolTransient):
 
 
 class PoolUnavailable(PoolTransient):
-    """Nobody answered at the pool's socket before the deadline."""
+    """Nobody answered at the pool's socket before the deadline, or nobody who can run it yet."""
 
     code = "unavailable"
 

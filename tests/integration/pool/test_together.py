@@ -43,12 +43,12 @@ QUICK = "restart_min_s = 0.01\nrestart_max_s = 0.1\nkill_grace_s = 0.5\ncancel_g
 class Together:
     """One manager; workers come and go."""
 
-    def __init__(self, directory: Path, manager: Manager, settings: str) -> None:
+    def __init__(self, directory: Path, manager: Manager, settings: str, app: str = APP) -> None:
         self.manager = manager
         self.config = directory / "worker.toml"
         (directory / "store").mkdir()
         self.config.write_text(
-            f'[app]\nimport = "{APP}"\n[worker]\nservices = ["engine", "pool"]\n'
+            f'[app]\nimport = "{app}"\n[worker]\nservices = ["engine", "pool"]\n'
             f'[paths]\nstate = "{directory / "store"}"\nruntime = "{manager.runtime}"\n'
             f"[pool]\n{settings}"
         )
@@ -62,10 +62,10 @@ class Together:
 
 
 @contextmanager
-def together(directory: Path, settings: str = "") -> Iterator[Together]:
+def together(directory: Path, settings: str = "", app: str = APP) -> Iterator[Together]:
     settings = QUICK + settings
     with managing.managed(directory, f"[pool]\n{settings}") as manager:
-        yield Together(directory, manager, settings)
+        yield Together(directory, manager, settings, app)
 
 
 def send(client: Peer, command: str, payload: Any = None, *, id: int = 1, **fields: Any) -> None:

@@ -72,7 +72,7 @@ class Dispatcher(Outcome):
             self.refuse(call, "not_run", "the pool stops")
         elif now >= call.deadline:
             self.refuse(call, "deadline", "it came after its deadline", ran=call.attempts > 0)
-        elif self.registry.unknown(call.pool, call.command):
+        elif self.registry.unknown(call.pool, call.command, now):
             near = nearest(call.command, self.registry.known(call.pool))
             self.refuse(call, "unknown_command", f"no worker knows {call.command!r}", near=near)
         elif not (self.poison.until and self.refused_as_poisoned(call, now)):

@@ -33,7 +33,7 @@ class Outcome(Ahead):
                 waiting = self.waiting[call.pool]
                 worker = waiting.pinned_to(call)
                 waiting.drop(call, now)
-                why = why_nobody(self.registry, self.pools[call.pool], worker)
+                why = why_nobody(self.registry, self.pools[call.pool], worker, call.command)
                 self.waited_too_long(call, now, why)
             elif child is None:
                 continue

@@ -48,19 +48,26 @@ class Placing(Sending):
                 pool = slot.pool if slot is not None else self._pool_of(session.worker)
                 pinned = session.worker if pool == call.pool else ""
         strict = pinned and session is not None and session.affinity != "hint"
+        # During a rolling upgrade: the command if not all workers know it, else "".
+        only = call.command if self.registry.partly_known(call.pool, call.command) else ""
+        if strict and only and not self.registry.knows(pinned, only):
+            self.refuse(call, "preferred_busy", f"worker {pinned} does not know {only!r}")
+            return
         if call.wanted is not None and self._goes_to(call.wanted, call, session, now):
             return
-        if self._goes_ahead(call, pinned, session, now):
+        if not only and self._goes_ahead(call, pinned, session, now):
             return
-        child = None if strict else self.registry.free(call.pool)
+        child = None if strict else self.registry.free(call.pool, command=only)
         if pinned and (child is None or not _as_good(child, call, session)):
-            child = self.registry.free(call.pool, pinned) or child
+            child = self.registry.free(call.pool, pinned, only) or child
         if child is not None:
             self.start(child, call, now, session)
         elif strict and session is not None and session.affinity == "strict_fail":
             why = why_nobody(self.registry, self.pools[call.pool], pinned)
             self.refuse(call, "preferred_busy", why or f"worker {pinned} is not free")
-        elif self.waiting[call.pool].add(call, worker=pinned if strict else "", back=back):
+        elif self.waiting[call.pool].add(
+            call, worker=pinned if strict else "", command=only, back=back
+        ):
             self.wait_until(call, call.queue_deadline)
             self._advance(call.pool, pinned if strict else "", now)
         else:
@@ -71,6 +78,8 @@ class Placing(Sending):
         """Give it to the borrowed child of its client that has least to do; False: not possible."""
         call.wanted = None
         if child not in self.registry.idle[call.pool] or self.waiting[call.pool].count:
+            return False
+        if not self.registry.knows(child.worker, call.command):
             return False
         if session is not None and session.affinity != "hint":
             return False
@@ -165,6 +174,8 @@ class Placing(Sending):
         call = waiting.head(child.worker)
         if call is None or call.credits or call.size_bytes > AHEAD_BYTES:
             return False
+        if not self.registry.knows(child.worker, call.command):
+            return False
         call.cost_us = self.pace.expected_us(call.command)
         if child.load_us + call.cost_us > BUDGET_US:
             return False
@@ -184,6 +195,11 @@ class Placing(Sending):
     def _start_if_it_may(self, child: Child, call: Call, now: float) -> None:
         """Run a call that waited, unless what it needs has gone meanwhile."""
         if self.refused_as_poisoned(call, now):
+            return
+        if not self.registry.knows(child.worker, call.command):
+            # It began to wait when all workers knew the command.
+            call.stage = WAITING
+            self.place(call, now, back=True)
             return
         session = None
         if call.session:

@@ -12,18 +12,21 @@ from cordata.core.pool.state import BUSY, READY, UNHEALTHY
 _NAMED = 10
 
 
-def why_nobody(registry: Registry, pool: PoolLimits, worker: str = "") -> str:
+def why_nobody(registry: Registry, pool: PoolLimits, worker: str = "", command: str = "") -> str:
     """What keeps the children of the pool from its calls; "": they are busy, some of them.
-    `worker`: of a call that may run at this one only.
+    `worker`: of a call that may run at this one only. `command`: of calls of this one.
     """
     if worker:
         return _why_not(registry, pool, worker)
     drained: list[Slot] = []
     cold: list[Slot] = []
+    lacking: list[Slot] = []
     for slot in registry.by_worker.values():
         if slot.pool != pool.name or not _is_connected(slot):
             continue
-        if slot.draining:
+        if command and not registry.knows(slot.worker, command):
+            lacking.append(slot)
+        elif slot.draining:
             drained.append(slot)
         elif _is_warm(slot):
             return ""
@@ -33,6 +36,9 @@ def why_nobody(registry: Registry, pool: PoolLimits, worker: str = "") -> str:
         return _why_cold(cold, f"pool {pool.name}")
     if drained:
         return f"all workers of pool {pool.name} are drained: {_names(s.worker for s in drained)}"
+    if lacking:
+        names = _names(slot.worker for slot in lacking)
+        return f"no worker of pool {pool.name} that is connected knows {command!r}: {names}"
     own = f" (its workers: {_names(pool.workers)})" if pool.workers else ""
     return f"no worker of pool {pool.name} is connected{own}"
 

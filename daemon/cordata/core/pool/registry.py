@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any, NamedTuple
 
 from cordata.core.pool.call import Call
@@ -19,6 +20,9 @@ from cordata.core.pool.state import (
 
 #: (pid, start time in clock ticks): one process, for ever.
 Fingerprint = tuple[int, int]
+#: A command stays known for so long after the last worker that knew it has left: the worker may
+#: only be restarting.
+_RESTART_S = 60.0
 
 
 class Holding(NamedTuple):
@@ -159,6 +163,8 @@ class Registry:
         #: By pool and command, the workers that know it.
         self._known: dict[str, Counter[str]] = {}
         self._slots: Counter[str] = Counter()
+        #: By pool and command, when the last worker that knew it left.
+        self._left: dict[tuple[str, str], float] = {}
 
     def slot(self, worker: str) -> Slot:
         """The worker's slot, made when it is not known."""
@@ -179,9 +185,21 @@ class Registry:
             known.update(slot.commands)
         self._known[slot.pool] = +known
 
-    def unknown(self, pool: str, command: str) -> bool:
-        """Whether the pool has workers, and none of them knows the command."""
-        return self._slots[pool] > 0 and self._known[pool][command] == 0
+    def unknown(self, pool: str, command: str, now: float = inf) -> bool:
+        """Whether the pool has workers, and none of them knows the command, or did lately."""
+        if self._slots[pool] <= 0 or self._known[pool][command]:
+            return False
+        return now - self._left.get((pool, command), -inf) > _RESTART_S
+
+    def partly_known(self, pool: str, command: str) -> bool:
+        """Whether some worker of the pool does not know it, as during a rolling upgrade."""
+        slots = self._slots[pool]
+        return slots > 0 and self._known[pool][command] < slots
+
+    def knows(self, worker: str, command: str) -> bool:
+        """Whether the worker's child can run it."""
+        slot = self.by_worker.get(worker)
+        return slot is None or not slot.commands or command in slot.commands
 
     def known(self, pool: str) -> tuple[str, ...]:
         """The commands of the pool's workers, in order."""
@@ -230,13 +248,19 @@ class Registry:
         else:
             idle.pop(child, None)
 
-    def free(self, pool: str, worker: str = "") -> Child | None:
-        """A free child, of this worker or of any; it stays among the free ones until it moves."""
+    def free(self, pool: str, worker: str = "", command: str = "") -> Child | None:
+        """A free child, of this worker or of any; it stays among the free ones until it moves.
+        `command`: it has to know this one.
+        """
         if worker:
             slot = self.by_worker.get(worker)
             child = slot.child if slot is not None and slot.pool == pool else None
-            return child if child is not None and child in self.idle.get(pool, ()) else None
+            if child is None or (command and not self.knows(worker, command)):
+                return None
+            return child if child in self.idle.get(pool, ()) else None
         idle = self.idle.get(pool)
+        if command and idle:
+            return next((one for one in reversed(idle) if self.knows(one.worker, command)), None)
         return next(reversed(idle)) if idle else None
 
     def take_over(self, child: Child) -> Child | None:
@@ -276,8 +300,15 @@ class Registry:
         """The worker is gone, and its children with it."""
         for child in list(slot.children.values()):
             self.remove(child, now)
-        self.learn(slot, ())
+        self._forget_commands(slot, now)
         del self.by_worker[slot.worker]
+
+    def _forget_commands(self, slot: Slot, now: float) -> None:
+        pool, commands = slot.pool, slot.commands
+        self.learn(slot, ())
+        self._left = {key: at for key, at in self._left.items() if now - at <= _RESTART_S}
+        gone = (command for command in commands if not self._known[pool][command])
+        self._left.update(((pool, command), now) for command in gone)
 
     def _forget(self, child: Child) -> None:
         slot = self.by_worker[child.worker]

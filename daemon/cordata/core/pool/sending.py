@@ -46,8 +46,9 @@ class Sending:
         self.rules = rules
         self.sessions = sessions
         self.effects = effects
-        self.waiting = {name: Waiting(limits) for name, limits in self.pools.items()}
         self.registry = Registry(self._pool_of, self._moved)
+        knows = self.registry.knows
+        self.waiting = {name: Waiting(limits, knows) for name, limits in self.pools.items()}
         self.wheel: Wheel[Call] = Wheel()
         self.poison = Poison(rules.poison_limit, rules.poison_pause_s)
         self.pace = Pace()

@@ -1,6 +1,10 @@
-"""All calls of one pool that wait for a child: those for any worker, and those for one only."""
+"""All calls of one pool that wait for a child: those for any worker, those for one only, and those
+for the workers that know the command, while not all of them do.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from cordata.core.pool.call import Call
 from cordata.core.pool.fair import Fair
@@ -12,10 +16,13 @@ class Waiting:
     """The queue of a pool, bounded. Nothing in it is scanned, whatever its length."""
 
     __slots__ = (
+        "_by_command",
+        "_knows",
         "_lanes",
         "_limits",
         "_main",
         "_pinned",
+        "_some",
         "ahead",
         "ahead_bytes",
         "bytes",
@@ -23,12 +30,21 @@ class Waiting:
         "longest_ever_s",
     )
 
-    def __init__(self, limits: PoolLimits) -> None:
+    def __init__(
+        self,
+        limits: PoolLimits,
+        knows: Callable[[str, str], bool] = lambda worker, command: True,
+    ) -> None:
+        """`knows`: whether this worker knows this command."""
         self._limits = limits
+        self._knows = knows
         self._main: Fifo | Fair = Fair() if limits.fair else Fifo()
         #: Calls that may run at one worker only, by worker.
         self._lanes: dict[str, Fifo] = {}
         self._pinned: dict[Call, str] = {}
+        #: Calls of commands that not all workers knew when they came, by command.
+        self._by_command: dict[str, Fifo] = {}
+        self._some: set[Call] = set()
         self.count = 0
         self.bytes = 0
         #: Calls that lie at a busy child: they wait as well, and count in the bounds.
@@ -44,8 +60,9 @@ class Waiting:
         """Other bounds, from a reload; who waits stays. Taking turns begins with a restart only."""
         self._limits = limits
 
-    def add(self, call: Call, *, worker: str = "", back: bool = False) -> bool:
-        """Stand in line, `worker`: for this one only. False: as many wait as may.
+    def add(self, call: Call, *, worker: str = "", command: str = "", back: bool = False) -> bool:
+        """Stand in line, `worker`: for this one only, else `command`: for those that know this one.
+        False: as many wait as may.
 
         `back`: it was admitted before, and gets the place it had.
         """
@@ -54,6 +71,9 @@ class Waiting:
         if worker:
             self._lanes.setdefault(worker, Fifo()).push(call, back=back)
             self._pinned[call] = worker
+        elif command:
+            self._by_command.setdefault(command, Fifo()).push(call, back=back)
+            self._some.add(call)
         else:
             self._main.push(call, back=back)
         self.count += 1
@@ -86,11 +106,7 @@ class Waiting:
 
     def head(self, worker: str) -> Call | None:
         """Whom `take` would give."""
-        lane, call = self._lanes.get(worker), self._main.peek()
-        if lane is None:
-            return call
-        own = lane.peek()
-        return own if own is not None and (call is None or own.key < call.key) else call
+        return self._next(worker).peek()
 
     def lend(self, call: Call, by: int = 1) -> None:
         """A call lies at a busy child from now on; `by` -1: no more."""
@@ -99,28 +115,35 @@ class Waiting:
 
     def take(self, worker: str, now: float) -> Call | None:
         """The next call for a free child of this worker, out of the queue."""
-        lane = self._lanes.get(worker)
-        if lane is None:
-            call = self._main.pop()
-        else:
-            own, any_ = lane.peek_key(), self._main.peek_key()
-            if own is not None and (any_ is None or own < any_):
-                call = lane.pop()
-                self._unpin(call)
-            else:
-                call = self._main.pop()
+        call = self._next(worker).pop()
         if call is not None:
+            self._forget(call)
             self._left(call, now)
         return call
 
+    def _next(self, worker: str) -> Fifo | Fair:
+        """The queue whose head goes next to a child of this worker."""
+        own = self._lanes.get(worker)
+        if own is None and not self._by_command:
+            return self._main
+        lanes = [lane for name, lane in self._by_command.items() if self._knows(worker, name)]
+        lanes += [] if own is None else [own]
+        found, first = self._main, self._main.peek_key()
+        for lane in lanes:
+            key = lane.peek_key()
+            if key is not None and (first is None or key < first):
+                found, first = lane, key
+        return found
+
     def drop(self, call: Call, now: float) -> None:
         """Leave the queue: timed out, cancelled, or its client is gone."""
-        worker = self._pinned.get(call)
-        if worker is None:
-            self._main.drop(call)
+        if call in self._pinned:
+            self._lanes[self._pinned[call]].drop(call)
+        elif call in self._some:
+            self._by_command[call.command].drop(call)
         else:
-            self._lanes[worker].drop(call)
-            self._unpin(call)
+            self._main.drop(call)
+        self._forget(call)
         self._left(call, now)
 
     def take_all(self, now: float) -> list[Call]:
@@ -129,22 +152,28 @@ class Waiting:
         while (call := self._main.pop()) is not None:
             found.append(call)
         found += self._pinned
+        found += self._some
         for call in found:
             self._left(call, now)
             call.queued = False
-        self._pinned.clear()
-        self._lanes.clear()
+        for table in (self._pinned, self._lanes, self._some, self._by_command):
+            table.clear()
         return found
 
     def longest_s(self, now: float) -> float:
         """How long the longest waiting one waits."""
-        return max((lane.oldest(now) for lane in (self._main, *self._lanes.values())), default=0.0)
+        lanes = (self._main, *self._lanes.values(), *self._by_command.values())
+        return max(lane.oldest(now) for lane in lanes)
 
-    def _unpin(self, call: Call | None) -> None:
-        if call is not None:
-            worker = self._pinned.pop(call)
-            if not self._lanes[worker]:
-                del self._lanes[worker]
+    def _forget(self, call: Call) -> None:
+        """It has left its queue."""
+        worker = self._pinned.pop(call, "") if self._pinned else ""
+        if worker and not self._lanes[worker]:
+            del self._lanes[worker]
+        elif call in self._some:
+            self._some.remove(call)
+            if not self._by_command[call.command]:
+                del self._by_command[call.command]
 
     def _left(self, call: Call, now: float) -> None:
         self.count -= 1

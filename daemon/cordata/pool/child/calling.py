@@ -17,7 +17,13 @@ from cordata.core.pool.codec import encode
 from cordata.core.pool.loan import LARGE
 from cordata.core.pool.message import MAX_ENTRIES, Delta, End, ErrorFrame, Result
 from cordata.core.pool.order import LentRun, News, Passed, Run
-from cordata.errors import CallCancelled, FrameTooLarge, PermanentError, ProtocolError
+from cordata.errors import (
+    CallCancelled,
+    FrameTooLarge,
+    PermanentError,
+    PoolUnavailable,
+    ProtocolError,
+)
 from cordata.log import request_id
 from cordata.pool.child.current import CurrentCall, current
 from cordata.pool.child.flow import Flow
@@ -65,6 +71,10 @@ class Calling:
 
             self._asynchronous = Asynchronous(self._flow)
         return self._asynchronous
+
+    def knows(self, command: str) -> bool:
+        """Whether there is such a command."""
+        return command in self._commands
 
     def note(self, said: Run | News) -> None:
         """What it says of sessions and globals, also in a run that is not begun."""
@@ -118,8 +128,9 @@ class Calling:
         try:
             function = self._commands.get(run.command)
             if function is None:
-                text = f"this worker knows no command {run.command!r}"
-                return encode(ErrorFrame(id=run.id, code="unknown_command", m=text))
+                # Another worker may, as during a rolling upgrade, so that it may work later.
+                text = f"this worker does not know the command {run.command!r}"
+                return encode(ErrorFrame(id=run.id, code=PoolUnavailable.code, m=text))
             value = copy_context().run(self._call, function, run, call, credits)
             delta = _delta(session, call.shared)
             frame = self._success(run, value, delta, began, credits)

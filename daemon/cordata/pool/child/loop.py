@@ -237,7 +237,8 @@ class Loop:
         began = monotonic()
         run.d -= began - run.read_at
         session = self._calling.lent(run.session) if run.session else None
-        if run.n in borrower.skipped or (run.session and session is None):
+        there = (session is not None or not run.session) and self._calling.knows(run.command)
+        if run.n in borrower.skipped or not there:
             borrower.give_back(run)
         elif run.d <= 0:
             text = "the deadline had passed when the child took the call"

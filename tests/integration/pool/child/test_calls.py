@@ -77,7 +77,7 @@ def test_error_tells_type_text_and_trace(tmp_path: Path) -> None:
         assert (len(error.m), len(error.data["traceback"])) == (4096, 16384)
         assert failure(peer, "fail_async").m == "later"
         assert "object" in failure(peer, "odd").m
-        assert failure(peer, "nothing").code == "unknown_command"
+        assert failure(peer, "nothing").code == "unavailable"
         for command in ("large", "numbers"):
             error = failure(peer, command, 100_001)
             assert (error.code, "max_frame_bytes" in error.m) == ("frame_too_large", True)

@@ -195,7 +195,7 @@ def test_output_carries_the_mark_of_its_call(tmp_path: Path) -> None:
 
 def test_child_is_lean(tmp_path: Path) -> None:
     with serving(tmp_path) as (child, peer):
-        assert failure(peer, "nothing").code == "unknown_command"
+        assert failure(peer, "nothing").code == "unavailable"
         loaded = set(call(peer, "modules"))
         # The commands of these tests use asyncio themselves.
         heavy = (

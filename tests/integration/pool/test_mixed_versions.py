@@ -1,0 +1,135 @@
+"""Two versions of an application in one pool, as during a rolling upgrade."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.cli.command import cordata
+from tests.integration.pool.test_together import Together, together
+from tests.integration.pool.worker import mixed
+from tests.integration.server.managed import Managed
+
+from cordata import Tx
+from cordata.connection import connect
+from cordata.errors import CommandUnknown, PoolTransient
+from cordata.loading import load_runtime
+from cordata.pool import Client, SyncClient
+
+APP = "tests.integration.pool.worker.mixed:app"
+PATIENCE_S = 30.0
+
+
+def pair(
+    all_: Together, directory: Path
+) -> tuple[AbstractContextManager[Managed], AbstractContextManager[Managed]]:
+    """A worker of the new version, and one of the old one."""
+    done = str(directory / "done")
+    return all_.worker("0", MIXED_NEW="1", MIXED_DONE=done), all_.worker("1", MIXED_DONE=done)
+
+
+def until_taken(call: Callable[[], Any]) -> Any:
+    """As a handler: what may work later is tried again."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return call()
+        except PoolTransient:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_new_command_runs_where_it_is_known(tmp_path: Path) -> None:
+    with together(tmp_path, app=APP) as all_:
+        new, old = pair(all_, tmp_path)
+        with new, old, SyncClient(all_.manager.path, timeout=PATIENCE_S) as client:
+            pids = {client.execute("new_about")["pid"] for _ in range(20)}
+            assert len(pids) == 1
+            # The old version takes its share of what both know.
+            with ThreadPoolExecutor(8) as threads:
+
+                def about(_: int) -> int:
+                    with SyncClient(all_.manager.path, timeout=PATIENCE_S) as other:
+                        return int(other.execute("about", 0.05)["pid"])
+
+                assert len(set(threads.map(about, range(16)))) == 2
+            arguments = ("--state-dir", str(tmp_path), "--config", str(all_.config))
+            for _ in range(3):
+                result = cordata("call", "new_about", *arguments)
+                assert result.returncode == 0, result.stderr
+                assert json.loads(result.stdout)["pid"] in pids
+
+
+async def test_new_command_of_a_client_that_is_alone_runs_where_it_is_known(tmp_path: Path) -> None:
+    with together(tmp_path, app=APP) as all_:
+        new, old = pair(all_, tmp_path)
+        with new, old:
+            async with Client(all_.manager.path, timeout=PATIENCE_S) as client:
+                for _ in range(100):
+                    await client.execute("about")
+                calls = [client.execute("new_about") for _ in range(100)]
+                found = await asyncio.gather(*calls)
+                assert len({about["pid"] for about in found}) == 1
+                with pytest.raises(CommandUnknown):
+                    await client.execute("nothing")
+
+
+def test_new_command_waits_for_who_knows_it_and_holds_up_nobody(tmp_path: Path) -> None:
+    with together(tmp_path, app=APP) as all_:
+        new, old = pair(all_, tmp_path)
+        with new, old, ThreadPoolExecutor(2) as threads:
+            client = SyncClient(all_.manager.path, timeout=PATIENCE_S)
+            second = SyncClient(all_.manager.path, timeout=PATIENCE_S)
+            with client, second, SyncClient(all_.manager.path, timeout=PATIENCE_S) as third:
+                knows = client.execute("new_about")["pid"]
+                waiting = threads.submit(client.execute, "new_wait", 2.0)
+                all_.manager.until(lambda found: found["pools"]["default"]["busy"], "it runs")
+                about = threads.submit(until_taken, lambda: second.execute("new_about"))
+                others = {third.execute("about")["pid"] for _ in range(20)}
+                assert not waiting.done()
+                assert knows not in others
+                assert about.result(PATIENCE_S)["pid"] == knows
+                assert waiting.result(PATIENCE_S) == "done"
+
+
+def test_new_command_outlives_the_restart_of_the_one_that_knows_it(tmp_path: Path) -> None:
+    with together(tmp_path, app=APP) as all_:
+        new, old = pair(all_, tmp_path)
+        with old, ThreadPoolExecutor(1) as threads:
+            with SyncClient(all_.manager.path, timeout=PATIENCE_S) as client:
+                with new as worker:
+                    former = client.execute("new_about")["pid"]
+                    worker.stop()
+                about = threads.submit(until_taken, lambda: client.execute("new_about"))
+                with pair(all_, tmp_path)[0]:
+                    assert about.result(PATIENCE_S)["pid"] != former
+                    with pytest.raises(CommandUnknown):
+                        client.execute("nothing")
+
+
+async def publish(number: int, tx: Tx) -> None:
+    await tx.publish("asked", {"number": number})
+
+
+async def test_no_event_is_lost_between_two_versions(tmp_path: Path) -> None:
+    with together(tmp_path, app=APP) as all_:
+        new, old = pair(all_, tmp_path)
+        with new, old:
+            async with connect(mixed.app, load_runtime(str(all_.config))) as ctx:
+                for number in range(20):
+                    await ctx.run(partial(publish, number))
+            done, deadline = tmp_path / "done", time.monotonic() + PATIENCE_S
+            while not done.exists() or len(done.read_text().split()) < 20:
+                dead = cordata("dlq", "list", "--json", "--config", str(all_.config)).stdout
+                assert not json.loads(dead)["items"], dead
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.1)
+            assert sorted(map(int, done.read_text().split())) == [*range(20)]
