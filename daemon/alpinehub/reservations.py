@@ -64,7 +64,7 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     last_name: str = ""
     #: As written; has one @ and no white space.
     email: str = ""
-    #: `\\+?[0-9]{4,20}`; without + it is a number of the hotel's region.
+    #: `\\+?[0-9]{4,15}`; without + it is a number of the guest's country or the hotel's region.
     phone: str = ""
     #: ISO 639-1 in lower case; "" means not told: use the hotel's.
     language: str = ""

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from unicodedata import decimal
 
 from alpinehub.people.finding import Customer
 
@@ -118,8 +119,11 @@ def mark_of(customer: Customer) -> Mark:
 
 
 def _read(text: str) -> set[str]:
-    """The telephone numbers of a text, as digits."""
-    found = {_digits(match[0]) for match in _NUMBER.finditer(text)}
+    """The telephone numbers of a text, as digits; of two with a "/" between each."""
+    if not text.isascii():
+        text = "".join(str(decimal(c)) if c.isdecimal() else c for c in text)
+    written = [match[0] for match in _NUMBER.finditer(text)]
+    found = {_digits(part) for one in written for part in (one, *one.split("/"))}
     return found | {digits.removeprefix("00") for digits in found}
 
 

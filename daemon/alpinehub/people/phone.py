@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 
-def e164(number: str, region: str) -> str | None:
-    """The number with its country code; one without is of `region` (ISO 3166, upper case).
+def e164(number: str, region: str, country: str | None = None) -> str | None:
+    """The number with its country code; one without is of the guest's `country` if there is such a
+    number, else of the hotel's `region` (ISO 3166, upper case).
 
     None: there is no such number, or it cannot be told without a country. An Italian landline
     keeps its leading 0. The library is imported here: it takes 0.15 s and 2.4 MB, and of all
@@ -12,6 +13,14 @@ def e164(number: str, region: str) -> str | None:
     """
     import phonenumbers
 
+    if country and country != region and not number.startswith("+"):
+        try:
+            parsed = phonenumbers.parse(number, country)
+        except phonenumbers.NumberParseException:
+            pass  # a country without telephone numbers, or no number there
+        else:
+            if phonenumbers.is_valid_number(parsed):
+                return phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164)
     try:
         parsed = phonenumbers.parse(number, region)
     except phonenumbers.NumberParseException:

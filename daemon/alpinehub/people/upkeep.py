@@ -25,8 +25,10 @@ from cordata import Conflict, Row, Store, Tx
 #: Customers of one unit: some milliseconds of the write lock.
 STEP = 200
 
-#: (number as written, region) and what it is.
-Numbers = Mapping[tuple[str, str], str | None]
+#: A number as written, the hotel's region and the guest's country.
+Written = tuple[str, str, str | None]
+#: With their country code; None: it is no number.
+Numbers = Mapping[Written, str | None]
 
 
 async def keep_up(store: Store, *, step: int = STEP) -> int:
@@ -80,7 +82,7 @@ async def settle(store: Store, after: int, limit: int) -> Sequence[int]:
     rows = await store.read(due)
     if not rows:
         return ()
-    written = {(row["phone"], row["region"]) for row in rows if row["phone"]}
+    written = {_written(row) for row in rows if row["phone"]}
     numbers = await asyncio.to_thread(_read_numbers, written)
     ids = [int(row["id"]) for row in rows]
     try:
@@ -90,16 +92,20 @@ async def settle(store: Store, after: int, limit: int) -> Sequence[int]:
     return ids
 
 
-def _read_numbers(written: Iterable[tuple[str, str]]) -> Numbers:
-    return {(phone, region): e164(phone, region) for phone, region in written}
+def _written(person: Mapping[str, Any] | Row) -> Written:
+    return person["phone"], person["region"], person["country"]
+
+
+def _read_numbers(written: Iterable[Written]) -> Numbers:
+    return {one: e164(*one) for one in written}
 
 
 async def _settle(tx: Tx, ids: Sequence[int], numbers: Numbers) -> None:
     held = [dict(row) for row in await tx.fetch_all("people_hold", ids=encode_list(ids))]
-    people = [p for p in held if not p["phone"] or (p["phone"], p["region"]) in numbers]
+    people = [p for p in held if not p["phone"] or _written(p) in numbers]
     changed = []
     for person in people:
-        number = numbers.get((person["phone"], person["region"]))
+        number = numbers.get(_written(person))
         if number != person["phone_e164"]:
             person["phone_e164"] = number
             changed.append({"id": person["id"], "phone_e164": number})

@@ -12,7 +12,7 @@ from alpinehub.reservations import ReservationData, Status
 from alpinehub.webhooks.days import YEARS
 from alpinehub.webhooks.payload import Parsed, Payload
 from alpinehub.webhooks.problem import Problem, invalid
-from alpinehub.webhooks.values import EMAIL, read_phone
+from alpinehub.webhooks.values import EMAIL, line, read_phone
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2}([-_][A-Za-z0-9]{2,8})*")
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
@@ -60,7 +60,7 @@ def normalise(parsed: Parsed, *, plain: bool = False) -> Submission:
     if not plain:
         _check_characters(payload, parsed.utm, problems)
     _check_dates(payload, problems)
-    _check_contact(payload, problems)
+    extra = _check_contact(payload, problems)
     _check_total(payload, problems)
     status = payload.status
     required = _REQUIRED[status] if status else ()
@@ -71,7 +71,10 @@ def normalise(parsed: Parsed, *, plain: bool = False) -> Submission:
         raise invalid(problems)
     lacks = [] if status != "cancelled" else _missing(payload, _STAY) + _nameless(payload)
     return Submission(
-        payload.hotel_code or "", payload.external_id, _record(payload, parsed.utm, status), lacks
+        payload.hotel_code or "",
+        payload.external_id,
+        _record(payload, parsed.utm, status, extra),
+        lacks,
     )
 
 
@@ -110,18 +113,24 @@ def _check_dates(payload: Payload, problems: list[Problem]) -> None:
         problems.append(Problem("departure", "must be after arrival"))
 
 
-def _check_contact(payload: Payload, problems: list[Problem]) -> None:
-    if payload.email is not None and not EMAIL.fullmatch(payload.email):
+def _check_contact(payload: Payload, problems: list[Problem]) -> str:
+    """What the hotel is to see as it was written: of a telephone more than one number, or none."""
+    extra = ""
+    reachable = payload.email is not None and EMAIL.fullmatch(payload.email) is not None
+    if payload.email is not None and not reachable:
         problems.append(Problem("email", "not an e-mail address"))
     if payload.phone is not None:
         phone = read_phone(payload.phone)
-        if phone is None:
+        if phone is None and not reachable and payload.status != "cancelled":
             problems.append(Problem("phone", "not a telephone number"))
-        payload.phone = phone
+        if phone is None or not phone.is_all:
+            extra = f"phone: {line(payload.phone)}"
+        payload.phone = phone.number if phone is not None else None
     if payload.language is not None:
         if not _LANGUAGE.fullmatch(payload.language):
             problems.append(Problem("language", "not a language code (de, it, en, de-AT)"))
         payload.language = payload.language[:2].lower()
+    return extra
 
 
 def _check_total(payload: Payload, problems: list[Problem]) -> None:
@@ -161,7 +170,7 @@ def _nameless(payload: Payload, unreadable: set[str] | None = None) -> list[Prob
     return [Problem("last_name", "required: a name, an e-mail address or a telephone number")]
 
 
-def _record(payload: Payload, utm: dict[str, str], status: Status) -> ReservationData:
+def _record(payload: Payload, utm: dict[str, str], status: Status, extra: str) -> ReservationData:
     for name in ("source", "medium", "campaign", "term", "content", "id"):
         if (value := getattr(payload, f"utm_{name}")) is not None:
             utm[name] = value
@@ -187,4 +196,5 @@ def _record(payload: Payload, utm: dict[str, str], status: Status) -> Reservatio
         utm=utm,
         gclid=payload.gclid or "",
         fbclid=payload.fbclid or "",
+        extra=extra,
     )

@@ -44,7 +44,7 @@ class Payload(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     first_name: Name | None = None
     last_name: Name | None = None
     email: Address | None = None
-    phone: Token | None = None
+    phone: Address | None = None
     language: Token | None = None
     message: Annotated[str, Meta(max_length=10_000)] | None = None
     total: Decimal | None = None

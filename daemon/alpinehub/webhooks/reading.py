@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import cast, get_args
 
 import msgspec
@@ -105,12 +106,12 @@ def _contact(asking: Asking) -> tuple[str, str]:
     """
     found = {}
     unreadable = {}
-    for target, read in (("email", read_email), ("phone", read_phone)):
+    for target, read in (("email", read_email), ("phone", partial(_phone, asking))):
         text = line(asking.told(target))
         value = read(text) if text else None
         if text and value is None:
             unreadable[target] = text
-            value = read(asking.fields.of_contact(target))
+            value = read(line(asking.fields.of_contact(target)))
         found[target] = value or ""
     if any(found.values()):
         for target, text in unreadable.items():
@@ -118,6 +119,16 @@ def _contact(asking: Asking) -> tuple[str, str]:
     else:
         asking.problems += [f"unreadable:{target}" for target in unreadable]
     return found["email"], found["phone"]
+
+
+def _phone(asking: Asking, text: str) -> str | None:
+    """A number; a text that says more than one number is kept."""
+    phone = read_phone(text)
+    if phone is None:
+        return None
+    if not phone.is_all:
+        asking.keep("phone", text)
+    return phone.number
 
 
 def _birth(asking: Asking, text: str) -> date | None:

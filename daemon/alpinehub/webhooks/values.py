@@ -8,6 +8,8 @@ Every function is total: any text gives a value, or None for one that cannot be 
 from __future__ import annotations
 
 import re
+import unicodedata
+from dataclasses import dataclass
 from typing import Literal
 
 from alpinehub.webhooks.countries import CODES, NAMES
@@ -20,8 +22,27 @@ MAX_CHARS = 200
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _WHITE = re.compile(r"[\s\u00a0]+")
 EMAIL = re.compile(r'[^\s@<>(),;:"\\\[\]]{1,64}@[^\s@<>(),;:"\\\[\].]+(\.[^\s@<>(),;:"\\\[\].]+)+')
-_PHONE = re.compile(r"\+?[0-9 ()./\-\u00a0]+")
+_PHONE = re.compile(r"\+?[0-9 ()./\-]+")
 _NOT_DIGIT = re.compile(r"[^0-9]")
+#: Longer texts are no telephone numbers.
+MAX_PHONE = 254
+#: E.164 has no longer numbers; the 00 before the country code is not counted.
+_MAX_DIGITS = 15
+_PHONE_LABEL = re.compile(
+    r"(?:tel|telefon|telefono|telephone|t(?:é|e)l|t(?:é|e)l(?:é|e)phone|phone|fon|mobil|mobile|handy"
+    r"|cell|cellulare|natel|portable|whatsapp|call)\b[.:]*(?:nr|no|n)?[.:°]* *",
+    re.IGNORECASE,
+)
+#: `(Büro)` at the end, and an extension: x12, ext. 12, interno 12, Durchwahl 12, ;ext=12.
+_PHONE_NOTE = re.compile(r" *\([^()0-9]*[^\W\d_][^()0-9]*\) *\Z")
+_EXTENSION = re.compile(
+    r"[ ;,]*(?:#|\b(?:x|ext|extension|int|interno|poste|dw|durchwahl|kl|klappe)\b|x(?=[ 0-9]))"
+    r"[.:=]* *[0-9]{1,7} *\Z",
+    re.IGNORECASE,
+)
+_TWO_PHONES = re.compile(r" *(?:[;|\n]|\b(?:oder|or|o|ou|od\.?|bzw\.?|und|and|e|et)\b|&) *", re.I)
+#: Within one number, too: 0471 / 123456.
+_MAYBE_TWO = re.compile(r" *[/,] *")
 #: Only Italy dials the 0 of its landlines from abroad, too; a mobile number of it has none.
 _ITALIAN, _ITALIAN_MOBILE = "39", re.compile("393[0-9]{9}")
 _LANGUAGE = re.compile(r"[A-Za-z]{2}([-_][A-Za-z0-9]{2,8})*")
@@ -84,9 +105,65 @@ def read_email(text: str) -> str | None:
     return text if len(text) <= 254 and EMAIL.fullmatch(text) else None
 
 
-def read_phone(text: str) -> str | None:
-    """The number without its layout: digits, + before a country code. None: it is no number."""
-    if len(text) > 64 or not _PHONE.fullmatch(text):
+@dataclass(frozen=True, slots=True)
+class Phone:
+    """A telephone number in a text."""
+
+    #: Its digits without layout, + before a country code.
+    number: str
+    #: The text says no more than this number.
+    is_all: bool
+
+
+def read_phone(text: str) -> Phone | None:
+    """The first telephone number of a text: digits of any script, with a label, a note or an
+    extension, with a second number behind it. None: it is no number.
+    """
+    if len(text) > MAX_PHONE:
+        return None
+    whole = _PHONE_LABEL.sub("", _plain_digits(text).strip(), count=1)
+    first = _first_phone(whole)
+    first = _EXTENSION.sub("", _PHONE_NOTE.sub("", first))
+    number = _dialled(first.strip())
+    return None if number is None else Phone(number, is_all=first == whole)
+
+
+def _plain_digits(text: str) -> str:
+    """Digits, dashes and spaces of any script as ASCII; no marks of direction."""
+    return text if text.isascii() else "".join(map(_plain_digit, text))
+
+
+def _plain_digit(c: str) -> str:
+    category = unicodedata.category(c)
+    if category == "Nd":
+        return str(unicodedata.decimal(c))
+    if category in ("Pd", "Zs"):
+        return "-" if category == "Pd" else " "
+    if category == "Cf":
+        return ""
+    return c if category == "No" else unicodedata.normalize("NFKC", c)
+
+
+def _first_phone(text: str) -> str:
+    """A text up to its second number."""
+    both = _TWO_PHONES.search(text)
+    first = text[: both.start()] if both else text
+    cuts = list(_MAYBE_TWO.finditer(first))
+    for number, cut in enumerate(cuts):
+        end = cuts[number + 1].start() if number + 1 < len(cuts) else len(first)
+        part = first[cut.end() : end]
+        count = len(_NOT_DIGIT.sub("", part))
+        # A second number begins with its code; of `12345 / 46` nobody knows what 46 is.
+        if (count >= 6 and part.startswith(("+", "0", "(0", "(+"))) or count <= 3:
+            return first[: cut.start()]
+    too_long = len(_NOT_DIGIT.sub("", first)) > _MAX_DIGITS + 2
+    return first[: cuts[0].start()] if too_long and cuts else first
+
+
+def _dialled(text: str) -> str | None:
+    """The digits of one number, + before a country code."""
+    text = re.sub(r"^\((\+[0-9]{1,3}|00[0-9]{1,3})\)", r"\1 ", text)
+    if not _PHONE.fullmatch(text):
         return None
     international = text.startswith(("+", "00"))
     if international:
@@ -95,6 +172,6 @@ def read_phone(text: str) -> str | None:
         if not bare.startswith(_ITALIAN) or _ITALIAN_MOBILE.fullmatch(bare):
             text = bare
     digits = _NOT_DIGIT.sub("", text)
-    if not 4 <= len(digits) <= 20:
+    if not 4 <= len(digits) <= _MAX_DIGITS:
         return None
     return f"+{digits}" if international else digits

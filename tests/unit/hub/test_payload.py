@@ -116,11 +116,12 @@ def test_phone_keeps_its_digits_when_it_is_one(given_: str, kept: str) -> None:
     assert accept({**REQUEST, "phone": given_}).data.phone == kept
 
 
-@pytest.mark.parametrize(
-    "text", ["123", "+", "1" * 21, "12+34567", "٠١٢٣٤٥", "tel:12345", "a12345"]
-)
-def test_phone_is_refused_when_it_is_none(text: str) -> None:
-    assert list(refuse({**REQUEST, "phone": text})) == ["phone"]
+@pytest.mark.parametrize("text", ["123", "+", "1" * 21, "12+34567", "a12345"])
+def test_phone_is_refused_when_it_is_none_and_nothing_else_reaches_the_guest(text: str) -> None:
+    assert list(refuse({**REQUEST, "phone": text, "email": None})) == ["phone"]
+    assert sorted(refuse({**REQUEST, "phone": text, "email": "x"})) == ["email", "phone"]
+    data = accept({**REQUEST, "phone": text}).data
+    assert (data.phone, data.extra) == ("", f"phone: {text}")
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ UPDATE customer SET consent_at = :now WHERE id = :id
 
 -- name: people_due
 -- Whose number and hashes are to be made.
-SELECT c.id, c.phone, h.region FROM customer c JOIN hotel h ON h.id = c.hotel_id
+SELECT c.id, c.phone, c.country, h.region FROM customer c JOIN hotel h ON h.id = c.hotel_id
 WHERE c.hash_due = 1 AND c.id > :after ORDER BY c.id LIMIT :limit
 
 -- name: people_range

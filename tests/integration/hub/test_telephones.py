@@ -1,0 +1,129 @@
+"""Telephone numbers as guests write them: the hotel gets one that can be dialled, and the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.integration.hub.lenient import FORM, data, open_lenient, post_form
+from tests.integration.hub.material import BOOKING, open_hub
+
+on_each_store = pytest.mark.usefixtures("each_store")
+
+#: What is written, the number, and whether the text is kept beside it.
+WRITTEN = [
+    ("0171 1234567 / 089 123456", "01711234567", True),
+    ("+49 171 1234567, +49 89 123456", "+491711234567", True),
+    ("0471 123456 oder 333 1234567", "0471123456", True),
+    ("0471 123456; 333 1234567", "0471123456", True),
+    ("+39 333 1234567\u202c", "+393331234567", False),
+    ("\u202a+39 333 1234567\u202c", "+393331234567", False),
+    ("(+39) 333 1234567", "+393331234567", False),
+    ("(0039) 333 1234567", "+393331234567", False),
+    ("+1 650 555 1212 x12", "+16505551212", True),
+    ("+1 650 555 1212 ext. 12", "+16505551212", True),
+    ("0471 123456 int. 12", "0471123456", True),
+    ("٠٤٧١ ١٢٣٤٥٦", "0471123456", False),
+    ("０４７１ １２３４５６", "0471123456", False),
+    ("＋３９ ３３３ １２３４５６７", "+393331234567", False),
+    ("0471 – 123456", "0471123456", False),
+    ("0471\u2011123\u2011456", "0471123456", False),
+    ("tel:+39-333-1234567", "+393331234567", False),
+    ("Tel. 0471 123456", "0471123456", False),
+    ("0471 123456 (Büro)", "0471123456", True),
+    # One number, whatever it is written with.
+    ("0471 / 123456", "0471123456", False),
+    ("0039 (0) 471 / 12 34 56", "+390471123456", False),
+    ("+49 (0)89 / 123 45", "+498912345", False),
+    ("(0471) 123456", "0471123456", False),
+    ("+39\u00a0333\u00a01234567", "+393331234567", False),
+    # 46 may be another last number, or the end of this one.
+    ("0471 12345 / 46", "047112345", True),
+]
+UNREADABLE = ["ruft mich nicht an", "123", "1" * 21, "12+34567", "0471 123456 abends", "²²²²²²"]
+
+
+@pytest.mark.parametrize(("written", "number", "kept"), WRITTEN)
+async def test_number_is_read_as_it_is_written(
+    tmp_path: Path, written: str, number: str, kept: bool
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        booking = {**BOOKING, "phone": written, "email": None}
+        answer = await hub.post(booking)
+        assert answer.status == 200, answer.body
+        record = await data(hub)
+        assert record["phone"] == number
+        assert record.get("extra", "") == (f"phone: {written}" if kept else "")
+        form = {**FORM, "tel": written}
+        form.pop("email")
+        assert (await post_form(hub, form)).status == 200
+        await hub.handle_events()
+        record = await data(hub)
+        assert record["phone"] == number
+        assert record.get("extra", "") == (f"tel: {written}" if kept else "")
+
+
+@pytest.mark.parametrize("written", UNREADABLE)
+async def test_text_that_is_no_number_is_kept_where_an_address_is_known(
+    tmp_path: Path, written: str
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        assert (await hub.post({**BOOKING, "phone": written})).status == 200
+        record = await data(hub)
+        assert "phone" not in record and record["extra"] == f"phone: {written}"
+        assert record["email"] == BOOKING["email"]
+        refused = await hub.post({**BOOKING, "external_id": "n-2", "phone": written, "email": None})
+        assert (refused.status, refused.fields) == (422, ["phone"])
+        form = {**FORM, "phone": written}
+        form.pop("email")
+        await post_form(hub, form)
+        await hub.handle_events()
+        [review] = await hub.rows("SELECT error FROM inbox WHERE state = 'review'")
+        assert review["error"] == "unreadable:phone"
+
+
+async def test_cancellation_is_not_refused_for_its_number(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert (await hub.post(BOOKING)).status == 200
+        gone = {"hotel_code": "DEMO", "status": "cancelled", "external_id": "n-1", "phone": "123"}
+        assert (await hub.post(gone)).status == 200
+
+
+@on_each_store
+async def test_national_number_is_of_the_guests_country_first(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path, form_per_minute=0) as hub:
+        told = [
+            ("DE", "0171 1234567", "+491711234567"),
+            ("CH", "079 123 45 67", "+41791234567"),
+            ("IT", "0471 123456", "+390471123456"),
+            # No number of the guest's country: one of the hotel's.
+            ("CH", "0471 123456", "+390471123456"),
+            ("", "333 1234567", "+393331234567"),
+            ("AQ", "333 1234568", "+393331234568"),
+            ("DE", "+43 512 123456", "+43512123456"),
+        ]
+        for number, (country, phone, _) in enumerate(told):
+            form = {**FORM, "email": f"g{number}@example.com", "phone": phone, "land": country}
+            assert (await post_form(hub, form)).status == 200
+        await hub.handle_events()
+        assert hub.harness is not None
+        await hub.harness.run_periodic("keep_up_customers")
+        rows = await hub.rows("SELECT phone_e164 FROM customer ORDER BY email")
+        assert [row["phone_e164"] for row in rows] == [e164 for _, _, e164 in told]
+
+
+@on_each_store
+async def test_guest_of_another_country_is_one_however_the_number_is_written(
+    tmp_path: Path,
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        by_number = {key: value for key, value in FORM.items() if key != "email"}
+        german = {**by_number, "phone": "0171 1234567", "land": "Deutschland"}
+        assert (await post_form(hub, german)).status == 200
+        again = {**FORM, "phone": "+49 171 1234567", "arrival": "2027-02-02"}
+        assert (await post_form(hub, again)).status == 200
+        await hub.handle_events()
+        assert hub.harness is not None
+        await hub.harness.run_periodic("keep_up_customers")
+        rows = await hub.rows("SELECT email, phone_e164 FROM customer")
+        assert rows == [{"email": "eva@example.com", "phone_e164": "+491711234567"}]
