@@ -7,9 +7,9 @@ where there is one. Unknown keys are ignored. A key with its default may be left
 manager: the default is the one in parentheses below, for versions 1, for max 16,777,216, for an
 error's code protocol; for all others 0, "", false, nil, or a list or map with nothing in it.
 Integers are 0 <= n < 2**63 where no other range is given; text is UTF-8; names and ids of sessions,
-commands, workers and requests have at most 200 characters. `p` and values of sessions are any one
-MessagePack value, passed through undecoded. Times are relative, in seconds: clocks are never
-compared.
+commands, workers and requests, of values, counters and globals have at most 200 characters. `p` and
+values of sessions are any one MessagePack value, passed through undecoded. Times are relative, in
+seconds, and 2,000,000 of them count at most: clocks are never compared.
 
 Too large (L > max): the receiver drops L bytes, answers `error` code frame_too_large, with the id
 if it stands within the first 256 bytes, t and both keys in their shortest forms, and goes on.

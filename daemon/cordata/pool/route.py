@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Raw, json
 
+from cordata.core.pool.message import MAX_NAME
 from cordata.errors import (
     CommandFailed,
     CommandRefused,
@@ -111,7 +112,9 @@ class PoolRoute:
         """Raises: _Refused for what is not served."""
         path: str = scope["path"].removeprefix(scope["root_path"])
         command = path.removeprefix("/")
-        if not command or not any(_fits(command, one) for one in self._commands):
+        if not 0 < len(command) <= MAX_NAME or not any(
+            _fits(command, one) for one in self._commands
+        ):
             raise _Refused(404, CommandUnknown.code, "no such command")
         if scope["method"] != "POST":
             raise _Refused(405, "method", "commands are called with POST")
@@ -128,6 +131,9 @@ def _options(headers: Mapping[bytes, bytes]) -> dict[str, Any]:
     """Raises: _Refused."""
     options: dict[str, Any] = {}
     if session := headers.get(b"x-pool-session", b"").decode("latin-1"):
+        if len(session) > MAX_NAME:
+            text = f"X-Pool-Session has more than {MAX_NAME} characters"
+            raise _Refused(400, "session", text)
         options["session"] = session
     if given := headers.get(b"x-pool-timeout"):
         try:

@@ -14,6 +14,8 @@ from tests.unit.pool.test_dispatch import House
 from cordata.core.pool.call import Call
 from cordata.core.pool.limits import PoolLimits
 from cordata.core.pool.message import CallFrame
+from cordata.core.pool.session import SessionTable
+from cordata.core.pool.shelf import SessionLimits
 
 FEW, MANY = 100, 20_000
 #: Of a heap: its depth may grow, by some steps of some lines.
@@ -81,3 +83,21 @@ def test_step_costs_the_same_however_many_wait(fair: bool, session: str) -> None
     assert all(few.values())
     grown = {name: (few[name], many[name]) for name in few if many[name] > few[name] + SLACK}
     assert not grown
+
+
+def test_slice_of_expiry_costs_the_same_however_many_sessions_expire_together() -> None:
+    found, gone = [], []
+    for count in (1_000, MANY):
+        table = SessionTable(SessionLimits(), new_id=str, to_wall_us=int)
+        for number in range(count):
+            table.create(str(number), 0.0, data={}, ttl_s=1.0)
+
+        def look(table: SessionTable = table) -> None:
+            gone.append(table.sweep(5.0))
+
+        found.append(lines(look))
+        for _ in range(count // 1_000):
+            table.sweep(5.0)  # what is left is not put off
+        assert not table
+    assert gone == [1_000, 1_000]
+    assert found[1] <= found[0] + SLACK

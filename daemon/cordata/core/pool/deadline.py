@@ -7,7 +7,7 @@ ago. Here only distinct ticks are in the heap, and an item leaves its bucket whe
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Generator, Hashable
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
@@ -59,7 +59,7 @@ class Wheel(Generic[T]):
                 self._ticks = list(self._buckets)
                 heapify(self._ticks)
 
-    def due(self, now: float) -> Iterator[T]:
+    def due(self, now: float) -> Generator[T, None, None]:
         """Take out all whose time has come, the earliest tick first; each only when it is its turn.
 
         So what is done about one may remove or move another one that is due, too. What is added

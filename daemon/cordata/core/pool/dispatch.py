@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cordata.core.pool.call import RUNNING, Call
-from cordata.core.pool.limits import pool_of_command
+from cordata.core.pool.limits import LONGEST_S, pool_of_command
 from cordata.core.pool.message import CallFrame, Delta
 from cordata.core.pool.near import nearest
 from cordata.core.pool.order import ChildEvent
@@ -43,6 +43,7 @@ class Dispatcher(Outcome):
         limits = self.pools[pool]
         self._serial += 1
         timeout_s = limits.call_timeout_s if frame.timeout_s is None else frame.timeout_s
+        timeout_s = min(timeout_s, LONGEST_S)
         asked = frame.queue_timeout_s
         queue_s = limits.queue_timeout_s if asked is None else asked
         # By position: by name it takes eight times as long, a sixth of all that a call costs here.

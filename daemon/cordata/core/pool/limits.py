@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 #: The pool of workers and commands that no other one names.
 DEFAULT = "default"
+#: A deadline is never further away: poll(2) and epoll_wait(2) take milliseconds of 31 bits.
+LONGEST_S = 2e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ Each union holds what one side may send, so that a decoder refuses what is not f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta, Raw, Struct, field
@@ -15,7 +16,9 @@ from cordata.core.frame import MAX_FRAME
 #: The MessagePack value nil: the payload of who sends none.
 NIL: Final = Raw(b"\xc0")
 Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Name = Annotated[str, Meta(max_length=200)]
+#: Characters of a name: of a command, session, worker, request, counter, value or global.
+MAX_NAME = 200
+Name = Annotated[str, Meta(max_length=MAX_NAME)]
 Seconds = Annotated[float, Meta(ge=0.0, le=1e9)]
 Values: TypeAlias = dict[str, Raw]
 Counts: TypeAlias = dict[str, int]
@@ -23,11 +26,21 @@ Counts: TypeAlias = dict[str, int]
 #: decoding alone would hold up everybody for seconds.
 MAX_ENTRIES = 65_536
 _few = Meta(max_length=MAX_ENTRIES)
-FewValues = Annotated[Values, _few]
-FewCounts = Annotated[Counts, _few]
-FewNames = Annotated[list[str], _few]
+FewValues = Annotated[dict[Name, Raw], _few]
+FewCounts = Annotated[dict[Name, int], _few]
+FewNames = Annotated[list[Name], _few]
 Affinity = Literal["hint", "strict_queue", "strict_fail"]
 Role = Literal["client", "operator", "worker", "child"]
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raises: ValueError for one that is longer than MAX_NAME, TypeError for what is no text."""
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"a name is text, not {type(name).__name__}")
+        if len(name) > MAX_NAME:
+            text = f"the name {name[:30]!r}.. has {len(name)} characters, the limit is {MAX_NAME}"
+            raise ValueError(text)
 
 
 class Message(Struct, tag_field="t", omit_defaults=True, gc=False):

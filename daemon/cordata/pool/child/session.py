@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw, msgpack
 
-from cordata.core.pool.message import Delta, Values
+from cordata.core.pool.message import MAX_NAME, Delta, Values, check_names
 from cordata.core.pool.order import GlobalsCopy, News, Run
 from cordata.errors import ProtocolError
 
@@ -44,9 +44,13 @@ class Noted(MutableMapping[str, Any]):
         return value
 
     def __setitem__(self, key: str, value: Any) -> None:
-        """Raises: TypeError when MessagePack has no such value."""
+        """Raises: TypeError when MessagePack has no such value, ValueError for a key that is too
+        long.
+        """
         if not isinstance(key, str):
             raise TypeError(f"a key is a str, not {type(key).__name__}")
+        if len(key) > MAX_NAME:
+            check_names((key,))
         raw = Raw(msgpack.encode(value))
         if self.set is _NOTHING:
             self.set = {}
@@ -110,6 +114,7 @@ class Session(Noted):
 
     def count(self, **by: int) -> None:
         """Add to counters: `session.count(seen=1)`. Calls at the same time add up."""
+        check_names(by)
         for name, number in by.items():
             if not isinstance(number, int):
                 raise TypeError(f"a counter counts by int, not {type(number).__name__}")

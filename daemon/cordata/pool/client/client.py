@@ -20,6 +20,7 @@ from cordata.pool.client.wire import (
     DEFAULT_PATH,
     DEFAULT_TIMEOUT_S,
     call_of,
+    check_question,
     deadline_of,
     decoder_of,
     hello_of,
@@ -189,6 +190,7 @@ class Client:
         return msgpack.decode((await self._ask(ask)).payload)
 
     async def _ask(self, message: SessionOp | GlobalOp | Ask) -> Reply:
+        check_question(message)
         request = Request(message, self._exchange, deadline_of(self._timeout_of("")))
         self._exchange.submit(request)
         return await request  # type: ignore[no-any-return]

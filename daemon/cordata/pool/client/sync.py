@@ -42,6 +42,7 @@ from cordata.pool.client.wire import (
     DEFAULT_TIMEOUT_S,
     DIAL_MIN_S,
     call_of,
+    check_question,
     deadline_of,
     decoder_of,
     error_of,
@@ -164,6 +165,7 @@ class SyncClient:
         return msgpack.decode(self._ask(ask).payload)
 
     def _ask(self, message: SessionOp | GlobalOp | Ask) -> Reply:
+        check_question(message)
         return expected(self._answer(message, deadline_of(self._timeout_of(""))), Reply)
 
     def _answer(self, message: Question, deadline: float) -> ToClient:

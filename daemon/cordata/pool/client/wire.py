@@ -11,8 +11,11 @@ from typing import Any, TypeVar
 from msgspec import DecodeError, Raw, json, msgpack
 
 from cordata.core.pool.codec import POOL_ERRORS
+from cordata.core.pool.limits import LONGEST_S
 from cordata.core.pool.loan import FEATURE
 from cordata.core.pool.message import (
+    MAX_NAME,
+    Ask,
     CallFrame,
     ErrorFrame,
     GlobalOp,
@@ -20,6 +23,7 @@ from cordata.core.pool.message import (
     SessionOp,
     ToClient,
     Values,
+    check_names,
 )
 from cordata.errors import (
     CommandFailed,
@@ -40,7 +44,6 @@ DEFAULT_PATH = "/run/cordata/pool.sock"
 MAX_TAKEN = 1 << 30
 #: Of a call, when it names none.
 DEFAULT_TIMEOUT_S = 60.0
-_LONGEST_S = 1e9
 #: For what a forked process has inherited.
 FORKED = "this process was forked from the one that began it: begin it again here"
 A = TypeVar("A")
@@ -84,6 +87,8 @@ def call_of(
     if not (isinstance(command, str) and isinstance(session, str)):
         kind = type(session if isinstance(command, str) else command).__name__
         raise TypeError(f"command and session are text (a session's is its .id), not {kind}")
+    if len(command) > MAX_NAME or len(session) > MAX_NAME:
+        check_names((command, session))
     if not (command.isascii() and session.isascii()):
         (command + session).encode()  # what UTF-8 cannot say is found here, and not when it is sent
     if queue_timeout_s is not None and not 0.0 <= queue_timeout_s:
@@ -99,8 +104,8 @@ def call_of(
         command,
         packed(payload),
         session,
-        min(timeout_s, _LONGEST_S),
-        None if queue_timeout_s is None else min(queue_timeout_s, _LONGEST_S),
+        min(timeout_s, LONGEST_S),
+        None if queue_timeout_s is None else min(queue_timeout_s, LONGEST_S),
         idempotent,
         priority,
         credits,
@@ -110,7 +115,18 @@ def call_of(
 
 def deadline_of(timeout_s: float) -> float:
     """Monotonic, and no later than what timers can be set to."""
-    return monotonic() + min(timeout_s, _LONGEST_S)
+    return monotonic() + min(timeout_s, LONGEST_S)
+
+
+def check_question(message: SessionOp | GlobalOp | Ask) -> None:
+    """Raises: ValueError for a name that is too long, TypeError for one that is no text."""
+    if isinstance(message, SessionOp):
+        names = (message.s, message.wk or "", *message.set, *message.delete, *message.by)
+    elif isinstance(message, GlobalOp):
+        names = (*message.set, *message.delete, *message.keys)
+    else:
+        names = (message.name, message.after)
+    check_names(names)
 
 
 def packed(value: object) -> Raw:

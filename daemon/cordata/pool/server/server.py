@@ -17,6 +17,7 @@ from cordata import clock, events
 from cordata.core.pool.limits import Failure
 from cordata.core.pool.message import Goaway
 from cordata.core.pool.record import Change, GlobalsChanged
+from cordata.core.pool.session import SLICE
 from cordata.log import fields, logger
 from cordata.pool.server.clientlink import ClientPeer
 from cordata.pool.server.effects import LinkEffects
@@ -65,6 +66,8 @@ class PoolServer:
         self._heal_at = 0.0
         self._second_at = clock.monotonic()
         self._told_trouble = False
+        #: The last slice of expired sessions was a full one.
+        self._expiring = False
 
     async def run(
         self, stop: asyncio.Event, *, ready: asyncio.Event, tick: Callable[[], None]
@@ -147,10 +150,12 @@ class PoolServer:
             log.info("sessions read: %d", len(hub.sessions), extra=extra)
 
     def _pause_s(self) -> float:
-        return _SLICE_EVERY_S if self._journal.rewriting else _SECOND_S
+        return _SLICE_EVERY_S if self._journal.rewriting or self._expiring else _SECOND_S
 
     def _turn(self) -> None:
-        """A slice of a rewrite, if one is under way; and once a second the rest."""
+        """A slice of a rewrite and of the expired sessions, if there are any left of the last one;
+        and once a second the rest.
+        """
         hub, journal = self.hub, self._journal
         hub.now = clock.monotonic()
         if journal.rewriting:
@@ -159,13 +164,15 @@ class PoolServer:
                 self._told_trouble = False
                 extra = fields(events.POOL_JOURNAL_HEALED)
                 log.info("the file of sessions is whole again", extra=extra)
+        if self._expiring:
+            self._expiring = hub.sessions.sweep(hub.now) == SLICE
         elapsed_s = hub.now - self._second_at
         if elapsed_s < _SECOND_S * 0.9:
             return
         self._second_at = hub.now
         hub.counting.take_rate(elapsed_s)
         hub.lending.extend()
-        hub.sessions.sweep(hub.now)
+        self._expiring = hub.sessions.sweep(hub.now) == SLICE
         touched = hub.sessions.take_touched()
         if touched is not None:
             journal.append([touched])

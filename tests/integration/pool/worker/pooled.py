@@ -19,6 +19,7 @@ for name in (
     "start_another",
     "remember",
     "numbers",
+    "numbers_async",
     "note",
     "note_cancel",
     "much",
