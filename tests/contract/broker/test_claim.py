@@ -48,7 +48,6 @@ def ids(entries: list[Entry]) -> list[str]:
 async def keyed(store: Store, type_: str = "thing.done") -> None:
     async def unit(tx: Tx) -> None:
         await raw(tx, "INSERT INTO consumer_group VALUES ('g', ?, 1, 0, 0)", (type_,))
-        tx.wrote = True  # type: ignore[attr-defined]
 
     await store.run(unit)
 
@@ -264,7 +263,6 @@ async def test_claim_costs_the_same_whatever_waits_published_or_is_scheduled(
 
         async def fill(tx: Tx) -> None:
             await raw(tx, FILL)
-            tx.wrote = True  # type: ignore[attr-defined]
 
         async def shortest_claim_s() -> float:
             times = []

@@ -313,7 +313,6 @@ async def _pile_up(store: Store) -> None:
             await raw(
                 tx, "SELECT setval('outbox_id_seq', 200000)" if _is_postgres(tx) else "SELECT 1"
             )
-            tx.wrote = True  # type: ignore[attr-defined]
 
         await store.run(unit)
 
@@ -329,7 +328,6 @@ async def test_stranded_messages_are_found_when_their_group_starts(broker: Open)
 
         async def lose(tx: Tx) -> None:
             await raw(tx, "DELETE FROM message WHERE state = 'ready' AND key = 'k'")
-            tx.wrote = True  # type: ignore[attr-defined]
 
         await parts.store.run(lose)
         assert numbers(await claim(parts)) == [3]
