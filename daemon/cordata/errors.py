@@ -10,6 +10,9 @@ class CordataError(Exception):
     """
 
     code = "error"
+    #: Whether its message may be logged: it is of our own or of the database's schema, and holds
+    #: nothing that an application or its users wrote.
+    shown = False
 
     def __init__(self, message: str = "", *, hint: str | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").split("\n", 1)[0].rstrip("."))
@@ -20,6 +23,7 @@ class ConfigError(CordataError):
     """The configuration cannot be used."""
 
     code = "config"
+    shown = True
 
     def __init__(self, *problems: str, hint: str | None = None) -> None:
         super().__init__("\n".join(problems), hint=hint)
@@ -68,6 +72,16 @@ class PermanentError(CordataError):
     """Will fail again however often it is tried; goes to the dead letter at once."""
 
     code = "permanent"
+
+
+class StatementError(PermanentError):
+    """A statement cannot run as it is: no such table, a type that cannot be stored.
+
+    The message names the statement and the schema, never a value.
+    """
+
+    code = "statement"
+    shown = True
 
 
 class Conflict(CordataError):

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TextIO
 
-from cordata.errors import CommandFailed
+from cordata.errors import CommandFailed, CordataError
 
 #: Id of the request, message or job in hand: in every log line and stored row it causes.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
@@ -61,6 +61,29 @@ def places(error: BaseException) -> str:
     return f"{text}; {_in_the_pool(error)}" if isinstance(error, CommandFailed) else text
 
 
+def what(error: BaseException) -> str:
+    """The type of an error; of one whose message holds no personal data also message and hint."""
+    text = type(error).__name__
+    if isinstance(error, CordataError) and error.shown:
+        text += ": " + "; ".join(str(error).splitlines())
+        text += f" ({error.hint})" if error.hint else ""
+    return text
+
+
+def place(error: BaseException) -> str:
+    """Where the application's own code stood, `file:line`; else where it was raised."""
+    trace, found = error.__traceback__, "no frame"
+    own = False
+    while trace is not None:
+        ours = trace.tb_frame.f_globals.get("__name__", "").startswith("cordata.")
+        if not ours or not own:
+            code = trace.tb_frame.f_code
+            found = f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+        own = own or not ours
+        trace = trace.tb_next
+    return found
+
+
 def remote_frames(trace: str) -> str:
     """As `frames`, of a traceback that is a text."""
     found = [f"{file.rsplit('/', 1)[-1]}:{line}" for file, line in _REMOTE.findall(trace)]
@@ -82,7 +105,7 @@ def trail(error: BaseException) -> str:
 
 def _trail(error: BaseException, how: str, seen: set[int]) -> Iterator[str]:
     seen.add(id(error))
-    yield f"{how}{_type_name(error)}"
+    yield f"{how}{_type_name(error)}{what(error).removeprefix(type(error).__name__)}"
     yield from _places(error.__traceback__)
     if isinstance(error, CommandFailed):
         yield f"  {_in_the_pool(error)}"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeGuard
 
-from cordata.errors import PermanentError, StoreUnavailable, TransactionTimeout
+from cordata.errors import CordataError, PermanentError, StoreUnavailable, TransactionTimeout
 
 #: Characters of an error's text that are kept.
 ERROR_CHARS = 500
@@ -73,13 +73,15 @@ def after_failure(attempt: int, *, retries: int, permanent: bool) -> Verdict:
 
 
 def error_text(error: BaseException) -> str:
-    """`Type: message`, on one line and bounded, for a row that an operator reads.
+    """`Type: message (hint)`, on one line and bounded, for a row that an operator reads.
 
     Of characters that a store refuses (NUL, halves of surrogate pairs, as in undecodable file
     names) their escapes are kept.
     """
     try:
         message = str(error)
+        if isinstance(error, CordataError) and error.hint:
+            message += f" ({error.hint})"
     except Exception:  # noqa: BLE001 - an application's own class
         message = "(its text cannot be had)"
     message = " ".join(message.split()).replace("\0", "\\x00")

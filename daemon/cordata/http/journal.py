@@ -8,7 +8,7 @@ import re
 from cordata import events
 from cordata.http.asgi import Misuse
 from cordata.http.response import Unsendable
-from cordata.log import fields, frames, logger
+from cordata.log import fields, logger, place, what
 
 log = logger("cordata.http")
 
@@ -34,10 +34,10 @@ def is_refusal(status: int) -> bool:
 
 
 def told(error: BaseException) -> str:
-    """Type and place; the text of an application's error may quote the request."""
+    """Type and place; the text of an application's error may quote the request, ours is shown."""
     if isinstance(error, Misuse | Unsendable):
         return f"{type(error).__name__}: {error}"[:200]
-    return f"{type(error).__name__} at {frames(error.__traceback__).partition(' < ')[0]}"
+    return f"{what(error)} at {place(error)}"
 
 
 def report(

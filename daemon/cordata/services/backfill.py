@@ -10,7 +10,7 @@ from cordata import clock
 from cordata.context import BackfillContext, Context, narrowed
 from cordata.core.retry import next_delay_s
 from cordata.errors import LeaseLost
-from cordata.log import fields, logger, places, request_id
+from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import BackfillTask
 from cordata.services.alarm import pause
 from cordata.services.calling import call
@@ -81,7 +81,7 @@ class BackfillService:
             log.error(
                 "backfill %s failed with %s at %s; it goes on from its cursor later",
                 task.name,
-                type(error).__name__,
+                what(error),
                 places(error),
                 exc_info=error,
                 extra=fields(backfill=task.name),

@@ -25,7 +25,7 @@ from cordata.core.event import Event
 from cordata.core.once import CommittedTwice, Once
 from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, StoreUnavailable
-from cordata.log import fields, logger, places, request_id
+from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import Subscription
 from cordata.services.calling import call_here
 from cordata.services.ending import end
@@ -98,7 +98,7 @@ class Handling:
             log.warning(
                 "%s: its effect is committed, but then it failed with %s at %s; that is all",
                 message.group,
-                type(error).__name__,
+                what(error),
                 places(error),
                 extra=_extra(message),
             )
@@ -167,7 +167,7 @@ class Handling:
             message.attempts + 1,
             subscription.retries + 1,
             message.event_id,
-            type(error).__name__,
+            what(error),
             places(error),
             "; it is in the dead letter" if verdict is Verdict.DEAD else "",
             extra=extra,

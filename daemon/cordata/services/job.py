@@ -20,7 +20,7 @@ from cordata.core.claim import renewal_s
 from cordata.core.delivery import error_text
 from cordata.core.period import days_owed
 from cordata.errors import LeaseLost, StoreUnavailable, TransientError
-from cordata.log import fields, logger, places, request_id
+from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import JobTask
 from cordata.services.alongside import alongside
 from cordata.store import Row, Tx, new_id
@@ -248,7 +248,7 @@ class _JobRunner:
         log.error(
             "%s failed with %s at %s",
             run,
-            type(error).__name__,
+            what(error),
             places(error),
             exc_info=error,
             extra=fields(events.JOB_FAILED, **about, alert_ids=run.scope),

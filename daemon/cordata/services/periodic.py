@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cordata.context import Context
 from cordata.errors import LeaseLost
-from cordata.log import fields, logger, places, request_id
+from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import PeriodicTask
 from cordata.services.alarm import pause
 from cordata.services.calling import call
@@ -61,7 +61,7 @@ class PeriodicService:
                 log.error(
                     "%s failed with %s at %s",
                     task.name,
-                    type(error).__name__,
+                    what(error),
                     places(error),
                     exc_info=error,
                     extra=fields(task=task.name),

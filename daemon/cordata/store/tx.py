@@ -28,6 +28,11 @@ OUTBOX_TOPIC, MAIL_TOPIC = "outbox", "mail"
 #: Wakes the primary's checkpoint service.
 CHECKPOINT_TOPIC = "checkpoint"
 
+#: The next step when a table or column is missing.
+MISSING_HINT = (
+    "is it in a migration of the package that app.migrations() names? `cordata migrate --check`"
+    " tells what is pending"
+)
 _PUBLISH_HINT = 'the lane is "live" or "backfill", the priority a 32-bit number'
 
 _encode = msgspec.json.Encoder(decimal_format="string").encode
@@ -227,6 +232,22 @@ class UnitMisuse(CordataError):
     """A unit of work awaited something other than its tx."""
 
     code = "unit_misuse"
+    shown = True
+
+
+def foreign_await(coroutine: Any) -> UnitMisuse:
+    """The error for a unit that stands at something other than its tx; call it before it closes."""
+    frames = []
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        if not frame.f_globals.get("__name__", "").startswith("cordata."):  # a wrapper of ours
+            frames.append(frame)
+        coroutine = coroutine.cr_await
+    name = frames[0].f_code.co_qualname if frames else type(coroutine).__qualname__
+    places = [f"{f.f_code.co_filename.rpartition('/')[2]}:{f.f_lineno}" for f in frames]
+    return UnitMisuse(
+        f"unit {name!r} awaited something other than its tx at {' < '.join(reversed(places))}",
+        hint="a unit awaits nothing but its tx; use transaction() around other awaits",
+    )
 
 
 def new_id(now_us: int) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from tests.contract.store.conftest import Opener
 from tests.contract.store.stores import add_account, balance, notes
 
-from cordata.errors import ConfigError, Conflict, StoreUnavailable
+from cordata.errors import ConfigError, Conflict, StatementError, StoreUnavailable
 from cordata.log import request_id
 from cordata.store import Tx, UnitMisuse
 
@@ -156,6 +157,7 @@ async def test_unit_is_refused_with_its_mistake_when_it_awaits_something_else(
             with pytest.raises(UnitMisuse, match=unit.__name__) as caught:
                 await store.run(unit)
             assert "nothing but" in (caught.value.hint or "")
+            assert re.search(r"\btest_run\.py:\d+", str(caught.value)) and caught.value.shown
         assert await balance(store, "a") is None
 
 
@@ -175,6 +177,44 @@ async def test_query_call_names_what_is_wrong_when_parameters_do_not_fit(opened:
             with pytest.raises(ConfigError, match=text):
                 await store.run(unit)
         assert await notes(store) == []
+
+
+@pytest.mark.parametrize("form", ["run", "batch", "read", "transaction"])
+@pytest.mark.parametrize(
+    ("query", "params", "said"),
+    [
+        ("lost.add", {"id": "eva@example.com"}, "lost"),
+        ("account.lost", {"id": "eva@example.com"}, "colour"),
+        ("account.misspelt", {}, "SELEKT"),
+        ("account.get", {"id": {"guest": "eva@example.com"}}, "dict"),
+    ],
+)
+async def test_statement_that_cannot_run_says_why_and_quotes_no_value(
+    opened: Opener, query: str, params: dict[str, object], said: str, form: str
+) -> None:
+    if form == "read" and query in ("lost.add", "account.misspelt"):
+        pytest.skip("for all that is known it writes, which a read cannot")
+
+    async def unit(tx: Tx) -> None:
+        await (tx.execute if query == "lost.add" else tx.fetch_all)(query, **params)
+
+    async with opened() as store:
+        with pytest.raises(StatementError, match=f"^{query}: .*{said}") as caught:
+            if form == "transaction":
+                async with store.transaction() as tx:
+                    await unit(tx)
+            elif form == "batch":
+                others = [add_account(store, str(number)) for number in range(4)]
+                failed, *rest = await asyncio.gather(
+                    store.run(unit), *others, return_exceptions=True
+                )
+                assert rest == [None] * 4
+                raise failed or AssertionError
+            else:
+                await (store.run if form == "run" else store.read)(unit)
+        assert "eva" not in str(caught.value) and caught.value.shown
+        if said in ("lost", "colour"):
+            assert "app.migrations()" in (caught.value.hint or "")
 
 
 async def test_unit_runs_wholly_or_not_at_all_when_its_caller_is_cancelled(

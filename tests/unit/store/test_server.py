@@ -6,7 +6,14 @@ import pytest
 
 from cordata import clock
 from cordata.config.sections import StoreConfig
-from cordata.errors import ConfigError, Conflict, PermanentError, StoreFull, StoreUnavailable
+from cordata.errors import (
+    ConfigError,
+    Conflict,
+    PermanentError,
+    StatementError,
+    StoreFull,
+    StoreUnavailable,
+)
 from cordata.store.postgres.address import addresses, check
 from cordata.store.postgres.clock import FleetClock
 from cordata.store.postgres.fault import Busy, Crowded, Fault, is_storage, translate
@@ -70,7 +77,7 @@ def test_both_urls_are_named_when_both_are_wrong() -> None:
         ("57014", Busy, False),
         ("40P01", Busy, False),
         ("40001", Busy, False),
-        ("42P01", PermanentError, False),
+        ("42P01", StatementError, False),
         ("22P02", PermanentError, False),
         ("23514", Conflict, False),
     ],

@@ -20,7 +20,7 @@ from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
 from cordata.eventstore import Standing, StoredEvent
 from cordata.eventstore.record import stored
-from cordata.log import fields, frames, logger
+from cordata.log import fields, frames, logger, what
 from cordata.projection import Projection
 from cordata.services.alarm import Alarm
 from cordata.services.projection.attempt import Ending, attempt
@@ -266,7 +266,7 @@ class Lane:
             self.projection.retries + 1,
             event.position,
             when,
-            type(error).__name__,
+            what(error),
             frames(error.__traceback__),
             extra=self._fields(event.position),
         )

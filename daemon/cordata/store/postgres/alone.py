@@ -32,7 +32,7 @@ from cordata.store.postgres.fault import (
 from cordata.store.postgres.narrow import Narrowed, Narrows
 from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
-from cordata.store.postgres.unit import Ask, Call, Course, UnitTx
+from cordata.store.postgres.unit import Ask, Call, Course, UnitTx, unsendable
 from cordata.store.queries import Queries
 from cordata.store.tx import Unit
 
@@ -258,7 +258,7 @@ async def finish(transaction: Transaction, tx: UnitTx) -> None:
             raise tx.fail(error, calls[error.position].query.name) from None
         raise
     except CordataError as error:
-        raise tx.fail(error, "") from None
+        raise tx.fail(error, unsendable(calls)) from None
 
 
 async def answer(transaction: Transaction, tx: UnitTx, ask: Ask) -> Any:
@@ -274,7 +274,7 @@ async def answer(transaction: Transaction, tx: UnitTx, ask: Ask) -> Any:
         position = error.position
         return tx.fail(error, calls[position].query.name if position >= 0 else "BEGIN")
     except (ConnectionLost, CordataError) as error:
-        return tx.fail(error, "")
+        return tx.fail(error, unsendable(calls))
     if ask.wants == "rows":
         return results[behind].rows()
     if ask.wants == "results":

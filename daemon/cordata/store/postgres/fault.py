@@ -12,10 +12,12 @@ from cordata.errors import (
     Conflict,
     CordataError,
     PermanentError,
+    StatementError,
     StoreFull,
     StoreUnavailable,
     Unclear,
 )
+from cordata.store.tx import MISSING_HINT
 
 _TEXT_CHARS = 300
 _RETRY_SOON_S = 1.0
@@ -43,6 +45,8 @@ _HINTS = {
     "26000": _PROXY_HINT,
     "28P01": "is the credential store-password (or ~/.pgpass of the service's user) there and right"
     " for the user in [store] url? a unit reads it when it starts: restart it then",
+    "42P01": MISSING_HINT,
+    "42703": MISSING_HINT,
     "28000": "see pg_hba.conf of the database server",
     "3D000": "create the database, as the owner that [store] url names",
 }
@@ -136,6 +140,8 @@ def translate(fault: Fault, what: str) -> CordataError:
     if code[:2] == "23":
         column = f"{fault.table}.{fault.column}" if fault.column else fault.table
         return Conflict(message, constraint=fault.constraint or column)
+    if code[:2] in _TELLABLE:
+        return StatementError(message, hint=_HINTS.get(code))
     return PermanentError(message)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cordata.errors import CordataError
 from cordata.store.postgres.book import Book
 from cordata.store.postgres.entry import Entry
-from cordata.store.postgres.result import encode
 from cordata.store.postgres.share import Share
+from cordata.store.postgres.unit import unsendable
 from cordata.store.queries import Query
 
 #: Ranked units first, the others by the first statement of each.
@@ -54,14 +53,7 @@ def may_have_changed(shares: Sequence[Share], book: Book) -> bool:
 
 def find_unfit(units: Sequence[Sequence[Share]]) -> int:
     """The first unit with a value that cannot be sent."""
-    for u, shares in enumerate(units):
-        try:
-            for share in shares:
-                for value in share.args:
-                    encode(value)
-        except CordataError:
-            return u
-    raise AssertionError("every value can be sent")
+    return next(u for u, shares in enumerate(units) if unsendable(shares))
 
 
 def rivals(units: Sequence[Sequence[Share]], book: Book, fixed: int) -> list[int]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from cordata.errors import CordataError
+from cordata.errors import CordataError, StatementError
 from cordata.store.postgres.book import Book
 from cordata.store.postgres.entry import Entry
 from cordata.store.postgres.fault import Fault, ServerError
@@ -24,6 +24,7 @@ from cordata.store.postgres.packet import Packet, Untold, packets_of
 from cordata.store.postgres.share import Share
 from cordata.store.postgres.shared import SharedTransaction
 from cordata.store.postgres.statement import WRITES, Kind
+from cordata.store.postgres.unit import unsendable
 from cordata.store.queries import Queries, Query
 
 _READS = (Kind.READ, Kind.SHARE)
@@ -250,7 +251,9 @@ class Lockstep:
         self, group: list[Entry], units: Sequence[Sequence[Share]], error: CordataError
     ) -> None:
         """Fail the unit with the value that cannot be sent. Raises: Broken when it wrote."""
-        entry = group.pop(find_unfit(units))
+        index = find_unfit(units)
+        entry = group.pop(index)
+        error = StatementError(f"{unsendable(units[index])}: {error}")
         if entry.ask is not None and not entry.tx.deferred:
             self._step(entry, error)
         elif entry.rank >= 0:

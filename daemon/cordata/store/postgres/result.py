@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import pq
 
-from cordata.errors import PermanentError
+from cordata.errors import StatementError
 from cordata.store.postgres.fault import Fault
 
 if TYPE_CHECKING:
@@ -60,23 +60,23 @@ class Result:
 
 
 def encode(value: object) -> bytes | None:
-    """A parameter as text. Raises: PermanentError when PostgreSQL has nothing like it."""
+    """A parameter as text. Raises: StatementError when PostgreSQL has nothing like it."""
     if value is None:
         return None
     if isinstance(value, str):
         if "\0" in value:
-            raise PermanentError("a text with a NUL character cannot be stored")
+            raise StatementError("a text with a NUL character cannot be stored")
         try:
             return value.encode()
         except UnicodeEncodeError as error:
-            raise PermanentError("a text with half a surrogate pair cannot be stored") from error
+            raise StatementError("a text with half a surrogate pair cannot be stored") from error
     if isinstance(value, int):  # a bool too: the tables know 0 and 1
         return b"%d" % value
     if isinstance(value, float):
         return repr(value).encode()
     if isinstance(value, bytes | bytearray | memoryview):
         return b"\\x" + bytes(value).hex().encode()
-    raise PermanentError(f"a value of type {type(value).__name__} cannot be stored")
+    raise StatementError(f"a value of type {type(value).__name__} cannot be stored")
 
 
 def fault_of(result: PGresult) -> Fault:

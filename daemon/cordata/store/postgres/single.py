@@ -13,6 +13,7 @@ from cordata.store.postgres.entry import Entry
 from cordata.store.postgres.fault import ConnectionLost, Fault, ServerError
 from cordata.store.postgres.lockstep import Broken
 from cordata.store.postgres.shared import SharedTransaction
+from cordata.store.postgres.unit import unsendable
 
 
 class Single:
@@ -72,7 +73,8 @@ class Single:
         except (ServerError, CordataError) as error:
             self.written.clear()
             position = error.position if isinstance(error, ServerError) else -1
-            name = calls[position].query.name if 0 <= position < len(calls) else "COMMIT"
+            known = 0 <= position < len(calls)
+            name = calls[position].query.name if known else unsendable(calls) or "COMMIT"
             await self._fail(self._entry.tx.fail(error, name))
 
     async def _fail(self, error: BaseException) -> None:

@@ -13,11 +13,13 @@ import contextlib
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from cordata.errors import CordataError
+from cordata.errors import CordataError, StatementError
 from cordata.store.fence import Fence, check_fence
 from cordata.store.postgres.fault import ConnectionLost, ServerError, cut, translate
+from cordata.store.postgres.result import encode
+from cordata.store.postgres.share import Share
 from cordata.store.queries import Queries, Query
-from cordata.store.tx import Row, Tx, Unit, UnitMisuse
+from cordata.store.tx import Row, Tx, Unit, UnitMisuse, foreign_await
 
 T = TypeVar("T")
 
@@ -29,6 +31,17 @@ class Call(NamedTuple):
 
     query: Query
     args: Sequence[object]
+
+
+def unsendable(calls: Sequence[Call] | Sequence[Share]) -> str:
+    """The name of the first call with a value that cannot be sent; "": there is none."""
+    for call in calls:
+        try:
+            for value in call.args:
+                encode(value)
+        except StatementError:
+            return call.query.name
+    return ""
 
 
 class Ask:
@@ -61,7 +74,7 @@ class UnitTx(Tx):
         self.deferred: list[Call] = []
 
     def call(self, name: str, params: Mapping[str, Any]) -> Call:
-        """The call of a named statement. Raises: ConfigError; the error that ended the unit."""
+        """The call of a named statement. Raises: ConfigError; what ended the unit."""
         if self.failed is not None:
             raise self.failed
         query = self._queries[name]
@@ -101,7 +114,9 @@ class UnitTx(Tx):
 
     def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
         """A statement failed, and the unit with it; the error for the unit."""
-        if isinstance(error, CordataError):
+        if isinstance(error, StatementError):  # a value that cannot be sent
+            self.failed = StatementError(f"{name}: {error}" if name else str(error))
+        elif isinstance(error, CordataError):
             self.failed = error
         else:
             self.cause = error
@@ -143,10 +158,9 @@ def cannot_write(name: str) -> UnitMisuse:
 class Course:
     """A unit on its way from one Ask to the next."""
 
-    __slots__ = ("_coroutine", "_name", "tx", "value")
+    __slots__ = ("_coroutine", "tx", "value")
 
     def __init__(self, unit: Unit[Any], tx: UnitTx, fence: Fence | None = None) -> None:
-        self._name = getattr(unit, "__qualname__", repr(unit))
         self.tx = tx
         coroutine: Awaitable[Any] = unit(tx) if fence is None else _fenced(unit, tx, fence)
         self._coroutine: Any = coroutine
@@ -173,11 +187,9 @@ class Course:
             return None
         if isinstance(ask, Ask):
             return ask
+        misuse = foreign_await(self._coroutine)
         self.close()
-        raise UnitMisuse(
-            f"unit {self._name!r} awaited {ask!r}",
-            hint="a unit awaits nothing but its tx; use transaction() around other awaits",
-        )
+        raise misuse
 
     def close(self) -> None:
         """Leave the unit where it is; what it raises on its way out changes nothing."""

@@ -6,16 +6,20 @@ import os
 import pwd
 import re
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cordata.errors import (
     Conflict,
     CordataError,
     PermanentError,
+    StatementError,
     StoreFull,
     StoreUnavailable,
     Unclear,
 )
+from cordata.store.tx import MISSING_HINT
 
 #: The next step when a file of the store cannot be made or opened.
 DIRECTORY_HINT = (
@@ -156,3 +160,25 @@ def _no_room(folder: Path | None) -> bool:
     except OSError:
         return False
     return status.f_bavail * status.f_frsize < _ROOM_BYTES
+
+
+def is_of_statement(
+    error: sqlite3.Error, sql: str, args: Sequence[Any], connection: sqlite3.Connection
+) -> bool:
+    """Whether a statement cannot run whatever its values are, so that the error quotes none.
+
+    SQLite prepares it again for EXPLAIN, and fails at that without having seen a value.
+    """
+    if str(error).startswith("Error binding parameter"):  # which type cannot be stored
+        return True
+    try:
+        connection.execute(f"EXPLAIN {sql}", args).close()
+    except sqlite3.Error as again:
+        return str(again) == str(error)
+    return False
+
+
+def as_statement_error(error: PermanentError) -> StatementError:
+    """The same, as an error that may be shown."""
+    missing = "no such table" in str(error) or "no such column" in str(error)
+    return StatementError(str(error), hint=MISSING_HINT if missing else None)

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from cordata.errors import PermanentError
 from cordata.store.queries import Queries, Query
-from cordata.store.sqlite.fault import home, translate
-from cordata.store.tx import Row, Tx, UnitMisuse
+from cordata.store.sqlite.fault import as_statement_error, home, is_of_statement, translate
+from cordata.store.tx import Row, Tx, UnitMisuse, foreign_await
 
 T = TypeVar("T")
 
@@ -42,6 +42,10 @@ class SqliteTx(Tx):
             return self._cursor.execute(query.sql, args)
         except sqlite3.Error as error:
             self.failed = translate(error, query.name, folder=home(self._cursor))
+            if type(self.failed) is PermanentError and is_of_statement(
+                error, query.sql, args, self._cursor.connection
+            ):
+                self.failed = as_statement_error(self.failed)
             raise self.failed from error
         except (TypeError, ValueError, OverflowError) as error:
             raise PermanentError(f"{query.name}: {error}") from error
@@ -95,15 +99,13 @@ def drive(awaitable: Awaitable[T], tx: SqliteTx) -> T:
     """Run a unit to its end without an event loop. Raises: what the unit raised."""
     coroutine: Any = awaitable
     try:
-        waits_for = coroutine.send(None)
+        coroutine.send(None)
     except StopIteration as end:
         if tx.failed is not None:
             raise tx.failed from None
         result: T = end.value
         return result
+    misuse = foreign_await(coroutine)
     with contextlib.suppress(BaseException):  # what it raises on its way out changes nothing
         coroutine.close()
-    raise UnitMisuse(
-        f"unit {getattr(coroutine, '__qualname__', coroutine)!r} awaited {waits_for!r}",
-        hint="a unit awaits nothing but its tx; use transaction() around other awaits",
-    )
+    raise misuse

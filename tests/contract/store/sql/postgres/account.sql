@@ -60,3 +60,12 @@ SELECT count_of(:account_id) AS count;
 -- name: entry.take_note
 -- Only on PostgreSQL: a function that a test defines, and it writes.
 SELECT take_note(:note) AS id;
+
+-- name: lost.add
+INSERT INTO lost (id) VALUES (:id);
+
+-- name: account.lost
+SELECT colour FROM account WHERE id = :id;
+
+-- name: account.misspelt
+SELEKT id FROM account;

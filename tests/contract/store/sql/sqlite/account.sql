@@ -50,3 +50,12 @@ SELECT count(*) AS count FROM n;
 
 -- name: rude.rollback
 ROLLBACK;
+
+-- name: lost.add
+INSERT INTO lost (id) VALUES (:id);
+
+-- name: account.lost
+SELECT colour FROM account WHERE id = :id;
+
+-- name: account.misspelt
+SELEKT id FROM account;
