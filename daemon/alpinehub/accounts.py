@@ -1,10 +1,17 @@
-"""Who may log in: passwords are checked off the loop, and the answer is remembered for a while."""
+"""Who may log in: passwords are checked off the loop, and the answer is remembered for a while.
+
+Wrong passwords are limited by account and address. A password that this process knows to be right
+is never limited, so that nobody who guesses can keep the account's own software out.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import math
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -13,22 +20,30 @@ from weakref import WeakKeyDictionary
 
 from alpinehub.directory import directory_of
 from alpinehub.party import Hotel, User
-from alpinehub.passwords import hash_password, verify_password
+from alpinehub.passwords import nobodys_password, verify_password
 from cordata import Context, Store
 
 #: Seconds after its last use for which a verified password is not computed again. A changed
 #: password, a disabled user, another hotel take effect at once: the key holds the stored hash, the
-#: rest is read fresh.
-REMEMBER_S = 3600.0
+#: rest is read fresh. A day: this is also the way in while others guess.
+REMEMBER_S = 86_400.0
 #: The same for a wrong one: hotel software that insists on it costs one computation in this time.
 REMEMBER_WRONG_S = 10.0
 #: Right answers one process remembers, and as many wrong ones.
 REMEMBER_MAX = 1024
 #: scrypt computations at once in one process, 16 MiB each.
 _AT_ONCE = 2
-#: Passwords of one user, or of all names that are nobody's, that wait for their computation: about
-#: a second's work.
+#: Passwords of one user from one address, or of all names that are nobody's, that wait for their
+#: computation: about a second's work.
 MAX_WAITING = 16
+#: Wrong passwords at once and then one in so many seconds, in one process: of a name from an
+#: address (the /64 of IPv6), from an address, and of a name from all addresses that never got in.
+_OF_BOTH, _OF_ADDRESS, _OF_NAME = (10, 6.0), (30, 2.0), (100, 2.0)
+#: Names and addresses that one process counts for.
+_MAX_COUNTED = 10_000
+#: Seconds in which one process tells once that the passwords of an account are guessed.
+_TELL_AGAIN_S = 600.0
+_MAX_NAME_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +67,84 @@ class Account:
 
 
 class TooManyLogins(Exception):
-    """So many passwords of this user wait to be checked that one more would wait too long."""
+    """So many passwords of this user wait to be checked, or were wrong, that no more is checked."""
+
+    def __init__(self, text: str, retry_after_s: float) -> None:
+        super().__init__(text)
+        #: One line for the client.
+        self.text = text
+        self.retry_after_s = max(1, math.ceil(retry_after_s))
+
+
+class Guessing(TooManyLogins):
+    """Too many wrong passwords came lately."""
+
+
+class Allowance:
+    """How often something may happen: `burst` times at once, then once in `every_s`; by key."""
+
+    def __init__(self, burst: int, every_s: float) -> None:
+        self._burst, self._every_s = burst, every_s
+        #: Until when all that happened so far is paid off, at one in `every_s`.
+        self._paid_at: OrderedDict[bytes, float] = OrderedDict()
+
+    def wait_s(self, key: bytes, now: float) -> float:
+        """How long until it may happen again; 0: now."""
+        ahead = self._paid_at.get(key, now) - now
+        return max(0.0, ahead - (self._burst - 1) * self._every_s)
+
+    def count(self, key: bytes, now: float, times: int = 1) -> None:
+        """It happened; -1: it did not after all."""
+        self._paid_at[key] = max(now, self._paid_at.get(key, now)) + times * self._every_s
+        self._paid_at.move_to_end(key)
+        while len(self._paid_at) > _MAX_COUNTED:
+            self._paid_at.popitem(last=False)
+
+
+class Guesses:
+    """The wrong passwords of one process."""
+
+    def __init__(self, mark: Callable[..., bytes]) -> None:
+        self._mark = mark
+        self._both = Allowance(*_OF_BOTH)
+        self._address = Allowance(*_OF_ADDRESS)
+        self._name = Allowance(*_OF_NAME)
+        #: Names with an address from where they got in.
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._told: dict[str, float] = {}
+
+    def begin(self, name: str, address: str) -> None:
+        """A password is to be computed, a wrong one until it was right. Raises: Guessing."""
+        now = monotonic()
+        limits = self._limits(name, address)
+        wait_s = max(limit.wait_s(key, now) for limit, key in limits)
+        if wait_s > 0:
+            raise Guessing("too many wrong passwords; try again later", wait_s)
+        for limit, key in limits:
+            limit.count(key, now)
+
+    def was_right(self, name: str, address: str) -> None:
+        """The password was no guess."""
+        for limit, key in self._limits(name, address):
+            limit.count(key, monotonic(), -1)
+        known = self._mark(name, address)
+        self._known[known] = None
+        self._known.move_to_end(known)
+        while len(self._known) > REMEMBER_MAX:
+            self._known.popitem(last=False)
+
+    def _limits(self, name: str, address: str) -> list[tuple[Allowance, bytes]]:
+        both = self._mark(name, address)
+        limits = [(self._both, both), (self._address, self._mark(address))]
+        return limits if both in self._known else [*limits, (self._name, self._mark(name))]
+
+    def is_news(self, cause: str) -> bool:
+        """Whether it was not told lately; it counts as told now."""
+        now = monotonic()
+        if now < self._told.get(cause, 0.0):
+            return False
+        self._told[cause] = now + _TELL_AGAIN_S
+        return True
 
 
 class Lane:
@@ -68,12 +160,13 @@ class Lane:
 class Memory:
     """Answers given lately, by keyed hash: neither passwords nor anything to guess them by.
 
-    Whoever guesses passwords keeps the lane of that user busy, and with names that are nobody's one
-    lane in all; the others still get every second turn. What is in no lane's queue costs nothing.
+    Whoever guesses passwords keeps the lane of that user and their address busy; the others still
+    get their turns. What is in no lane's queue costs nothing.
     """
 
     def __init__(self) -> None:
         self._key = os.urandom(32)
+        self.guesses = Guesses(self._mark)
         #: Until when, by whether it was right: wrong ones are anybody's and push out no right one.
         self._answers: dict[bool, OrderedDict[bytes, float]] = {
             True: OrderedDict(),
@@ -83,12 +176,15 @@ class Memory:
         self._lanes: dict[str, Lane] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
-    async def verify(self, name: str, password: str, stored: str, *, lane: str) -> bool:
-        """Whether the password is right. Callers at the same time share one computation.
+    async def verify(
+        self, name: str, password: str, *stored: str, lane: str, address: str = ""
+    ) -> bool:
+        """Whether the password is right, by one of what is stored for it. Callers at the same time
+        share one computation.
 
         Raises: TooManyLogins.
         """
-        mark = self._mark(name, password, stored)
+        mark = self._mark(name, password, *stored)
         right = self._remembered(mark)
         if right is not None:
             return right
@@ -97,21 +193,26 @@ class Memory:
             async with lock:
                 right = self._remembered(mark)
                 if right is None:
-                    right = await self._compute(password, stored, lane)
+                    self.guesses.begin(name, address)
+                    right = await self._compute(password, stored, f"{lane} {address}")
                     self._remember(mark, right)
+                    if right:
+                        self.guesses.was_right(name, address)
         finally:
             if not lock.locked():
                 self._asking.pop(mark, None)
         return right
 
-    async def _compute(self, password: str, stored: str, name: str) -> bool:
+    async def _compute(self, password: str, stored: tuple[str, ...], name: str) -> bool:
         lane = self._lanes.setdefault(name, Lane())
         if lane.waiting >= MAX_WAITING:
-            raise TooManyLogins
+            if not lane.waiting:
+                del self._lanes[name]
+            raise TooManyLogins("too many passwords wait to be checked; try again", 5)
         lane.waiting += 1
         try:
             async with lane.lock, self._turns:
-                return await asyncio.to_thread(verify_password, password, stored)
+                return await asyncio.to_thread(verify_password, password, *stored)
         finally:
             lane.waiting -= 1
             if not lane.waiting:
@@ -133,8 +234,8 @@ class Memory:
         while len(answers) > REMEMBER_MAX:
             answers.popitem(last=False)
 
-    def _mark(self, name: str, password: str, stored: str) -> bytes:
-        parts = (text.encode("utf-8", "surrogatepass") for text in (name, password, stored))
+    def _mark(self, *texts: str) -> bytes:
+        parts = (text.encode("utf-8", "surrogatepass") for text in texts)
         digest = blake2b(key=self._key, digest_size=32)
         for part in parts:
             digest.update(len(part).to_bytes(8, "big") + part)
@@ -146,8 +247,8 @@ _memories: WeakKeyDictionary[Store, Memory] = WeakKeyDictionary()
 
 @cache
 def _nobody() -> str:
-    """A hash that no password fits: what an unknown user is checked against, at the same cost."""
-    return hash_password(os.urandom(16).hex())
+    """What an unknown user's password is checked against, at the same cost."""
+    return nobodys_password()
 
 
 def _before(ctx: Context, user: User) -> str | None:
@@ -156,20 +257,57 @@ def _before(ctx: Context, user: User) -> str | None:
     return user.password_before if until is not None and ctx.now_us() < until else None
 
 
-async def authenticate(ctx: Context, name: str, password: str) -> Account | None:
+def shown(name: str) -> str:
+    """The name of an account for a log line: bounded, and printable whatever it is."""
+    return ascii(name if len(name) <= _MAX_NAME_CHARS else name[:_MAX_NAME_CHARS] + "...")
+
+
+def _network(address: str) -> str:
+    """By what an address is counted: itself, or the /64 of IPv6."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(ip, ipaddress.IPv4Address):
+        return address
+    if ip.ipv4_mapped is not None:
+        return str(ip.ipv4_mapped)
+    return str(ipaddress.ip_network((int(ip), 64), strict=False))
+
+
+def _tell(ctx: Context, memory: Memory, name: str, address: str, *, exists: bool) -> None:
+    """An alert, not at every guess. Names that are nobody's are one cause: there are many."""
+    cause = f"passwords-guessed:{name}" if exists else "passwords-guessed"
+    if memory.guesses.is_news(cause):
+        ctx.alert(
+            cause,
+            f"too many wrong passwords for {'user' if exists else 'the unknown user'}"
+            f" {shown(name)}, last from {address or 'a local socket'}: no more are checked for now",
+            ids=[name] if exists else (),
+        )
+
+
+async def authenticate(
+    ctx: Context, name: str, password: str, *, address: str = ""
+) -> Account | None:
     """The account of a user, or None: unknown, disabled and wrong password look and cost the same.
 
-    Raises: StoreUnavailable, TooManyLogins.
+    `address` is the client's, by which wrong passwords are counted. Raises: StoreUnavailable,
+    TooManyLogins.
     """
     directory = directory_of(ctx)
     users = (directory.remembered or await directory.current()).users
     user: User | None = users.get(name)
-    stored = user.password if user is not None else await asyncio.to_thread(_nobody)
+    stored = [user.password] if user is not None else [_nobody()]
+    if user is not None and (before := _before(ctx, user)) is not None:
+        stored.append(before)
     memory = _memories.get(ctx.store) or _memories.setdefault(ctx.store, Memory())
     lane = name if user is not None else ""
-    right = await memory.verify(name, password, stored, lane=lane)
-    if not right and user is not None and (before := _before(ctx, user)) is not None:
-        right = await memory.verify(name, password, before, lane=lane)
+    try:
+        right = await memory.verify(name, password, *stored, lane=lane, address=_network(address))
+    except Guessing:
+        _tell(ctx, memory, name, address, exists=user is not None)
+        raise
     if user is None or not right:
         return None
     return Account(id=user.id, name=user.name, hotels=user.hotels)

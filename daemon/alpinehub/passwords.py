@@ -21,19 +21,47 @@ def hash_password(password: str) -> str:
     return f"scrypt${_LOG2_N}${_R}${_P}${b64encode(salt).decode()}${b64encode(key).decode()}"
 
 
-def verify_password(password: str, stored: str) -> bool:
-    """Whether `stored` was made from the password. Blocks for about 40 ms, releasing the GIL.
+def hash_password_like(password: str, stored: str) -> str:
+    """As `hash_password`, with the salt and the parameters of a stored text of the same user.
+
+    Then one computation checks a password against both. A text of another form is not used.
+    """
+    try:
+        scheme, log2_n, r, p, salt, _ = stored.split("$")
+        if scheme != "scrypt":
+            return hash_password(password)
+        key = _derive(password, b64decode(salt), int(log2_n), int(r), int(p))
+    except ValueError:
+        return hash_password(password)
+    return f"scrypt${log2_n}${r}${p}${salt}${b64encode(key).decode()}"
+
+
+def nobodys_password() -> str:
+    """A stored text that no password fits, of the same cost to check as any other."""
+    salt, key = (b64encode(os.urandom(size)).decode() for size in (_SALT_BYTES, _KEY_BYTES))
+    return f"scrypt${_LOG2_N}${_R}${_P}${salt}${key}"
+
+
+def verify_password(password: str, *stored: str) -> bool:
+    """Whether one of `stored` was made from the password. Blocks for about 40 ms, releasing the
+    GIL, for all that have the same salt and parameters together.
 
     A text of another form, or with parameters out of bounds, is no match.
     """
-    try:
-        scheme, log2_n, r, p, salt, key = stored.split("$")
-        if scheme != "scrypt":
-            return False
-        derived = _derive(password, b64decode(salt), int(log2_n), int(r), int(p))
-        return hmac.compare_digest(derived, b64decode(key))
-    except ValueError:
-        return False
+    derived: dict[str, bytes] = {}
+    right = False
+    for text in stored:
+        try:
+            scheme, log2_n, r, p, salt, key = text.split("$")
+            if scheme != "scrypt":
+                continue
+            how = f"{log2_n}${r}${p}${salt}"
+            if how not in derived:
+                derived[how] = _derive(password, b64decode(salt), int(log2_n), int(r), int(p))
+            right |= hmac.compare_digest(derived[how], b64decode(key))
+        except ValueError:
+            continue
+    return right
 
 
 def _derive(password: str, salt: bytes, log2_n: int, r: int, p: int) -> bytes:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from alpinehub.hotels import Unusable, nearest, require_hotel
-from alpinehub.passwords import hash_password
+from alpinehub.passwords import hash_password, hash_password_like
 from cordata import Store, Tx
 
 #: HTTP Basic separates name and password by a colon.
@@ -44,7 +44,11 @@ async def set_password(store: Store, name: str, password: str, *, keep_s: int = 
     """Give a user another password; the old one is taken for `keep_s` more, and ends within a
     second without. Raises: Unusable.
     """
-    stored = await _hash(password)
+    before = (
+        await store.read(lambda tx: tx.fetch_one("get_password", name=name)) if keep_s else None
+    )
+    # Of the old one's salt: a wrong password costs one computation, not one for each.
+    stored = await _hash(password, like=before["password"] if before is not None else None)
 
     async def unit(tx: Tx) -> None:
         await require_user(tx, name)
@@ -110,7 +114,9 @@ async def require_user(tx: Tx, name: str) -> int:
     return int(row["id"])
 
 
-async def _hash(password: str) -> str:
+async def _hash(password: str, *, like: str | None = None) -> str:
     if not 1 <= len(password) <= _MAX_PASSWORD:
         raise Unusable(f"a password has 1 to {_MAX_PASSWORD} characters")
+    if like is not None:
+        return await asyncio.to_thread(hash_password_like, password, like)
     return await asyncio.to_thread(hash_password, password)

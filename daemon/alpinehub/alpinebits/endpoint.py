@@ -51,8 +51,8 @@ async def alpinebits(request: Request) -> Response:
             answer = await _answer(ctx, request, account, turn)
     except Refusal as problem:
         return refuse(request, problem)
-    except TooManyLogins:  # 429 instead of the 401 while somebody tries passwords
-        return plain(429, "too many passwords wait to be checked; try again", {"Retry-After": "5"})
+    except TooManyLogins as error:  # 429 instead of the 401 while somebody tries passwords
+        return plain(429, error.text, {"Retry-After": str(error.retry_after_s)})
     except StoreUnavailable as error:
         again = {"Retry-After": str(max(1, round(error.retry_after_s)))}
         return plain(503, "the server cannot take requests at the moment; try again", again)

@@ -10,8 +10,10 @@ BAD_ACTION = "unknown or missing action"
 class Refusal(Exception):
     """The request is not AlpineBits as it should be; `status` and "ERROR:<text>" are the answer."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, *, note: str = "") -> None:
         super().__init__(text)
         self.status = status
         #: One line, without the leading "ERROR:".
         self.text = text
+        #: What the line in the log says in addition: nothing that a terminal obeys.
+        self.note = note

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from alpinehub.accounts import Account, authenticate
+from alpinehub.accounts import Account, TooManyLogins, authenticate, shown
 from alpinehub.alpinebits import bounds, form, refusal
 from alpinehub.alpinebits.call import THREAD_BYTES
 from alpinehub.alpinebits.markup import clean
@@ -32,9 +32,17 @@ _MAX_CLIENT_ID_CHARS = 64
 async def log_in(ctx: Context, request: Request) -> Account:
     """Who asks. Raises: Refusal (401), TooManyLogins, StoreUnavailable."""
     credentials = _credentials(request.headers.get("authorization", ""))
-    account = await authenticate(ctx, *credentials) if credentials else None
-    if account is None:
+    if credentials is None:
         raise Refusal(401, refusal.BAD_CREDENTIALS)
+    name, password = credentials
+    address = request.client.host if request.client is not None else ""
+    try:
+        account = await authenticate(ctx, name, password, address=address)
+    except TooManyLogins as error:
+        request.state.reason = f"{error.text} (user {shown(name)})"
+        raise
+    if account is None:
+        raise Refusal(401, refusal.BAD_CREDENTIALS, note=f" (user {shown(name)})")
     return account
 
 
@@ -99,7 +107,7 @@ def refuse(request: Request, problem: Refusal) -> Response:
     """The response to what is not AlpineBits as it should be; why, is on the connection layer's
     line of the request.
     """
-    request.state.reason = problem.text
+    request.state.reason = f"{problem.text}{problem.note}"
     ask = {"WWW-Authenticate": 'Basic realm="AlpineBits", charset="UTF-8"'}
     return plain(problem.status, problem.text, ask if problem.status == 401 else None)
 

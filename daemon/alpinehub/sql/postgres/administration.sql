@@ -64,6 +64,9 @@ RETURNING id
 -- name: get_user
 SELECT id, name, disabled_at FROM hotel_user WHERE name = :name
 
+-- name: get_password
+SELECT password FROM hotel_user WHERE name = :name
+
 -- name: list_users
 SELECT u.id, u.name, u.created_at, u.changed_at, u.disabled_at,
     (SELECT string_agg(h.code, ' ' ORDER BY h.code)

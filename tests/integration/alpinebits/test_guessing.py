@@ -1,0 +1,155 @@
+"""Whoever guesses passwords is slowed down, named and told of; the right user gets in meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import httpx
+import pytest
+from tests.integration.alpinebits.hub import PASSWORD, Hub, open_hub, read_rq
+
+from alpinehub.users import add_user, set_password
+
+READ = "OTA_Read:GuestRequests"
+GUESSER, OTHER = "203.0.113.7", "198.51.100.1"
+
+
+async def log_in(
+    hub: Hub, user: str, password: str, address: str = GUESSER, hotel: str = "H1"
+) -> int:
+    """The status of a poll from an address."""
+    app = hub.client._transport.app  # type: ignore[attr-defined]
+    transport = httpx.ASGITransport(app=app, client=(address, 4711))
+    async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
+        answer = await client.post(
+            "/api/alpinebits",
+            files={"action": (None, READ), "request": (None, read_rq(hotel))},
+            auth=httpx.BasicAuth(user, password),
+            headers={"X-AlpineBits-ClientProtocolVersion": "2024-10"},
+        )
+    if answer.status_code == 429:
+        assert answer.text.startswith("ERROR:") and int(answer.headers["retry-after"]) >= 1
+    return answer.status_code
+
+
+@contextmanager
+def hashes() -> Iterator[list[str]]:
+    """The computations of a password's hash, in all threads that begin meanwhile."""
+    counted: list[str] = []
+
+    def note(frame: FrameType, event: str, arg: Any) -> None:
+        if event == "c_call" and getattr(arg, "__name__", "") == "scrypt":
+            counted.append("scrypt")
+
+    threading.setprofile(note)
+    try:
+        yield counted
+    finally:
+        threading.setprofile(None)
+
+
+def alerts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [vars(record).get("ALERT", "") for record in caplog.records]
+    return [one for one in found if one]
+
+
+async def test_right_user_gets_in_while_a_hundred_guess_his_password(tmp_path: Path) -> None:
+    """From an address of its own, and with a password that this worker has never seen."""
+    async with open_hub(tmp_path) as hub:
+        async with asyncio.TaskGroup() as group:
+            guesses = [group.create_task(log_in(hub, "u1", f"guess {n}")) for n in range(100)]
+            await asyncio.sleep(0)
+            assert [await log_in(hub, "u1", PASSWORD, OTHER) for _ in range(16)] == [200] * 16
+        said = Counter(task.result() for task in guesses)
+        assert set(said) == {401, 429} and said[401] <= 20
+
+
+async def test_user_that_is_remembered_gets_in_from_the_address_of_the_guesser(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert await log_in(hub, "u1", PASSWORD) == 200
+        assert 429 in [await log_in(hub, "u1", f"guess {number}") for number in range(30)]
+        assert await log_in(hub, "u1", PASSWORD) == 200
+
+
+@pytest.mark.parametrize("user", ["u1", "nobody"])
+async def test_guesses_are_few_and_alike_whether_the_user_exists(tmp_path: Path, user: str) -> None:
+    async with open_hub(tmp_path) as hub:
+        with hashes() as computed:
+            said = [await log_in(hub, user, f"guess {number}") for number in range(40)]
+        assert said[:10] == [401] * 10 and said.count(401) <= 20
+        assert len(computed) == said.count(401)
+        # A name is guessed at from everywhere, too.
+        said = [await log_in(hub, user, f"guess {n}", f"192.0.2.{n}") for n in range(150)]
+        assert 60 <= said.count(401) <= 130 and said[0] == 401
+
+
+async def test_names_are_tried_from_an_address_only_so_often(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        said = [await log_in(hub, f"name {number}", "x") for number in range(60)]
+        assert said[:30] == [401] * 30 and said.count(429) >= 5
+        assert await log_in(hub, "u1", PASSWORD, OTHER) == 200
+
+
+async def test_address_of_ipv6_is_its_network(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        said = [await log_in(hub, "u1", f"guess {n}", f"2001:db8::{n:x}") for n in range(40)]
+        assert said.count(401) <= 20
+        assert await log_in(hub, "u1", PASSWORD, "2001:db8:0:1::1") == 200
+
+
+async def test_guesses_are_told_with_the_name_and_without_the_password(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        for number in range(40):
+            await log_in(hub, "u1", f"guess-{number}")
+        assert alerts(caplog) == ["passwords-guessed:u1"]
+        [line] = [one.getMessage() for one in caplog.records if "ALERT" in vars(one)]
+        assert "'u1'" in line and GUESSER in line
+        caplog.clear()
+        for number in range(40):
+            await log_in(hub, "\x1b[31m\u202e" + "x" * 1000, f"guess-{number}", OTHER)
+        assert alerts(caplog) == ["passwords-guessed"]
+        said = "".join(record.getMessage() for record in caplog.records)
+        assert "\x1b" not in said and "\u202e" not in said and "x" * 100 not in said
+        assert "guess-" not in said
+
+
+async def test_wrong_password_costs_what_an_unknown_user_costs_after_a_rotation(
+    tmp_path: Path,
+) -> None:
+    """And the old one, the new one, and no hash at all for who is remembered."""
+    with hashes() as computed:
+        async with open_hub(tmp_path) as hub:
+            await check_costs(hub, computed)
+
+
+async def check_costs(hub: Hub, computed: list[str]) -> None:
+    await add_user(hub.ctx.store, "pms", "first", ["H1"])
+    await set_password(hub.ctx.store, "pms", "second", keep_s=3600)
+    for user, password, status, cost in (
+        ("nobody", "wrong", 401, 1),
+        ("pms", "wrong", 401, 1),
+        ("pms", "first", 200, 1),
+        ("pms", "second", 200, 1),
+        ("pms", "first", 200, 0),
+        ("pms", "third", 401, 1),
+    ):
+        computed.clear()
+        assert await log_in(hub, user, password) == status
+        assert len(computed) == cost, (user, password)
+    await set_password(hub.ctx.store, "pms", "fourth", keep_s=3600)
+    await asyncio.sleep(1.1)  # a change counts within two seconds
+    computed.clear()
+    assert await log_in(hub, "pms", "first", OTHER) == 401
+    assert await log_in(hub, "pms", "second", OTHER) == 200
+    assert len(computed) == 2
