@@ -77,10 +77,11 @@ def list_(
     rows = [{**item, "users": _summary(item["users"])} for item in page.items]
     if rows:
         show_table(rows, _COLUMNS, False)
-    else:
+    elif page.next is None:
         click.echo("nothing there", err=True)
     if page.next is not None:
-        click.echo(f"there is more: --after {page.next}", err=True)
+        seen = f"{page.looked_at} were looked at; " if page.looked_at else ""
+        click.echo(f"{seen}there is more: --after {page.next}", err=True)
 
 
 @requests.command(

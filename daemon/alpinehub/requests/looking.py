@@ -10,6 +10,7 @@ import msgspec
 
 from alpinehub.hotels import Unusable, require_hotel
 from alpinehub.reservations import Status
+from alpinehub.users import require_user
 from cordata import Row, Store, Tx
 
 #: What became of a version for a user. open: any of the first three.
@@ -49,6 +50,8 @@ class Page:
     items: Sequence[dict[str, Any]]
     #: Where the next one begins; None: there is no more.
     next: str | None
+    #: Guest requests that were looked at for it.
+    looked_at: int = 0
 
 
 async def list_requests(store: Store, wanted: Wanted) -> Page:
@@ -62,11 +65,22 @@ async def list_requests(store: Store, wanted: Wanted) -> Page:
 
 async def _list(tx: Tx, wanted: Wanted) -> Page:
     hotel_id = await require_hotel(tx, wanted.hotel) if wanted.hotel is not None else None
+    user_id = await require_user(tx, wanted.user) if wanted.user is not None else None
     before_id, before_at = await _start(tx, wanted)
     items: list[dict[str, Any]] = []
     looked_at = 0
     while True:
-        rows = await _read(tx, hotel_id, before_id, before_at)
+        if wanted.state in (*OPEN, "open"):
+            rows = await tx.fetch_all(
+                "requests_open",
+                hotel_id=hotel_id,
+                user_id=user_id,
+                held=int(wanted.state == "held"),
+                before_id=before_id,
+                limit=_READ,
+            )
+        else:
+            rows = await _read(tx, hotel_id, before_id, before_at)
         states = await _states(tx, [row["id"] for row in rows])
         for row in rows:
             if row["created_at"] < (wanted.since_us or 0) - _APART_US:
@@ -80,7 +94,7 @@ async def _list(tx: Tx, wanted: Wanted) -> Page:
             return Page(items, None)
         looked_at += len(rows)
         if looked_at >= _LOOKED_AT:
-            return Page(items, before_id)
+            return Page(items, before_id, looked_at)
 
 
 async def _start(tx: Tx, wanted: Wanted) -> tuple[str, int]:

@@ -238,6 +238,8 @@ def test_what_an_operator_asks_costs_what_he_sees(filled: Database, mode: str) -
     asked: dict[str, tuple[int, dict[str, Any]]] = {
         "requests_newest": (1000, {"before_id": "g"}),
         "requests_of_hotel": (1000, {"before_at": 2**62, "before_id": "g"}),
+        "requests_open": (8000, {"before_id": "g", "hotel_id": None, "user_id": None, "held": 1}),
+        "report_deliveries": (3000, {"hotel_id": 7, "from_at": ALL - 999, "until_at": ALL + 1}),
         "requests_states": (2500, {"ids": ids}),
         "requests_one": (20, {}),
         "requests_deliveries": (20, {}),

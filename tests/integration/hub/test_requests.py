@@ -152,6 +152,52 @@ async def test_list_stops_looking_and_says_where_to_go_on(
         assert (page.items, page.next) == ([], ids[2])
 
 
+async def test_command_finds_what_is_held_behind_ten_thousand_newer_ones(
+    tmp_path: Path, run: Run
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        held, waits = [await book(hub, number) for number in range(2)]
+        many = (
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10100) "
+            "INSERT INTO {} SELECT {} FROM n, {} WHERE {} = ?"
+        )
+
+        async def fill(tx: Tx) -> None:
+            await raw(tx, "UPDATE delivery SET held_code = 'x' WHERE reservation_id = ?", (held,))
+            columns = "(id, hotel_id, source_id, version, status, created_at, changed_at)"
+            new = "'f' || (100000 + i), hotel_id, source_id, 1, status, created_at, changed_at"
+            sql = many.format(f"reservation {columns}", new, "reservation", "id")
+            await raw(tx, sql, (held,))
+            columns = "(reservation_id, version, content_hash, res_status, data, created_at)"
+            columns = columns.replace(")", ", request_id)")
+            new = "'f' || (100000 + i), 1, content_hash, res_status, data, created_at, ''"
+            sql = many.format(
+                f"reservation_version {columns}", new, "reservation_version", "reservation_id"
+            )
+            await raw(tx, sql, (held,))
+            columns = "(reservation_id, user_id, version, hotel_id, unique_id_type, waiting)"
+            columns = columns.replace(")", ", acked_at)")
+            new = "'f' || (100000 + i), user_id, version, hotel_id, unique_id_type, 0, 1"
+            await raw(tx, many.format(f"delivery {columns}", new, "delivery", "reservation_id"),
+                      (held,))  # fmt: skip
+
+        await hub.ctx.store.run(fill)
+        for words, ids in (
+            (("--state", "held"), [held]),
+            (("--state", "open", "--hotel", "DEMO", "--user", "demo"), [waits, held]),
+            (("--state", "waiting", "--after", waits), []),
+            (("--state", "open", "--limit", "1"), [waits]),
+        ):
+            done = await asyncio.to_thread(run, "requests", "list", "--json", *words)
+            assert done.returncode == 0, done.stderr
+            found = json.loads(done.stdout)
+            assert [one["id"] for one in found["items"]] == ids, words
+            assert (found["next"] is not None) == ("--limit" in words)
+        done = await asyncio.to_thread(run, "requests", "list", "--state", "refused")
+        assert "nothing there" not in done.stderr
+        assert "10000 were looked at; there is more: --after f" in done.stderr
+
+
 async def test_resend_brings_back_what_was_refused_and_the_trail_keeps_why(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await second_user(hub)

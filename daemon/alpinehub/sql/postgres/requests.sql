@@ -13,6 +13,22 @@ FROM reservation r JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.s
 WHERE r.hotel_id = :hotel_id AND (r.created_at, r.id) < (:before_at, :before_id)
 ORDER BY r.created_at DESC, r.id DESC LIMIT :limit
 
+-- name: requests_open
+-- Those that wait for somebody, found by what waits (delivery_waiting): it may be much older than
+-- the newest. :held 1: those of them that cannot be sent. :user_id, :hotel_id NULL: of all.
+WITH open AS MATERIALIZED (
+    SELECT d.reservation_id FROM delivery d
+    WHERE d.waiting = 1 AND (:hotel_id::bigint IS NULL OR d.hotel_id = :hotel_id::bigint)
+      AND (:user_id::bigint IS NULL OR d.user_id = :user_id::bigint)
+      AND (:held::integer = 0 OR d.held_code IS NOT NULL OR d.held_text IS NOT NULL))
+SELECT r.id, h.code AS hotel, s.name AS source, r.status, r.version, r.created_at, r.changed_at,
+    r.hotel_status
+FROM (SELECT DISTINCT reservation_id AS id FROM open WHERE reservation_id < :before_id
+      ORDER BY reservation_id DESC LIMIT :limit) o
+JOIN reservation r ON r.id = o.id
+JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.source_id
+ORDER BY r.id DESC
+
 -- name: requests_when
 SELECT created_at FROM reservation WHERE id = :id
 

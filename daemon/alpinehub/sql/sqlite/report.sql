@@ -72,14 +72,21 @@ GROUP BY v.res_status, is_first
 
 -- name: report_deliveries
 -- What went out: each version once, however many users the hotel has, when the first of them got it.
+-- From the versions of which something happened that day, not from all that the hotel ever got.
+WITH touched AS (
+    SELECT reservation_id, version FROM delivery
+    WHERE hotel_id = :hotel_id AND first_sent_at >= :from_at AND first_sent_at < :until_at
+    UNION
+    SELECT reservation_id, version FROM delivery
+    WHERE hotel_id = :hotel_id AND acked_at >= :from_at AND acked_at < :until_at)
 SELECT count(CASE WHEN sent_at >= :from_at AND sent_at < :until_at THEN 1 END) AS delivered,
        count(CASE WHEN acked_at >= :from_at AND acked_at < :until_at THEN 1 END) AS acknowledged,
        count(CASE WHEN refused_at >= :from_at AND refused_at < :until_at THEN 1 END) AS refused
 FROM (SELECT min(d.first_sent_at) AS sent_at,
              min(CASE WHEN d.refused_text IS NULL THEN d.acked_at END) AS acked_at,
              min(CASE WHEN d.refused_text IS NOT NULL THEN d.acked_at END) AS refused_at
-      FROM reservation r JOIN delivery d ON d.reservation_id = r.id
-      WHERE r.hotel_id = :hotel_id AND r.created_at < :until_at
+      FROM touched t JOIN delivery d
+        ON d.reservation_id = t.reservation_id AND d.version = t.version
       GROUP BY d.reservation_id, d.version) AS versions
 
 -- name: report_waiting
