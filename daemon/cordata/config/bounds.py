@@ -74,6 +74,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "pool.poison_pause_s": (0.1, _DAY_S),
     "pool.cancel_grace_s": (0, 3600),
     "pool.kill_grace_s": (0, 3600),
+    "pool.unread_timeout_s": (0.1, _DAY_S),
     "pool.child_start_timeout_s": (0.001, 3600),
     "pool.init_timeout_s": (0.1, _DAY_S),
     "pool.health_s": (0.1, _DAY_S),

@@ -73,6 +73,8 @@ class PoolConfig:
     cancel_grace_s: float = 5.0
     #: The same after the call's deadline.
     kill_grace_s: float = 2.0
+    #: A stream whose reader takes nothing for this long ends, and its child is free again.
+    unread_timeout_s: float = 60.0
     #: A worker waits this long for its child before it says READY.
     child_start_timeout_s: float = 2.0
     #: Imports and @app.child_init of a child; then it is killed and the next one started.

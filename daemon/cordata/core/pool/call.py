@@ -72,6 +72,8 @@ class Call(Struct, eq=False):
     pool: str = "default"
     #: Parts of its stream that were passed on.
     parts: int = 0
+    #: When one was, or its reader asked for more.
+    moved_at: float = 0.0
     stage: Stage = WAITING
     child: Child | None = None
     #: Its session, of which this layer knows nothing, while it is at a child.

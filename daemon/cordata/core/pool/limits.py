@@ -35,6 +35,8 @@ class Rules:
     poison_pause_s: float = 60.0
     cancel_grace_s: float = 5.0
     kill_grace_s: float = 2.0
+    #: A stream whose reader takes nothing for so long ends.
+    unread_timeout_s: float = 60.0
     #: Whether a client that is alone gets children on loan.
     lend: bool = True
     #: How long a dead child's worker may take to say how it died, before the caller is answered.

@@ -65,6 +65,13 @@ class Outcome(Ahead):
             self._abandon(call, now, hard=hard)
             self._answer(call, "cancelled", f"cancelled while it {when}")
 
+    def end_unread(self, call: Call, now: float) -> None:
+        """The reader of a stream takes nothing, and its child can do nothing else meanwhile."""
+        limit_s = self.rules.unread_timeout_s
+        self._abandon(call, now, hard=True)
+        text = f"nobody read the stream for {limit_s:g} s ([pool] unread_timeout_s)"
+        self._answer(call, "deadline", text, ran=True)
+
     def client_gone(self, calls: Iterable[Call], now: float) -> None:
         """Nobody is there to be answered: what waits is never run, what runs is told."""
         for call in list(calls):

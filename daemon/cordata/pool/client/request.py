@@ -5,12 +5,14 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop, CancelledError, Future
 from collections import deque
 from collections.abc import Callable, Generator
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw
 
 from cordata.core.pool.message import Ask, CallFrame, GlobalOp, Reply, SessionOp
 from cordata.errors import CallCancelled, ProtocolError
+from cordata.pool.client.wire import CREDIT_EVERY_S
 
 if TYPE_CHECKING:
     from cordata.pool.client.borrowed import Borrowed
@@ -163,7 +165,9 @@ class Call(Request):
 class Stream(Request):
     """A call whose parts are read one by one; no more than its window lies here."""
 
-    __slots__ = ("_decode", "_error", "_over", "_parts", "_taken", "_touched", "_window")
+    __slots__ = (
+        *("_decode", "_error", "_over", "_parts", "_taken", "_told_at", "_touched", "_window"),
+    )
 
     def __init__(
         self,
@@ -178,6 +182,8 @@ class Stream(Request):
         self._parts: deque[Raw] = deque()
         #: Parts taken since credits were sent last.
         self._taken = 0
+        #: When credits were sent last.
+        self._told_at = monotonic()
         self._touched = False
         self._over = False
         self._error: Exception | None = None
@@ -199,9 +205,11 @@ class Stream(Request):
         part = self._parts.popleft()
         self._taken += 1
         # Half of a window at a time: neither a frame per part nor a pause for each window.
-        if 2 * self._taken >= self._window and not self._over:
+        now = monotonic()
+        half = 2 * self._taken >= self._window
+        if (half or now - self._told_at >= CREDIT_EVERY_S) and not self._over:
             self.exchange.credit(self, self._taken)
-            self._taken = 0
+            self._taken, self._told_at = 0, now
         return [self._decode(part)]
 
     def answered(self, payload: Raw) -> None:

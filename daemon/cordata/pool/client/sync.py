@@ -38,6 +38,7 @@ from cordata.pool.client.pipe import Pipe, PipeLost, Question, dialled
 from cordata.pool.client.syncsessions import SyncGlobals, SyncSessions
 from cordata.pool.client.wire import (
     ANSWER_GRACE_S,
+    CREDIT_EVERY_S,
     DEFAULT_PATH,
     DEFAULT_TIMEOUT_S,
     DIAL_MIN_S,
@@ -299,14 +300,14 @@ def _next(pipe: Pipe, message: Question, deadline: float, *, repeat: bool) -> To
 
 def _parts(pipe: Pipe, message: CallFrame, deadline: float) -> Iterator[Raw]:
     """The parts of one stream on a connection of its own."""
-    answer, taken = _first(pipe, message, deadline), 0
+    answer, taken, told_at = _first(pipe, message, deadline), 0, monotonic()
     while isinstance(answer, Chunk):
         yield answer.payload
         taken += 1
-        if 2 * taken >= message.credits:
+        if 2 * taken >= message.credits or monotonic() - told_at >= CREDIT_EVERY_S:
             with suppress(PipeLost, TimeoutError):  # the reader finds out, after what came before
                 pipe.send(Credit(id=message.id, n=taken), deadline)
-            taken = 0
+            taken, told_at = 0, monotonic()
         answer = _next(pipe, message, deadline, repeat=False)
     if isinstance(_last(answer), Result):
         yield expected(answer, Result).payload

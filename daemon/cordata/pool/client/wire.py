@@ -46,6 +46,9 @@ MAX_TAKEN = 1 << 30
 DEFAULT_TIMEOUT_S = 60.0
 #: For what a forked process has inherited.
 FORKED = "this process was forked from the one that began it: begin it again here"
+#: A slow reader of a stream tells at least this often that it reads, also before half of its window
+#: is used: the pool ends streams that nobody reads.
+CREDIT_EVERY_S = 1.0
 A = TypeVar("A")
 #: The manager ends a call at its deadline and knows whether it ran: it has so long to say so.
 ANSWER_GRACE_S = 0.25

@@ -101,6 +101,7 @@ class ClientPeer:
         if call.credits - call.parts > _MOST_CREDITS:
             # A child reads them between its parts only: they would pile up here.
             raise ProtocolError(f"more than {_MOST_CREDITS} credits for call {call.id}")
+        call.moved_at = self._hub.now
         # Also counted: a stream that has not begun may have to begin at another child.
         call.credits += message.n
         if call.stage is RUNNING and call.child is not None and call.child.conn is not None:
@@ -180,7 +181,13 @@ class ClientPeer:
         # Parts that were passed on cannot be taken back, so the call is not run again.
         call.idempotent = False
         call.parts += 1
+        call.moved_at = self._hub.now
         self._link.send(frame)
+
+    def unread_since(self, call: Call) -> float | None:
+        """Since when the stream's child waits for this client to read; None: it does not."""
+        waits = self.blocked_now or call.parts >= call.credits
+        return call.moved_at if waits and call.parts else None
 
     def go_away(self) -> None:
         """The manager stops."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cordata import clock, events
+from cordata.core.pool.call import RUNNING
 from cordata.core.pool.limits import Failure
 from cordata.core.pool.message import Goaway
 from cordata.core.pool.record import Change, GlobalsChanged
@@ -211,6 +212,14 @@ class PoolServer:
                 break
             link.abort()
         hub.shed()
+        limit_s = hub.dispatcher.rules.unread_timeout_s
+        for child in hub.dispatcher.registry.by_pid.values():
+            call = child.call
+            if call is not None and call.credits and call.stage is RUNNING:
+                since = call.client.unread_since(call)
+                if since is not None and hub.now - since >= limit_s:
+                    hub.dispatcher.end_unread(call, hub.now)
+        hub.arm()
 
     async def _stop(self, tick: Callable[[], None]) -> None:
         hub = self.hub

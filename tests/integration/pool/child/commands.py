@@ -124,7 +124,7 @@ async def numbers_async(payload: Any, session: Any) -> AsyncIterator[int]:
 def endless(payload: Any, session: Any) -> Iterator[bytes]:
     try:
         while True:
-            yield bytes(1000)
+            yield bytes(payload or 1000)
     finally:
         print("closed")
 

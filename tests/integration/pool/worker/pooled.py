@@ -20,6 +20,7 @@ for name in (
     "remember",
     "numbers",
     "numbers_async",
+    "endless",
     "note",
     "note_cancel",
     "much",
