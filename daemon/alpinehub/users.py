@@ -60,7 +60,9 @@ async def set_password(store: Store, name: str, password: str, *, keep_s: int = 
 
 
 async def set_user_disabled(store: Store, name: str, disabled: bool) -> None:
-    """Disable a login or enable it; what comes meanwhile waits for it. Raises: Unusable."""
+    """Disable a login or enable it; what came meanwhile, and is still there, is sent to it then.
+    Raises: Unusable.
+    """
 
     async def unit(tx: Tx) -> None:
         await require_user(tx, name)

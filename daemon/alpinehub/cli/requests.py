@@ -65,8 +65,10 @@ def list_(
     """List guest requests, the newest first, without anything that a guest wrote.
 
     USERS tells what became of the newest version for each user: waiting (not fetched yet), sent
-    (fetched, not acknowledged), held (his version of AlpineBits cannot carry it), acknowledged,
-    refused, or cancelled by an operator.
+    (fetched, not acknowledged), held (their version of AlpineBits cannot carry it), acknowledged,
+    refused, or cancelled by an operator. Not sent: disabled (the user or the hotel is disabled),
+    revoked (the user no longer reads the hotel), unneeded (a cancellation of a request that the
+    user never got).
     """
     wanted = Wanted(since_us=since, until_us=until or None, **chosen)
     page = run(config, lambda ctx: looking.list_requests(ctx.store, wanted))

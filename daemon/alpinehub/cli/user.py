@@ -82,7 +82,9 @@ def rotate(config: str | None, name: str, keep: int, password_stdin: bool, json_
 @as_json
 @click.pass_obj
 def disable(config: str | None, name: str, json_: bool) -> None:
-    """Disable a login; what comes meanwhile waits for it."""
+    """Disable a login. What comes meanwhile goes to it when it is enabled again; until then it
+    keeps nobody's data from being erased.
+    """
     run(config, lambda ctx: users.set_user_disabled(ctx.store, name, True))
     show({"name": name, "disabled": True}, f"user {name} disabled", json_)
 

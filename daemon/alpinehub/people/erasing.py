@@ -74,14 +74,14 @@ class Reason:
 
     by: str
     reason: str = ""
-    #: What waits for hotel software is taken from it.
+    #: Also what an account can still be given: it never gets it.
     force: bool = False
     #: A submission that was not interpreted yet is left: it may be a request of today.
     spare_open: bool = False
 
 
 async def count_waiting(store: Store, customers: Sequence[Customer]) -> int:
-    """How many of their requests wait for hotel software."""
+    """How many of their requests an account can still be given."""
     return await store.read(partial(_count_waiting, ids=_ids(customers)))
 
 
@@ -185,8 +185,7 @@ async def _erase_requests(tx: Tx, ids: str, marks: Sequence[Mark], why: Reason) 
     inbox = await tx.fetch_all("people_inbox", ids=mine)
     await tx.execute("people_clear_inbox", ids=encode_list(row["id"] for row in inbox))
     await tx.execute("people_clear_refusals", ids=mine)
-    if why.force:
-        await tx.execute("people_end_waiting", ids=mine, now=tx.now_us)
+    await tx.execute("people_end_waiting", ids=mine, now=tx.now_us)
     events = await tx.fetch_all("people_events", ids=mine)
     if details := [_detail(row) for row in events if row["detail"]]:
         await tx.execute_many("people_clear_event", details)

@@ -13,8 +13,20 @@ from alpinehub.reservations import Status
 from alpinehub.users import require_user
 from cordata import Row, Store, Tx
 
-#: What became of a version for a user. open: any of the first three.
-State = Literal["open", "waiting", "sent", "held", "acknowledged", "refused", "cancelled"]
+#: What became of a version for a user. open: waiting, sent or held. What is disabled, revoked or
+#: unneeded is not given to the user, and so it does not wait.
+State = Literal[
+    "open",
+    "waiting",
+    "sent",
+    "held",
+    "acknowledged",
+    "refused",
+    "cancelled",
+    "disabled",
+    "revoked",
+    "unneeded",
+]
 OPEN = frozenset({"waiting", "sent", "held"})
 
 #: Read at once; and so many are looked at for one list that leaves some out.
@@ -153,6 +165,9 @@ def state_of(row: Row) -> str:
         return "cancelled"
     if not row["waiting"]:
         return "replaced"
+    for reason in ("revoked", "disabled", "unneeded"):
+        if row[reason]:
+            return reason
     if row["held"]:
         return "held"
     return "sent" if row["first_sent_at"] is not None else "waiting"

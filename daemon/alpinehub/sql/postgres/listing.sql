@@ -16,7 +16,7 @@ ORDER BY d.reservation_id LIMIT :limit
 
 -- name: listing_rehearsal
 -- plan: kept
--- A new version, for each user of its hotel, as what waits for him; protocol: that in which his
+-- A new version, for each enabled user of its hotel, as what waits; protocol: that in which his
 -- software has come, or is brought it, NULL for neither. It is asked of every version.
 SELECT d.user_id, d.reservation_id, d.version, d.held_code, d.held_text, d.rendered,
        r.external_id, r.created_at, v.res_status, v.data, v.created_at AS changed_at,
@@ -27,6 +27,7 @@ SELECT d.user_id, d.reservation_id, d.version, d.held_code, d.held_text, d.rende
            (SELECT c.protocol FROM contact c
             WHERE c.user_id = d.user_id AND c.hotel_id = d.hotel_id)) AS protocol
 FROM delivery d
+JOIN hotel_user u ON u.id = d.user_id AND u.disabled_at IS NULL
 JOIN reservation r ON r.id = :reservation_id
 JOIN reservation_version v ON v.reservation_id = :reservation_id AND v.version = :version
 WHERE d.reservation_id = :reservation_id AND d.version = :version AND d.waiting = 1

@@ -18,8 +18,8 @@ WHERE t.disabled_at IS NULL AND u.disabled_at IS NULL AND h.disabled_at IS NULL
   AND (:user_id::bigint IS NULL OR t.user_id = :user_id)
   AND (:hotel_id::bigint IS NULL OR uh.hotel_id = :hotel_id)
   AND (:force::integer = 1 OR EXISTS (
-      SELECT 1 FROM delivery d
-      WHERE d.user_id = t.user_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1
+      SELECT 1 FROM waiting_delivery d
+      WHERE d.user_id = t.user_id AND d.hotel_id = uh.hotel_id
         AND d.held_code IS NULL AND d.held_text IS NULL))
 ON CONFLICT (user_id, hotel_id) DO UPDATE SET due_at = excluded.due_at
 WHERE push_hotel.due_at IS NULL OR push_hotel.due_at < :lost_at OR :force::integer = 1
@@ -34,8 +34,8 @@ WHERE t.user_id = :user_id AND t.disabled_at IS NULL AND u.disabled_at IS NULL
 SELECT due_at, failures FROM push_hotel WHERE user_id = :user_id AND hotel_id = :hotel_id
 
 -- name: push_waits
-SELECT 1 AS waits FROM delivery
-WHERE user_id = :user_id AND hotel_id = :hotel_id AND waiting = 1
+SELECT 1 AS waits FROM waiting_delivery
+WHERE user_id = :user_id AND hotel_id = :hotel_id
   AND held_code IS NULL AND held_text IS NULL
 LIMIT 1
 
@@ -59,8 +59,8 @@ UPDATE push_target SET disabled_at = :disabled_at WHERE user_id = :user_id
 -- name: push_list
 SELECT u.name, h.code AS hotel, t.url, t.login, t.protocol, t.packed, t.disabled_at,
     p.failures, p.last_error, p.due_at, p.pushed_at,
-    (SELECT count(*) FROM delivery d
-     WHERE d.user_id = t.user_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1) AS waiting
+    (SELECT count(*) FROM waiting_delivery d
+     WHERE d.user_id = t.user_id AND d.hotel_id = uh.hotel_id) AS waiting
 FROM push_target t
 JOIN hotel_user u ON u.id = t.user_id
 LEFT JOIN user_hotel uh ON uh.user_id = t.user_id

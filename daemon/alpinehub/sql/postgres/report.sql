@@ -100,6 +100,10 @@ JOIN hotel_user u ON u.id = uh.user_id AND u.disabled_at IS NULL
 LEFT JOIN contact c ON c.user_id = uh.user_id AND c.hotel_id = uh.hotel_id
 LEFT JOIN push_hotel p ON p.user_id = uh.user_id AND p.hotel_id = uh.hotel_id
 LEFT JOIN delivery d ON d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1
+    AND (d.unique_id_type = 14 OR EXISTS (  -- as in waiting_delivery
+        SELECT 1 FROM delivery given
+        WHERE given.reservation_id = d.reservation_id AND given.user_id = d.user_id
+            AND given.version < d.version AND given.last_sent_at IS NOT NULL))
 LEFT JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
 WHERE uh.hotel_id = :hotel_id
 GROUP BY u.id, u.name, c.polled_at, c.acked_at, p.pushed_at, p.failures ORDER BY u.name

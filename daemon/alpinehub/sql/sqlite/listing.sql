@@ -14,12 +14,13 @@ WHERE d.user_id = :user_id AND d.hotel_id = :hotel_id AND d.waiting = 1
 ORDER BY d.reservation_id LIMIT :limit
 
 -- name: listing_rehearsal
--- A new version, for each user of its hotel, as what waits for him; protocol: that in which his
+-- A new version, for each enabled user of its hotel, as what waits; protocol: that in which his
 -- software has come, or is brought it, NULL for neither.
 SELECT d.user_id, coalesce(t.protocol, c.protocol) AS protocol, d.reservation_id, d.version, d.held_code, d.held_text, d.rendered,
        r.external_id, r.created_at, v.res_status, v.data, v.created_at AS changed_at,
        s.name AS source
 FROM delivery d
+JOIN hotel_user u ON u.id = d.user_id AND u.disabled_at IS NULL
 LEFT JOIN contact c ON c.user_id = d.user_id AND c.hotel_id = d.hotel_id
 LEFT JOIN push_target t ON t.user_id = d.user_id AND t.disabled_at IS NULL
 JOIN reservation r ON r.id = d.reservation_id

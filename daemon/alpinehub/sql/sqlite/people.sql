@@ -237,10 +237,9 @@ ORDER BY v.id
 SELECT id, subject, text, html FROM mail WHERE id > :after ORDER BY id LIMIT :limit
 
 -- name: people_waiting
--- Requests, however many users they wait for.
-SELECT count(DISTINCT r.id) AS waiting FROM delivery d JOIN reservation r ON r.id = d.reservation_id
+-- Requests that an account can still be given, each once.
+SELECT count(DISTINCT r.id) AS waiting FROM deliverable d JOIN reservation r ON r.id = d.reservation_id
 WHERE r.customer_id IN (SELECT value FROM json_each(:ids))
-    AND d.waiting = 1
 
 -- name: people_hold_requests
 SELECT id, version, external_id,

@@ -37,10 +37,18 @@ SELECT created_at FROM reservation WHERE id = :id
 SELECT d.reservation_id, u.name AS user, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
     d.acked_at, d.cancelled_at, d.sent_count, d.held_code, d.client_id,
     (d.refused_text IS NOT NULL) AS refused,
-    (d.held_code IS NOT NULL OR d.held_text IS NOT NULL) AS held
+    (d.held_code IS NOT NULL OR d.held_text IS NOT NULL) AS held,
+    (uh.user_id IS NULL) AS revoked,
+    (u.disabled_at IS NOT NULL OR h.disabled_at IS NOT NULL) AS disabled,
+    (d.unique_id_type = 15 AND NOT EXISTS (  -- as in waiting_delivery
+        SELECT 1 FROM delivery given
+        WHERE given.reservation_id = d.reservation_id AND given.user_id = d.user_id
+            AND given.version < d.version AND given.last_sent_at IS NOT NULL)) AS unneeded
 FROM json_each(:ids) j JOIN reservation r ON r.id = j.value
 JOIN delivery d ON d.reservation_id = r.id AND d.version = r.version
 JOIN hotel_user u ON u.id = d.user_id
+LEFT JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
+JOIN hotel h ON h.id = d.hotel_id
 ORDER BY u.name
 
 -- name: requests_one
@@ -58,8 +66,16 @@ WHERE reservation_id = :id ORDER BY version
 SELECT d.user_id, u.name AS user, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
     d.acked_at, d.cancelled_at, d.sent_count, d.held_code, d.held_text, d.refused_text,
     d.client_id, (d.refused_text IS NOT NULL) AS refused,
-    (d.held_code IS NOT NULL OR d.held_text IS NOT NULL) AS held
+    (d.held_code IS NOT NULL OR d.held_text IS NOT NULL) AS held,
+    (uh.user_id IS NULL) AS revoked,
+    (u.disabled_at IS NOT NULL OR h.disabled_at IS NOT NULL) AS disabled,
+    (d.unique_id_type = 15 AND NOT EXISTS (  -- as in waiting_delivery
+        SELECT 1 FROM delivery given
+        WHERE given.reservation_id = d.reservation_id AND given.user_id = d.user_id
+            AND given.version < d.version AND given.last_sent_at IS NOT NULL)) AS unneeded
 FROM delivery d JOIN hotel_user u ON u.id = d.user_id
+LEFT JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
+JOIN hotel h ON h.id = d.hotel_id
 WHERE d.reservation_id = :id ORDER BY d.version, u.name
 
 -- name: requests_inbox

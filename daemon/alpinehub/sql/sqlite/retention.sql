@@ -45,7 +45,7 @@ FROM (SELECT id, created_at FROM reservation WHERE id > :after ORDER BY id LIMIT
 -- name: people_old_requests
 SELECT r.id, r.hotel_id, r.changed_at AS at FROM reservation r
 WHERE r.id > :after AND r.id <= :last AND r.changed_at < :before AND NOT EXISTS (
-    SELECT 1 FROM delivery d WHERE d.reservation_id = r.id AND d.waiting = 1)
+    SELECT 1 FROM deliverable d WHERE d.reservation_id = r.id)
 ORDER BY r.id
 
 -- name: people_hold_old
@@ -54,7 +54,7 @@ SELECT r.id, v.data FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.id IN (SELECT value FROM json_each(:ids))
     AND r.changed_at < :before AND NOT EXISTS (
-        SELECT 1 FROM delivery d WHERE d.reservation_id = r.id AND d.waiting = 1)
+        SELECT 1 FROM deliverable d WHERE d.reservation_id = r.id)
 ORDER BY r.id
 
 -- name: people_delete_deliveries_of
@@ -82,8 +82,8 @@ SELECT c.id, c.hotel_id, coalesce(
     (SELECT max(r.changed_at) FROM reservation r WHERE r.customer_id = c.id), c.created_at) AS at
 FROM customer c
 WHERE c.id > :after AND c.id <= :last AND c.created_at < :before AND NOT EXISTS (
-    SELECT 1 FROM reservation r JOIN delivery d ON d.reservation_id = r.id
-    WHERE r.customer_id = c.id AND d.waiting = 1)
+    SELECT 1 FROM reservation r JOIN deliverable d ON d.reservation_id = r.id
+    WHERE r.customer_id = c.id)
 ORDER BY c.id
 
 -- name: people_stays

@@ -7,17 +7,17 @@
 SELECT uh.user_id, uh.hotel_id, max(coalesce(h.enabled_at, 0), coalesce(u.enabled_at, 0)) AS enabled_at,
        c.polled_at, c.acked_at, c.silent_at,
        CASE WHEN p.user_id IS NULL THEN 0 ELSE 1 END AS is_brought,
-       (SELECT count(*) FROM delivery d
-        WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1) AS waiting,
+       (SELECT count(*) FROM waiting_delivery d
+        WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id) AS waiting,
        (SELECT min(v.created_at)
-        FROM (SELECT d.reservation_id, d.version FROM delivery d
-              WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1
+        FROM (SELECT d.reservation_id, d.version FROM waiting_delivery d
+              WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id
                 AND d.held_code IS NULL AND d.held_text IS NULL
               ORDER BY d.reservation_id LIMIT 20) AS w
         JOIN reservation_version v ON v.reservation_id = w.reservation_id
             AND v.version = w.version) AS oldest_at,
-       (SELECT d.first_sent_at FROM delivery d
-        WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1
+       (SELECT d.first_sent_at FROM waiting_delivery d
+        WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id
           AND d.first_sent_at IS NOT NULL
         ORDER BY d.reservation_id LIMIT 1) AS sent_at
 FROM user_hotel uh

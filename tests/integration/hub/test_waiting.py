@@ -1,0 +1,172 @@
+"""What nobody can be given any more does not wait: it keeps no person's data in the store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.alpinebits.hub import read_rq
+from tests.integration.alpinebits.test_journey import READ, acknowledge, forget, send, waiting
+from tests.integration.hub.guests import write
+from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.integration.hub.test_cli import Run, run
+
+from alpinehub.hotels import set_hotel_disabled
+from alpinehub.requests import looking
+from alpinehub.requests.looking import Wanted
+from alpinehub.users import add_user, grant, revoke, set_user_disabled
+
+__all__ = ["run"]
+pytestmark = pytest.mark.usefixtures("each_store")
+EMAIL = "eva@example.com"
+STAY: dict[str, Any] = {"arrival": date(2027, 2, 1), "departure": date(2027, 2, 8)}
+
+
+async def disable_login(hub: Hub) -> None:
+    await set_user_disabled(hub.ctx.store, "demo", True)
+
+
+async def revoke_login(hub: Hub) -> None:
+    await revoke(hub.ctx.store, "demo", "DEMO")
+
+
+async def disable_hotel(hub: Hub) -> None:
+    await set_hotel_disabled(hub.ctx.store, "DEMO", True)
+
+
+async def poll_with_an_old_version(hub: Hub) -> None:
+    """AlpineBits 2018-10 has no form for a request without dates."""
+    assert (await send(hub, READ, read_rq("DEMO"), "2018-10")).status == 200
+
+
+Act = Callable[[Hub], Awaitable[None]]
+#: What keeps the account from ever getting the request, and the state that the operator reads.
+NOBODY: list[tuple[Act, str]] = [
+    (disable_login, "disabled"),
+    (revoke_login, "revoked"),
+    (disable_hotel, "disabled"),
+    (poll_with_an_old_version, "held"),
+]
+out_of_reach = pytest.mark.parametrize(
+    ("act", "state"), NOBODY, ids=[act.__name__ for act, _ in NOBODY]
+)
+
+
+async def lead(hub: Hub) -> str:
+    """A request without dates, which waits for the account `demo`."""
+    return await write(hub, email=EMAIL, arrival=None, departure=None, adults=0, newsletter=True)
+
+
+async def state(hub: Hub, request_id: str) -> str:
+    found = await looking.find_request(hub.ctx.store, request_id)
+    [one] = [one for one in found["users"] if one["version"] == found["version"]]
+    return str(one["state"])
+
+
+async def listed(hub: Hub, **wanted: Any) -> list[str]:
+    page = await looking.list_requests(hub.ctx.store, Wanted(**wanted))
+    return [row["id"] for row in page.items]
+
+
+@out_of_reach
+async def test_person_is_erased_when_no_account_can_be_given_the_request(
+    tmp_path: Path, run: Run, act: Act, state: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await lead(hub)
+        who = ("customer", "erase", "--email", EMAIL, "--hotel", "DEMO")
+        tried = await asyncio.to_thread(run, *who, "--dry-run", "--json")
+        assert json.loads(tried.stdout)["waiting"] == 1
+        await act(hub)
+        tried = await asyncio.to_thread(run, *who, "--dry-run", "--json")
+        assert json.loads(tried.stdout)["waiting"] == 0
+        done = await asyncio.to_thread(run, *who, "--yes")
+        assert done.returncode == 0, done.stderr
+        assert await hub.one("SELECT count(*) FROM customer") == 0
+
+
+@out_of_reach
+async def test_retention_ends_what_no_account_can_be_given(
+    tmp_path: Path, act: Act, state: str
+) -> None:
+    async with open_hub(tmp_path, reservation_days=30, customer_days=365) as hub:
+        assert hub.harness is not None
+        await lead(hub)
+        hub.harness.advance(days=400)
+        await hub.harness.run_periodic("retain")
+        assert await hub.one("SELECT count(*) FROM reservation") == 1  # it waits
+        await act(hub)
+        hub.harness.advance(days=2)
+        await hub.harness.run_periodic("retain")
+        assert await hub.one("SELECT count(*) FROM reservation") == 0
+        assert await hub.one("SELECT count(*) FROM customer") == 0
+
+
+@out_of_reach
+async def test_list_says_why_a_request_does_not_wait(tmp_path: Path, act: Act, state: str) -> None:
+    async with open_hub(tmp_path) as hub:
+        one = await lead(hub)
+        assert await listed(hub, state="waiting") == [one]
+        await act(hub)
+        assert await listed(hub, state="waiting") == []
+        assert await listed(hub, state=state) == [one]
+        found = await looking.find_request(hub.ctx.store, one)
+        assert [user["state"] for user in found["users"]] == [state]
+
+
+async def test_account_gets_what_came_meanwhile_when_it_is_enabled_again(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        store = hub.ctx.store
+        first = (await hub.post(BOOKING)).id
+        await set_user_disabled(store, "demo", True)
+        second = (await hub.post({**BOOKING, "external_id": "n-2"})).id
+        assert await state(hub, second) == "disabled"
+        await set_user_disabled(store, "demo", False)
+        await forget(hub)
+        assert [unique_id for *_, unique_id in await waiting(hub)] == [first, second]
+
+
+async def test_account_is_not_given_who_was_erased_meanwhile(tmp_path: Path) -> None:
+    """Nor an empty record under the same UniqueID, which would overwrite the guest."""
+    from alpinehub.people.erasing import Reason, erase
+    from alpinehub.people.finding import find
+
+    async with open_hub(tmp_path) as hub:
+        store = hub.ctx.store
+        await hub.post(BOOKING)
+        await disable_login(hub)
+        await erase(store, await find(store, email=EMAIL), Reason(by="test"))
+        await set_user_disabled(store, "demo", False)
+        await forget(hub)
+        assert await waiting(hub) == []
+        await hub.post({**BOOKING, "external_id": "n-2"})
+        await revoke_login(hub)
+        await erase(store, await find(store, email=EMAIL), Reason(by="test"))
+        await grant(store, "demo", "DEMO")
+        await forget(hub)
+        assert await waiting(hub) == []
+
+
+async def test_account_that_can_be_given_a_request_keeps_it_waiting(tmp_path: Path) -> None:
+    """One of two accounts is disabled: the other one still gets it."""
+    from alpinehub.hotels import Unusable
+    from alpinehub.people.erasing import Reason, erase
+    from alpinehub.people.finding import find
+
+    async with open_hub(tmp_path) as hub:
+        store = hub.ctx.store
+        await add_user(store, "other", "demo", ["DEMO"])
+        await forget(hub)
+        one = (await hub.post(BOOKING)).id
+        await set_user_disabled(store, "demo", True)
+        found = await find(store, email=EMAIL)
+        with pytest.raises(Unusable, match="wait for hotel software: 1"):
+            await erase(store, found, Reason(by="test"))
+        assert [unique_id for *_, unique_id in await waiting(hub, user="other")] == [one]
+        await acknowledge(hub, 14, one, "other")
+        assert (await erase(store, found, Reason(by="test"))).requests == 1
