@@ -36,6 +36,16 @@ def _who(function: F) -> F:
     return function
 
 
+def _whose(function: F) -> F:
+    """As `_who`, for what must not reach another hotel's data by accident: each hotel is
+    responsible for its own guests.
+    """
+    all_hotels = click.option(
+        "--all-hotels", is_flag=True, help="Of every hotel that knows this address or number."
+    )
+    return _who(all_hotels(function))
+
+
 @click.group()
 def customer() -> None:
     """People who wrote to the hotels: find, show, export, erase."""
@@ -106,20 +116,23 @@ def show_(config: str | None, /, json_: bool, **who: Any) -> None:
     epilog="""Examples:
 
 \b
-  alpinehub customer export --email eva@example.com --output eva.json
-  alpinehub customer export --phone "+39 0471 123456" --hotel EDELW""",
+  alpinehub customer export --email eva@example.com --hotel EDELW --output eva.json
+  alpinehub customer export --phone "+39 0471 123456" --all-hotels""",
 )
-@_who
+@_whose
 @click.option(
     "--output",
     type=click.Path(dir_okay=False),
     help="A new file, readable by its owner only.  [default: standard output]",
 )
 @click.pass_obj
-def export(config: str | None, /, output: str | None, **who: Any) -> None:
-    """Export all that is stored of a person, as JSON: what he is known by, the hashes, each
+def export(config: str | None, /, output: str | None, all_hotels: bool, **who: Any) -> None:
+    """Export all that is stored of a person, as JSON: name and addresses, the hashes, each
     version of each request, what was received, to whom it was sent and what became of it.
+
+    With --email or --phone, --hotel CODE says which hotel's data it is, or --all-hotels.
     """
+    _require_hotel(all_hotels, **who)
 
     async def act(ctx: Context) -> tuple[Sequence[Any], Sequence[Any]]:
         from alpinehub.people import exporting
@@ -138,7 +151,7 @@ def export(config: str | None, /, output: str | None, **who: Any) -> None:
         file.write("\n")
         if output is not None:
             on_failure.pop_all()
-            click.echo(f"{_counted(found)} written to {output}")
+            click.echo(f"{_counted(found)} of {_hotels(found)} written to {output}")
     _note("export", found)
 
 
@@ -146,10 +159,11 @@ def export(config: str | None, /, output: str | None, **who: Any) -> None:
     epilog="""Examples:
 
 \b
-  alpinehub customer erase --email eva@example.com --dry-run
-  alpinehub customer erase --email eva@example.com --reason "letter of 3 March" --yes"""
+  alpinehub customer erase --email eva@example.com --hotel EDELW --dry-run
+  alpinehub customer erase --email eva@example.com --hotel EDELW --reason "letter of 3 March" --yes
+  alpinehub customer erase --email eva@example.com --all-hotels"""
 )
-@_who
+@_whose
 @click.option("--reason", default="", help="For the trail of the requests; nothing personal.")
 @click.option("--dry-run", is_flag=True, help="Say what would be erased.")
 @click.option("--force", is_flag=True, help="Also what still waits for hotel software.")
@@ -164,13 +178,17 @@ def erase(
     force: bool,
     yes: bool,
     json_: bool,
+    all_hotels: bool,
     **who: Any,
 ) -> None:
     """Erase a person. Of each request the stay, the price and the trail remain, and nobody in it.
 
-    What hotel software has taken is not called back from it, and backups are as they are.
+    With --email or --phone, --hotel CODE says at which hotel, or --all-hotels. What hotel software
+    has taken is not called back from it, and backups are as they are.
     """
     from alpinehub.people import erasing
+
+    _require_hotel(all_hotels, **who)
 
     async def look(ctx: Context) -> tuple[Sequence[Any], int]:
         found = await _one_or_more(ctx, **who)
@@ -178,9 +196,18 @@ def erase(
 
     found, waiting = run(config, look)
     requests = sum(one["requests"] for one in found)
-    sentence = f"{_counted(found)} with {requests} guest requests, of which {waiting} wait"
+    sentence = (
+        f"{_counted(found)} of {_hotels(found)} with {requests} guest requests,"
+        f" of which {waiting} wait"
+    )
     if dry_run:
-        record = {"customers": len(found), "requests": requests, "waiting": waiting}
+        hotels = sorted({one["hotel"] for one in found})
+        record = {
+            "hotels": hotels,
+            "customers": len(found),
+            "requests": requests,
+            "waiting": waiting,
+        }
         show(record, f"{sentence}: nothing was erased", json_)
         return
     if not yes:
@@ -239,6 +266,22 @@ async def _one_or_more(
     if not found:
         raise Unusable("no such customer", hint="look with `alpinehub customer find`")
     return found
+
+
+def _require_hotel(
+    all_hotels: bool, *, email: str | None, phone: str | None, id_: int | None, hotel: str | None
+) -> None:
+    """Raises: UsageError unless it is said at which hotel; the number of a customer says it."""
+    if hotel is not None and all_hotels:
+        raise click.UsageError("--hotel and --all-hotels exclude each other")
+    if id_ is None and hotel is None and not all_hotels:
+        raise click.UsageError(
+            "say at which hotel: --hotel CODE, or --all-hotels for every hotel that knows the person"
+        )
+
+
+def _hotels(found: Sequence[Any]) -> str:
+    return ", ".join(sorted({one["hotel"] for one in found}))
 
 
 def _shown(name: str, value: Any) -> str:

@@ -127,7 +127,7 @@ async def test_command_tells_and_erases_a_person(tmp_path: Path, run: Run) -> No
             assert "Traceback" not in finished.stderr
             return finished
 
-        eva = ("--email", "Eva@example.com")
+        eva, here = ("--email", "Eva@example.com"), ("--hotel", "DEMO")
         for text in ("eva@example.com", "Muster"):
             found = json.loads((await command("find", text, "--json")).stdout)
             assert found[0]["email"] in ("eva@example.com", "else@example.com")
@@ -138,30 +138,78 @@ async def test_command_tells_and_erases_a_person(tmp_path: Path, run: Run) -> No
         assert "eva@example.com" in shown and "Muster" in shown
         assert json.loads((await command("show", *eva, "--json")).stdout)[0]["requests"] == 1
         file = tmp_path / "eva.json"
-        await command("export", *eva, "--output", str(file))
+        await command("export", *eva, *here, "--output", str(file))
         assert file.stat().st_mode & 0o777 == 0o600
         [document] = json.loads(file.read_text())["people"]
         assert document["requests"][0]["versions"][0]["data"]["message"] == BOOKING["message"]
-        printed = json.loads((await command("export", *eva)).stdout)
+        printed = json.loads((await command("export", *eva, *here)).stdout)
         assert printed["people"][0]["requests"] == document["requests"]
-        assert (
-            "is there already"
-            in (await command("export", *eva, "--output", str(file), code=1)).stderr
-        )
+        there = await command("export", *eva, *here, "--output", str(file), code=1)
+        assert "is there already" in there.stderr
         again = str(tmp_path / "nobody.json")
-        await command("export", "--email", "nobody@example.com", "--output", again, code=1)
+        await command("export", "--email", "nobody@example.com", *here, "--output", again, code=1)
         assert not Path(again).exists()
         due = json.loads((await command("rehash", "--hotel", "DEMO", "--json")).stdout)
         assert due["hotel"] == "DEMO"
 
-        tried = json.loads((await command("erase", *eva, "--dry-run", "--json")).stdout)
-        assert tried == {"customers": 1, "requests": 1, "waiting": 1}
-        waits = await command("erase", *eva, "--yes", code=1)
+        tried = json.loads((await command("erase", *eva, *here, "--dry-run", "--json")).stdout)
+        assert tried == {"hotels": ["DEMO"], "customers": 1, "requests": 1, "waiting": 1}
+        waits = await command("erase", *eva, *here, "--yes", code=1)
         assert "wait for hotel software" in waits.stderr and "--force" in waits.stderr
-        done = await command("erase", *eva, "--yes", "--force", "--reason", "a letter", "--json")
+        reason = ("--reason", "a letter")
+        done = await command("erase", *eva, *here, "--yes", "--force", *reason, "--json")
         assert json.loads(done.stdout)["requests"] == 1
-        gone = await command("erase", *eva, "--yes", code=1)
+        gone = await command("erase", *eva, *here, "--yes", code=1)
         assert "no such customer" in gone.stderr
         await command("show", "--email", "a@b.it", "--id", "1", code=2)
         [left] = await hub.rows("SELECT email FROM customer")
         assert left["email"] == "else@example.com"
+
+
+@pytest.mark.usefixtures("each_store")
+async def test_command_acts_on_a_person_at_the_hotels_it_names(tmp_path: Path, run: Run) -> None:
+    """Each hotel is a controller of its own: nobody else's data goes with a person's."""
+    from alpinehub.hotels import NewHotel, add_hotel
+    from alpinehub.sources import add_source
+
+    async with open_hub(tmp_path) as hub:
+        await add_hotel(hub.ctx.store, NewHotel(code="ROSE", name="Rosé"))
+        await add_source(hub.ctx, "ROSE", "generic", "web", "rose-secret")
+        await hub.post(BOOKING)
+        sent: dict[str, str | None] = {"x-webhook-secret": "rose-secret"}
+        assert (await hub.post({**BOOKING, "hotel_code": "ROSE"}, headers=sent)).status == 200
+
+        async def command(*words: str, code: int = 0, given: str = "") -> str:
+            finished = await asyncio.to_thread(run, "customer", *words, given=given)
+            assert finished.returncode == code, finished.stderr
+            return finished.stdout if code == 0 else finished.stderr
+
+        async def known() -> list[str]:
+            rows = await hub.rows(
+                "SELECT h.code FROM customer c JOIN hotel h ON h.id = c.hotel_id ORDER BY h.code"
+            )
+            return [row["code"] for row in rows]
+
+        for words in (
+            ("export", "--email", "eva@example.com"),
+            ("erase", "--phone", "+39 333 1234567", "--yes", "--force"),
+        ):
+            refused = await command(*words, code=2)
+            assert "--hotel" in refused and "--all-hotels" in refused
+            await command(*words, "--hotel", "ROSE", "--all-hotels", code=2)
+        eva = ("--email", "eva@example.com")
+        assert await known() == ["DEMO", "ROSE"]
+        for where, hotels in ((("--hotel", "ROSE"), "ROSE"), (("--all-hotels",), "DEMO, ROSE")):
+            assert f"of {hotels}" in await command("erase", *eva, *where, "--dry-run")
+            tried = json.loads(await command("erase", *eva, *where, "--dry-run", "--json"))
+            assert tried["hotels"] == hotels.split(", ")
+            people = json.loads(await command("export", *eva, *where))["people"]
+            assert [one["customer"]["hotel"] for one in people] == hotels.split(", ")
+        asked = await command("erase", *eva, "--all-hotels", "--force", code=130, given="n\n")
+        assert "of DEMO, ROSE" in asked and await known() == ["DEMO", "ROSE"]
+        await command("erase", *eva, "--hotel", "ROSE", "--yes", "--force")
+        assert await known() == ["DEMO"]
+        # A number of a customer is of one hotel anyway.
+        [row] = await hub.rows("SELECT id FROM customer")
+        await command("erase", "--id", str(row["id"]), "--yes", "--force")
+        assert await known() == []
