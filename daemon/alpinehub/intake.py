@@ -2,6 +2,9 @@
 
     new external id ........................ version 1, reservation.received
     known, same content as the newest ...... nothing, the id of before
+    known, older by the source's order ..... nothing, the id of before
+    known, said before a cancellation ...... nothing, the id of before, unless the source's order
+                                             says that it is newer
     known, other content ................... version + 1, reservation.modified or .cancelled
 
 Two workers with the same external id or idempotency key meet at a unique constraint: the one that
@@ -36,12 +39,39 @@ RUNS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """The place of a submission among those of its reservation, as the sender tells it."""
+
+    #: Goes up with each change; decides where both submissions have one.
+    sequence: int | None = None
+    #: Microseconds since the epoch.
+    sent_at: int | None = None
+
+    def until(self, now_us: int) -> Order:
+        """A sender's clock that is ahead must not outdo what is sent later."""
+        if self.sent_at is None or self.sent_at <= now_us:
+            return self
+        return Order(sequence=self.sequence, sent_at=now_us)
+
+    def compare(self, known: Row) -> int:
+        """Negative: older than the newest that came; positive: newer; 0: the same, or unknown."""
+        for mine, newest in (
+            (self.sequence, known["sequence"]),
+            (self.sent_at, known["sent_at"]),
+        ):
+            if mine is not None and newest is not None:
+                return (mine > newest) - (mine < newest)
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """One submission, checked and normalised, with all it takes to store it."""
 
     source: Source
     data: ReservationData
     external_id: str | None
+    order: Order = Order()
     #: Why a cancellation cannot be the first thing heard of a reservation; empty: it can.
     incomplete: Sequence[object] = ()
     body: bytes
@@ -142,10 +172,24 @@ class _Version:
         """Store it as a new reservation, or as the next version of a known one."""
         if known is None:
             return await self._add(tx)
-        if known["content_hash"] == self._hash:
+        place = self._arrival.order.until(tx.now_us).compare(known)
+        if place < 0 or await self._says_nothing_new(tx, known, is_newer=place > 0):
+            if place > 0:
+                await self._note_order(tx, known["id"])
             return Stored(str(known["id"]), "duplicate", int(known["version"]))
         await self._change(tx, known)
         return Stored(str(known["id"]), "changed", int(known["version"]) + 1)
+
+    async def _says_nothing_new(self, tx: Tx, known: Row, *, is_newer: bool) -> bool:
+        """Whether it is what the newest version is, or a late repetition of what a cancellation
+        ended since. A cancellation is none: it is about what is there now.
+        """
+        if known["content_hash"] == self._hash:
+            return True
+        if is_newer or self._arrival.data.status == "cancelled":
+            return False
+        values = {"id": known["id"], "content_hash": self._hash}
+        return await tx.fetch_one("find_ended", **values) is not None
 
     async def _add(self, tx: Tx) -> Stored:
         """Version 1 of a new reservation."""
@@ -164,6 +208,7 @@ class _Version:
             now=tx.now_us,
         )
         await self._add_version(tx, self._id, 1, next_res_status(data.status, None), self._data)
+        await self._note_order(tx, self._id)
         await self._publish(tx, "reservation.received", self._id, 1)
         return Stored(self._id, "new", 1)
 
@@ -190,8 +235,15 @@ class _Version:
             raise Conflict(f"reservation {reservation_id} is gone")
         res_status = next_res_status(data.status, known["status"])
         await self._add_version(tx, reservation_id, version, res_status, text)
+        await self._note_order(tx, reservation_id)
         event = "cancelled" if data.status == "cancelled" else "modified"
         await self._publish(tx, f"reservation.{event}", reservation_id, version)
+
+    async def _note_order(self, tx: Tx, reservation_id: str) -> None:
+        order = self._arrival.order.until(tx.now_us)
+        if order != Order():
+            values = {"sequence": order.sequence, "sent_at": order.sent_at}
+            await tx.write("note_order", id=reservation_id, **values)
 
     async def _add_version(
         self, tx: Tx, reservation_id: str, version: int, res_status: str, data: str

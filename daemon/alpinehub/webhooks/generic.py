@@ -14,12 +14,12 @@ from hashlib import blake2b
 
 from alpinehub import counts
 from alpinehub.directory import directory_of
-from alpinehub.intake import Arrival, Unknown, take_in
+from alpinehub.intake import Arrival, Order, Unknown, take_in
 from alpinehub.party import Source
 from alpinehub.webhooks import authentication
 from alpinehub.webhooks.endpoint import Call, kept_headers, require_json
 from alpinehub.webhooks.normalise import normalise
-from alpinehub.webhooks.payload import parse
+from alpinehub.webhooks.payload import Payload, parse
 from alpinehub.webhooks.problem import Problem, Refused, invalid
 from cordata import KeyReused, StoreUnavailable, request_id
 
@@ -81,6 +81,7 @@ async def _take_in(call: Call, sources: Sequence[Source], body: bytes) -> bytes:
         source=source,
         data=submission.data,
         external_id=submission.external_id,
+        order=_order(parsed.payload),
         incomplete=submission.lacks,
         body=body,
         headers=kept_headers(call.headers),
@@ -97,6 +98,11 @@ async def _take_in(call: Call, sources: Sequence[Source], body: bytes) -> bytes:
         unknown = Problem("external_id", "not known; a cancellation of it must be complete")
         raise invalid([unknown, *submission.lacks]) from None
     return b'{"id":"%s"}' % stored.reservation_id.encode()
+
+
+def _order(payload: Payload) -> Order:
+    sent_at = None if payload.sent_at is None else round(payload.sent_at.timestamp() * 1_000_000)
+    return Order(sequence=payload.sequence, sent_at=sent_at)
 
 
 def _source_of_hotel(sources: Sequence[Source], hotel_code: str | None) -> Source:

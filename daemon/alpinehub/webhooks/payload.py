@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Annotated, Any, NoReturn, get_args
@@ -37,6 +37,8 @@ class Payload(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     hotel_code: Annotated[str, Meta(max_length=16)] | None = None
     status: Status | None = None
     external_id: Annotated[str, Meta(max_length=128)] | None = None
+    sequence: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    sent_at: Annotated[datetime, Meta(tz=True)] | None = None
     arrival: date | None = None
     departure: date | None = None
     adults: Annotated[int, Meta(ge=1, le=99)] | None = None
@@ -147,6 +149,8 @@ def _explain(name: str, message: str) -> Problem:
     text = message[: match.start()] if match else message
     if text.startswith("Invalid enum value"):
         text = f"expected one of {', '.join(_CHOICES[name])}"
+    elif "datetime" in text:
+        text = "not a moment with its offset (2027-01-31T10:00:00+01:00)"
     elif "encoded date" in text:
         text = "not a date (YYYY-MM-DD)"
     text = text.replace(" | null", "").replace("`", "").replace("Expected", "expected")

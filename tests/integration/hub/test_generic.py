@@ -101,8 +101,10 @@ async def test_cancellation_carries_little_when_reservation_is_known(tmp_path: P
         assert [e["type"] for e in events] == ["reservation.received", "reservation.cancelled"]
         [waiting] = await hub.rows("SELECT * FROM delivery WHERE waiting = 1")
         assert (waiting["version"], waiting["unique_id_type"]) == (2, 15)
-        # And it may come back.
+        # And the guest may book again, in other words than those that were cancelled.
         assert (await hub.post(RESERVATION)).id == first.id
+        assert await hub.one("SELECT status FROM reservation") == "cancelled"
+        assert (await hub.post({**RESERVATION, "adults": 3})).id == first.id
         assert await hub.one("SELECT status FROM reservation") == "reservation"
 
 

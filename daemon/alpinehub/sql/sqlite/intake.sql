@@ -2,14 +2,16 @@
 
 -- name: find_reservation
 -- A source's reservation with its newest version.
-SELECT r.id, r.version, r.status, r.customer_id, v.content_hash, v.data
+SELECT r.id, r.version, r.status, r.customer_id, r.sequence, r.sent_at,
+    v.content_hash, v.data
 FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.source_id = :source_id AND r.external_id = :external_id
 
 -- name: find_either
 -- The same by either of two ids.
-SELECT r.external_id, r.id, r.version, r.status, r.customer_id, v.content_hash, v.data
+SELECT r.external_id, r.id, r.version, r.status, r.customer_id, r.sequence, r.sent_at,
+    v.content_hash, v.data
 FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.source_id = :source_id AND r.external_id IN (:external_id, :other_id)
@@ -22,6 +24,21 @@ VALUES (:id, :hotel_id, :source_id, :external_id, :customer_id, 1, :status, :now
 -- name: update_reservation
 UPDATE reservation
 SET version = :version, status = :status, customer_id = :customer_id, changed_at = :now
+WHERE id = :id
+
+-- name: find_ended
+-- Whether a content was said, and the reservation was cancelled after that.
+SELECT 1 AS found FROM reservation_version v
+WHERE v.reservation_id = :id AND v.content_hash = :content_hash AND v.version < (
+    SELECT max(c.version) FROM reservation_version c
+    WHERE c.reservation_id = :id AND c.res_status = 'Cancelled')
+LIMIT 1
+
+-- name: note_order
+-- Also of what said nothing new: what is older and comes later says nothing, either.
+UPDATE reservation SET
+    sequence = CASE WHEN :sequence > coalesce(sequence, -1) THEN :sequence ELSE sequence END,
+    sent_at = CASE WHEN :sent_at > coalesce(sent_at, 0) THEN :sent_at ELSE sent_at END
 WHERE id = :id
 
 -- name: insert_version
