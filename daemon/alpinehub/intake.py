@@ -60,7 +60,7 @@ class Order:
             (self.sent_at, known["sent_at"]),
         ):
             if mine is not None and newest is not None:
-                return (mine > newest) - (mine < newest)
+                return mine - int(newest)
         return 0
 
 

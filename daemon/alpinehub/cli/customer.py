@@ -276,7 +276,7 @@ def _require_hotel(
         raise click.UsageError("--hotel and --all-hotels exclude each other")
     if id_ is None and hotel is None and not all_hotels:
         raise click.UsageError(
-            "say at which hotel: --hotel CODE, or --all-hotels for every hotel that knows the person"
+            "say at which hotel: --hotel CODE, or --all-hotels for all that know the person"
         )
 
 

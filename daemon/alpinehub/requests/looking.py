@@ -28,6 +28,8 @@ State = Literal[
     "unneeded",
 ]
 OPEN = frozenset({"waiting", "sent", "held"})
+#: Open but for the account: why it is not given to it.
+_NOT_GIVEN = ("revoked", "disabled", "unneeded")
 
 #: Read at once; and so many are looked at for one list that leaves some out.
 _READ, _LOOKED_AT = 200, 10_000
@@ -82,7 +84,7 @@ async def _list(tx: Tx, wanted: Wanted) -> Page:
     items: list[dict[str, Any]] = []
     looked_at = 0
     while True:
-        if wanted.state in (*OPEN, "open"):
+        if wanted.state in (*OPEN, "open", *_NOT_GIVEN):
             rows = await tx.fetch_all(
                 "requests_open",
                 hotel_id=hotel_id,
@@ -165,7 +167,7 @@ def state_of(row: Row) -> str:
         return "cancelled"
     if not row["waiting"]:
         return "replaced"
-    for reason in ("revoked", "disabled", "unneeded"):
+    for reason in _NOT_GIVEN:
         if row[reason]:
             return reason
     if row["held"]:

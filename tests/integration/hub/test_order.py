@@ -1,4 +1,4 @@
-"""What a source repeats, or sends late, changes nothing: seen in the polls of the hotel's software."""
+"""What a source repeats, or sends late, changes nothing that the hotel's software is given."""
 
 from __future__ import annotations
 
