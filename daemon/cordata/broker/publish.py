@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import json
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +13,37 @@ from cordata.broker.message import Message, Relayed
 from cordata.broker.settle import STREAM_TOPIC
 from cordata.broker.stray import Strays
 from cordata.core.claim import claimed_until
+from cordata.log import fields, logger
 from cordata.store import Store, Tx
+
+log = logger("cordata.relay")
+
+
+#: A process that makes up types warns of so many of them.
+_MOST_TOLD = 1000
+
+
+class Unhandled:
+    """Warns of event types that no group handles, of each once."""
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        """`known`: group -> type, of the groups registered by this process."""
+        self._known = known
+        self._told: set[str] = set()
+
+    def look(self, types: Mapping[str, int]) -> None:
+        """`types` that are published -> how many groups handle each."""
+        for type_, count in types.items():
+            if count or type_ in self._told or len(self._told) >= _MOST_TOLD:
+                continue
+            self._told.add(type_)
+            near = difflib.get_close_matches(type_, self._known.values(), n=1, cutoff=0.6)
+            log.warning(
+                "no group handles events of type %r: they are dropped%s",
+                type_,
+                f" (did you mean {near[0]!r}?)" if near else "",
+                extra=fields(event_type=type_),
+            )
 
 
 class Publisher:

@@ -25,7 +25,7 @@ from cordata.broker.contract import Broker
 from cordata.broker.direct import Taker
 from cordata.broker.hand import Hand, due_of, is_due
 from cordata.broker.message import Claimed, Depth, Due, Held, Outcome, Relayed, Want
-from cordata.broker.publish import Publisher, outbox_due_at
+from cordata.broker.publish import Publisher, Unhandled, outbox_due_at
 from cordata.broker.settle import STREAM_TOPIC as STREAM_TOPIC
 from cordata.broker.settle import add_groups, settle
 from cordata.broker.stray import Strays
@@ -55,6 +55,7 @@ class StoreBroker(Broker):
         self._listened: frozenset[str] = frozenset()
         self._keeper: Keeper | None = None
         self._strays = Strays()
+        self._unhandled = Unhandled(self._types)
         self._publisher = Publisher(
             store, self._types, self._strays, claim_timeout_us=self._claim_timeout_us
         )
@@ -99,6 +100,7 @@ class StoreBroker(Broker):
     async def relay(self, limit: int) -> Relayed:
         """Publish due outbox entries, `limit` at most: most urgent first, then oldest first."""
         relayed, types = await self._publisher.publish(limit)
+        self._unhandled.look(types)
         if any(self._wanted_elsewhere(*one) for one in types.items()):
             self.pass_on()
         if relayed.published >= limit:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from cordata.cli.options import shared
+
+if TYPE_CHECKING:
+    from cordata.app import App
 
 
 @click.group()
@@ -21,16 +30,56 @@ def config() -> None:
 )
 @shared
 def check(config: str | None, app: str | None, debug: bool) -> int:
-    """Check the file, the application and what it registers. Exit 78 names every problem."""
+    """Check the file, the application and what it registers. Exit 78 names every problem.
+
+    Warns of events that are published and that no group handles.
+    """
     from cordata.loading import load
     from cordata.opening import check_start, missing_state
 
     loaded = load(config, app)
     check_start(loaded.config, loaded.app)
+    for place, type_ in unhandled_events(loaded.app, loaded.config.app.import_):
+        text = f"warning: {place} publishes {type_!r}, which no group of this application handles"
+        click.echo(text, err=True)
     if (state := missing_state(loaded.config)) is not None:
         click.echo(f"note: [paths] state {state} does not exist; the service makes it", err=True)
     click.echo(f"{loaded.document.path or 'defaults (no file)'}: ok")
     return 0
+
+
+def unhandled_events(app: App, spec: str) -> Iterator[tuple[str, str]]:
+    """Where the application publishes a type that it does not handle, and the type.
+
+    Finds `publish("type", ...)`, also by a name of the module, in the modules of the packages of
+    `spec` that are imported; not a type that is put together when the program runs.
+    """
+    package = spec.partition(":")[0].partition(".")[0]
+    handled = {one.type for one in app.subscriptions}
+    for name, module in sorted(sys.modules.items()):
+        path = getattr(module, "__file__", None) or ""
+        if name.partition(".")[0] != package or not path.endswith(".py"):
+            continue
+        for node in ast.walk(ast.parse(Path(path).read_bytes())):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="publish"), args=[first, *_]):
+                    type_ = _text_of(first, module)
+                    if type_ and type_ not in handled:
+                        yield f"{path}:{node.lineno}", type_
+
+
+def _text_of(node: ast.expr, module: object) -> str | None:
+    """The text that an expression stands for, if it is a literal or a name of the module."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Name(id=name):
+            value = getattr(module, name, None)
+        case ast.Attribute(value=ast.Name(id=owner), attr=name):
+            value = getattr(getattr(module, owner, None), name, None)
+        case _:
+            return None
+    return value if isinstance(value, str) else None
 
 
 @config.command(

@@ -49,10 +49,18 @@ async def test_event_reaches_each_group_of_its_type_once_when_published(broker: 
         assert await parts.claim("c") == []
 
 
-async def test_event_goes_to_nobody_when_its_type_has_no_group(broker: Open) -> None:
+async def test_event_goes_to_nobody_and_is_warned_of_once_when_its_type_has_no_group(
+    broker: Open, caplog: pytest.LogCaptureFixture
+) -> None:
     async with broker() as parts:
+        await parts.broker.register({"other": "other"})
         await publish(parts.store, 2)
         assert await parts.relay_all() == 2
+        await publish(parts.store, 1)
+        await publish(parts.store, 1, type_="other")
+        assert await parts.relay_all() == 2
+        told = [one.message for one in caplog.records if one.levelname == "WARNING"]
+        assert told == ["no group handles events of type 'thing.done': they are dropped"]
         await parts.broker.register({"late": "thing.done"})
         assert await parts.claim("late") == []
         ids = await publish(parts.store, 1)

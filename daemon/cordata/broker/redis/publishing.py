@@ -18,6 +18,7 @@ from cordata import clock, events
 from cordata.broker import claim, key
 from cordata.broker.claim import Entry, Refusal
 from cordata.broker.message import Relayed
+from cordata.broker.publish import Unhandled
 from cordata.broker.redis.complaint import Complaints, Strangers
 from cordata.broker.redis.connection import Command, Connection, Refused
 from cordata.broker.redis.dial import Dialer, Reach
@@ -83,6 +84,7 @@ class Publisher:
         #: The connection whose server was compared with what the store knows, and that knowledge.
         self._checked: Connection | None = None
         self._known = Knowledge()
+        self._unhandled = Unhandled({})
         #: Groups that exist in Redis, each with its mark.
         self._set_up: set[Mark] = set()
         self._marking = Marking(store, owner=owner)
@@ -155,6 +157,8 @@ class Publisher:
                 keyed.add(row["type"])
             else:
                 streamed.setdefault(row["type"], []).append(row["group"])
+        types = (entry.type for entry in entries)
+        self._unhandled.look({type_: type_ in keyed or type_ in streamed for type_ in types})
         if ids := [entry.id for entry in entries if entry.type in keyed]:
             await tx.write("redis.fan_out", ids=json.dumps(ids), now_us=tx.now_us)
             await key.take_places(tx, json.dumps(ids))
