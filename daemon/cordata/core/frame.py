@@ -27,7 +27,8 @@ Handshake. Whoever connects sends within 5 s, before anything else and only once
   is connected, no other process may be worker of its name, nor its children that worker's.
 -> welcome {v: chosen version, epoch: 16 hex digits, this run of the manager, max, has ([])}
    or error (code version with data {versions: [1]}, protocol or forbidden), then the end.
-Of two connections with one fingerprint (pid and start) the older one is closed. The manager pings
+Of two connections of a worker or child with one fingerprint (pid and start) the older one is
+closed; that of a client tells which child's command calls. The manager pings
 nobody; a peer that is gone is an end of file.
 
 Client to manager; each id is the client's own, and free again after its last answer:

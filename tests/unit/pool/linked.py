@@ -146,7 +146,9 @@ class Linked:
         return found
 
     def client(self) -> Recorder:
-        found = self.connected("client")
+        found = self.connected(
+            "client", start=0
+        )  # it is not the child, as which this process plays
         assert isinstance(found.peer, ClientPeer)
         return found
 

@@ -86,6 +86,8 @@ class Call(Struct, eq=False):
     due: int = -1
     #: Whether a queue holds it; one that was dropped there is skipped.
     queued: bool = False
+    #: It comes from a command that runs in a child of the same pool.
+    nested: bool = False
     #: The child where it had best run; None: any.
     wanted: Child | None = None
 

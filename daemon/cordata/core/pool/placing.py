@@ -55,13 +55,18 @@ class Placing(Sending):
             return
         if call.wanted is not None and self._goes_to(call.wanted, call, session, now):
             return
-        if not only and self._goes_ahead(call, pinned, session, now):
+        if not (only or call.nested) and self._goes_ahead(call, pinned, session, now):
             return
         child = None if strict else self.registry.free(call.pool, command=only)
         if pinned and (child is None or not _as_good(child, call, session)):
             child = self.registry.free(call.pool, pinned, only) or child
         if child is not None:
             self.start(child, call, now, session)
+        elif call.nested:
+            # It might wait for the child that its own caller holds.
+            text = f"all processes of pool {call.pool} are busy, one of them with the command that"
+            more = f" calls {call.command!r}: give that a pool of its own ([pool.NAME] commands)"
+            self.refuse(call, "saturated", text + more, retry_after_s=1.0)
         elif strict and session is not None and session.affinity == "strict_fail":
             why = why_nobody(self.registry, self.pools[call.pool], pinned)
             self.refuse(call, "preferred_busy", why or f"worker {pinned} is not free")

@@ -37,6 +37,7 @@ from cordata.errors import (
     WorkerCrashed,
 )
 from cordata.log import request_id
+from cordata.pool.fingerprint import start_of
 
 #: Where the manager listens unless the configuration says otherwise.
 DEFAULT_PATH = "/run/cordata/pool.sock"
@@ -64,7 +65,8 @@ def hello_of(name: str, *, operator: bool, borrows: bool = False) -> Hello:
         role="operator" if operator else "client",
         name=name,
         pid=os.getpid(),
-        # No start, so no fingerprint: several clients of one process are as many connections.
+        # With the pid it tells the manager which child a command calls from.
+        start=start_of(),
         inv=os.environ.get("INVOCATION_ID", ""),
         max=MAX_TAKEN,
         has=[FEATURE] if borrows else [],

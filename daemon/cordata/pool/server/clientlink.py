@@ -6,6 +6,7 @@ from cordata.core.frame import TooLarge
 from cordata.core.pool.call import RUNNING, Call
 from cordata.core.pool.codec import UnfitMessage, encode, from_client
 from cordata.core.pool.limits import Failure
+from cordata.core.pool.loan import FEATURE
 from cordata.core.pool.message import (
     Ask,
     Bye,
@@ -15,6 +16,7 @@ from cordata.core.pool.message import (
     ErrorFrame,
     GlobalOp,
     Goaway,
+    Hello,
     Message,
     Ping,
     Pong,
@@ -35,14 +37,19 @@ _OPERATORS = "for operators only: Client(path, operator=True), as the pool's own
 class ClientPeer:
     """Its calls by its own numbers; a number is free again with its last answer."""
 
-    __slots__ = ("_hub", "_link", "_operator", "blocked_now", "borrows", "calls", "leaving")
+    __slots__ = (
+        *("_fingerprint", "_hub", "_link", "_operator", "blocked_now", "borrows", "calls"),
+        "leaving",
+    )
 
-    def __init__(self, link: Link, *, operator: bool, borrows: bool = False) -> None:
+    def __init__(self, link: Link, hello: Hello) -> None:
         self._link = link
         self._hub = link.hub
-        self._operator = operator
+        self._operator = hello.role == "operator"
+        #: That of a child: its commands call others.
+        self._fingerprint = (hello.pid, hello.start)
         #: It can use a child that is lent to it.
-        self.borrows = borrows
+        self.borrows = FEATURE in hello.has
         self.calls: dict[int, Call] = {}
         #: It said bye.
         self.leaving = False
@@ -89,6 +96,8 @@ class ClientPeer:
             message, client=self, source=source, size_bytes=len(frame), now=hub.now
         )
         self.calls[message.id] = call
+        own = hub.dispatcher.registry.by_pid.get(self._fingerprint)
+        call.nested = own is not None and own.pool == call.pool
         hub.lending.called(self, message.command)
         if message.at:
             call.wanted = hub.lending.child_of(self, message.at)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from cordata import events
 from cordata.core.frame import VERSION, TooLarge
 from cordata.core.pool.codec import UnfitMessage, from_client
-from cordata.core.pool.loan import FEATURE
 from cordata.core.pool.message import Hello, Welcome
 from cordata.errors import ProtocolError
 from cordata.log import fields, logger
@@ -55,8 +54,7 @@ class Greeting:
                 link.peer = peer = ChildPeer(link, hello)
                 peer.join()
             case _:
-                borrows = FEATURE in hello.has
-                link.peer = ClientPeer(link, operator=hello.role == "operator", borrows=borrows)
+                link.peer = ClientPeer(link, hello)
 
     def refuse(self, code: str, text: str, data: dict[str, object] | None = None) -> None:
         """Answer, close, and say so in the log, though not each time."""

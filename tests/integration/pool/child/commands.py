@@ -191,6 +191,25 @@ def much(payload: Any, session: Any) -> bytes:
     return bytes(payload)
 
 
+def nest(payload: Any, session: Any) -> Any:
+    """After a pause, call another command of the pool at this path."""
+    from cordata.pool import SyncClient
+
+    path, pause_s, command, inner = payload
+    time.sleep(pause_s)
+    with SyncClient(path, timeout=60.0) as client:
+        return client.execute(command, inner)
+
+
+async def nest_async(payload: Any, session: Any) -> Any:
+    from cordata.pool import Client
+
+    path, pause_s, command, inner = payload
+    await asyncio.sleep(pause_s)
+    async with Client(path, timeout=60.0) as client:
+        return await client.execute(command, inner)
+
+
 def hang(payload: Any, session: Any) -> None:
     """Longer than anybody waits, and deaf."""
     print("hanging", flush=True)

@@ -21,6 +21,8 @@ for name in (
     "numbers",
     "numbers_async",
     "endless",
+    "nest",
+    "nest_async",
     "note",
     "note_cancel",
     "much",

@@ -1,0 +1,67 @@
+"""Commands that call commands of their own pool, whose processes they hold."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.pool.test_together import together
+
+from cordata.errors import CommandFailed
+from cordata.pool import SyncClient
+
+PATIENCE_S = 30.0
+#: echo and about run elsewhere than the commands that call them.
+INNER = '[pool.inner]\nworkers = ["1"]\ncommands = ["echo", "about"]\n'
+
+
+def refused_at_once(call: Future[Any]) -> None:
+    """By a pool that is saturated; the inner call's deadline is a minute away."""
+    with pytest.raises(CommandFailed, match=r"\[pool.NAME\]") as caught:
+        call.result(PATIENCE_S)
+    assert caught.value.type == "cordata.errors.PoolSaturated"
+
+
+@pytest.mark.parametrize("nest", ["nest", "nest_async"])
+def test_nested_call_is_refused_when_its_own_process_is_the_only_one(
+    tmp_path: Path, nest: str
+) -> None:
+    with together(tmp_path) as all_, all_.worker(), ThreadPoolExecutor(1) as threads:
+        with SyncClient(all_.manager.path, timeout=PATIENCE_S) as client:
+            for pause_s in (0.0, 0.1, 0.0):
+                inner = [str(all_.manager.path), pause_s, "echo", 1]
+                refused_at_once(threads.submit(client.execute, nest, inner))
+            assert client.execute("echo", 2) == 2
+
+
+def test_nested_calls_are_refused_when_all_processes_are_busy(tmp_path: Path) -> None:
+    with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
+        path = str(all_.manager.path)
+        first, second = SyncClient(path, timeout=PATIENCE_S), SyncClient(path, timeout=PATIENCE_S)
+        with first, second, ThreadPoolExecutor(2) as threads:
+            waiting = threads.submit(first.execute, "wait", 10.0)
+            all_.manager.until(lambda found: found["pools"]["default"]["busy"], "it runs")
+            refused_at_once(threads.submit(second.execute, "nest", [path, 0.1, "echo", 1]))
+            assert not waiting.done()
+
+
+def test_nested_call_runs_in_a_free_process(tmp_path: Path) -> None:
+    with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
+        path = str(all_.manager.path)
+        with SyncClient(path, timeout=PATIENCE_S) as client:
+            for number in range(20):
+                assert client.execute("nest", [path, 0.0, "echo", number]) == number
+
+
+def test_nested_call_waits_for_the_process_of_another_pool(tmp_path: Path) -> None:
+    with together(tmp_path, INNER) as all_, all_.worker("0"), all_.worker("1"):
+        path = str(all_.manager.path)
+        first, second = SyncClient(path, timeout=PATIENCE_S), SyncClient(path, timeout=PATIENCE_S)
+        with first, second, ThreadPoolExecutor(2) as threads:
+            busy = threads.submit(first.execute, "about", 1.0)
+            all_.manager.until(lambda found: found["pools"]["inner"]["busy"], "it runs")
+            nested = threads.submit(second.execute, "nest", [path, 0.0, "echo", 1])
+            assert nested.result(PATIENCE_S) == 1
+            assert busy.result(PATIENCE_S)["command"] == "about"
