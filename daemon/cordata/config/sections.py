@@ -34,8 +34,8 @@ class WorkerConfig:
 class HttpConfig:
     """[http]: limits of the connection layer. Deadlines in seconds, sizes in bytes."""
 
-    #: Connections of one worker; further ones wait in the listen queue of the kernel until one ends
-    #: or, with no request within a second, has to give way.
+    #: Connections of one worker; further ones wait in the listen queue of the kernel until one
+    #: ends. One that sends no request within a second, or does not read its responses, is closed.
     max_connections: int = 1000
     #: Method, target and version together; above it 414.
     max_request_line_bytes: int = 8192

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 #: Pipelined bytes kept while a response is due, before reading stops.
 _MAX_AHEAD_BYTES = 65_536
+#: Requests that follow each other without a pause: whoever sends on without reading would have us
+#: fill the kernel's buffers. Fewer while the worker has as many connections as it may have.
+_MAX_PIPELINED, _MAX_PIPELINED_FULL = 1000, 16
 #: Rest of a body that is read and dropped after an early answer, for the connection's sake.
 _MAX_DROPPED_BYTES = 262_144
 
@@ -34,11 +37,13 @@ _MAX_DROPPED_BYTES = 262_144
 class Connection(Ending):
     """Reads requests, runs one exchange at a time, keeps the peer to its deadlines."""
 
-    __slots__ = ("_reader",)
+    __slots__ = ("_pipelined", "_reader")
 
     def __init__(self, server: HttpServer, peer: Peer) -> None:
         super().__init__(server, peer)
         self._reader = HeadReader(server.config)
+        #: Requests that were here before the response to the one before them was written.
+        self._pipelined = 0
 
     def reload(self, config: HttpConfig) -> None:
         """New limits and trust, from the next head on."""
@@ -53,17 +58,25 @@ class Connection(Ending):
         self._transport = transport  # type: ignore[assignment]
         self._deadline = self.server.loop.time() + self._patience_s()
 
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go: one buffer for all connections, emptied at once."""
+        return self.server.received
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came."""
+        self.data_received(bytes(self.server.received[:nbytes]))
+
     def data_received(self, data: bytes) -> None:
         """Bytes came: what they are depends on the phase."""
         phase = self._phase
-        if phase <= HEAD:
-            self._read_head(self._buffer + data if self._buffer else data)
-        elif phase == BODY:
-            self._read_body(data)
-        elif phase == REPLY:
+        if phase == REPLY or (phase == IDLE and (self._buffer or not self.is_writable)):
             self._buffer += data
             if len(self._buffer) > _MAX_AHEAD_BYTES:
                 self.pause_reading()
+        elif phase <= HEAD:
+            self._read_head(self._buffer + data if self._buffer else data)
+        elif phase == BODY:
+            self._read_body(data)
         else:
             self._drop()
 
@@ -95,7 +108,8 @@ class Connection(Ending):
     def resume_writing(self) -> None:
         """The client has caught up."""
         super().resume_writing()
-        self._read_buffer()
+        if self._buffer and self._phase == IDLE:
+            self.server.call_in_turn(self._read_buffer)
 
     # Requests
 
@@ -110,6 +124,7 @@ class Connection(Ending):
             self._refuse_head(refused, data)
             return
         self._buffer = data
+        self.resume_reading()
         if self._phase == IDLE:
             self._phase = HEAD
             self._deadline = self.server.loop.time() + self.server.config.header_timeout_s
@@ -185,11 +200,13 @@ class Connection(Ending):
     def stays_open(self) -> bool:
         """Whether another request may follow the response that is about to begin.
 
-        Not behind a body of which much, or who knows how much, is still to come: the client is told
-        to stop, and what comes nevertheless is dropped as it is.
+        Not after many pipelined requests, nor behind a body of which much, or who knows how much,
+        is still to come: the client is told to stop, and what comes is dropped as it is.
         """
         body = self._body
-        return body is None or (isinstance(body, LengthBody) and body.left <= _MAX_DROPPED_BYTES)
+        if body is not None:
+            return isinstance(body, LengthBody) and body.left <= _MAX_DROPPED_BYTES
+        return self._pipelined < (_MAX_PIPELINED_FULL if self.server.is_full else _MAX_PIPELINED)
 
     def response_ended(self, *, close: bool) -> None:
         """The exchange has written its response."""
@@ -206,10 +223,14 @@ class Connection(Ending):
         self._exchange = None
         self._phase = IDLE
         self._deadline = self.server.loop.time() + self._patience_s()
-        self.resume_reading()
+        if len(self._buffer) <= _MAX_AHEAD_BYTES:
+            self.resume_reading()
         if self._buffer:
-            self.server.loop.call_soon(self._read_buffer)  # not deeper into the stack
-        elif self._eof:
+            self._pipelined += 1
+            self.server.call_in_turn(self._read_buffer)
+            return
+        self._pipelined = 0
+        if self._eof:
             self._transport.close()
 
     # Flow control

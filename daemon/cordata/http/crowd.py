@@ -1,8 +1,8 @@
-"""Who goes when a worker has as many connections as it may have, and others wait.
+"""Connection eviction: closes connections when a worker is at `max_connections` and others wait.
 
-Whoever opens connections and sends nothing, or little, could else keep everybody out for as long as
-the deadlines are, and again. A client that is quick is out of danger: its request is here within
-the first second, and then it is us who owe an answer.
+Clients that open connections and send nothing, or little, or do not read what they asked for, could
+else keep everybody out for as long as the deadlines are, and again. A client that is quick is out
+of danger: its request is here within the first second, and then the server owes it an answer.
 """
 
 from __future__ import annotations
@@ -38,6 +38,6 @@ class Crowd:
         if now - self._told_at >= _TOLD_EVERY_S:
             self._told_at = now
             log.warning(
-                "%d connections are as many as there may be: those that send nothing give way",
+                "connection limit reached (%d): closing those that send nothing, or do not read",
                 len(connections),
             )

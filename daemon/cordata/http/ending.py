@@ -25,6 +25,8 @@ _LINGER_S = 2.0
 #: By phase: how little is lost where such a connection ends for another's sake, and how long it has
 #: before that. Whoever means it sends a head at once; a large body may take its time.
 _GRACE_S = {LINGER: (4, 1.0), IDLE: (3, 1.0), HEAD: (2, 1.0), BODY: (1, 5.0)}
+#: The same for one whose client does not read what was written.
+_UNREAD_LOSS, _UNREAD_GRACE_S = 2, 1.0
 
 
 class Ending(Flow):
@@ -55,12 +57,16 @@ class Ending(Flow):
 
     def check(self, now: float) -> None:
         """Called by the sweep: what is overdue ends here."""
+        self.behind_s(now)
         if self.has_stalled(now, self.server.config.response_timeout_s):
-            if self._exchange is not None and not self._exchange.complete:
-                self._exchange.report(journal.CLIENT_GONE, "the client does not read", None)
-            self.abort()
+            self._cut_unread()
         if now >= self._deadline:
             self._expire(self._exchange)
+
+    def _cut_unread(self) -> None:
+        if self._exchange is not None and not self._exchange.complete:
+            self._exchange.report(journal.CLIENT_GONE, "the client does not read", None)
+        self.abort()
 
     def _expire(self, exchange: Exchange | None) -> None:
         self._deadline = _NEVER
@@ -105,8 +111,10 @@ class Ending(Flow):
     def _close_after_response(self) -> None:
         whole = self._body is None and not self._buffer
         client_closes = self._exchange is not None and not self._exchange.keep_alive
+        # Whoever sent much ahead keeps nobody waiting until they have read it all.
+        crowded = bool(self._buffer) and self.server.is_full
         self._exchange, self._body, self._buffer = None, None, b""
-        if whole and client_closes:
+        if crowded or (whole and client_closes):
             self._phase = LINGER
             self._deadline = _NEVER
             self._transport.close()
@@ -139,13 +147,24 @@ class Ending(Flow):
 
     def keeps_waiting(self, now: float) -> tuple[int, float] | None:
         """(how little is lost with it, seconds for which it keeps us waiting): for a request, for
-        the rest of one, for its own end. None: it waits for us, or has its time yet.
+        the rest of one, for its own end, or until its client reads. None: it waits for us, or has
+        its time yet.
         """
-        if self._phase not in _GRACE_S or self._paused or not self.connected:
+        if not self.connected:
+            return None
+        behind_s = self.behind_s(now)
+        if behind_s >= _UNREAD_GRACE_S and self._phase != LINGER:
+            return _UNREAD_LOSS, behind_s
+        if self._phase not in _GRACE_S or self._paused or (self._phase == IDLE and self._has_more):
             return None
         loss, grace_s = _GRACE_S[self._phase]
         waited_s = now - self._begun_at()
         return (loss, waited_s) if waited_s >= grace_s else None
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether a pipelined request waits, or some of the last response."""
+        return bool(self._buffer) or self._transport.get_write_buffer_size() > 0
 
     def _begun_at(self) -> float:
         """When this phase began."""
@@ -160,7 +179,9 @@ class Ending(Flow):
 
     def give_way(self) -> None:
         """End, as if it were overdue."""
-        if self._phase == IDLE:
+        if self._behind_since is not None:
+            self._cut_unread()
+        elif self._phase == IDLE:
             self.close_idle()
         else:
             self._expire(self._exchange)

@@ -8,18 +8,22 @@ import select
 #: Bytes per second that a body must bring on the whole: a client that trickles (one byte before
 #: each deadline) would hold a connection for ever.
 _MIN_BODY_RATE = 512
+#: Bytes per second of its responses that a client reads at least, or it counts as behind.
+_MIN_READ_RATE = 16_384
 
 
-class Flow(asyncio.Protocol):
+class Flow(asyncio.BufferedProtocol):
     """The transport side of a connection; base of `Connection`."""
 
     __slots__ = (
+        "_behind_since",
         "_body_deadline",
         "_paused",
         "_transport",
         "_unsent_bytes",
         "_unsent_since",
         "_writable",
+        "_written_bytes",
     )
     _transport: asyncio.Transport
 
@@ -31,6 +35,9 @@ class Flow(asyncio.Protocol):
         self._writable: asyncio.Event | None = None
         self._unsent_bytes = 0
         self._unsent_since = 0.0
+        self._written_bytes = 0
+        #: When something was first seen unsent, and how many bytes had been sent by then.
+        self._behind_since: tuple[float, int] | None = None
         #: When the body is overdue, however steadily it comes.
         self._body_deadline = 0.0
 
@@ -42,6 +49,7 @@ class Flow(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Send bytes, unless the connection is going."""
         if not self._transport.is_closing():
+            self._written_bytes += len(data)
             self._transport.write(data)
 
     async def writable(self) -> None:
@@ -95,6 +103,21 @@ class Flow(asyncio.Protocol):
             self._unsent_bytes, self._unsent_since = unsent, now
             return False
         return unsent > 0 and now - self._unsent_since > limit_s
+
+    def behind_s(self, now: float) -> float:
+        """Seconds by which the client is late in reading its responses, at `_MIN_READ_RATE`.
+
+        Has to be asked about once a second: it looks back to when it was first asked.
+        """
+        unsent = self._transport.get_write_buffer_size()
+        sent = self._written_bytes - unsent
+        if not unsent:
+            self._behind_since = None
+            return 0.0
+        since, had = self._behind_since or (now, sent)
+        late_s = now - since - (sent - had) / _MIN_READ_RATE
+        self._behind_since = (since, had) if late_s > 0 else (now, sent)
+        return max(0.0, late_s)
 
     def has_input(self) -> bool:
         """Whether something has arrived that the loop has not read yet."""

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from tests.integration.server import guests
-from tests.integration.server.attacker import Attacker, head, whole
+from tests.integration.server.attacker import PATIENCE_S, Attacker, head, whole
 from tests.integration.server.hubs import Hub, hub
 
 WORKERS = 2
@@ -62,3 +64,39 @@ async def test_good_requests_are_answered_while_chunks_of_one_byte_come(
     async with good_requests(made):
         sent = (attacker.status(begun, more=more) for _ in range(count))
         assert set(await asyncio.gather(*sent)) <= expected
+
+
+async def read_slowly(attacker: Attacker, begun: asyncio.Event) -> None:
+    """Ask without end and read nothing; come again when cut off."""
+    asked = HEALTH.replace(b"Connection: close\r\n", b"") * 500
+    while True:
+        with contextlib.suppress(OSError):
+            async with attacker.connection() as sock:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                while True:
+                    await asyncio.get_running_loop().sock_sendall(sock, asked)
+                    begun.set()
+        await asyncio.sleep(0.05)
+
+
+async def test_good_requests_are_answered_while_others_ask_and_do_not_read(
+    tmp_path: Path,
+) -> None:
+    """Three times as many connections as the workers take: all of them wait all the while."""
+    limit = 20
+    more = f"[http]\nmax_connections = {limit}\n"
+    with hub(tmp_path / "hub", workers=WORKERS, more=more) as made:
+        attacker = Attacker(made)
+        begun = [asyncio.Event() for _ in range(3 * WORKERS * limit)]
+        tasks = [asyncio.ensure_future(read_slowly(attacker, one)) for one in begun]
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                for one in begun[: WORKERS * limit]:
+                    await one.wait()
+            async with good_requests(made):
+                await asyncio.sleep(3)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        assert made.stop() == 0

@@ -8,7 +8,15 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.http.test_exchange import GET, POST, answers_of, body, http_only, start
+from tests.unit.http.test_exchange import (
+    GET,
+    POST,
+    answers_of,
+    body,
+    http_only,
+    sending,
+    start,
+)
 from tests.unit.http.wire import Wire, connect, serving
 
 from cordata.config.sections import HttpConfig
@@ -33,12 +41,15 @@ def connected(server: HttpServer, sock: socket.socket) -> Wire:
     return wire
 
 
-async def thin(server: HttpServer, seconds: float, wires: list[Wire]) -> list[int]:
-    """At a moment in the future; which connections have ended by then."""
+async def thin(
+    server: HttpServer, seconds: float, wires: list[Wire], *, closed: bool = False
+) -> list[int]:
+    """At a moment in the future; which connections have ended by then, or are even `closed`."""
     Crowd().thin(server.connections, server.loop.time() + seconds)
     for wire in wires:
         await wire.settle()
-    return [number for number, wire in enumerate(wires) if wire.transport.ended]
+    ended = [wire.transport.closing if closed else wire.transport.ended for wire in wires]
+    return [number for number, over in enumerate(ended) if over]
 
 
 async def test_those_go_first_who_said_least(silent: socket.socket) -> None:
@@ -67,6 +78,33 @@ async def test_those_go_first_who_said_least(silent: socket.socket) -> None:
         assert statuses == [[200], [408], [408], []]
 
 
+async def test_those_go_who_do_not_read_and_not_those_who_read(silent: socket.socket) -> None:
+    size = 1_000_000
+    stream = sending(start(), body(b"x" * size, more=True), body(b"x", more=True))
+    whole = sending(start(), body(b"x" * size))
+
+    async def either(scope: Scope, receive: Receive, send: Send) -> None:
+        await (stream if scope["path"] == "/stream" else whole)(scope, receive, send)
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async with serving(http_only(either), CONFIG) as server:
+        wires = [connected(server, silent) for _ in range(5)]
+        for number, wire in enumerate(wires):
+            await wire.feed(GET.replace(b"/x", b"/stream") if number % 2 else GET)
+        reads = (0, 0, 50_000, 50_000, 100)  # bytes of each in a second
+        for second in range(4):
+            for wire, rate in zip(wires, reads, strict=True):
+                wire.transport.unsent = size - second * rate
+            server.sweep(server.loop.time() + second)
+        gone: list[int] = []
+        for count in range(1, 4):  # one at a time
+            gone = await thin(server, 3.5, wires, closed=True)
+            assert len(gone) == count
+        assert gone == [0, 1, 4]
+        assert await thin(server, 3.5, wires, closed=True) == gone
+
+
 async def test_few_go_at_once_and_the_one_that_waits_for_longest(
     silent: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -81,4 +119,4 @@ async def test_few_go_at_once_and_the_one_that_waits_for_longest(
         assert wires[7].transport.ended
         assert len(await thin(server, 2.0, wires)) == 2  # of 39 that are left, one
     told = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
-    assert len(told) == 2 and told[0].startswith("40 connections are as many as")
+    assert len(told) == 2 and told[0].startswith("connection limit reached (40)")

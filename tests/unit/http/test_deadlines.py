@@ -138,8 +138,9 @@ async def test_client_that_does_not_read_is_cut_off() -> None:
         later(wire, 0.9)
         assert not wire.transport.closing
     async with wired(sending(start(), body(b"x" * 100, more=True), body()), CONFIG) as wire:
+        wire.connection.data_received(GET)
         wire.connection.pause_writing()
-        await wire.feed(GET)
+        await wire.settle()
         for unsent, seconds in ((100, 1), (90, 4), (90, 7)):
             wire.transport.unsent = unsent
             later(wire, seconds)

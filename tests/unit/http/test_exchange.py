@@ -400,15 +400,46 @@ async def test_reading_stops_when_too_much_is_pipelined() -> None:
         await send(body())
 
     async with wired(http_only(handle), CONFIG) as wire:
-        await wire.feed(GET * 1300)
-        assert wire.transport.reading is False or len(GET) * 1300 < 65_536
+        get = GET.replace(b"?q=1", b"?q=" + b"1" * 50)
+        await wire.feed(get * 450, get * 450)
+        assert not wire.transport.reading
         release.set()
-        for _ in range(1300):
+        for _ in range(900):
             await wire.settle()
-            if len(wire.output) and wire.output.count(b"HTTP/1.1 200") == 1300:
+            if len(wire.output) and wire.output.count(b"HTTP/1.1 200") == 900:
                 break
-        assert wire.output.count(b"HTTP/1.1 200") == 1300
+        assert wire.output.count(b"HTTP/1.1 200") == 900
         assert wire.transport.reading
+
+
+async def test_connection_closes_after_many_pipelined_requests() -> None:
+    async with wired(sending(start(), body(b"x")), CONFIG) as wire:
+        await wire.feed(GET * 1010)
+        answers = answers_of(wire)
+        assert len(answers) == 1001 and wire.transport.ended
+        assert [one.headers.get("connection") for one in answers[-2:]] == [None, "close"]
+
+
+async def test_connection_closes_after_fewer_pipelined_requests_when_there_are_too_many() -> None:
+    async with serving(sending(start(), body(b"x")), HttpConfig(max_connections=1)) as server:
+        wire = connect(server)
+        await wire.feed(*[GET * 10] * 5)  # with a pause after each ten
+        assert len(answers_of(wire)) == 50 and not wire.transport.ended
+        await wire.feed(GET * 50)
+        assert len(answers_of(wire)) == 67 and wire.transport.ended
+
+
+async def test_requests_of_a_client_that_does_not_read_wait_within_bounds() -> None:
+    """Each arrives by itself: none may be answered on top of what is unread."""
+    async with wired(sending(start(), body(b"x")), CONFIG) as wire:
+        await wire.feed(GET)
+        wire.connection.pause_writing()
+        sent = 0
+        while wire.transport.reading and sent < 3000:
+            await wire.feed(GET)
+            sent += 1
+        assert len(answers_of(wire)) == 1
+        assert sent * len(GET) < 100_000
 
 
 async def test_stream_waits_while_the_client_does_not_read() -> None:
@@ -423,9 +454,10 @@ async def test_stream_waits_while_the_client_does_not_read() -> None:
         await send(body())
 
     async with wired(http_only(handle), CONFIG) as wire:
+        wire.connection.data_received(GET + GET)
         wire.connection.pause_writing()
-        await wire.feed(GET + GET)
-        assert sent == 0
+        await wire.settle()
+        assert sent == 0 and wire.output.endswith(b"x\r\n")
         wire.connection.resume_writing()
         await wire.settle()
         assert sent == 10
@@ -433,8 +465,9 @@ async def test_stream_waits_while_the_client_does_not_read() -> None:
 
 async def test_next_request_waits_while_the_client_does_not_read() -> None:
     async with wired(sending(start(), body(b"x")), CONFIG) as wire:
+        wire.connection.data_received(GET + GET)
         wire.connection.pause_writing()
-        await wire.feed(GET + GET)
+        await wire.settle()
         assert len(answers_of(wire)) == 1
         wire.connection.resume_writing()
         await wire.settle()
