@@ -10,6 +10,7 @@ from cordata.core.event import Event
 from cordata.errors import AlreadySeen
 from cordata.eventstore import StoredEvent
 from cordata.testing.record import Failure
+from cordata.unawaited import refused
 
 
 class Watch:
@@ -26,7 +27,8 @@ class Watch:
     def over(self, event: Event | StoredEvent) -> Iterator[None]:
         """Around the call of a handler."""
         try:
-            yield
+            with refused():
+                yield
         except AlreadySeen:  # no failure: the effect is there
             raise
         except BaseException as error:

@@ -12,6 +12,7 @@ from tests.contract.store.stores import add_account, balance, notes
 from cordata.errors import ConfigError, Conflict, StatementError, StoreUnavailable
 from cordata.log import request_id
 from cordata.store import Tx, UnitMisuse
+from cordata.unawaited import NeverAwaited
 
 
 async def test_run_returns_the_unit_result_when_it_is_committed(opened: Opener) -> None:
@@ -158,6 +159,35 @@ async def test_unit_is_refused_with_its_mistake_when_it_awaits_something_else(
                 await store.run(unit)
             assert "nothing but" in (caught.value.hint or "")
             assert re.search(r"\btest_run\.py:\d+", str(caught.value)) and caught.value.shown
+        assert await balance(store, "a") is None
+
+
+@pytest.mark.parametrize("form", ["run", "batch", "read", "transaction"])
+async def test_unit_fails_whole_when_it_forgets_an_await(opened: Opener, form: str) -> None:
+    async def forgetful(tx: Tx) -> None:
+        if form == "read":
+            tx.fetch_one("account.get", id="a")  # type: ignore[unused-coroutine]
+            return
+        await tx.execute("account.add", id="a", balance=1)
+        tx.execute("account.change", id="a", amount=1)  # type: ignore[unused-coroutine]
+
+    async with opened() as store:
+        for _ in range(2):  # Python itself warns of the first one only
+            with pytest.raises(NeverAwaited, match=r"execute' was|fetch_one' was") as caught:
+                if form == "transaction":
+                    async with store.transaction() as tx:
+                        await forgetful(tx)
+                elif form == "batch":
+                    others = [store.run(lambda tx: tx.fetch_all("account.all")) for _ in range(3)]
+                    failed, *rest = await asyncio.gather(
+                        store.run(forgetful), *others, return_exceptions=True
+                    )
+                    assert rest == [[], [], []]
+                    assert isinstance(failed, NeverAwaited)
+                    raise failed
+                else:
+                    await (store.run if form == "run" else store.read)(forgetful)
+            assert "test_run.py:" in str(caught.value) and caught.value.shown
         assert await balance(store, "a") is None
 
 

@@ -68,6 +68,17 @@ async def make_mistake(event: Event, ctx: EventContext) -> None:
     await ctx.run(MISTAKES[event.payload["kind"]])
 
 
+@app.on("await.forgotten", retries=1)
+async def forget(event: Event, ctx: EventContext) -> None:
+    ctx.run(table)  # type: ignore[unused-coroutine]
+
+
+@app.on("loop.blocked")
+async def hog(event: Event, ctx: EventContext) -> None:
+    await asyncio.sleep(0)
+    await block()
+
+
 @app.every(seconds=60)
 async def look(ctx: Context) -> None:
     """A task of the primary."""

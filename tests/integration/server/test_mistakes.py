@@ -26,6 +26,12 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> str:
             assert ask(running, f"/request/{kind}") == 500
             assert ask(running, f"/mistake.made/{kind}") == 200
         running.until_logged("mistaken.make_mistake: attempt .* failed", len(SAID))
+        for _ in range(2):  # Python itself warns of the first one only
+            assert ask(running, "/await.forgotten/x") == 200
+        assert ask(running, "/loop.blocked/x") == 200
+        assert ask(running, "/loop.blocked/x") == 200
+        running.until_logged("mistaken.forget: attempt 2 of 2 .* it is in the dead letter", 2)
+        running.until_logged("mistaken.hog blocked the event loop")
         running.until_logged("look failed")
         running.until_logged("backfill hashes failed")
         return running.log
@@ -41,3 +47,13 @@ def test_mistake_in_a_unit_is_told_in_the_log(log: str, kind: str) -> None:
 def test_mistake_is_told_in_the_log_where_the_primary_made_it(log: str) -> None:
     assert re.search(rf"look failed with .*{SAID['parameter']}", log)
     assert re.search(rf"backfill hashes failed with {SAID['table']}", log)
+
+
+def test_handler_fails_when_it_forgets_an_await(log: str) -> None:
+    said = "coroutine 'EventContext.run' was never awaited at mistaken.py"
+    assert len(re.findall(rf"forget: attempt . of 2 .* NeverAwaited: {said}", log)) == 4
+
+
+def test_handler_that_blocks_the_loop_is_named_in_the_log_once_a_minute(log: str) -> None:
+    found = re.findall(r"mistaken\.hog blocked the event loop: (\d+) ms of processor time", log)
+    assert len(found) == 1 and int(found[0]) >= 100

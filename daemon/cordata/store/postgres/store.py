@@ -33,6 +33,7 @@ from cordata.store.queries import Queries
 from cordata.store.schema import Schema
 from cordata.store.topic import Keeper
 from cordata.store.tx import Bookkeeping, Tx, Unit, UnitMisuse
+from cordata.unawaited import refused
 
 T = TypeVar("T")
 
@@ -160,7 +161,8 @@ class PostgresStore(Store):
         tx = SoloTx(self._parts, hold, self.read, seen=seen, fence=fence)
         await tx.enter()
         try:
-            yield tx
+            with refused():
+                yield tx
         except BaseException:
             await tx.leave(commit=False)
             raise

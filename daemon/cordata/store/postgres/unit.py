@@ -20,6 +20,7 @@ from cordata.store.postgres.result import encode
 from cordata.store.postgres.share import Share
 from cordata.store.queries import Queries, Query
 from cordata.store.tx import Row, Tx, Unit, UnitMisuse, foreign_await
+from cordata.unawaited import NeverAwaited, refused
 
 T = TypeVar("T")
 
@@ -174,12 +175,16 @@ class Course:
         on. Raises: what the unit raised; UnitMisuse when it awaits something else than its tx.
         """
         try:
-            if isinstance(answer, BaseException):
-                if isinstance(answer, CordataError):
-                    self.tx.failed = answer
-                ask = self._coroutine.throw(answer)
-            else:
-                ask = self._coroutine.send(answer)
+            with refused():
+                if isinstance(answer, BaseException):
+                    if isinstance(answer, CordataError):
+                        self.tx.failed = answer
+                    ask = self._coroutine.throw(answer)
+                else:
+                    ask = self._coroutine.send(answer)
+        except NeverAwaited:
+            self.close()
+            raise
         except StopIteration as end:
             if self.tx.failed is not None:
                 raise self.tx.failed from None

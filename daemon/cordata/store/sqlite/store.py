@@ -34,6 +34,7 @@ from cordata.store.sqlite.wal import Checkpoint, Wal
 from cordata.store.sqlite.writer import Writer
 from cordata.store.topic import Keeper
 from cordata.store.tx import Bookkeeping, Tx, Unit, UnitMisuse
+from cordata.unawaited import refused
 
 T = TypeVar("T")
 
@@ -181,7 +182,8 @@ class SqliteStore(Store):
         tx = SoloTx(self._hold, self._queries, self.read, seen, fence)
         await tx.enter()
         try:
-            yield tx
+            with refused():
+                yield tx
         except BaseException:
             await tx.leave(commit=False)
             raise

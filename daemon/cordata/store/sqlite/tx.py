@@ -11,6 +11,7 @@ from cordata.errors import PermanentError
 from cordata.store.queries import Queries, Query
 from cordata.store.sqlite.fault import as_statement_error, home, is_of_statement, translate
 from cordata.store.tx import Row, Tx, UnitMisuse, foreign_await
+from cordata.unawaited import refused
 
 T = TypeVar("T")
 
@@ -99,7 +100,8 @@ def drive(awaitable: Awaitable[T], tx: SqliteTx) -> T:
     """Run a unit to its end without an event loop. Raises: what the unit raised."""
     coroutine: Any = awaitable
     try:
-        coroutine.send(None)
+        with refused():
+            coroutine.send(None)
     except StopIteration as end:
         if tx.failed is not None:
             raise tx.failed from None
