@@ -101,9 +101,9 @@ def wix(number: str, **fields: str) -> dict[str, Any]:
 
 
 #: The form's dates.
-WHEN = {"field:anreise": "01.02.2027", "field:abreise": "08.02.2027"}
+WHEN = {"field:anreise": "01.02.2127", "field:abreise": "08.02.2127"}
 #: The same after somebody rebuilt the form.
-REBUILT = {"field:first_day_7": "01.02.2027", "field:last_day_8": "08.02.2027"}
+REBUILT = {"field:first_day_7": "01.02.2127", "field:last_day_8": "08.02.2127"}
 _LEADS: dict[Source, dict[str, Any]] = {
     WIX: wix("{n}", **WHEN),
     ADS: {

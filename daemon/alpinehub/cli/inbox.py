@@ -140,7 +140,10 @@ what goes to privacy is told to no hotel; child_age is for --default.""",
     help="What counts where the form says nothing; empty: nothing.",
 )  # fmt: skip
 @click.option("--ignore", multiple=True, metavar="PLACE", help="A field that no hotel is to see.")
-@click.option("--date-order", type=click.Choice(["dmy", "mdy"]), help="How 1/2/2027 is meant.")
+@click.option(
+    "--date-order", type=click.Choice(["auto", "dmy", "mdy"]),
+    help="How 1/2/2027 is meant; auto: as the guest's language and the form say, else to review.",
+)  # fmt: skip
 @click.option(
     "--without-stay", type=click.Choice(["review", "lead"]),
     help="Who asks without dates: to the review list, or a request without a stay.",

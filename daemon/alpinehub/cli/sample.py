@@ -42,7 +42,7 @@ _WORDS = {
     ),
     "en": _Words(
         "Arrival date", "Departure date", "Adults", "Ages of children", "Message",
-        "Is there still a room for that week?", "%d/%m/%Y",
+        "Is there still a room for that week?", "%d %B %Y",
     ),
 }  # fmt: skip
 

@@ -136,6 +136,7 @@ def _received(row: Row) -> Received:
         body=bytes(row["body"]),
         content_type=content_type(row["headers"]),
         honeypot=options_of(row["options"], row["source"]).honeypot,
+        received_at=row["received_at"],
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import tzinfo
+from datetime import date, tzinfo
 from typing import TypeVar
 
 from alpinehub.webhooks.fields import Fields, title
@@ -17,14 +17,22 @@ T = TypeVar("T")
 class Asking:
     """One submission, asked for one target after the other."""
 
-    def __init__(self, fields: Fields, mapping: Mapping, zone: tzinfo) -> None:
+    def __init__(
+        self, fields: Fields, mapping: Mapping, zone: tzinfo, today: date | None = None
+    ) -> None:
         self.fields = fields
         self.mapping = mapping
-        #: The hotel's.
-        self.zone = zone
         #: `missing:arrival`, `unreadable:adults`: why there is no record.
         self.problems: list[str] = []
         self._extra: list[str] = []
+        #: The hotel's.
+        self.zone = zone
+        #: The day on which it came, at the hotel; None: not known.
+        self.today = today
+        #: The guest's language as the form or the CRM has it: `en-US`, `Deutsch`.
+        self.language = self.told("language")
+        #: The number of adults is a default: the form was not understood to ask for it.
+        self.adults_assumed = False
 
     def said(self, target: str) -> str:
         """What the form says; "" for nothing."""
@@ -41,7 +49,10 @@ class Asking:
 
     def maybe(self, target: str, read: Callable[[str], T | None], otherwise: T) -> T:
         """What no reservation needs: kept as written where it cannot be read."""
-        text = self.told(target)
+        return self.maybe_of(target, self.told(target), read, otherwise)
+
+    def maybe_of(self, target: str, text: str, read: Callable[[str], T | None], otherwise: T) -> T:
+        """As `maybe`, of a text that was asked for before."""
         if not text:
             return otherwise
         value = read(text)

@@ -6,6 +6,7 @@ Every function is total: any text gives a value, or None for one that cannot be 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import date, datetime, tzinfo
 from typing import Literal
 
@@ -23,6 +24,10 @@ _ISO_DAY = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
 _ISO_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]+ ?(Z|[+-][0-9]{2}:?[0-9]{2})?")
 _DOTTED = re.compile(r"([0-9]{1,2})\. ?([0-9]{1,2})\. ?([0-9]{4}|[0-9]{2})")
 _SLASHED = re.compile(r"([0-9]{1,2})([/-])([0-9]{1,2})\2([0-9]{4}|[0-9]{2})")
+#: As `_SLASHED`, anywhere in a text.
+_ANY_SLASHED = re.compile(
+    r"(?<![0-9/-])([0-9]{1,2})([/-])([0-9]{1,2})\2(?:[0-9]{4}|[0-9]{2})(?![0-9])"
+)
 _WORDED = re.compile(
     r"([0-9]{1,2})(?:st|nd|rd|th|er|º|°)?\.? ?(?:of |de[il] ?)?([^\W\d_]+)\.?,? ?([0-9]{4})"
 )
@@ -94,6 +99,28 @@ def _day(year: str, month: str, day: str) -> date | None:
     except ValueError:
         return None
     return found if found.year in YEARS or found.year in range(1900, 2000) else None
+
+
+def slashed(text: str) -> list[tuple[int, int]]:
+    """The first two numbers of each 1/2/2027 in a text."""
+    text = line(text[:MAX_CHARS])
+    return [(int(match[1]), int(match[3])) for match in _ANY_SLASHED.finditer(text)]
+
+
+def has_other_days(text: str) -> bool:
+    """Whether a text has days that are not written like 1/2/2027."""
+    return any(not slashed(match[0]) for match in _ANY_DAY.finditer(line(text[:MAX_CHARS])))
+
+
+def orders_of(pairs: Iterable[tuple[int, int]]) -> list[Order]:
+    """How such days can be meant, all of them in one order: 13/1/2027 has no thirteenth month."""
+    found: list[Order] = ["dmy", "mdy"]
+    for first, second in pairs:
+        if second > 12 and "dmy" in found:
+            found.remove("dmy")
+        if first > 12 and "mdy" in found:
+            found.remove("mdy")
+    return found
 
 
 def read_days(text: str, order: Order, zone: tzinfo) -> tuple[date, date] | None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from alpinehub.webhooks.mapping import Mapping, is_at, is_ignored
 from alpinehub.webhooks.sheet import Answer
-from alpinehub.webhooks.values import line
+from alpinehub.webhooks.values import line, read_count
 from alpinehub.webhooks.words import DAY_KEYS, VAGUE, meant_by_key, meant_by_label, plain, stem
 
 #: Of these several fields may tell a part each.
@@ -26,6 +26,28 @@ _CONTACT = {
     "contact.address.city": "city", "contact.address.postalCode": "postal_code",
     "contact.address.country": "country", "contact.address.subdivision": "state",
 }  # fmt: skip
+#: A number of people that one form asks for.
+_MOST_PEOPLE = 99
+#: What else a number counts; as the names of fields begin, written as `words.plain` has them.
+_ELSE = (
+    "zimmer", "anzahl zimmer", "camer", "numero camere", "chambre", "room", "number of rooms",
+    "apartment", "appart", "wohnung", "nacht", "nachte", "notti", "nuit", "night", "tag", "giorn",
+    "jour", "day", "alter", "eta", "age", "budget", "preis", "prezzo", "prix", "price", "betrag",
+    "jahr", "anno", "annee", "year", "monat", "mese", "mois", "month", "hund", "dog", "cane",
+    "bett", "letti", "lits", "bed", "park", "garage", "auto", "car", "haus", "house", "stunde",
+    "uhr", "ora", "heure", "hour", "time", "id", "step", "page", "post", "version", "token",
+    "submit", "captcha", "quiz", "agb", "check", "box", "accept", "akzept", "gutschein", "voucher",
+)  # fmt: skip
+
+
+def _counts_else(name: str) -> bool:
+    """Whether a number in a field of this name is none of people."""
+    words = plain(name)
+    return (
+        words.startswith(_ELSE)
+        or any(word.startswith(_ELSE) for word in words.split() if len(word) > 3)
+        or words.endswith((" id", " nr"))
+    )
 
 
 def title(answer: Answer) -> str:
@@ -174,6 +196,24 @@ class Fields:
             and bool(self._answers[n].value.strip())
             and any(name.startswith(target) for name in meant)
             for n, meant in enumerate(self._meant)
+        )
+
+    def has_number_left(self) -> bool:
+        """Whether a number is left, in a field whose name may ask for people: `pax: 4`."""
+        return any(
+            n not in self._taken
+            and not answer.contact
+            and not any(self._meant[n])
+            and not any(plain(name) and _counts_else(name) for name in (answer.key, answer.label))
+            and 0 < (read_count(answer.value) or 0) <= _MOST_PEOPLE
+            for n, answer in enumerate(self._answers)
+        )
+
+    def has_word(self, words: frozenset[str]) -> bool:
+        """Whether the name of a field has one of the words (as `words.plain` writes them)."""
+        return any(
+            not answer.contact and not words.isdisjoint(plain(title(answer)).split())
+            for answer in self._answers
         )
 
     def left(self) -> list[Answer]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from urllib.parse import parse_qsl
 
 from alpinehub.multipart import Broken, Fault, media_type, read_parts
-from alpinehub.webhooks.sheet import MAX_VALUE, Answer, Sheet, Unreadable, check_count
+from alpinehub.webhooks.sheet import Answer, Sheet, Unreadable, bounded, check_count
 from alpinehub.webhooks.values import line
 
 _MAX_NAME = 128
@@ -54,7 +54,7 @@ def read_fields(body: bytes, content_type: str) -> dict[str, str]:
         if name:  # as long as some form builders make it of the question
             joined.setdefault(name[:_MAX_NAME], []).append(value)
     check_count(len(joined))
-    return {name: ", ".join(filter(None, values))[:MAX_VALUE] for name, values in joined.items()}
+    return {name: bounded(", ".join(filter(None, values))) for name, values in joined.items()}
 
 
 def _urlencoded(body: bytes, content_type: str) -> list[tuple[str, str]]:

@@ -16,6 +16,12 @@ _NUMBERS = re.compile(r"[0-9]+")
 _HEADED = re.compile(
     r"([0-9]{1,2}) ?(?:kind|kid|child|bambin|enfant)[^\W\d_]*[ ,:;(\-]+(.*[0-9].*)", re.IGNORECASE
 )
+#: `2 (5+8)`, `2: 5, 8`: as many ages as the first number says.
+_COUNTED = re.compile(r"([0-9]{1,2}) ?(?:[(:=]) ?([^(:=]*?[0-9][^(:=]*)")
+#: `2 x 5`: two of that age.
+_TIMES = re.compile(r"([0-9]{1,2}) ?[x×*] ?([0-9]{1,2})(?![0-9])", re.IGNORECASE)
+#: More of one age are no children of one family.
+_MAX_TIMES = 10
 _GROUP = re.compile(
     r"([0-9]{1,2}) ?(?:erwachsene|adult)[^\W\d_]*[ ,;+&/]*(?:und |e |et |and )?(.*)", re.IGNORECASE
 )
@@ -60,15 +66,33 @@ def read_children(text: str, *, says_ages: bool) -> Children | None:
         return None
     if plain(text) in NONE or not plain(text):
         return Children()
-    headed = _HEADED.fullmatch(text)
+    if _TIMES.search(text):
+        return _read_times(text)
+    headed = _HEADED.fullmatch(text) or _COUNTED.fullmatch(text)
     numbers = [int(n[:4]) for n in _NUMBERS.findall(headed[2] if headed else text)]
     if not numbers:
         return None
     if headed:
         return _ages(numbers, int(headed[1]))
+    if len(numbers) > 2 and numbers[0] == len(numbers) - 1 and _is_apart(text):
+        return None  # `2 / 5, 8` may be two children
     if len(numbers) > 1 or says_ages:
         return _ages(numbers, None)
     return Children(count=numbers[0])
+
+
+def _read_times(text: str) -> Children | None:
+    found = [(int(count), int(age)) for count, age in _TIMES.findall(text)]
+    if _NUMBERS.search(_TIMES.sub("", text)) or any(not 0 < n <= _MAX_TIMES for n, _ in found):
+        return None
+    ages = [age for count, age in found for _ in range(count)]
+    return _ages(ages, len(ages))
+
+
+def _is_apart(text: str) -> bool:
+    """Whether what follows the first number is not what stands between the others."""
+    first, *others = (between.strip() for between in _NUMBERS.split(text)[1:-1])
+    return first not in others
 
 
 def _ages(numbers: list[int], count: int | None) -> Children | None:

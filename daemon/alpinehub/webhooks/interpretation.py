@@ -9,7 +9,7 @@ so that the hotel sees it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from datetime import UTC, date, datetime, tzinfo
 from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -33,6 +33,8 @@ class Received:
     body: bytes
     content_type: str
     honeypot: str
+    #: Microseconds since the epoch; None: not known, so that no stay is in the past.
+    received_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ def interpret(received: Received, mapping: Mapping, hotel: Hotel) -> Mapped | Un
     if sheet.set_aside:
         return Ignored(sheet.set_aside)
     shape = shape_of(sheet)
-    asking = Asking(Fields(sheet.answers, mapping), mapping, zone_of(hotel))
+    zone = zone_of(hotel)
+    asking = Asking(Fields(sheet.answers, mapping), mapping, zone, _today(received, zone))
     external_id = sheet.external_id or line(asking.said("external_id"))[:128] or None
     data = record_of(asking, sheet)
     if data is None:
@@ -89,6 +92,12 @@ def take_apart(received: Received) -> Sheet:
     if received.kind == "google":
         return google.read(received.body)
     return form.read(received.body, received.content_type, received.honeypot)
+
+
+def _today(received: Received, zone: tzinfo) -> date | None:
+    if received.received_at is None:
+        return None
+    return datetime.fromtimestamp(received.received_at // 1_000_000, zone).date()
 
 
 def zone_of(hotel: Hotel) -> tzinfo:

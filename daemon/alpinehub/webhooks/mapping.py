@@ -6,7 +6,7 @@
      "fields": {"arrival": ["field:date_picker_a7c8"], "departure": ["label:Abreise"]},
      "values": {"room_type": {"Doppelzimmer": "DZ", "*": ""}},
      "defaults": {"adults": "2"}, "ignore": ["field:utm_*"],
-     "date_order": "dmy", "without_stay": "review"}
+     "date_order": "auto", "without_stay": "review"}
 
 A place is `field:KEY`, `prefix:KEY` (without the suffix that changes with the form), `label:TEXT`,
 or `path:contact.name.first`. The first of a target that holds something counts; a target without
@@ -56,8 +56,8 @@ class Mapping(
     defaults: dict[str, str] = {}
     #: Places that nobody is to see; a `*` at the end takes all that begin so.
     ignore: tuple[str, ...] = ()
-    #: How 1/2/2027 is meant.
-    date_order: Order = "dmy"
+    #: How 1/2/2027 is meant; auto: as the guest's language and the form say, else it is reviewed.
+    date_order: Literal["auto"] | Order = "auto"
     #: Who asks without dates: to the review list, or a request without a stay (AlpineBits knows
     #: it from 2022-10 on; for older hotel software it is held).
     without_stay: Literal["review", "lead"] = "review"

@@ -14,7 +14,7 @@ from alpinehub.reservations import MealPlan, ReservationData, Status
 from alpinehub.webhooks.asking import Asking
 from alpinehub.webhooks.days import read_day
 from alpinehub.webhooks.sheet import Sheet
-from alpinehub.webhooks.stay import people_of, stay_of
+from alpinehub.webhooks.stay import order_of, people_of, stay_of
 from alpinehub.webhooks.values import (
     line,
     lines,
@@ -54,7 +54,7 @@ def record_of(asking: Asking, sheet: Sheet) -> ReservationData | None:
         last_name=last_name,
         email=email,
         phone=phone,
-        language=asking.maybe("language", read_language, ""),
+        language=asking.maybe_of("language", asking.language, read_language, ""),
         message=lines(asking.told("message")),
         newsletter=asking.maybe("newsletter", read_yes, None),
         consent=asking.maybe("consent", read_yes, None),
@@ -73,10 +73,13 @@ def record_of(asking: Asking, sheet: Sheet) -> ReservationData | None:
         utm={name: line(value) for name, value in sheet.utm.items()},
     )
     data = _priced(asking, data)
+    extra = asking.rest()
+    if asking.adults_assumed and asking.fields.has_number_left():
+        asking.fields.ambiguous.append("adults")
     asking.problems += [f"ambiguous:{target}" for target in asking.fields.ambiguous]
     if asking.problems:
         return None
-    return msgspec.structs.replace(data, extra=asking.rest())
+    return msgspec.structs.replace(data, extra=extra)
 
 
 def _names(asking: Asking) -> tuple[str, str]:
@@ -90,6 +93,8 @@ def _names(asking: Asking) -> tuple[str, str]:
     if not whole or last:
         return first, last
     if first:
+        if len(whole) > _MAX_NAME:
+            asking.keep("name", whole)
         return first, whole[:_MAX_NAME].rstrip()
     words = whole.split(" ")
     if plain(asking.fields.titles.get("name", "")).startswith(_SURNAME_FIRST):
@@ -134,7 +139,8 @@ def _phone(asking: Asking, text: str) -> str | None:
 def _birth(asking: Asking, text: str) -> date | None:
     if not _YEAR.search(text):
         return None  # nobody knows the century
-    day = read_day(text, asking.mapping.date_order, asking.zone)
+    order = order_of(asking, {"birth_date": text})
+    day = read_day(text, order, asking.zone) if order is not None else None
     return day if day is not None and 1900 <= day.year <= 2100 else None
 
 

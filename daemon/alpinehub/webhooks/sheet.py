@@ -16,7 +16,7 @@ from alpinehub.webhooks.values import line
 
 #: More fields than any form has: a mistake, or somebody who tries how many we bear.
 MAX_FIELDS = 200
-#: Characters of a field that are looked at; a guest's text is cut nowhere below.
+#: Characters of a field that are kept; what is cut says so. A guest's text is cut nowhere below.
 MAX_VALUE = 20_000
 
 
@@ -75,6 +75,14 @@ def load_json(body: bytes) -> Any:
         raise Unreadable("not_json") from None
 
 
+def bounded(text: str) -> str:
+    """A text of MAX_VALUE characters at most, which says what was cut off."""
+    if len(text) <= MAX_VALUE:
+        return text
+    kept = MAX_VALUE - 100
+    return f"{text[:kept]}\n[{len(text) - kept} more characters cut off]"
+
+
 def text_of(value: object) -> str:
     """What a field of JSON holds, as a guest would write it; of a list all its items."""
     if value is None:
@@ -82,13 +90,13 @@ def text_of(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return value[:MAX_VALUE]
+        return bounded(value)
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     if isinstance(value, list) and not any(isinstance(item, list | dict) for item in value):
-        return ", ".join(filter(None, map(text_of, value)))[:MAX_VALUE]
+        return bounded(", ".join(filter(None, map(text_of, value))))
     try:
-        return json.dumps(value, ensure_ascii=False)[:MAX_VALUE]
+        return bounded(json.dumps(value, ensure_ascii=False))
     except (ValueError, RecursionError):  # an integer of 5,000 digits
         return ""
 

@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -14,6 +15,8 @@ from tests.integration.hub.material import Answer, Hub, open_hub
 
 from alpinehub.sources import add_source
 
+#: Before the stays of the samples: one in the past would be reviewed.
+NOW = datetime(2027, 1, 2, 12, tzinfo=UTC)
 PATH_SECRET = "planted-secret-0123456789"
 GOOGLE_KEY = "planted-google-key"
 
@@ -71,9 +74,14 @@ def wix(**change: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def open_lenient(directory: Path, **settings: Any) -> AsyncIterator[Hub]:
-    """A hub whose hotel DEMO has a source of each kind, with settings of [alpinehub]."""
-    async with open_hub(directory, **settings) as hub:
+async def open_lenient(
+    directory: Path, *, now: datetime | None = NOW, **settings: Any
+) -> AsyncIterator[Hub]:
+    """A hub whose hotel DEMO has a source of each kind, with settings of [alpinehub].
+
+    `now`: None beside commands, whose time is that of the machine.
+    """
+    async with open_hub(directory, now=now, **settings) as hub:
         await add_source(hub.ctx, "DEMO", "wix", "wix", PATH_SECRET)
         await add_source(hub.ctx, "DEMO", "google", "ads", GOOGLE_KEY)
         await add_source(hub.ctx, "DEMO", "form", "form", PATH_SECRET.replace("secret", "form"))

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -178,14 +179,18 @@ class Hub:
 
 
 @asynccontextmanager
-async def open_hub(directory: Path, *, seed: bool = True, **settings: Any) -> AsyncIterator[Hub]:
+async def open_hub(
+    directory: Path, *, seed: bool = True, now: datetime | None = None, **settings: Any
+) -> AsyncIterator[Hub]:
     """The hub on the store of a directory, migrated, with a demo hotel, user and source.
 
-    `settings` are those of [alpinehub].
+    `now`: by default that of the call. `settings` are those of [alpinehub].
     """
     config: dict[str, Any] = {"store": {"url": url_of(directory)}, "alpinehub": settings}
     await begin(directory, url_of(directory), chains_of(hub_app))
-    async with open_app(hub_app, config=config, directory=directory, startup=False) as harness:
+    async with open_app(
+        hub_app, config=config, directory=directory, startup=False, now=now
+    ) as harness:
         ctx = harness.ctx
         if seed:
             await add_hotel(ctx.store, NewHotel(code="DEMO", name="Hotel Demo"))

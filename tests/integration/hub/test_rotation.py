@@ -45,7 +45,7 @@ async def wix(hub: Hub, secret: str) -> int:
 async def test_old_secret_is_taken_until_its_time_is_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_lenient(tmp_path) as hub:
+    async with open_lenient(tmp_path, now=None) as hub:
         assert hub.harness is not None
         assert await wix(hub, PATH_SECRET) == 200
         kept = await set_secret(hub.ctx, "DEMO", "wix", NEW, keep_s=86_400)
@@ -73,7 +73,7 @@ async def test_old_secret_is_taken_until_its_time_is_over(
 
 
 async def test_secret_that_is_still_taken_belongs_to_its_source(tmp_path: Path) -> None:
-    async with open_lenient(tmp_path) as hub:
+    async with open_lenient(tmp_path, now=None) as hub:
         await set_secret(hub.ctx, "DEMO", "wix", NEW, keep_s=60)
         with pytest.raises(Unusable, match="has this secret"):
             await add_source(hub.ctx, "DEMO", "wix", "wix2", PATH_SECRET)
@@ -84,7 +84,7 @@ async def test_secret_that_is_still_taken_belongs_to_its_source(tmp_path: Path) 
 
 
 async def test_old_password_is_taken_until_its_time_is_over(tmp_path: Path) -> None:
-    async with open_lenient(tmp_path) as hub:
+    async with open_lenient(tmp_path, now=None) as hub:
         assert hub.harness is not None
         at = count()  # wrong passwords from one address are limited
 
@@ -108,7 +108,7 @@ async def test_old_password_is_taken_until_its_time_is_over(tmp_path: Path) -> N
 async def test_options_of_a_form_keep_what_a_newer_program_wrote(tmp_path: Path) -> None:
     from tests.raw import raw
 
-    async with open_lenient(tmp_path) as hub:
+    async with open_lenient(tmp_path, now=None) as hub:
         await hub.ctx.run(
             lambda tx: raw(tx, """UPDATE source SET options = '{"of_tomorrow": 1}'""")
         )
@@ -135,7 +135,7 @@ async def test_options_of_a_form_keep_what_a_newer_program_wrote(tmp_path: Path)
 async def test_hotels_that_share_a_google_key_are_told_by_the_path(
     tmp_path: Path, run: Run
 ) -> None:
-    async with open_lenient(tmp_path) as hub:
+    async with open_lenient(tmp_path, now=None) as hub:
         await add_hotel(hub.ctx.store, NewHotel(code="HAUS/1", name="Haus"))
         words = ("source", "add", "HAUS/1", "leads", "--kind", "google", "--secret-stdin")
         done = await asyncio.to_thread(run, *words, "--json", given=f"{GOOGLE_KEY}\n")
@@ -159,7 +159,7 @@ async def test_hotels_that_share_a_google_key_are_told_by_the_path(
 async def test_command_adds_shows_and_rotates_sources_of_every_kind(
     tmp_path: Path, run: Run
 ) -> None:
-    async with open_lenient(tmp_path) as hub:
+    async with open_lenient(tmp_path, now=None) as hub:
 
         async def command(*words: str) -> str:
             finished = await asyncio.to_thread(run, *words)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 from tests.integration.hub.lenient import (
+    NOW,
     WIX,
     open_lenient,
     post_form,
@@ -32,7 +33,7 @@ on_each_store = pytest.mark.usefixtures("each_store")
 
 async def post_and_die(directory: Path, answered: Any) -> None:
     """A worker that is killed when it has answered."""
-    async with open_hub(directory, seed=False) as hub:
+    async with open_hub(directory, seed=False, now=NOW) as hub:
         assert (await post_wix(hub)).status == 200
         answered.set()
         os.kill(os.getpid(), signal.SIGKILL)

@@ -37,7 +37,7 @@ def generic(number: int) -> tuple[str, bytes, dict[str, str]]:
     """Path, body and headers of a submission."""
     said = {
         "hotel_code": "DEMO", "status": "request", "external_id": f"g-{number}",
-        "arrival": "2027-02-01", "departure": "2027-02-08", "adults": 2,
+        "arrival": "2127-02-01", "departure": "2127-02-08", "adults": 2,
         "first_name": "Eva", "last_name": "Muster", "email": email_of(number),
         "message": f"g-{number}",
     }  # fmt: skip
@@ -51,12 +51,12 @@ def wix(number: int) -> tuple[str, bytes, dict[str, str]]:
         "formName": "Anfrage", "formId": "f-1", "submissionId": f"w-{number}",
         "submissionTime": "2027-01-02T13:26:07.938Z",
         "field:first_name_abae": "Eva", "field:last_name_12f0": "Muster",
-        "field:email_5139": email_of(number), "field:date_picker_a7c8": "2027-02-01",
-        "field:date_picker_7e65": "2027-02-08", "field:number_7cf5": "2",
+        "field:email_5139": email_of(number), "field:date_picker_a7c8": "2127-02-01",
+        "field:date_picker_7e65": "2127-02-08", "field:number_7cf5": "2",
         "field:long_answer_3524": f"w-{number}",
         "submissions": [
             {"label": "Anreisedatum", "value": "01.02.2027"},
-            {"label": "Abreisedatum", "value": "08.02.2027"},
+            {"label": "Abreisedatum", "value": "08.02.2127"},
         ],
     }  # fmt: skip
     path = f"/api/webhook/wix/DEMO/{FORM_SECRETS['wix']}"
@@ -80,8 +80,8 @@ def google(number: int) -> tuple[str, bytes, dict[str, str]]:
 def form(number: int) -> tuple[str, bytes, dict[str, str]]:
     """As `generic`."""
     said = {
-        "name": "Eva Muster", "email": email_of(number), "arrival": "2027-02-01",
-        "departure": "08.02.2027", "adults": "2", "message": f"f-{number}",
+        "name": "Eva Muster", "email": email_of(number), "arrival": "2127-02-01",
+        "departure": "08.02.2127", "adults": "2", "message": f"f-{number}",
     }  # fmt: skip
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     return f"/api/webhook/form/DEMO/{FORM_SECRETS['form']}", urlencode(said).encode(), headers
