@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,9 +13,6 @@ from cordata.app import App
 from cordata.config import Config, Document, build, find_file, open_document, read_app
 from cordata.config.sections import AppConfig
 from cordata.errors import ConfigError
-from cordata.log import logger
-
-log = logger("cordata.config")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +67,15 @@ def load_runtime(config: str | Path | None = None) -> Config:
     return build(open_document(find_file(config)), None)
 
 
-def salvage(config: str | Path | None = None) -> Config:
-    """Every section that can be used, and defaults for the rest: for alerts about a broken file."""
+def salvage(config: str | Path | None, tell: Callable[[str], None]) -> Config:
+    """Every section that can be used, and defaults for the rest: for alerts about a broken file.
+
+    `tell` is called with each problem.
+    """
     try:
         document = open_document(find_file(config))
     except ConfigError as error:
-        log.error("%s; alerts go to the journal only", error)
+        tell(f"{error}; every setting has its default")
         return build(Document(path=None), None)
     usable = Document(path=document.path)
     for name, table in document.tables.items():
@@ -83,7 +83,7 @@ def salvage(config: str | Path | None = None) -> Config:
             build(Document(path=document.path, tables={name: table}), None)
         except ConfigError as error:
             for problem in error.problems:
-                log.error("%s", problem)
+                tell(problem)
         else:
             usable.tables[name] = table
     return build(usable, None)

@@ -26,7 +26,7 @@ from cordata.systemd import Notifier, watchdog_usec
 
 log = logger("cordata.runner")
 
-EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 78
+EXIT_OK, EXIT_FAILED = 0, 1
 _TICK_S = 2.0
 #: After the deadline cancelled everything, cleanup code gets this long.
 _CANCEL_GRACE_S = 2.0
@@ -74,14 +74,19 @@ class Runner:
         stop_timeout_s: float = 30.0,
         reload: Callable[[], Coroutine[Any, Any, str]] | None = None,
         collect_after: int = 10_000,
+        state: str = "ready",
     ) -> None:
-        """`reload` is called at SIGHUP and returns a short text for STATUS= ("" for none)."""
+        """`reload` is called at SIGHUP and returns a short text for STATUS= ("" for none). `state`
+        begins STATUS= while the role runs.
+        """
         self.layers = layers
         self.role = role
         self.notifier = notifier or Notifier()
         self._stop_timeout_s = stop_timeout_s
         self._reload = reload
         self._collect_after = collect_after
+        self._state = state
+        self._unusable: ConfigError | None = None
         self._stopping = asyncio.Event()
         self._reload_wanted = asyncio.Event()
         self._exit_code = EXIT_OK
@@ -93,7 +98,11 @@ class Runner:
         self._stopping.set()
 
     async def run(self) -> int:
-        """Run until stopped. Returns the exit code: 0, or 1 when a service failed or hung."""
+        """Run until stopped. Returns the exit code: 0, or 1 when a service failed or hung.
+
+        Raises: ConfigError, in which a service failed; the manager is not told that the role stops,
+        for it may go on otherwise.
+        """
         tasks: set[asyncio.Task[None]] = set()
         with self._signals():
             async with asyncio.TaskGroup() as group:
@@ -106,6 +115,8 @@ class Runner:
                 await self._stop_in_order(tasks)
                 for task in side:
                     task.cancel()
+        if self._unusable is not None:
+            raise self._unusable
         return self._exit_code
 
     async def _start(self, group: asyncio.TaskGroup, tasks: set[asyncio.Task[None]]) -> None:
@@ -118,7 +129,12 @@ class Runner:
             await self._wait_ready(layer)
         if not self._stopping.is_set():
             self._ready = True
-            log.info("%s is ready", self.role, extra=fields(events.WORKER_READY, role=self.role))
+            log.info(
+                "%s is %s",
+                self.role,
+                self._state,
+                extra=fields(events.WORKER_READY, role=self.role),
+            )
             self.notifier.ready(self.status_text())
             settle_memory(self._collect_after)
 
@@ -142,10 +158,13 @@ class Runner:
         extra = fields(events.SERVICE_FAILED, service=service.name, role=self.role)
         try:
             await service.run(layer.stop)
+        except ConfigError as error:  # told by whoever runs the role
+            self._unusable = error
+            self._fail()
         except Exception as error:
             text, trace = _told(error)
             log.error("service %s failed: %s", service.name, text, exc_info=trace, extra=extra)
-            self._fail(EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED)
+            self._fail()
         else:
             if getattr(service, "finite", False):
                 self._finish_finite()
@@ -155,8 +174,8 @@ class Runner:
         finally:
             layer.running.discard(service.name)
 
-    def _fail(self, code: int = EXIT_FAILED) -> None:
-        self._exit_code = code
+    def _fail(self) -> None:
+        self._exit_code = EXIT_FAILED
         self._stopping.set()
 
     def _finish_finite(self) -> None:
@@ -174,7 +193,8 @@ class Runner:
         self._ready = False
         extra = fields(events.WORKER_STOPPING, role=self.role)
         log.info("%s stops", self.role, extra=extra)
-        self.notifier.stopping("stopping")
+        if self._unusable is None:
+            self.notifier.stopping("stopping")
         try:
             async with asyncio.timeout(self._stop_timeout_s):
                 for layer in self.layers:  # intake first, stores last
@@ -207,6 +227,8 @@ class Runner:
         half_s = watchdog_usec() / 2e6
         period_s = min(_TICK_S, half_s) if half_s else _TICK_S
         fed_at = clock.monotonic()
+        if half_s:  # at once: for the manager, a process that started anew is the one before it
+            self.notifier.watchdog()
         while True:
             await asyncio.sleep(period_s)
             now = clock.monotonic()
@@ -235,7 +257,7 @@ class Runner:
 
     def status_text(self) -> str:
         """`ready; 12 req/s; 3 in flight`: what each service has to say, in layer order."""
-        parts = ["ready", self._note]
+        parts = [self._state, self._note]
         for layer in self.layers:
             for service in layer.services:
                 status: Callable[[], str] | None = getattr(service, "status", None)

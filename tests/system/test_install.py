@@ -116,18 +116,18 @@ def test_reload_takes_new_limits_when_the_file_changed(host: Host) -> None:
     assert [host.main_pid(unit) for unit in WORKERS] == pids
 
 
-def test_configuration_error_is_not_restarted_when_a_key_is_unknown(host: Host) -> None:
+def test_primary_ends_with_78_and_is_not_restarted_when_a_key_is_unknown(host: Host) -> None:
     host.sh("printf '\\n[worker.3]\\nserivces = []\\n' >>/etc/cordata/cordata.toml")
     cursor = host.cursor()
-    host.systemctl("restart", "worker@3", check=False)
-    assert host.props("worker@3", "ExecMainStatus", "NRestarts") == {
+    host.systemctl("restart", "primary", check=False)
+    assert host.props("primary", "ExecMainStatus", "NRestarts") == {
         "ExecMainStatus": "78",
         "NRestarts": "0",
     }
-    said = ["-u", "worker@3", "--grep=serivces: unknown key; the nearest known is services"]
+    said = ["-u", "primary", "--grep=serivces: unknown key; the nearest known is services"]
     wait_for(lambda: host.journal(*said, since=cursor), what="the reason in the journal")
     host.sh("sed -i '/^\\[worker.3\\]$/,$d' /etc/cordata/cordata.toml")
-    host.systemctl("start", "worker@3")
+    host.systemctl("start", "primary")
 
 
 @pytest.mark.parametrize(

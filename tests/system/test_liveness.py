@@ -145,21 +145,80 @@ def test_requests_wait_when_no_worker_can_start_for_a_while(hub: Host) -> None:
     assert "ready" in out and hub.props("http.socket", "Result")["Result"] == "success"
 
 
-def test_waiting_request_is_answered_and_nothing_spins_when_the_file_is_broken(hub: Host) -> None:
-    hub.sh("echo '[http' >>/etc/cordata/cordata.toml")
-    hub.systemctl("stop", *WORKERS)
-    cursor = hub.cursor()
-    with_curl = hub.popen("curl", "-sS", "-m", "60", "http://127.0.0.1:8080/api/ready")
+CONFIG = "/etc/cordata/cordata.toml"
+READY = ["curl", "-sS", "-m", "20", "-w", "%{http_code}", "http://127.0.0.1:8080/api/ready"]
+BROKEN = f"echo '[http' >>{CONFIG}"
+MENDED = f"sed -i '/^\\[http$/d' {CONFIG}"
 
-    def failures() -> int:
-        return len(hub.journal("UNIT=worker@0.service", "EXIT_STATUS=78", since=cursor))
 
-    assert wait_for(lambda: failures() >= 2, timeout_s=20, what="a second start") > 2
-    hub.sh("sed -i '/^\\[http$/d' /etc/cordata/cordata.toml")
-    out, err = with_curl.communicate(timeout=60)
-    assert with_curl.returncode == 0, err
-    assert "ready" in out
-    hub.systemctl("start", "workers.target")
+@pytest.mark.parametrize("unit", ["worker@1", "primary", "pool"])
+def test_reload_fails_and_the_old_settings_go_on_when_the_file_is_broken(
+    hub: Host, unit: str
+) -> None:
+    hub.systemctl("start", unit)
+    before = hub.main_pid(unit)
+    hub.sh(BROKEN)
+    try:
+        done = hub.run("systemctl", "reload", unit, check=False)
+        assert done.returncode == 1 and f"Job for {unit}.service failed" in done.stderr
+        assert hub.props(unit, "ActiveState", "MainPID") == {
+            "ActiveState": "active",
+            "MainPID": str(before),
+        }
+        assert hub.run(*READY).stdout.endswith("200")
+    finally:
+        hub.sh(MENDED)
+    hub.systemctl("reload", unit)
+    assert hub.main_pid(unit) == before
+
+
+def test_workers_answer_503_and_nothing_spins_when_all_restart_with_a_broken_file(
+    hub: Host,
+) -> None:
+    hub.sh(BROKEN)
+    try:
+        hub.systemctl("restart", *WORKERS, "primary", check=False)
+        codes = {hub.run(*READY).stdout[-3:] for _ in range(20)}
+        assert codes == {"503"}
+        assert main_pids(hub, *WORKERS).count(0) == 0
+        shown = {hub.props(unit, "NRestarts")["NRestarts"] for unit in WORKERS}
+        assert shown == {"0"}
+        status = hub.props("worker@0", "StatusText")["StatusText"]
+        assert "answering 503, the configuration is invalid" in status and CONFIG in status
+        assert hub.props("primary", "ActiveState", "ExecMainStatus", "NRestarts") == {
+            "ActiveState": "failed",
+            "ExecMainStatus": "78",
+            "NRestarts": "0",
+        }
+        # Nothing is started again, whoever asks.
+        cursor = hub.cursor()
+        assert {hub.run(*READY).stdout[-3:] for _ in range(20)} == {"503"}
+        time.sleep(3)  # longer than any RestartSec=
+        assert hub.journal("JOB_TYPE=start", since=cursor) == []
+        assert hub.run("systemctl", "reload", "worker@0", check=False).returncode == 1
+        assert hub.run(*READY).stdout.endswith("503")
+    finally:
+        hub.sh(MENDED)
+    before = main_pids(hub, *WORKERS)
+    hub.systemctl("start", "primary")
+    hub.systemctl("reload", "worker@*")
+    assert main_pids(hub, *WORKERS) == before
+    assert hub.run(*READY).stdout.endswith("200")
+
+
+def test_nothing_fails_when_one_worker_is_killed_while_the_file_is_broken(hub: Host) -> None:
+    hub.sh(BROKEN)
+    try:
+        before = main_pids(hub, "worker@2")
+        hub.kill("KILL", before[0])
+        wait_for(lambda: back(hub, ["worker@2"], before), timeout_s=20, what="the restart")
+        with booking_load(hub, connections=CONNECTIONS) as load:
+            time.sleep(2)
+        assert load.failed == {} and load.counts["ok"] > CONNECTIONS
+    finally:
+        hub.sh(MENDED)
+    hub.systemctl("reload", "worker@2")
+    assert hub.props("worker@2", "StatusText")["StatusText"].startswith("ready")
 
 
 def test_alert_is_in_the_journal_when_a_worker_was_killed(hub: Host) -> None:

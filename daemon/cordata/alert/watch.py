@@ -16,6 +16,7 @@ from cordata.log import message_of, trail
 #: itself, since the store or the primary may be what is broken. Failed units have OnFailure= for
 #: that.
 CAUSES = {
+    events.CONFIG_INVALID: "config-invalid",
     events.DISK_FULL: "store-full",
     events.STORE_FAILED: "store-failed",
     events.MESSAGE_DEAD: "dead-letter",

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import time
-
 import click
 
 from cordata.cli.options import shared
-
-#: A worker whose configuration cannot be used ends after this pause: a connection that waits has
-#: the socket start worker@0 again at once, whatever Restart= says, six times a second otherwise.
-_PAUSE_S = 2.0
 
 
 def _instance(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -24,27 +17,37 @@ def _instance(ctx: click.Context, parameter: click.Parameter, value: str) -> str
 @click.command(epilog="Example: cordata server --workers 1, or systemctl start worker@0")
 @click.argument("instance", metavar="N", callback=_instance)
 @click.option("--test-mode", is_flag=True, help="Process what is there, then exit.")
+@click.option(
+    "--wait-for-config",
+    is_flag=True,
+    help="With an invalid configuration answer 503 until a reload, instead of ending with 78.",
+)
 @shared
-def worker(instance: str, test_mode: bool, config: str | None, app: str | None, debug: bool) -> int:
+def worker(
+    instance: str,
+    test_mode: bool,
+    wait_for_config: bool,
+    config: str | None,
+    app: str | None,
+    debug: bool,
+) -> int:
     """Run worker N on the sockets the service manager passed."""
     from cordata.errors import ConfigError
-    from cordata.runner import EXIT_CONFIG
 
     try:
-        code = run(
+        return run(
             "worker", instance=instance, test_mode=test_mode, config=config, app=app, debug=debug
         )
-    except ConfigError:
-        _pause()
-        raise
-    if code == EXIT_CONFIG:
-        _pause()
-    return code
+    except ConfigError as error:
+        if not wait_for_config:
+            raise
+        invalid = error
+    from cordata.loading import salvage
+    from cordata.wiring.loop import run_on_uvloop
+    from cordata.wiring.worker import run_without_config
 
-
-def _pause() -> None:
-    if "INVOCATION_ID" in os.environ:  # a unit
-        time.sleep(_PAUSE_S)
+    usable = salvage(config, lambda problem: None)  # told with the error
+    return run_on_uvloop(lambda: run_without_config(usable, instance, invalid))
 
 
 @click.command(epilog="Example: systemctl start primary")

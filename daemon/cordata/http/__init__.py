@@ -8,5 +8,6 @@ uvicorn, granian and aiohttp.
 from cordata.http.asgi import AsgiApp
 from cordata.http.mounts import compose
 from cordata.http.server import HttpServer, HttpStats
+from cordata.http.spread import open_spread
 
-__all__ = ["AsgiApp", "HttpServer", "HttpStats", "compose"]
+__all__ = ["AsgiApp", "HttpServer", "HttpStats", "compose", "open_spread"]

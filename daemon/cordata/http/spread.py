@@ -101,6 +101,12 @@ class Spread:
                 return False
         return True
 
+    def is_served(self) -> bool:
+        """Whether a worker takes connections from the socket, this one or another."""
+        fresh = _now_ms() - _STALE_MS
+        slots = _SLOT.iter_unpack(self._table[:])
+        return any(key == self._key and owner and beat > fresh for owner, key, _, beat in slots)
+
     def _mine(self) -> bool:
         return (
             self._offset is not None

@@ -64,6 +64,7 @@ async def _reopened(
 ) -> Context:
     while True:
         notifier.extend_timeout(_EXTEND_S, f"waiting for the store ({error})")
+        notifier.watchdog()  # it runs already where the worker started anew at a reload
         await asyncio.sleep(_RETRY_S)
         try:
             return await stack.enter_async_context(open_context(config, app))

@@ -1,4 +1,4 @@
-"""Answers 503 while the store keeps a worker from serving, so that nobody waits for an answer.
+"""Answers 503 while something keeps a worker from serving, so that nobody waits for an answer.
 
 The sockets are listened on before the worker is there (by systemd, or by `cordata server`): whoever
 connects meanwhile would wait for as long as the trouble lasts.
@@ -13,21 +13,22 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from cordata.config.sections import HttpConfig
-from cordata.errors import StoreUnavailable
+from cordata.errors import ConfigError, StoreUnavailable
 from cordata.services.alarm import pause
 
-_BODY = b'{"error": "store_unavailable"}\n'
+#: Of a worker whose configuration is invalid, which takes a person.
+_RETRY_AFTER_S = 30
 #: Trouble as short as that is not told: whoever waits is served in a moment.
 _PATIENCE_S = 1.0
 _LOOK_S = 0.1
 
-#: What is wrong with the store, or None.
-Trouble = Callable[[], StoreUnavailable | None]
+#: What keeps a worker from serving, or None.
+Trouble = Callable[[], StoreUnavailable | ConfigError | None]
 
 
 @asynccontextmanager
 async def refusing(
-    sockets: Sequence[socket.socket], config: HttpConfig, error: StoreUnavailable
+    sockets: Sequence[socket.socket], config: HttpConfig, error: StoreUnavailable | ConfigError
 ) -> AsyncIterator[None]:
     """While inside, every request on the sockets gets 503 with Retry-After."""
     if not sockets:
@@ -35,16 +36,24 @@ async def refusing(
         return
     from cordata.http import HttpServer
 
+    if isinstance(error, StoreUnavailable):
+        body, retry_after_s = (
+            b'{"error": "store_unavailable"}\n',
+            max(1, round(error.retry_after_s)),
+        )
+    else:
+        body, retry_after_s = b'{"error": "config_invalid"}\n', _RETRY_AFTER_S
+
     async def refuse(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             raise ValueError(scope["type"])
         headers = [
             (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(_BODY)),
-            (b"retry-after", b"%d" % max(1, round(error.retry_after_s))),
+            (b"content-length", b"%d" % len(body)),
+            (b"retry-after", b"%d" % retry_after_s),
         ]
         await send({"type": "http.response.start", "status": 503, "headers": headers})
-        await send({"type": "http.response.body", "body": _BODY})
+        await send({"type": "http.response.body", "body": body})
 
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
@@ -94,7 +103,7 @@ class RefusalService:
             await pause(stop, _LOOK_S)
         await stop.wait()
 
-    async def _refuse(self, error: StoreUnavailable, stop: asyncio.Event) -> None:
+    async def _refuse(self, error: StoreUnavailable | ConfigError, stop: asyncio.Event) -> None:
         self._free.clear()
         try:
             async with refusing(self._sockets, self._config, error):
@@ -103,5 +112,5 @@ class RefusalService:
         finally:
             self._free.set()
 
-    def _trouble(self) -> StoreUnavailable | None:
+    def _trouble(self) -> StoreUnavailable | ConfigError | None:
         return next((error for trouble in self._troubles if (error := trouble())), None)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from dataclasses import dataclass
+from typing import NoReturn
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,23 +18,40 @@ class ListenSocket:
     sock: socket.socket
 
 
+#: What `listen_fds` took over in this process.
+_taken: list[ListenSocket] = []
+
+
 def listen_fds() -> list[ListenSocket]:
     """Take over the sockets passed to this process, in their order; [] when there are none.
 
     They are close-on-exec and non-blocking afterwards, and the variables that announced them are
-    gone, so no child mistakes them for its own. A second call returns [].
+    gone, so no child mistakes them for its own. A second call returns the same sockets.
     """
     if "LISTEN_FDS" not in os.environ:
-        return []
+        return list(_taken)
     from systemd import daemon  # 5 ms, for nothing when no socket is due
 
     inherited = daemon.listen_fds_with_names(unset_environment=True)
     for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
         os.environ.pop(name, None)  # the C library's unsetenv() is unknown to os.environ
-    sockets = []
     for fd, name in sorted(inherited.items()):
         sock = socket.socket(fileno=fd)
         sock.set_inheritable(False)
         sock.setblocking(False)
-        sockets.append(ListenSocket(name=name, sock=sock))
-    return sockets
+        _taken.append(ListenSocket(name=name, sock=sock))
+    return list(_taken)
+
+
+def start_anew() -> NoReturn:
+    """Replace this process by its own command, started anew with the sockets it was given.
+
+    For the service manager it stays the same process. Raises: OSError when it cannot be executed.
+    """
+    if _taken:
+        for entry in _taken:  # at the descriptors at which they came: 3 and those that follow
+            entry.sock.set_inheritable(True)
+        os.environ["LISTEN_PID"] = str(os.getpid())
+        os.environ["LISTEN_FDS"] = str(len(_taken))
+        os.environ["LISTEN_FDNAMES"] = ":".join(entry.name for entry in _taken)
+    os.execv(sys.executable, sys.orig_argv)

@@ -60,6 +60,12 @@ class Alerts:
     #: Of this host.
     spool: Spool
 
+    def leave(self) -> None:
+        """Leave what was counted to the primary: this process opens no store."""
+        if left := self.buffer.take():
+            with suppress(OSError):  # the journal has them
+                self.spool.add(left)
+
     def service(self, config: Config, store: Store, *, sweeps: bool = False) -> Service:
         """What carries them into the store; with `sweeps` those of the host's file, too."""
         spool = self.spool if sweeps else None
@@ -89,13 +95,12 @@ def alerting(config: Config, role: str, *, ends_soon: bool = False) -> Iterator[
     alerter = Alerter(
         alert, config.mail, login=smtp_login(config), directories=directories, keep=keep
     )
+    alerts = Alerts(alerter=alerter, buffer=buffer, spool=spool)
     try:
         with handled_by(AlertHandler(alerter, buffer, place=place)):
-            yield Alerts(alerter=alerter, buffer=buffer, spool=spool)
+            yield alerts
     finally:
-        if left := buffer.take():
-            with suppress(OSError):  # the journal has them
-                spool.add(left)
+        alerts.leave()
 
 
 def reload_of(

@@ -9,16 +9,19 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from cordata import events
 from cordata.config import Config
+from cordata.config.sections import HttpConfig
 from cordata.context import Context
 from cordata.errors import ConfigError
+from cordata.log import fields, logger
 from cordata.opening import broker_passwords
 from cordata.registry import Mount
 from cordata.runner import EXIT_OK, Layer, Runner, Service
 from cordata.services.patience import patient_context
 from cordata.services.refusal import RefusalService, Trouble
 from cordata.services.schema import SchemaGate
-from cordata.systemd import Notifier, listen_fds
+from cordata.systemd import Notifier, listen_fds, start_anew
 from cordata.wiring.role import Role, alerting, reload_of
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from cordata.services.poolchild import PoolChildService
     from cordata.services.projection import ProjectionService
     from cordata.services.relay import RelayService
+
+log = logger("cordata.wiring")
 
 
 async def run_worker(role: Role) -> int:
@@ -66,6 +71,53 @@ async def run_worker(role: Role) -> int:
                     reload=reload_of(role, *_takers(http, child)),
                 )
                 return await runner.run()
+
+
+async def run_without_config(config: Config, instance: str, error: ConfigError) -> int:
+    """worker@N while its configuration is invalid: answers 503, and starts anew at a reload.
+
+    It leaves the sockets to other workers as long as one of them serves: they have the
+    configuration from before the mistake. `config` is what can be used of it. Raises: ConfigError,
+    `error` itself, where no socket was passed.
+    """
+    from cordata.http import open_spread
+
+    sockets = [entry.sock for entry in listen_fds() if entry.name == "http"]
+    if not sockets:
+        raise error
+    role = f"worker@{instance}"
+    spread = open_spread(config.paths.runtime / "http.spread", sockets)
+    refusal = RefusalService(
+        sockets, HttpConfig(), [lambda: None if spread and spread.is_served() else error]
+    )
+    with Notifier() as notifier, ExitStack() as stack:
+        try:
+            alerts = stack.enter_context(alerting(config, role))
+        except ConfigError as unusable:  # the login of the mail server
+            log.error("no alert by mail: %s", unusable)
+            alerts = None
+        # One record, and so one alert, whatever the number of mistakes.
+        text = "\n".join(["the configuration is invalid, requests get 503:", *error.problems])
+        hint = error.hint or ""
+        log.error("%s", text, extra=fields(events.CONFIG_INVALID, code=error.code, hint=hint))
+        if alerts is not None:
+            alerts.leave()
+
+        async def reload() -> str:
+            await refusal.make_way()
+            if alerts is not None:
+                alerts.leave()
+            notifier.watchdog()  # the next one comes from the process that starts now
+            start_anew()
+
+        runner = Runner(
+            [Layer("intake", [refusal])],
+            role=role,
+            notifier=notifier,
+            reload=reload,
+            state=f"answering 503, the configuration is invalid: {'; '.join(error.problems)}",
+        )
+        return await runner.run()
 
 
 def _http_service(

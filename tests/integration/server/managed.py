@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import socket
 import subprocess
 import sys
 import time
@@ -20,13 +21,20 @@ from cordata.supervisor.notify import NotifySocket
 class Managed:
     """A role process and what it notified."""
 
-    def __init__(self, argv: Sequence[str], environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: dict[str, str],
+        listening: socket.socket | None = None,
+    ) -> None:
+        if listening is not None:
+            environment = {**environment, "LISTEN_FDS": "1", "LISTEN_FDNAMES": "http"}
         self._notify = NotifySocket()
         #: Every datagram, in order.
         self.messages: list[dict[str, str]] = []
         self.process = watched(
             subprocess.Popen(
-                [sys.executable, "-m", "cordata", *argv],
+                [*_handing(listening), sys.executable, "-m", "cordata", *argv],
                 cwd=ROOT,
                 env={
                     **os.environ,
@@ -37,6 +45,7 @@ class Managed:
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
+                pass_fds=[listening.fileno()] if listening is not None else [],
             )
         )
 
@@ -84,11 +93,25 @@ class Managed:
         self._notify.close()
 
 
+def _handing(listening: socket.socket | None) -> list[str]:
+    """What goes before a command that is to find this socket as systemd passes it."""
+    if listening is None:
+        return []
+    return ["bash", "-c", f'exec 3<&{listening.fileno()}; LISTEN_PID=$$ exec "$@"', "bash"]
+
+
 @contextlib.contextmanager
 def managed(config: Path, *argv: str, **environment: str) -> Iterator[Managed]:
     """A role with a configuration file."""
-    role = Managed([*argv, "--config", str(config)], environment)
-    try:
+    with contextlib.closing(Managed([*argv, "--config", str(config)], environment)) as role:
         yield role
-    finally:
-        role.close()
+
+
+@contextlib.contextmanager
+def managed_on(
+    listening: socket.socket, config: Path, *argv: str, **environment: str
+) -> Iterator[Managed]:
+    """The same with the socket of http.socket."""
+    argv = (*argv, "--config", str(config))
+    with contextlib.closing(Managed(argv, environment, listening)) as role:
+        yield role
