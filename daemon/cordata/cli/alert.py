@@ -44,7 +44,7 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
     from cordata.systemd import install_logging
 
     install_logging("debug" if debug else "info", role="alert")
-    settings = salvage(config)
+    settings = salvage(config, logger("cordata.config").error)
     try:
         login = smtp_login(settings)
     except ConfigError as error:
@@ -63,18 +63,33 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
     )
     sent = alerter.alert(unit, text, message_id=events.UNIT_FAILED)
     pending = 1 if later or not alerter.mails else 0
-    leave(unit, text, Spool(directories), pending=pending)
+    leave(unit, text, Spool(directories), pending=pending, environ=os.environ)
     return 0 if sent else 1
 
 
-def leave(unit: str, text: str, spool: Spool, *, pending: int) -> None:
-    """Leave it to the primary: it stores the alert, and mails it if it is `pending`."""
+def leave(unit: str, text: str, spool: Spool, *, pending: int, environ: Mapping[str, str]) -> None:
+    """Leave it to the primary: it stores the alert, and mails it if it is `pending`.
+
+    What failed in another way is another alert: the count of one is how often just that happened.
+    """
     from cordata import clock
     from cordata.core.alert import group_of
     from cordata.log import logger
 
     place, now_us = f"{socket.gethostname()} {unit}", clock.now_us()
-    group = group_of(unit, text, place=place, now_us=now_us, urgent=True, pending=pending)
+    how = ("MONITOR_SERVICE_RESULT", "MONITOR_EXIT_CODE", "MONITOR_EXIT_STATUS")
+    key = "\0".join([unit, *(environ.get(name, "") for name in how)])
+    invocation = environ.get("MONITOR_INVOCATION_ID", "")  # nobody's secret, and of use whole only
+    group = group_of(
+        unit,
+        text,
+        place=place,
+        now_us=now_us,
+        urgent=True,
+        pending=pending,
+        key=key,
+        ids=[invocation],
+    )
     try:
         spool.add([group])
     except OSError as error:

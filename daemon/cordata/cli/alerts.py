@@ -12,7 +12,7 @@ from cordata.cli.options import limit_option, operator
 if TYPE_CHECKING:
     from cordata.store import Row, Tx
 
-_COLUMNS = ("fingerprint", "title", "count", "pending", "last_at", "mailed_at", "place")
+_COLUMNS = ("fingerprint", "title", "count", "pending", "last_at", "mail", "mailed_at", "place")
 
 
 @click.group()
@@ -37,14 +37,18 @@ Exit codes: 0 done.""",
 @limit_option
 @operator
 def list_(limit: int, json_: bool, directory: str | None, config: str | None, debug: bool) -> int:
-    """List alerts, the latest first. Pending is how many no mail has told of yet."""
-    from cordata.cli.session import run
+    """List alerts, the latest first. Pending is how many no mail tells of yet, MAIL the state of
+    the last mail of the primary about it, and MAILED when the mail server took that. Of what a
+    process mailed itself at once they are empty. With an invalid configuration what is valid of it
+    is used.
+    """
+    from cordata.cli.session import run_salvaged
     from cordata.cli.view import show_page
 
     async def unit(tx: Tx) -> list[Row]:
         return await tx.fetch_all("alert.list", limit=limit)
 
-    rows = run(config, directory, lambda ctx: ctx.store.read(unit))
+    rows = run_salvaged(config, directory, lambda ctx: ctx.store.read(unit))
     show_page([_record(row) for row in rows], None, _COLUMNS, json_=json_)
     return 0
 
@@ -61,13 +65,13 @@ def show(
     fingerprint: str, json_: bool, directory: str | None, config: str | None, debug: bool
 ) -> int:
     """Show one alert with the text of the latest of its kind."""
-    from cordata.cli.session import run
+    from cordata.cli.session import run_salvaged
     from cordata.cli.view import show_one
 
     async def unit(tx: Tx) -> Row | None:
         return await tx.fetch_one("alert.show", fingerprint=fingerprint)
 
-    row = run(config, directory, lambda ctx: ctx.store.read(unit))
+    row = run_salvaged(config, directory, lambda ctx: ctx.store.read(unit))
     if row is None:
         click.echo(f"error: no alert {fingerprint}; see `cordata alerts list`", err=True)
         return 1

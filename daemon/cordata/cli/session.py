@@ -36,6 +36,19 @@ def run(config: str | None, state: str | None, act: Callable[[Context], Awaitabl
         raise click.UsageError(str(error)) from None
 
 
+def run_salvaged(
+    config: str | None, state: str | None, act: Callable[[Context], Awaitable[T]]
+) -> T:
+    """`run` with what is valid of the configuration: for what one looks at when it is not."""
+    from cordata.app import App
+    from cordata.loading import salvage
+
+    def warn(problem: str) -> None:
+        click.echo(f"warning: {problem}", err=True)
+
+    return run_in(placed(salvage(config, warn), state), App("operator"), act)
+
+
 def run_in(
     config: Config, app: App, act: Callable[[Context], Awaitable[T]], *, need_schema: bool = True
 ) -> T:

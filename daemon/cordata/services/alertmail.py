@@ -82,13 +82,16 @@ class AlertMailService:
         if not due or await self._free_at(tx) > now:
             return
         due.sort(key=lambda group: (not group.urgent, group.since_at))
-        await tx.send_mail(
+        mail_id = await tx.send_mail(
             to=self._to,
             subject=subject_of(due),
             text=text_of(due, self._pace),
             message_id=f"{MAIL_PREFIX}{new_id(now)}@{socket.gethostname()}>",
         )
-        told = [{"fingerprint": g.fingerprint, "pending": g.pending, "now": now} for g in due]
+        told = [
+            {"fingerprint": g.fingerprint, "pending": g.pending, "now": now, "mail_id": mail_id}
+            for g in due
+        ]
         await tx.execute_many("alert.told", sorted(told, key=lambda row: str(row["fingerprint"])))
         await tx.execute("alert.forget_mails", since=now - _HOUR_US)
         await tx.execute("alert.note_mail", now=now)

@@ -48,6 +48,66 @@ def test_failed_unit_is_listed_and_its_mail_comes_when_the_server_is_back(tmp_pa
     assert f"systemctl status {UNIT}" in box.mails[0].get_payload()
 
 
+def test_failures_of_a_unit_are_counted_by_how_it_failed_and_name_the_invocation(
+    tmp_path: Path,
+) -> None:
+    path = config(tmp_path, 9)
+    run = "6f6cbd2e4b1d4a4f9cf3a5fd1d6f0a77"
+    killed = {
+        "MONITOR_SERVICE_RESULT": "signal",
+        "MONITOR_EXIT_CODE": "killed",
+        "MONITOR_EXIT_STATUS": "KILL",
+        "MONITOR_INVOCATION_ID": run,
+    }
+    unusable = killed | {
+        "MONITOR_SERVICE_RESULT": "exit-code",
+        "MONITOR_EXIT_CODE": "exited",
+        "MONITOR_EXIT_STATUS": "78",
+    }
+    for how in (unusable, unusable, killed):
+        cordata("alert", UNIT, "--config", str(path), **how)
+    with running(path):
+        page = until(path, "alerts", "list", true=lambda page: len(page["items"]) == 2)
+        counts = {row["title"]: row["count"] for row in page["items"]}
+        assert counts == {
+            f"{UNIT} failed: signal (killed, status KILL)": 1,
+            f"{UNIT} failed: exit-code (exited, status 78)": 2,
+        }
+        for row in page["items"]:
+            text = str(told(path, "alerts", "show", row["fingerprint"])["text"])
+            assert f"journalctl _SYSTEMD_INVOCATION_ID={run}" in text
+
+
+def test_alerts_are_listed_and_shown_while_the_configuration_is_invalid(tmp_path: Path) -> None:
+    path = config(tmp_path, 9)
+    cordata("alert", UNIT, "--config", str(path))
+    with running(path):
+        page = until(path, "alerts", "list", true=lambda page: page["items"])
+    path.write_text(path.read_text() + "[http]\ndrian_s = 1\n")
+    for command in (("list",), ("show", page["items"][0]["fingerprint"])):
+        shown = cordata("alerts", *command, "--config", str(path))
+        assert shown.returncode == 0 and f"{UNIT} failed" in shown.stdout
+        assert shown.stderr.startswith(f"warning: {path}: [http] drian_s: unknown key")
+    # What cannot be read at all may name another store: nothing is deleted on a guess.
+    assert cordata("alerts", "clear", "--all", "--config", str(path)).returncode == 78
+
+
+def test_alert_is_mailed_when_the_mail_server_took_the_mail_and_not_before(tmp_path: Path) -> None:
+    with mailbox() as box:
+        port = box.port
+    path = config(tmp_path, port)
+    cordata("alert", UNIT, "--config", str(path))
+    with running(path):
+        page = until(
+            path, "alerts", "list", true=lambda page: page["items"] and page["items"][0]["mail"]
+        )
+        assert page["items"][0]["mail"] in ("pending", "sending")
+        assert page["items"][0]["mailed_at"] is None
+        asyncio.run(serve_until_mailed(Mailbox(), port))
+        page = until(path, "alerts", "list", true=lambda page: page["items"][0]["mail"] == "sent")
+        assert page["items"][0]["mailed_at"]
+
+
 def test_alerts_are_shown_and_cleared(tmp_path: Path) -> None:
     path = config(tmp_path, 9)
     cordata("alert", UNIT, "--config", str(path))

@@ -13,7 +13,9 @@ CREATE TABLE alert (
     first_at    BIGINT NOT NULL,
     last_at     BIGINT NOT NULL,
     since_at    BIGINT NOT NULL,
-    mailed_at   BIGINT
+    -- When the last mail about it was written, and its message_id.
+    mailed_at   BIGINT,
+    mail_id     text
 );
 
 CREATE INDEX alert_pending ON alert (since_at) WHERE pending > 0;

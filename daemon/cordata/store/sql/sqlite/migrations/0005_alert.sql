@@ -13,7 +13,9 @@ CREATE TABLE alert (
     first_at    INTEGER NOT NULL,
     last_at     INTEGER NOT NULL,
     since_at    INTEGER NOT NULL,
-    mailed_at   INTEGER
+    -- When the last mail about it was written, and its message_id.
+    mailed_at   INTEGER,
+    mail_id     TEXT
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX alert_pending ON alert (since_at) WHERE pending > 0;
