@@ -55,7 +55,7 @@ def wix(number: int) -> tuple[str, bytes, dict[str, str]]:
         "field:date_picker_7e65": "2127-02-08", "field:number_7cf5": "2",
         "field:long_answer_3524": f"w-{number}",
         "submissions": [
-            {"label": "Anreisedatum", "value": "01.02.2027"},
+            {"label": "Anreisedatum", "value": "01.02.2127"},
             {"label": "Abreisedatum", "value": "08.02.2127"},
         ],
     }  # fmt: skip
