@@ -38,6 +38,9 @@ class HubSettings:
     #: Days for which something is kept, unless its hotel says otherwise; 0: for ever. Here: the
     #: text of a submission that was interpreted.
     inbox_days: int = 90
+    #: A submission that waits in the review list: then it is rejected and its text goes. An alert
+    #: tells of it two weeks before.
+    review_days: int = 180
     #: What became of a request: its trail.
     trail_days: int = 730
     #: A whole request since its last change, when its stay is over and nothing of it waits.

@@ -5,6 +5,7 @@ window at a time, and ends what is due in small units that give way to requests.
 too long goes on where it was, next time; a new primary begins again.
 
     inbox_days ........... the text of a submission, once it was interpreted; its row stays
+    review_days .......... a submission that waits for a person; an alert tells of it before
     trail_days ........... what became of a request
     reservation_days ..... a whole request, its stay being over and nothing waiting
     customer_days ........ who did not write for so long is erased (erasing.py)
@@ -14,6 +15,7 @@ too long goes on where it was, next time; a new primary begins again.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -37,9 +39,14 @@ WINDOW, STEP, PERSONS = 5000, 200, 50
 #: Persons whose traces are looked for at once: all that is stored is read for them.
 CROWD = 500
 _DAY_US = 86_400_000_000
+#: An alert tells of submissions that wait so long before they go.
+WARNED_US = 14 * _DAY_US
 #: Of one run, and between its units, in seconds.
 _LONGEST_S, _PAUSE_S = 60.0, 0.05
 _BY = Reason(by="retention", spare_open=True)
+
+#: After every id.
+_NEWEST = 2**62
 
 Cursor = int | str
 #: Ends the rows with these ids that are due still; how many. The moment is that of the look.
@@ -59,6 +66,8 @@ class Kind:
     old: str
     end: End
     step: int = STEP
+    #: What there is to say at the end of the way, once a day.
+    warn: Callable[[Context], Awaitable[None]] | None = None
 
 
 @dataclass(slots=True)
@@ -94,7 +103,7 @@ async def _go_on(ctx: Context, kind: Kind, one: _Pass, deadline: float) -> int:
     while monotonic() < deadline:
         newest = max(before.values(), default=0)
         last, rows = await ctx.store.read(partial(_look, kind, one.cursor, newest))
-        due = [row["id"] for row in rows if row["at"] < before.get(row["hotel_id"], 0)]
+        due = [row["id"] for row in rows if row["at"] < _limit(before, row["hotel_id"])]
         for start in range(0, len(due), kind.step):
             if monotonic() >= deadline:
                 return count
@@ -102,10 +111,19 @@ async def _go_on(ctx: Context, kind: Kind, one: _Pass, deadline: float) -> int:
             await asyncio.sleep(_PAUSE_S)
         if last is None:
             one.cursor, one.done_at = kind.first, ctx.now_us()
+            if kind.warn is not None:
+                await kind.warn(ctx)
             break
         one.cursor = last
         await asyncio.sleep(0)
     return count
+
+
+def _limit(before: Mapping[int, int], hotel_id: int | None) -> int:
+    """The moment before which a row goes; what is of no hotel any more goes with the first."""
+    if hotel_id is None:
+        return max(before.values(), default=0)
+    return before.get(hotel_id, 0)
 
 
 async def _look(kind: Kind, after: Cursor, before: int, tx: Tx) -> tuple[Cursor | None, list[Row]]:
@@ -148,6 +166,44 @@ def _by(statement: str) -> End:
         return await ctx.store.run(lambda tx: tx.execute(statement, ids=encode_list(ids)))
 
     return end
+
+
+async def _expire_reviews(ctx: Context, ids: Sequence[int], before: int) -> int:
+    told = encode_list(ids)
+    return await ctx.store.run(
+        lambda tx: tx.execute("people_expire_reviews", ids=told, now=tx.now_us)
+    )
+
+
+async def _warn_of_reviews(ctx: Context) -> None:
+    """Tell, hotel by hotel, which submissions of the review list will go soon."""
+    before = {
+        hotel: limit + WARNED_US
+        for hotel, limit in (await _read_limits(ctx, "review_days")).items()
+    }
+    newest = max(before.values(), default=0)
+    if not newest:
+        return
+    span = {"after": 0, "last": _NEWEST, "before": newest}
+    rows = await ctx.store.read(lambda tx: tx.fetch_all("people_old_reviews", **span))
+    soon = Counter(row["hotel_id"] for row in rows if row["at"] < before.get(row["hotel_id"], 0))
+    if not soon:
+        return
+    oldest = {row["hotel_id"]: row["at"] for row in reversed(rows)}
+    codes = {
+        row["id"]: row["code"]
+        for row in await ctx.store.read(lambda tx: tx.fetch_all("people_hotels"))
+    }
+    for hotel, number in soon.items():
+        days = max(0, round((oldest[hotel] - before[hotel] + WARNED_US) / _DAY_US))
+        code = codes[hotel]
+        ctx.alert(
+            f"review-expires:{code}",
+            f"hotel {code}: submissions that wait in the review list will be rejected and their "
+            f"text deleted, {number} of them within 14 days, the first in {days}: "
+            f"`alpinehub inbox list --state review --hotel {code}`",
+            ids=[code],
+        )
 
 
 async def _delete_requests(ctx: Context, ids: Sequence[str], before: int) -> int:
@@ -215,6 +271,14 @@ def is_over(data: str, today: date) -> bool:
 
 KINDS = (
     Kind("inbox_days", 0, "people_inbox_range", "people_old_inbox", _by("people_empty_inbox")),
+    Kind(
+        "review_days",
+        0,
+        "people_review_range",
+        "people_old_reviews",
+        _expire_reviews,
+        warn=_warn_of_reviews,
+    ),
     Kind("trail_days", 0, "people_event_range", "people_old_events", _by("people_delete_events")),
     Kind("push_days", 0, "people_push_range", "people_old_pushes", _by("people_delete_pushes")),
     Kind(

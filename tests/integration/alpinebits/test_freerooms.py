@@ -134,19 +134,6 @@ async def test_delta_without_a_complete_set_is_taken_with_advice(
         assert "last full data set received more than 48 hours ago" in answer.text
 
 
-async def test_delta_of_the_other_kind_is_taken_with_advice(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        await push(hub, entry(DZ, count(2, 4)), complete=True)
-        answer = await push(hub, entry(ROOM, count(2, 1)))
-        assert 'Status="ALPINEBITS_SEND_FREEROOMS">the last full data set told of' in answer.text
-        assert set(await known(hub)) == {Key("DZ"), Key("DZ", "101")}
-        # Neither kind makes good what the other has left.
-        for told in (entry(ROOM, count(2, 1)), entry(DZ, count(2, 4))):
-            assert "the last full data set told of" in (await push(hub, told)).text
-        await push(hub, entry(ROOM), complete=True)
-        assert "Warning" not in (await push(hub, entry(ROOM, count(2, 1)))).text
-
-
 async def test_dates_in_a_far_future_are_left_out_with_a_warning(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         far = entry(DZ, count(2, 9), first=20, last=3000), entry(DZ, first=4000, last=4009)
@@ -297,3 +284,41 @@ async def test_push_of_any_size_up_to_its_own_limit_is_taken(tmp_path: Path) -> 
         assert (answer.status_code, answer.text) == (413, "ERROR:the document is too large")
         answer = await push(hub, *rooms * 4, complete=True)
         assert answer.status_code == 413
+
+
+async def test_free_rooms_in_a_closing_season_are_taken_with_advice(tmp_path: Path) -> None:
+    """Told together, and by a later delta; none is free there."""
+    text = "rooms are free in a closing season"
+    async with open_hub(tmp_path) as hub:
+        closed = entry(CLOSED, first=5, last=9)
+        free, full, before = (
+            entry(DZ, count(2, number), first, last)
+            for number, first, last in ((3, 9, 12), (0, 5, 9), (3, 0, 4))
+        )
+        answer = await push(hub, closed, free, complete=True)
+        assert "<Success/>" in answer.text and 'Type="11"' in answer.text and text in answer.text
+        assert text not in (await push(hub, closed, before, full, complete=True)).text
+        assert text in (await push(hub, free)).text
+        assert text not in (await push(hub, before, full)).text
+
+
+async def test_count_of_a_distinct_room_above_one_is_taken_with_advice(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        answer = await push(hub, entry(ROOM, count(2, 2)), complete=True)
+        assert "<Success/>" in answer.text and 'Type="11"' in answer.text
+        assert "greater than 1" in answer.text
+        assert "greater than 1" not in (await push(hub, entry(ROOM, count(2, 1)))).text
+        assert "greater than 1" not in (await push(hub, entry(DZ, count(2, 2)), complete=True)).text
+
+
+@pytest.mark.parametrize(("kept", "told"), [(DZ, ROOM), (ROOM, DZ)])
+async def test_delta_of_the_other_kind_is_refused_and_changes_nothing(
+    tmp_path: Path, kept: str, told: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await push(hub, entry(kept, count(2, 1)), complete=True)
+        before = await known(hub)
+        answer = await push(hub, entry(told, count(2, 1)))
+        assert error_of(answer) == ("11", "450") and "ALPINEBITS_SEND_FREEROOMS" in answer.text
+        assert await known(hub) == before
+        assert "<Success/></OTA" in (await push(hub, entry(told, count(2, 1)), complete=True)).text

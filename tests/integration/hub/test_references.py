@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 
 import psycopg
+from tests.queries import queries_of
 from tests.servers.postgres import PostgresServer
 
 from alpinehub.app import app
@@ -68,3 +70,29 @@ def test_both_stores_check_the_references_that_something_could_break(
         ).fetchall()
     assert ours - set(theirs) == UNCHECKED
     assert set(theirs) < ours
+
+
+def test_only_what_retention_and_erasure_end_is_ever_deleted_of_what_others_refer_to() -> None:
+    """What PostgreSQL does not check is safe because of this. Whatever ends a reservation or a
+    customer ends what refers to it in the same unit; see test_retention.py and test_erase.py.
+    """
+    with closing(sqlite3.connect(":memory:")) as embedded:
+        for script in scripts("sqlite"):
+            embedded.executescript(script)
+        parents = {
+            key[2]
+            for table in {table for table, _ in UNCHECKED}
+            for key in embedded.execute(f"PRAGMA foreign_key_list({table})")
+            if (table, key[3]) in UNCHECKED
+        }
+    assert parents == {"customer", "hotel", "hotel_user", "reservation", "source"}
+    for dialect in ("sqlite", "postgres"):
+        deleting = {
+            name: table[1]
+            for name, query in queries_of(dialect, *app.query_packages).by_name.items()
+            if (table := re.search(r"DELETE\s+FROM\s+(\w+)", query.sql)) and table[1] in parents
+        }
+        assert deleting == {
+            "people_delete": "customer",
+            "people_delete_requests": "reservation",
+        }

@@ -320,3 +320,69 @@ async def test_primary_does_it_by_itself(tmp_path: Path) -> None:
         hub.harness.advance(days=91)
         await hub.harness.run_periodic("retain")
         assert await hub.one("SELECT count(*) FROM inbox WHERE length(body) > 0") == 0
+
+
+async def leave_in_review(hub: Hub, hotel: str = "DEMO") -> None:
+    """A submission that nobody can map."""
+    sql = (
+        "INSERT INTO inbox (source_id, received_at, headers, body, state, error, request_id)"
+        " SELECT s.id, ?, '{\"x\": 1}', ?, 'review', 'why', 'r' FROM source s"
+        " JOIN hotel h ON h.id = s.hotel_id WHERE h.code = ?"
+    )
+    await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us, b"Eva Rossi", hotel]))
+
+
+async def test_submission_in_review_is_rejected_with_its_text_after_an_alert(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def alerts() -> list[str]:
+        told = [one.getMessage() for one in caplog.records if "ALERT" in vars(one)]
+        caplog.clear()
+        return [one for one in told if "review list" in one]
+
+    async with keeping(tmp_path, review_days=60) as hub:
+        store = hub.ctx.store
+        await add_hotel(store, NewHotel(code="KEEPS", name="x"))
+        await add_source(hub.ctx, "KEEPS", "generic", "form", "one-more-secret")
+        settings = """UPDATE hotel SET settings = '{"retention": {"review_days": 0}}'"""
+        await store.run(lambda tx: raw(tx, f"{settings} WHERE code = 'KEEPS'"))
+        await leave_in_review(hub)
+        await leave_in_review(hub, "KEEPS")
+        assert await wait(hub, 45) == {} and alerts() == []
+        assert await wait(hub, 2) == {}
+        [said] = alerts()
+        assert "hotel DEMO" in said and "1 of them within 14 days, the first in 13" in said
+        await leave_in_review(hub)
+        assert await wait(hub, 14) == {"review_days": 1}
+        sql = "SELECT state, error, body, headers, handled_at FROM inbox ORDER BY id"
+        gone, kept, new = await hub.rows(sql)
+        assert gone["state"] == "rejected" and "review_days" in gone["error"]
+        assert (bytes(gone["body"]), gone["headers"]) == (b"", "{}") and gone["handled_at"]
+        assert [(one["state"], bytes(one["body"])) for one in (kept, new)] == [
+            ("review", b"Eva Rossi")
+        ] * 2
+
+
+async def test_nothing_is_left_of_a_request_that_went_before_its_events_were_handled(
+    tmp_path: Path,
+) -> None:
+    """On the one store a reference would be broken, on the other a row would be left for ever."""
+    async with keeping(tmp_path, reservation_days=30, trail_days=700) as hub:
+        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
+        await write(hub, email="a@example.com", **past)
+        await take_all(hub)
+        assert await wait(hub, 31) == {"reservation_days": 1}
+        await hub.handle_events()
+        assert await count(hub, "reservation_event") == 0
+
+
+@pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
+async def test_trail_without_its_request_goes_in_its_time(tmp_path: Path) -> None:
+    async with keeping(tmp_path, trail_days=30) as hub:
+        sql = (
+            "INSERT INTO reservation_event (reservation_id, version, event, at, request_id)"
+            " VALUES ('gone', 1, 'received', ?, '')"
+        )
+        await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us]))
+        assert await wait(hub, 29) == {}
+        assert await wait(hub, 2) == {"trail_days": 1}

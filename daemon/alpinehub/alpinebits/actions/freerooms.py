@@ -66,24 +66,26 @@ def change(told: RoomsTold, now_us: int, old: Document) -> Change:
         known = periods.replaced(near)
     else:
         before = periods.decode(old.body) if old.body else periods.FreeRooms()
+        if near.entries and {bool(key.room) for key in before.entries} - {near.distinct}:
+            text = "what is known is of the other kind: distinct rooms or room categories; send all"
+            return Change(verdict=failed(UNABLE, text, status=_SEND_FREEROOMS))
         known = periods.changed(periods.since(before, today - _PAST.days), near)
-        notes += _advice(before, near, old.complete_at, now_us)
+        notes += _advice(old.complete_at, now_us)
+    if periods.is_free_while_closed(near, known.closings):
+        text = "rooms are free in a closing season: there they are not offered"
+        notes.append(Note(kind="advisory", text=text))
     if known.size > _MAX_PERIODS:
         return Change(verdict=failed(UNABLE, "there are too many periods", status=_SEND_FREEROOMS))
     body = periods.encode(known)
     return Change(verdict=Verdict(tuple(notes)), body=body, complete=told.complete)
 
 
-def _advice(
-    before: periods.FreeRooms, delta: periods.FreeRooms, complete_at: int | None, now_us: int
-) -> list[Note]:
+def _advice(complete_at: int | None, now_us: int) -> list[Note]:
     """That a complete set would be better than a delta."""
     if complete_at is None:
         text = "no full data set has been received yet"
     elif complete_at < now_us - _STALE_US:
         text = "last full data set received more than 48 hours ago"
-    elif delta.entries and {bool(key.room) for key in before.entries} - {delta.distinct}:
-        text = "the last full data set told of the other kind: distinct rooms or room categories"
     else:
         return []
     return [Note(kind="advisory", text=text, status=_SEND_FREEROOMS)]

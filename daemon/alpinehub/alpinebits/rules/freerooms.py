@@ -94,6 +94,8 @@ class _Message:
         self.problems = Problems()
         self.uses: set[Feature] = {"complete_set" if self.complete else "deltas"}
         self.entries: list[Entry] = []
+        #: A distinct room is told to be there more than once.
+        self.has_room_twice = False
 
     def told(self, thresholds: Literal["", "none", "some", "all"] = "") -> RoomsTold:
         """What was read."""
@@ -165,6 +167,9 @@ class _Message:
         if any(_overlap(entries) for entries in by_key.values()):
             text = "periods of one room or category overlap: the last one was taken"
             yield Note(kind="advisory", text=text)
+        if self.has_room_twice:
+            text = "Count of one room is greater than 1: InvCode names a single room"
+            yield Note(kind="advisory", text=text)
 
 
 def _overlap(entries: list[Entry]) -> bool:
@@ -207,6 +212,7 @@ def _counted(entry: Entry, counts: _Element | None, at: int, message: _Message) 
             message.uses.add(feature)
         seen.add(place)
         told[place] = number or 0
+    message.has_room_twice |= bool(entry.room) and max(told) > 1
     return replace(entry, counts=(told[0], told[1], told[2]))
 
 

@@ -6,6 +6,7 @@ tell of one night the last one counts.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -95,6 +96,18 @@ def changed(known: FreeRooms, delta: FreeRooms) -> FreeRooms:
     for key, periods in delta.entries.items():
         entries[key] = lay((*entries.get(key, ()), *periods))
     return FreeRooms(lay((*known.closings, *delta.closings)), entries)
+
+
+def is_free_while_closed(rooms: FreeRooms, closings: Sequence[Period]) -> bool:
+    """Whether rooms are told to be free in a closing season. The seasons are in order and apart."""
+    starts = [one.first for one in closings]
+    if not starts:
+        return False
+    for one in (period for told in rooms.entries.values() for period in told):
+        at = bisect_right(starts, one.last) - 1
+        if one.counts.bookable and at >= 0 and closings[at].last >= one.first:
+            return True
+    return False
 
 
 def since(known: FreeRooms, first: int) -> FreeRooms:

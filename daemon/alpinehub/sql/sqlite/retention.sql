@@ -12,12 +12,33 @@ UPDATE inbox SET body = x'', headers = '{}'
 WHERE id IN (SELECT value FROM json_each(:ids))
     AND state IN ('mapped', 'rejected')
 
+-- name: people_review_range
+-- Of the few that wait for a person, by their index.
+SELECT max(id) AS last, min(received_at) AS oldest
+FROM (SELECT id, received_at FROM inbox
+      WHERE state IN ('received', 'review') AND state = 'review' AND id > :after
+      ORDER BY id LIMIT :limit)
+
+-- name: people_old_reviews
+SELECT i.id, s.hotel_id, i.received_at AS at FROM inbox i JOIN source s ON s.id = i.source_id
+WHERE i.state IN ('received', 'review') AND i.state = 'review'
+    AND i.id > :after AND i.id <= :last AND i.received_at < :before
+ORDER BY i.id
+
+-- name: people_expire_reviews
+UPDATE inbox SET state = 'rejected', error = 'nobody mapped it in time (review_days)',
+    handled_at = :now, body = x'', headers = '{}'
+WHERE id IN (SELECT value FROM json_each(:ids))
+    AND state = 'review'
+
 -- name: people_event_range
 SELECT max(id) AS last, min(at) AS oldest
 FROM (SELECT id, at FROM reservation_event WHERE id > :after ORDER BY id LIMIT :limit)
 
 -- name: people_old_events
-SELECT e.id, r.hotel_id, e.at FROM reservation_event e JOIN reservation r ON r.id = e.reservation_id
+-- hotel_id NULL: what an event noted after its reservation had gone.
+SELECT e.id, r.hotel_id, e.at
+FROM reservation_event e LEFT JOIN reservation r ON r.id = e.reservation_id
 WHERE e.id > :after AND e.id <= :last AND e.at < :before
 ORDER BY e.id
 
