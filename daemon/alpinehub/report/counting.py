@@ -10,7 +10,7 @@ import msgspec
 
 from alpinehub.party import Settings
 from alpinehub.report.day import day_bounds
-from alpinehub.report.figures import DayCount, Figures, SourceCount, Subject, Waiting
+from alpinehub.report.figures import DayCount, Figures, MissedDay, SourceCount, Subject, Waiting
 
 if TYPE_CHECKING:
     from cordata import Row, Tx
@@ -60,9 +60,8 @@ async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
         delivered=int(sent["delivered"]) if sent else 0,
         acknowledged=int(sent["acknowledged"]) if sent else 0,
         refused=int(sent["refused"]) if sent else 0,
-        duplicates=submitted.get("duplicate", 0)
-        + (repeated["count"] if repeated else 0)
-        + (int(trouble["duplicates"]) if trouble else 0),
+        duplicates=submitted.get("duplicate", 0) + (int(trouble["duplicates"]) if trouble else 0),
+        repeated=repeated["count"] if repeated else 0,
         tests=submitted.get("test", 0),
         spam=submitted.get("spam", 0) + (int(trouble["spam"]) if trouble else 0),
         errors=int(trouble["errors"] + trouble["refused"]) if trouble else 0,
@@ -70,6 +69,26 @@ async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
         waiting=await _waiting(tx, hotel),
         days=await _days(tx, hotel, day),
         made_at=tx.now_us,
+    )
+
+
+async def read_missed_day(tx: Tx, hotel: Subject, day: date) -> MissedDay:
+    """The row of one day."""
+    from_at, until_at = day_bounds(day, hotel.time_zone)
+    bounds = {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
+    hours = await tx.fetch_one("report_hours", **bounds)
+    sent = await tx.fetch_one("report_deliveries", **bounds)
+    received = await tx.fetch_all(
+        "report_days", hotel_id=hotel.id, bounds=json.dumps([[from_at, until_at]])
+    )
+    return MissedDay(
+        day=day,
+        received=sum(row["count"] for row in received),
+        changes=hours["changes"] if hours else 0,
+        cancellations=hours["cancellations"] if hours else 0,
+        delivered=int(sent["delivered"]) if sent else 0,
+        acknowledged=int(sent["acknowledged"]) if sent else 0,
+        refused=int(sent["refused"]) if sent else 0,
     )
 
 

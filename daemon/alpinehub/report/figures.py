@@ -66,6 +66,19 @@ class DayCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MissedDay:
+    """The row of a day of which there was no report in time."""
+
+    day: date
+    received: int
+    changes: int
+    cancellations: int
+    delivered: int
+    acknowledged: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """One hotel's day."""
 
@@ -87,8 +100,10 @@ class Figures:
     leads: int = 0
     #: By name.
     sources: tuple[SourceCount, ...] = ()
-    #: Sent again as they were, or once more by the same guest for the same stay.
+    #: Sent again as they were: they made nothing new.
     duplicates: int = 0
+    #: New ones by the same guest for the same stay as an earlier one.
+    repeated: int = 0
     tests: int = 0
     spam: int = 0
     #: What was refused as wrong: of sources, and of hotel software.
@@ -97,6 +112,8 @@ class Figures:
     review: int = 0
     #: This day and those before it, the oldest first.
     days: tuple[DayCount, ...] = ()
+    #: Days before this one without a report until now, the oldest first.
+    missed: tuple[MissedDay, ...] = ()
 
     @property
     def received(self) -> int:

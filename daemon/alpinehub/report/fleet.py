@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from alpinehub.report.chart import sparkline, svg
 from alpinehub.report.counting import read_figures, read_hotels
+from alpinehub.report.day import REPORT_TIME
 from alpinehub.report.figures import DayCount, Figures
 from alpinehub.report.words import Words, age_in, words_in
 from alpinehub.report.writing import PICTURE, Report, plain, templates
@@ -23,10 +24,13 @@ class FleetHotel:
 
     code: str
     name: str
+    #: Its own day that is counted: its last one that was over when the summary was due.
+    day: date
     received: int
     changes: int
     cancellations: int
     duplicates: int
+    repeated: int
     errors: int
     #: Of this moment: what waits for somebody, since when the oldest does, when software last came.
     waiting: int
@@ -60,13 +64,18 @@ class Fleet:
 async def read_fleet(
     store: Store, day: date, *, time_zone: str, language: str, silent_after_h: int
 ) -> Fleet:
-    """Count one day of each hotel, by its own clock; a read for each: there may be hundreds."""
+    """Count one day of each hotel, by its own clock; a read for each: there may be hundreds.
+
+    Of a hotel so far west that its day is not over when the summary is due, the day before it is
+    counted, so that each of its days is in one summary.
+    """
     watched = await store.read(partial(read_watched, default_h=silent_after_h))
     silent = {one.hotel.code for one in watched if one.silence is not None}
     lines, totals, made_at = [], dict[date, int](), store.now_us()
     for hotel in await store.read(read_hotels):
         try:
-            figures = await store.read(partial(read_figures, hotel=hotel, day=day))
+            own = own_day(day, hotel.time_zone, time_zone)
+            figures = await store.read(partial(read_figures, hotel=hotel, day=own))
         except (ZoneInfoNotFoundError, ValueError):  # the daily report says so
             continue
         lines.append(_line(figures, silent=hotel.code in silent))
@@ -82,6 +91,20 @@ async def read_fleet(
     )
 
 
+def own_day(day: date, time_zone: str, fleet_zone: str) -> date:
+    """The day of a hotel that the summary of a day counts: the same rule all year, else a day
+    would be missing, or twice there, when one of two clocks changes. Raises: as ZoneInfo.
+    """
+    zone, fleet = ZoneInfo(time_zone), ZoneInfo(fleet_zone)
+    first = date(day.year, 1, 1)
+    for week in range(53):
+        counted = first + timedelta(weeks=week)
+        due_at = datetime.combine(counted + timedelta(days=1), REPORT_TIME, fleet)
+        if due_at.astimezone(zone).date() <= counted:
+            return day - timedelta(days=1)
+    return day
+
+
 def _line(figures: Figures, *, silent: bool) -> FleetHotel:
     since = [one.since_at for one in figures.waiting if one.since_at is not None]
     contacts = [
@@ -93,10 +116,12 @@ def _line(figures: Figures, *, silent: bool) -> FleetHotel:
     return FleetHotel(
         code=figures.hotel.code,
         name=figures.hotel.name,
+        day=figures.day,
         received=figures.received,
         changes=figures.changes,
         cancellations=figures.cancellations,
         duplicates=figures.duplicates,
+        repeated=figures.repeated,
         errors=figures.errors,
         waiting=max((one.count for one in figures.waiting), default=0),
         held=figures.held,
@@ -153,8 +178,9 @@ def _heads(words: Words) -> tuple[str, ...]:
 
 def _cells(hotel: FleetHotel, fleet: Fleet, words: Words, local: Any) -> tuple[str, ...]:
     since, contact = hotel.since_at, hotel.last_contact_at
+    other_day = "" if hotel.day == fleet.day else f" ({hotel.day.strftime(words.date)})"
     return (
-        f"{hotel.code} {plain(hotel.name)}",
+        f"{hotel.code} {plain(hotel.name)}{other_day}",
         *(str(hotel.received), str(hotel.waiting)),
         "" if since is None else age_in(words, fleet.made_at - since),
         words.never if contact is None else local(contact),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
-from zoneinfo import ZoneInfoNotFoundError
+from functools import partial
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from alpinehub.hotels import addresses_of
 from alpinehub.report.chart import png
-from alpinehub.report.counting import read_figures, read_hotels
+from alpinehub.report.counting import read_figures, read_hotels, read_missed_day
 from alpinehub.report.day import MAX_DAYS, due_days
-from alpinehub.report.figures import DayCount, Figures, Subject
+from alpinehub.report.figures import DayCount, Figures, MissedDay, Subject
 from alpinehub.report.fleet import Fleet, read_fleet, write_fleet
 from alpinehub.report.rendering import render
 from alpinehub.report.writing import PICTURE, Report
@@ -20,10 +22,14 @@ from cordata import Context, Inline, PermanentError, Tx, from_us
 _YEARS = range(1970, 9999)
 #: Days for which a summary of all hotels that was missed is made up for.
 FLEET_DAYS = 7
+#: When more are due of one hotel, the report of the last one tells of the others in a table.
+MAX_REPORTS = 2
 
 
 async def due_reports(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
-    """(hotel code, local day) of every report that is due and not made, oldest day first."""
+    """(hotel code, local day) of every report that is due and not made, oldest day first; when
+    more than MAX_REPORTS are due of a hotel, the last one only.
+    """
     first = (now - timedelta(days=MAX_DAYS + 3)).date()  # before the first of any zone
 
     async def unit(tx: Tx) -> tuple[list[Subject], set[tuple[int, str]]]:
@@ -39,20 +45,22 @@ async def due_reports(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
             text = f"hotel {hotel.code}: the time zone {hotel.time_zone} is not known"
             ctx.alert(f"time-zone:{hotel.code}", text, ids=[hotel.code])
             continue
-        due += [
-            (day.isoformat(), hotel.code) for day in days if (hotel.id, day.isoformat()) not in made
-        ]
+        left = [day for day in days if (hotel.id, day.isoformat()) not in made]
+        left = left if len(left) <= MAX_REPORTS else left[-1:]
+        due += [(day.isoformat(), hotel.code) for day in left]
     return [(code, day) for day, code in sorted(due)]
 
 
 async def send_report(ctx: Context, scope: str, period: str) -> None:
     """Write the mail of one hotel (its code) and day (YYYY-MM-DD).
 
+    When at least MAX_REPORTS days before it have no report, it has a row for each of them.
     The mail and the note that it was made commit together, and its Message-ID follows from hotel
     and day: a run that was cut off and comes again, or two at once, end in one mail. Nobody to
     send it to is no failure. Raises: PermanentError for a hotel or day that cannot be.
     """
     figures = await read_report(ctx, scope, period)
+    figures = replace(figures, missed=await _read_missed(ctx, figures.hotel, figures.day))
     hotel, day = figures.hotel, figures.day
     to = addresses_of(hotel.report_email, *ctx.settings["alpinehub"].report_to)
     report = await render(ctx, figures) if to else None
@@ -60,17 +68,38 @@ async def send_report(ctx: Context, scope: str, period: str) -> None:
     async def unit(tx: Tx) -> None:
         if report is not None:
             await _send(tx, to, report, figures.days, message_id(hotel, day))
-        await tx.execute(
-            "note_report",
-            day=day.isoformat(),
-            hotel_id=hotel.id,
-            recipients=len(to),
-            now_us=tx.now_us,
-        )
+        for one in (*(missed.day for missed in figures.missed), day):
+            await tx.execute(
+                "note_report",
+                day=one.isoformat(),
+                hotel_id=hotel.id,
+                recipients=len(to),
+                now_us=tx.now_us,
+            )
 
     await ctx.store.run(unit)
     if not to:
         ctx.log.info("no daily report of %s for hotel %s: it has no recipients", period, scope)
+
+
+async def _read_missed(ctx: Context, hotel: Subject, day: date) -> tuple[MissedDay, ...]:
+    """The days before a report that have none, if there are so many; a read for each."""
+    since = from_us(hotel.since_at).astimezone(ZoneInfo(hotel.time_zone)).date()
+    first = max(since, day - timedelta(days=MAX_DAYS - 1))
+    made = {
+        row["day"]
+        for row in await ctx.store.read(
+            lambda tx: tx.fetch_all("reports_made", first_day=first.isoformat())
+        )
+        if row["hotel_id"] == hotel.id
+    }
+    days = [first + timedelta(days=count) for count in range((day - first).days)]
+    left = [one for one in days if one.isoformat() not in made]
+    if len(left) < MAX_REPORTS:
+        return ()
+    return tuple(
+        [await ctx.store.read(partial(read_missed_day, hotel=hotel, day=one)) for one in left]
+    )
 
 
 async def read_report(ctx: Context, code: str, day: str) -> Figures:

@@ -22,6 +22,7 @@ class Words:
     changes: str
     cancellations: str
     duplicates: str
+    repeated: str
     tests: str
     spam: str
     delivered: str
@@ -52,6 +53,9 @@ class Words:
     no_user: str
     #: With {count}: of the chart.
     last_days: str
+    #: With {count}: days without a report until now; the head of their first column.
+    missed: str
+    day: str
     made_by: str
     #: Of the summary of all hotels.
     fleet_title: str
@@ -80,7 +84,8 @@ _GERMAN = Words(
     leads="Kontakte ohne Reisedatum",
     changes="Änderungen",
     cancellations="Stornierungen",
-    duplicates="Doppelt gesendet",
+    duplicates="Unverändert erneut gesendet",
+    repeated="Gleicher Gast und Aufenthalt noch einmal",
     tests="Testsendungen",
     spam="Spam",
     delivered="An die Hotelsoftware übertragen",
@@ -103,6 +108,8 @@ _GERMAN = Words(
     days="{days} Tage",
     no_user="Keine Hotelsoftware ist angeschlossen: Nichts kann übertragen werden.",
     last_days="Eingegangen in den letzten {count} Tagen",
+    missed="Bisher nicht berichtet: {count} Tage",
+    day="Tag",
     made_by="Täglicher Bericht von alpinehub",
     fleet_title="Alle Hotels",
     hotel="Hotel",
@@ -127,7 +134,8 @@ _ITALIAN = Words(
     leads="Contatti senza date",
     changes="Modifiche",
     cancellations="Cancellazioni",
-    duplicates="Inviate due volte",
+    duplicates="Inviate di nuovo senza modifiche",
+    repeated="Stesso ospite e soggiorno un'altra volta",
     tests="Invii di prova",
     spam="Spam",
     delivered="Trasmesse al software dell'hotel",
@@ -150,6 +158,8 @@ _ITALIAN = Words(
     days="{days} giorni",
     no_user="Nessun software dell'hotel è collegato: non può essere trasmesso nulla.",
     last_days="Ricevute negli ultimi {count} giorni",
+    missed="Finora senza rapporto: {count} giorni",
+    day="Giorno",
     made_by="Rapporto giornaliero di alpinehub",
     fleet_title="Tutti gli hotel",
     hotel="Hotel",
@@ -174,7 +184,8 @@ _ENGLISH = Words(
     leads="Contacts without a date",
     changes="Changes",
     cancellations="Cancellations",
-    duplicates="Sent twice",
+    duplicates="Sent again unchanged",
+    repeated="Same guest and stay once more",
     tests="Tests",
     spam="Spam",
     delivered="Delivered to the hotel software",
@@ -197,6 +208,8 @@ _ENGLISH = Words(
     days="{days} days",
     no_user="No hotel software is connected: nothing can be delivered.",
     last_days="Received in the last {count} days",
+    missed="Not reported until now: {count} days",
+    day="Day",
     made_by="Daily report of alpinehub",
     fleet_title="All hotels",
     hotel="Hotel",

@@ -54,6 +54,8 @@ def write(figures: Figures, *, picture: bool = True) -> Report:
         "day": figures.day.strftime(words.date),
         "rows": _rows(figures, words),
         "sources": _sources(figures, words),
+        "missed_title": words.missed.format(count=len(figures.missed)),
+        "missed": _missed(figures, words),
         "waiting": [(user.user, _waiting(user, figures, words)) for user in figures.waiting],
         "waiting_title": words.waiting.format(at=made_at),
         "last_days": last_days,
@@ -78,6 +80,7 @@ def _rows(figures: Figures, words: Words) -> list[tuple[str, int, bool]]:
         (words.changes, figures.changes, False),
         (words.cancellations, figures.cancellations, False),
         (words.duplicates, figures.duplicates, False),
+        (words.repeated, figures.repeated, False),
         (words.tests, figures.tests, False),
         (words.spam, figures.spam, False),
         (words.delivered, figures.delivered, False),
@@ -88,6 +91,24 @@ def _rows(figures: Figures, words: Words) -> list[tuple[str, int, bool]]:
     ]
     rare = (words.leads, words.tests, words.spam)
     return [row for row in rows if row[1] or row[0] not in rare]
+
+
+def _missed(figures: Figures, words: Words) -> list[list[tuple[str, str]]]:
+    """Of each missed day (head, cell); without the counts that are 0 on all of them."""
+    counts = [
+        (words.received, [one.received for one in figures.missed]),
+        (words.changes, [one.changes for one in figures.missed]),
+        (words.cancellations, [one.cancellations for one in figures.missed]),
+        (words.delivered, [one.delivered for one in figures.missed]),
+        (words.acknowledged, [one.acknowledged for one in figures.missed]),
+        (words.refused, [one.refused for one in figures.missed]),
+    ]
+    told = [(head, column) for head, column in counts if any(column) or head == words.received]
+    return [
+        [(words.day, one.day.strftime(words.date))]
+        + [(head, str(column[at])) for head, column in told]
+        for at, one in enumerate(figures.missed)
+    ]
 
 
 def _sources(figures: Figures, words: Words) -> list[tuple[str, str]]:

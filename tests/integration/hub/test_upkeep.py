@@ -209,4 +209,5 @@ async def test_counts_what_said_nothing_new_and_what_was_refused(tmp_path: Path)
         assert total == {"received": 2, "duplicates": 3, "errors": 2}
         day = from_us(hub.ctx.now_us()).astimezone(ZoneInfo("Europe/Rome")).date()
         figures = await read_report(hub.ctx, "DEMO", day.isoformat())
-        assert (figures.duplicates, figures.errors) == (4, 2)  # n-2 is the same guest and stay
+        # n-2 is the same guest and stay
+        assert (figures.duplicates, figures.repeated, figures.errors) == (3, 1, 2)

@@ -81,6 +81,24 @@ async def test_figures_are_of_the_hotels_local_day(tmp_path: Path) -> None:
         assert (await read_report(hub.ctx, "NZ", "2024-01-03")).received == 1
 
 
+async def test_hotel_far_west_is_in_the_summary_with_its_last_day_that_was_over(
+    tmp_path: Path,
+) -> None:
+    """What came in its last hours, after eight in Rome, was in no summary."""
+    async with open_hub(tmp_path) as hub:
+        with_settings(hub)
+        west = hub.add_hotel("LA", time_zone="America/Los_Angeles")
+        moment = datetime.fromisoformat("2024-01-02T23:30:00-08:00")
+        hub.made_at = round(moment.timestamp()) * 1_000_000
+        hub.add(west, "late")
+        told = {}
+        for day in (2, 3, 4):
+            fleet = await read_all(hub.ctx, f"2024-01-0{day}")
+            [line] = [one for one in fleet.hotels if one.code == "LA"]
+            told[day] = (line.day.day, line.received)
+        assert told == {2: (1, 0), 3: (2, 1), 4: (3, 0)}
+
+
 async def test_reports_are_due_for_each_hotel_at_its_own_time(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add_hotel("NZ", time_zone="Pacific/Auckland")  # created on its 3rd of January
@@ -136,18 +154,49 @@ async def test_missed_reports_are_caught_up_by_the_job_and_each_comes_once(tmp_p
         task = JobTask(name="daily-report", run=send_report, due=due_reports, claim_timeout_s=60)
         first = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=NOW)
         assert [(run.scope, run.period) for run in first.ran] == [("H1", DAY), ("H2", DAY)]
-        later = datetime.fromisoformat("2024-01-06T12:00:00+01:00")  # two days of silence
+        later = datetime.fromisoformat("2024-01-05T12:00:00+01:00")  # a day of silence
         second = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=later)
         assert [run.period for run in second.ran] == [
-            f"2024-01-{day:02d}" for day in (3, 4, 5) for _ in ("H1", "H2")
+            f"2024-01-{day:02d}" for day in (3, 4) for _ in ("H1", "H2")
         ]
         assert list(await due_reports(hub.ctx, later)) == []
-        assert len(mails(hub)) == 8
+        assert len(mails(hub)) == 6
         again = await run_job(
             hub.ctx, task, runtime_dir=tmp_path, scope="H1", period=DAY, force=True, now=later
         )
         assert len(again.ran) == 1
-        assert len(mails(hub)) == 8
+        assert len(mails(hub)) == 6
+
+
+async def test_more_than_two_missed_reports_of_a_hotel_are_one_mail_with_a_row_for_each_day(
+    tmp_path: Path,
+) -> None:
+    """However long the service was down: there were 366 mails for each hotel."""
+    async with open_hub(tmp_path) as hub:
+        with_settings(hub, "agency@example.com")
+        hub.add_hotel("H2")
+        task = JobTask(name="daily-report", run=send_report, due=due_reports, claim_timeout_s=60)
+        await run_job(hub.ctx, task, runtime_dir=tmp_path, now=NOW)
+        for at in (3, 5):
+            moment = datetime.fromisoformat(f"2024-01-0{at}T12:00:00+01:00")
+            hub.made_at = round(moment.timestamp()) * 1_000_000
+            hub.add(H1, f"a{at}")
+        later = datetime.fromisoformat("2024-01-06T12:00:00+01:00")
+        done = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=later)
+        assert [(run.scope, run.period) for run in done.ran] == [
+            ("H1", "2024-01-05"),
+            ("H2", "2024-01-05"),
+        ]
+        assert list(await due_reports(hub.ctx, later)) == []
+        mail = mails(hub)[2]
+        assert "05.01.2024" in mail["subject"] and "Bisher nicht berichtet: 2 Tage" in mail["text"]
+        assert "  03.01.2024: Eingegangen 1\n  04.01.2024: Eingegangen 0\n" in mail["text"]
+        assert ">03.01.2024</td>" in mail["html"] and ">04.01.2024</td>" in mail["html"]
+        after = datetime.fromisoformat("2025-02-10T12:00:00+01:00")
+        done = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=after)
+        assert len(done.ran) == 2 and len(mails(hub)) == 6
+        assert "nicht berichtet: 365 Tage" in mails(hub)[-1]["text"]
+        assert list(await due_reports(hub.ctx, after)) == []
 
 
 async def test_report_is_skipped_when_nobody_wants_it(
@@ -202,10 +251,11 @@ async def test_figures_tell_sources_repeats_and_what_made_no_reservation(tmp_pat
             ("website", 2, 0, 1),
         ]
         assert (figures.received, figures.leads, figures.cancellations) == (4, 1, 1)
-        # a2 is a1 once more, and a4 a booking of the same stay; besides one was sent again.
-        assert figures.duplicates == 3
+        # One was sent again; a2 is a1 once more, and a4 a booking of the same stay.
+        assert (figures.duplicates, figures.repeated) == (1, 2)
         assert (figures.tests, figures.spam, figures.errors, figures.review) == (1, 2, 1, 1)
-        assert (await read_report(hub.ctx, "H1", "2024-01-01")).duplicates == 0
+        before = await read_report(hub.ctx, "H1", "2024-01-01")
+        assert (before.duplicates, before.repeated) == (0, 0)
 
 
 async def test_figures_tell_when_software_last_came(tmp_path: Path) -> None:

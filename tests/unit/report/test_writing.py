@@ -64,6 +64,7 @@ FIGURES = Figures(
     ),
     leads=4,
     duplicates=5,
+    repeated=8,
     errors=6,
     review=7,
     days=DAYS,

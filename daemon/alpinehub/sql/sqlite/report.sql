@@ -62,6 +62,11 @@ SELECT j.key AS number,
           AND r.created_at >= j.value ->> 0 AND r.created_at < j.value ->> 1) AS count
 FROM json_each(:bounds) j
 
+-- name: report_hours
+-- Changes of a day as they were counted by the hour: a table of missed days reads no history.
+SELECT coalesce(sum(modified), 0) AS changes, coalesce(sum(cancelled), 0) AS cancellations
+FROM hotel_hour WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at
+
 -- name: report_versions
 -- What came in: versions by ResStatus, the first of a reservation apart from the later ones.
 SELECT v.res_status, CASE WHEN v.version = 1 THEN 1 ELSE 0 END AS is_first, count(*) AS count
