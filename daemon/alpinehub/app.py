@@ -41,6 +41,7 @@ app.mount(
     Webhooks(
         {"/generic": generic, "/wix/": wix, "/google": google, "/google/": google, "/form/": form}
     ),
+    logged_segments=2,  # the kind and the hotel: what follows is a secret
 )
 app.settings("alpinehub")(HubSettings)
 

@@ -17,7 +17,7 @@ SOURCE_SECRET = "alpinehub source"
 _SECRET = re.compile(r"[\x21-\x7e]{1,256}")
 #: The webhooks there are.
 KINDS = ("generic", "wix", "google", "form")
-#: Those whose secret stands in the path, where a log may meet it: our own cuts out what looks so.
+#: Those whose secret stands in the path, behind the hotel; our own log cuts the path there.
 _IN_PATH = ("wix", "form")
 #: What can be chosen for a form, and what each may be.
 _OPTION = {

@@ -234,11 +234,15 @@ class App(Projecting, Commanding):
 
         return register
 
-    def mount(self, prefix: str, app: AsgiApp) -> None:
+    def mount(self, prefix: str, app: AsgiApp, *, logged_segments: int | None = None) -> None:
         """Serve an ASGI application below `prefix` ("/api"; "" for everything).
 
         The longest prefix wins. The application finds the runtime's Context in
         `scope["state"]["cordata"]` (Starlette: `request.state.cordata`).
+
+        `logged_segments`: for paths that hold secrets. The log shows so many segments below the
+        prefix, and "..." for the rest. Without it only segments of 20 characters and more with a
+        digit are cut, wherever they stand.
         """
         if not callable(app):
             raise ConfigError(f"mount {prefix!r}: {type(app).__name__} is not an ASGI application")
@@ -246,7 +250,9 @@ class App(Projecting, Commanding):
             raise ConfigError(f"mount prefix {prefix!r} must start with / and not end with it")
         if any(m.prefix == prefix for m in self.mounts):
             raise ConfigError(f"mount prefix {prefix!r} is used twice")
-        self.mounts.append(Mount(prefix=prefix, app=app))
+        if logged_segments is not None and logged_segments < 0:
+            raise ConfigError(f"mount {prefix!r}: logged_segments must not be negative")
+        self.mounts.append(Mount(prefix=prefix, app=app, logged_segments=logged_segments))
 
     def groups_of(self, type: str) -> list[str]:
         """The consumer groups that get events of a type."""

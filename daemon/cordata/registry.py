@@ -82,6 +82,8 @@ class Mount:
 
     prefix: str
     app: AsgiApp
+    #: Segments below the prefix that the log shows; None: all.
+    logged_segments: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,7 +105,14 @@ class Ending(Flow):
         """Refuse what never became an exchange."""
         request_id = request_id_in(data) or self.server.make_request_id()
         told = self.server.tally.refuse_unread(refused.status, self.server.loop.time())
-        method = report_unread(data, refused, self._peer.text, request_id, quiet=not told)
+        method = report_unread(
+            data,
+            refused,
+            self._peer.text,
+            request_id,
+            quiet=not told,
+            logged_segments=self.server.logged_segments,
+        )
         self.end_with(error_response(refused, request_id, method, self.server.date_line))
 
     def _close_after_response(self) -> None:

@@ -298,5 +298,6 @@ class Exchange(Intake):
             request_id=self.request_id,
             error=error,
             quiet=quiet,
+            logged_segments=self.connection.server.logged_segments,
             duration_ms=(now - self.begun) * 1000,
         )

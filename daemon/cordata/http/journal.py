@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
+from urllib.parse import unquote
 
 from cordata import events
 from cordata.http.asgi import Misuse
@@ -17,15 +19,40 @@ CLIENT_GONE = 499
 #: A method, a coding or a version that nobody promised: any scanner can have these.
 _NOT_OURS = (501, 505)
 _MAX_PATH = 200
-#: A segment that looks like a key (long, of one piece, with a digit) is cut to four characters.
-_SECRET = re.compile(r"(?<=/)(?=[^/]*[0-9])([A-Za-z0-9_=-]{4})[A-Za-z0-9_=-]{16,}(?=/|$)")
+#: Bytes of a target that are looked at.
+_MAX_READ = 4096
+_NOTHING_CUT: Mapping[str, int] = {}
+#: Anywhere, a segment that may be a key (long, with a digit) is cut to four characters.
+_SECRET = re.compile(r"(?<=/)(?=[^/]*[0-9])([^/]{4})[^/]{16,}")
 _UNSAFE = re.compile(r"[^!-~]")
+_SLASHES = re.compile(r"/+")
 
 
-def loggable_path(target: bytes) -> str:
-    """A request target without its query, with long tokens cut: webhook secrets travel in paths."""
-    path = _UNSAFE.sub("?", target.partition(b"?")[0][:4096].decode("latin-1"))
-    return _SECRET.sub(r"\1...", path)[:_MAX_PATH]
+def loggable_path(target: bytes, logged_segments: Mapping[str, int] = _NOTHING_CUT) -> str:
+    """A request target without its query and without secrets: those of webhooks travel in paths.
+
+    `logged_segments`: of a path below each of these prefixes so many segments are shown, whatever
+    the others are made of, and wherever the prefix stands: a target that is not served, or that a
+    proxy made longer, has its secret, too.
+    """
+    path = target.partition(b"?")[0][:_MAX_READ].decode("latin-1")
+    if logged_segments:
+        path = _without_secrets(path, logged_segments)
+    return _SECRET.sub(r"\1...", _UNSAFE.sub("?", path))[:_MAX_PATH]
+
+
+def _without_secrets(path: str, logged_segments: Mapping[str, int]) -> str:
+    """A path cut behind the last segment that may be shown; as it was, when none is cut."""
+    plain = _SLASHES.sub("/", unquote(path, "latin-1"))
+    lower = plain.lower()
+    for prefix, count in logged_segments.items():
+        begin = lower.find(prefix.lower() + "/")
+        if begin >= 0:
+            begin += len(prefix) + 1
+            shown = plain[begin:].split("/")
+            if len(shown) > count:
+                return plain[:begin] + "/".join([*shown[:count], "..."])
+    return path
 
 
 def is_refusal(status: int) -> bool:
@@ -51,9 +78,11 @@ def report(
     error: BaseException | None = None,
     duration_ms: float | None = None,
     quiet: bool = False,
+    logged_segments: Mapping[str, int] = _NOTHING_CUT,
 ) -> None:
     """Write the line of one request: 4xx (and 501, 505) refused, other 5xx and `CLIENT_GONE`
     failed, the rest served. `quiet`: it is counted elsewhere, and a line at level debug only.
+    `logged_segments`: see `loggable_path`.
     """
     if status == CLIENT_GONE:
         level, event, verb = logging.INFO, events.REQUEST_FAILED, "failed"
@@ -69,7 +98,7 @@ def report(
         level = logging.DEBUG
     if not log.isEnabledFor(level):
         return
-    path = loggable_path(target)
+    path = loggable_path(target, logged_segments)
     values: dict[str, object] = {
         "method": method,
         "path": path,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -66,7 +67,15 @@ def request_id_in(data: bytes) -> str | None:
     return found[0].decode("ascii") if len(found) == 1 else None
 
 
-def report_unread(data: bytes, refused: Refused, peer: str, request_id: str, *, quiet: bool) -> str:
+def report_unread(
+    data: bytes,
+    refused: Refused,
+    peer: str,
+    request_id: str,
+    *,
+    quiet: bool,
+    logged_segments: Mapping[str, int],
+) -> str:
     """The line of a request whose head was refused. Returns its method, "?" when it has none."""
     line = _FIRST_LINE.match(data[:_MAX_LOGGED])
     method, target = line.groups() if line is not None else (b"?", b"?")
@@ -79,5 +88,6 @@ def report_unread(data: bytes, refused: Refused, peer: str, request_id: str, *, 
         reason=refused.reason,
         request_id=request_id,
         quiet=quiet,
+        logged_segments=logged_segments,
     )
     return name

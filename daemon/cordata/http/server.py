@@ -7,7 +7,7 @@ import itertools
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,14 @@ class HttpServer:
         state: dict[str, Any] | None = None,
         *,
         spread: Path | None = None,
+        logged_segments: Mapping[str, int] | None = None,
     ) -> None:
         """`state` is the lifespan state: every request gets a copy as `scope["state"]`.
 
         `spread` is a file that all workers on these sockets share, so that they take even shares
-        of the connections. The sockets listen already and stay the caller's. Raises: ConfigError
-        for a name in `trusted_proxies` that is none.
+        of the connections. `logged_segments`: see `journal.loggable_path`. The sockets listen
+        already and stay the caller's. Raises: ConfigError for a name in `trusted_proxies` that is
+        none.
         """
         self.app = app
         self.config = config
@@ -77,6 +79,7 @@ class HttpServer:
         self.draining = False
         self.date_line = date_line(clock.now().timestamp())
         self.tally = Tally()
+        self.logged_segments = dict(logged_segments or {})
         self._crowd = Crowd()
         self.served = 0
         self._in_flight = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,18 @@ class HttpService:
         state: dict[str, Any] | None = None,
         *,
         spread: Path | None = None,
+        logged_segments: Mapping[str, int] | None = None,
         first: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`state["cordata"]` is the Context, which requests find in `scope["state"]`.
 
         `first` is awaited before a connection is accepted.
-        `spread`: a file in the runtime directory, the same for all workers; see `HttpServer`.
+        `spread`: a file in the runtime directory, the same for all workers; it and
+        `logged_segments`: see `HttpServer`.
         """
-        self.server = HttpServer(app, sockets, config, state, spread=spread)
+        self.server = HttpServer(
+            app, sockets, config, state, spread=spread, logged_segments=logged_segments
+        )
         self._first = first
         #: Connections are accepted.
         self.ready = asyncio.Event()

@@ -57,7 +57,9 @@ async def refusing(
 
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(HttpServer(refuse, sockets, config).run(stop))
+        # No path is logged: the application that knows which hold secrets is not there yet.
+        server = HttpServer(refuse, sockets, config, logged_segments={"": 0})
+        group.create_task(server.run(stop))
         try:
             yield
         finally:

@@ -126,12 +126,18 @@ def _http_service(
     from cordata.http import compose
     from cordata.services.http import HttpService
 
+    mounts = _mounts(role)
     return HttpService(
-        compose(_mounts(role)),
+        compose(mounts),
         sockets,
         role.config.http,
         {"cordata": ctx},
         spread=role.config.paths.runtime / "http.spread",
+        logged_segments={
+            mount.prefix: mount.logged_segments
+            for mount in mounts
+            if mount.logged_segments is not None
+        },
         first=refusal.make_way,
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.integration.server import guests
 from tests.integration.server.attacker import PATIENCE_S, Attacker, head, whole
-from tests.integration.server.hubs import Hub, hub
+from tests.integration.server.hubs import FORM_SECRETS, Hub, hub
 
 WORKERS = 2
 GOOD_WITHIN_S = 5.0
@@ -100,3 +100,28 @@ async def test_good_requests_are_answered_while_others_ask_and_do_not_read(
                 task.cancel()
             await asyncio.wait(tasks)
         assert made.stop() == 0
+
+
+async def test_secrets_in_paths_are_never_logged(tmp_path: Path) -> None:
+    """As they are, with a foreign character, misplaced; served, refused, or not even a request."""
+    foreign = (".", ",", ")", "%22", "%0A", "\xff", " x", "\t", "/x")
+    paths = []
+    for kind in ("wix", "form"):
+        secret, begin = FORM_SECRETS[kind], f"/api/webhook/{kind}/DEMO"
+        spellings = [secret, *(secret + one for one in foreign), *(one + secret for one in foreign)]
+        spellings += [secret.replace("-", one) for one in ("%2D", "%252D", "\u00ad")]
+        paths += [f"{begin}/{one}" for one in spellings]
+        paths += [f"{begin}%2F{secret}.", f"{begin}//{secret}.", f"/{begin}/{secret}."]
+        paths += [f"http://hub{begin}/{secret},", f"/api/%77ebhook/{kind}/DEMO/{secret},"]
+        paths += [f"/api/webhook{one}/{secret}." for one in (f"/{kind}", f"s/{kind}/DEMO", "")]
+    with hub(tmp_path / "hub", workers=1, more="[http]\naccess_log = true\n") as made:
+        attacker = Attacker(made)
+        for path in paths:
+            body = "Host: hub\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
+            await attacker.send(f"POST {path} HTTP/1.1\r\n{body}".encode("latin-1"))
+        made.running.until_logged(" (refused|served): ", len(paths))
+        assert made.stop() == 0
+        for part in ("demo-wix", "demo-form", "demo%", "demo\u00ad", "0123456789", "56789012"):
+            assert [line for line in made.running.lines if part in line] == [], part
+        cut = [line for line in made.running.lines if "/api/webhook/wix/DEMO/..." in line]
+        assert len(cut) > 20

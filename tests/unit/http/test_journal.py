@@ -18,12 +18,30 @@ from cordata.http.journal import loggable_path, report
         (b"/hook/0123456789abcdef0123456789abcdef", "/hook/0123..."),
         (b"/a-long-word-without-any-digit-in-it", "/a-long-word-without-any-digit-in-it"),
         (b"/short1/x2", "/short1/x2"),
+        (b"/hook/k7GQ2mZt9x.Rw4LpVsYb)/x", "/hook/k7GQ.../x"),
+        (b"/hook/%22k7GQ2mZt9xRw4LpVs%0A", "/hook/%22k..."),
         (b"/" + b"x/" * 200, "/" + "x/" * 99 + "x"),
         (b"/nul\0and\nnewline\xff", "/nul?and?newline?"),
     ],
 )
 def test_path_is_cut_where_secrets_may_be(target: bytes, path: str) -> None:
     assert loggable_path(target) == path
+
+
+@pytest.mark.parametrize("prefix", ["/api/webhook", "/API//%77ebhook", "http://hub/x/api/webhook"])
+@pytest.mark.parametrize("slash", ["/", "%2F", "//"])
+@pytest.mark.parametrize(
+    "secret", ["short", "word,", "0123\xff", "a%0Ab", "a/b", "0123456789.x) 0"]
+)
+def test_path_is_cut_by_place_whatever_the_secret_is_made_of(
+    prefix: str, slash: str, secret: str
+) -> None:
+    target = f"{prefix}/wix/DEMO{slash}{secret}?q".encode("latin-1")
+    path = loggable_path(target, {"/api/webhook": 2})
+    assert path.lower().removeprefix("http:/hub/x") == "/api/webhook/wix/demo/..."
+    assert loggable_path(b"/api/webhook/wix/DEMO", {"/api/webhook": 2}) == "/api/webhook/wix/DEMO"
+    assert loggable_path(b"/other/1/2/3", {"/api/webhook": 2}) == "/other/1/2/3"
+    assert loggable_path(target, {"": 0}).endswith("/...")
 
 
 @pytest.mark.parametrize(
