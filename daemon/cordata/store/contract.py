@@ -112,7 +112,16 @@ class Store(Protocol):
         """Run a unit of work; return its result once it is on disk.
 
         The unit shares its transaction and its sync with those of other requests, and may run more
-        than once. Cancelling is safe: it then ran wholly or not at all. Raises: what the unit
+        than once. It sees committed state and its own writes. A row that it changes is as it read
+        it: if another unit changed the row meanwhile, it runs again, as it does once when a key
+        that it adds was added meanwhile. Not covered is a decision about rows that it only reads or
+        does not find: that takes a constraint, or one statement. On PostgreSQL a query that locks
+        (FOR UPDATE) covers rows which are only read; a view hides the tables that a unit reads; and
+        a unit that changes nothing which it read may see each of its queries at its own moment,
+        since it may share a transaction. `cordata.testing.race` shows what two units make of each
+        other.
+
+        Cancelling is safe: it then ran wholly or not at all. Raises: what the unit
         raised; Conflict when a constraint refused a statement, a unique key only if it did so once
         more when the unit ran again; StoreFull, StoreUnavailable; LeaseLost when `fence` is stale;
         UnitMisuse when it awaited something else than its tx.
@@ -138,6 +147,8 @@ class Store(Protocol):
         """A transaction of its own, for code that awaits other things between its statements.
 
         It takes its locks at its first write and holds them for `transaction_timeout_s` at most.
+        What it reads behind its first write, in order to change it, it reads FOR UPDATE where there
+        is such a thing.
         With `seen=(group, event_id)` the mark is written in it, and an existing one is
         AlreadySeen before any effect. Raises: as `run`, TransactionTimeout, AlreadySeen;
         TransactionStale when what it had read before its first write has changed.

@@ -6,6 +6,7 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -20,6 +21,10 @@ from cordata.errors import CordataError, KeyReused, PermanentError
 T = TypeVar("T")
 #: A unit of work; awaits nothing but tx, and may run more than once.
 Unit = Callable[["Tx"], Awaitable[T]]
+#: Awaited on PostgreSQL before a unit or a `transaction()` writes; set by `cordata.testing.race`.
+before_write: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar(
+    "cordata_store_before_write", default=None
+)
 #: What a unit of the engine's own is, see `Store.run`.
 Bookkeeping = Literal["lasting", "fleeting"]
 

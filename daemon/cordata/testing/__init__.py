@@ -24,6 +24,7 @@ this package.
 
 from cordata.testing.harness import Harness
 from cordata.testing.opening import open_app
+from cordata.testing.race import race
 from cordata.testing.record import DeadLetter, Failure, Mail, OutboxEntry
 from cordata.testing.response import Response
 from cordata.testing.running import async_test
@@ -37,4 +38,5 @@ __all__ = [
     "Response",
     "async_test",
     "open_app",
+    "race",
 ]

@@ -55,6 +55,25 @@ async def test_partition_has_one_owner_when_two_claim_it(opened: Opener) -> None
         assert sorted(got) == [0, 1, 2, 3]
 
 
+async def test_partition_is_claimed_once_when_two_processes_claim_it_at_the_same_moment(
+    opened: Opener,
+) -> None:
+    """Whoever is second sees that the first one lives, though it began to look before."""
+    async with opened() as one, opened() as two:
+        for turn in range(60):
+            name = f"p{turn}"
+            for store, owner in ((one, "a"), (two, "b")):
+                await Partitions(store).add(name, "account", 4, 0)
+                await Partitions(store).join(owner, [name], lease_us=LEASE_US)
+            found = await asyncio.gather(
+                *[
+                    Partitions(store).claim(owner, {name: [0, 1, 2, 3]}, out_of={name: 4})
+                    for store, owner in ((one, "a"), (two, "b"), (one, "a"), (two, "b"))
+                ]
+            )
+            assert {one.term for got in found for one in got} == {1}
+
+
 async def test_partition_stays_with_its_owner_while_that_is_counted_as_alive(
     opened: Opener,
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.contract.store.stores import add_account
 from tests.integration.postgres.parts import Cutter, Wire, deposit, notes_there, opened, until
 from tests.servers.postgres import PostgresServer
 
@@ -301,3 +302,36 @@ async def test_nothing_is_left_waiting_when_the_store_is_closed_under_load(
             assert all(isinstance(error, StoreUnavailable) for error in told)
             wire.mend()
     assert notes_there(postgres, database) == ["first"]
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        1,
+        pytest.param(
+            3,
+            marks=pytest.mark.xfail(
+                strict=True,
+                reason="batches only with `batch=True`, whose reads run READ ONLY on one snapshot,"
+                " replace this",
+            ),
+        ),
+    ],
+)
+async def test_unit_sees_one_state_when_another_process_moves_what_it_reads(
+    postgres: PostgresServer, database: str, count: int
+) -> None:
+    name = database.rpartition("/")[2]
+    move = "UPDATE account SET balance = balance + CASE id WHEN 'a' THEN -1 ELSE 1 END"
+
+    async def see(tx: Tx) -> int:
+        first = await tx.fetch_one("account.get", id="a")
+        postgres.execute(move, database=name)  # commits while this unit is about to go on
+        second = await tx.fetch_one("account.get", id="b")
+        assert first is not None and second is not None
+        return int(first["balance"]) + int(second["balance"])
+
+    async with opened(database) as store:
+        for account in ("a", "b"):
+            await add_account(store, account, 100)
+        assert await asyncio.gather(*[store.run(see) for _ in range(count)]) == [200] * count

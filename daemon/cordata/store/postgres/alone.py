@@ -1,15 +1,18 @@
 """Units of work, each in a transaction of its own, as many at once as there are connections.
 
-A unit that met a deadlock, or lost its connection before its COMMIT, runs again; one whose COMMIT
-was cut off runs again only once it is certain that it did not happen. One that added a key that was
-there already runs again once: if another unit has just added it, it finds it then.
+Each sees one snapshot (REPEATABLE READ). If a row that it changes or locks has changed since, it
+runs again; such reruns take turns. So it does after a deadlock, or when its connection was lost
+before its COMMIT; one whose COMMIT was cut off runs again only once it is certain that it did not
+happen. One that added a key that was there already runs again once: if another unit has just added
+it, it finds it then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from cordata.errors import Conflict, CordataError, StoreUnavailable, Unclear
@@ -34,7 +37,7 @@ from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
 from cordata.store.postgres.unit import Ask, Call, Course, UnitTx, unsendable
 from cordata.store.queries import Queries
-from cordata.store.tx import Unit
+from cordata.store.tx import Unit, before_write
 
 #: A unit runs so many times at most; one that others are in the way of, as long as there is time.
 _ATTEMPTS = 6
@@ -48,12 +51,19 @@ class Again(Exception):
     """The unit changed nothing and may be run again; `error` is for its caller if it may not."""
 
     def __init__(
-        self, error: CordataError, *, collided: bool = False, lost_race: bool = False
+        self,
+        error: CordataError,
+        *,
+        collided: bool = False,
+        changed: bool = False,
+        lost_race: bool = False,
     ) -> None:
         super().__init__(str(error))
         self.error = error
         #: Whether another transaction was in the way.
         self.collided = collided
+        #: Whether that had changed a row since the unit's snapshot.
+        self.changed = changed
         #: Whether a key that it added was there already.
         self.lost_race = lost_race
 
@@ -112,6 +122,8 @@ class Alone:
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._narrows = Narrows()
+        #: Units that run again because a row had changed take turns, or they would meet once more.
+        self._turn = asyncio.Lock()
         self.commits = 0
         self.units = 0
 
@@ -124,11 +136,12 @@ class Alone:
         """
         deadline = self._loop.time() + self._timeout_s + _GRACE_S
         attempt = 0
+        changed = False
         lost_race = entry is not None and entry.lost_race
         while True:
             attempt += 1
             try:
-                async with self._narrows.turn(unit):
+                async with self._turn if changed else nullcontext(), self._narrows.turn(unit):
                     return await self._attempt(unit, fence, deadline, entry)
             except Narrowed:
                 attempt -= 1
@@ -139,6 +152,9 @@ class Alone:
                 if enough or self._loop.time() >= deadline:
                     self._parts.failed(again.error)
                     raise again.error from None
+                changed = again.changed
+                if changed:
+                    continue
                 if again.collided:
                     self._narrows.add(unit)
                 await asyncio.sleep(random.random() * min(attempt, _ATTEMPTS) * _PAUSE_S)
@@ -213,7 +229,7 @@ def tell(error: BaseException, tx: UnitTx, parts: Parts) -> BaseException:
     if fault.session_ended:
         parts.pool.distrust()
     if fault.again or fault.read_only or fault.session_ended:
-        return Again(told, collided=fault.collided)
+        return Again(told, collided=fault.collided, changed=fault.changed)
     return told
 
 
@@ -226,6 +242,13 @@ def tell_finally(error: BaseException, tx: UnitTx, parts: Parts) -> BaseExceptio
     return told
 
 
+async def pause_before_write(calls: Sequence[Call]) -> None:
+    """Wait in a race of a test, before the first of these that writes or locks."""
+    pause = before_write.get()
+    if pause is not None and not all(call.query.reads for call in calls):
+        await pause()
+
+
 async def run_alone(transaction: Transaction, course: Course) -> Any:
     """Run a unit to its end, all but what `finish` sends; what it returned.
 
@@ -235,6 +258,7 @@ async def run_alone(transaction: Transaction, course: Course) -> Any:
     try:
         ask = course.step()
         while ask is not None:
+            await pause_before_write([*tx.deferred, *ask.calls])
             ask = course.step(await answer(transaction, tx, ask))
     except BaseException:
         course.close()
@@ -249,6 +273,7 @@ async def finish(transaction: Transaction, tx: UnitTx) -> None:
     ConnectionLost.
     """
     calls, tx.deferred = tx.deferred, []
+    await pause_before_write(calls)
     try:
         for query, args in calls:
             transaction.send(query.sql, args, writes=not query.reads)

@@ -33,7 +33,7 @@ from cordata.store.postgres.entry import Entry, again
 from cordata.store.postgres.fault import Busy
 from cordata.store.postgres.habit import Habits
 from cordata.store.postgres.loner import Loners
-from cordata.store.tx import Bookkeeping, Unit
+from cordata.store.tx import Bookkeeping, Unit, before_write
 
 #: Batches of one process under way at once.
 _LANES = 2
@@ -121,7 +121,7 @@ class Batcher:
         entry = Entry(unit, fence, self._loop.create_future(), self._loop.time())
         entry.bookkeeping = bookkeeping
         entry.pioneer = self._parts.health.state != "ok"
-        if bookkeeping or self._habits.alone(unit):
+        if bookkeeping or before_write.get() is not None or self._habits.alone(unit):
             self._loners.send(entry)
         else:
             self._queue.append(entry)

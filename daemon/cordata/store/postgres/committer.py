@@ -27,7 +27,7 @@ from cordata.store.postgres.loner import Loners
 from cordata.store.postgres.order import Orders
 from cordata.store.postgres.shared import SharedTransaction
 from cordata.store.postgres.single import Single
-from cordata.store.postgres.transaction import InDoubt, find_outcome
+from cordata.store.postgres.transaction import InDoubt, Kind, find_outcome
 
 log = logger("cordata.store")
 
@@ -83,7 +83,8 @@ class Committer:
         """Run a batch on a connection; what is left to find out, if anything is."""
         if self._book.curious:
             await self._learn(connection)
-        transaction = SharedTransaction(connection, self._parts.connector.prologue)
+        kind: Kind = "write" if len(entries) > 1 else "stable"
+        transaction = SharedTransaction(connection, self._parts.connector.prologue, kind)
         batch = self._batch(transaction, entries)
         try:
             return await self._run(entries, batch, transaction, deadline)

@@ -32,6 +32,7 @@ class Entry:
         "lost_race",
         "pioneer",
         "rank",
+        "read",
         "since",
         "transaction",
         "tx",
@@ -57,6 +58,8 @@ class Entry:
         self.lost_race = False
         #: Its place in the order of those that wrote; -1: none of its writes was sent.
         self.rank = -1
+        #: The names in its queries, tables among them.
+        self.read: set[str] = set()
         #: Whether one of those may have changed something.
         self.changed = False
         #: What it raised because of what it saw of the others: told once that is committed.
@@ -72,6 +75,7 @@ class Entry:
     def begin(self, queries: Queries, now_us: int) -> None:
         """Make it ready for its first step. Raises: what the unit raises before that."""
         self.rank, self.changed = -1, False
+        self.read = set()
         self.ask = self.course = self.first = self.error = None
         self.tx = UnitTx(queries, now_us)
         self.course = self.context.run(Course, self.unit, self.tx, self.fence)

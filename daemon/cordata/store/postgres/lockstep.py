@@ -5,7 +5,8 @@
 Each arrow is one round trip: what the units wait for is sent together. All reads come before all
 writes, so every unit sees the state before the batch, and none sees half of what another one does.
 Then the writes, in an order that makes the outcome that of the units one by one (`order.py`). A
-unit that does not fit in (it reads after it wrote, or locks) leaves the batch; when its writes were
+unit that does not fit in (it reads after it wrote, changes a table that it read, or locks) leaves
+the batch; when its writes were
 already sent and changed something, the batch is rolled back and runs again without it. Of units
 that add the same row the first one stays, the others wait for the next batch, which sees it.
 """
@@ -24,7 +25,7 @@ from cordata.store.postgres.packet import Packet, Untold, packets_of
 from cordata.store.postgres.share import Share
 from cordata.store.postgres.shared import SharedTransaction
 from cordata.store.postgres.statement import WRITES, Kind
-from cordata.store.postgres.unit import unsendable
+from cordata.store.postgres.unit import Call, unsendable
 from cordata.store.queries import Queries, Query
 
 _READS = (Kind.READ, Kind.SHARE)
@@ -121,7 +122,8 @@ class Lockstep:
             self._end(entry, error)
             return
         ask, tx = entry.ask, entry.tx
-        if len(tx.deferred) + (len(ask.calls) if ask else 0) > _STATEMENTS:
+        calls = [*tx.deferred, *(ask.calls if ask else ())]
+        if len(calls) > _STATEMENTS or self._changes_what_it_read(entry, calls):
             self._leave(entry)
             return
         if ask is None:
@@ -131,9 +133,17 @@ class Lockstep:
         if kind in WRITES:
             self._writing.append(entry)
         elif kind in _READS and entry.rank < 0 and not tx.deferred:
+            entry.read |= self._book[ask.calls[0].query].sees
             self._reading.append(entry)
         else:
             self._leave(entry)
+
+    def _changes_what_it_read(self, entry: Entry, calls: Sequence[Call]) -> bool:
+        """Whether it changes rows of a table that it read: a neighbour may change them first."""
+        if not entry.read:
+            return False
+        statements = [self._book[call.query] for call in calls]
+        return any(s.kind is Kind.CHANGE and s.table in entry.read for s in statements)
 
     def _end(self, entry: Entry, error: BaseException) -> None:
         """A unit has ended with an error. Raises: Broken when it changed something."""

@@ -95,11 +95,11 @@ def _read(sql: str, tokens: Sequence[Token], width: int) -> Statement:
         find_words(tokens, ["FOR", "SHARE"], depth=None) >= 0
         or find_words(tokens, ["KEY", "SHARE"], depth=None) >= 0
     ):
-        return Statement(kind=Kind.SHARE, returns=True)
+        return Statement(kind=Kind.SHARE, returns=True, sees=_sees(tokens))
     merged = ""
     if width and not _FICKLE.search(sql):
         merged = f"SELECT {_ROWS}.i AS {UNIT_COLUMN}, {_FOUND}.*\n{_lateral(sql, tokens, width)}"
-    return Statement(kind=Kind.READ, returns=True, merged=merged)
+    return Statement(kind=Kind.READ, returns=True, merged=merged, sees=_sees(tokens))
 
 
 def _sees(tokens: Sequence[Token]) -> frozenset[str]:

@@ -39,7 +39,7 @@ class SharedTransaction(Transaction):
         """As `Connection.send_encoded`."""
         if not self._begun:
             self._begun = True
-            self._ahead = self._prologue.begin(self.connection, "write", limited=False) + 1
+            self._ahead = self._prologue.begin(self.connection, self._kind, limited=False) + 1
             limit_s = min(_STATEMENT_S, self._prologue.write_s)
             self.connection.send(_OPEN, (_LOCK_TIMEOUT, to_ms(limit_s)))
         self.connection.send_encoded(sql, values, formats)

@@ -34,7 +34,7 @@ from cordata.store.postgres.alone import Again, Parts, answer, tell_finally
 from cordata.store.postgres.fault import ConnectionLost, ServerError
 from cordata.store.postgres.hold import Hold
 from cordata.store.postgres.unit import Ask, Call, UnitTx
-from cordata.store.tx import Row, Tx
+from cordata.store.tx import Row, Tx, before_write
 
 #: The transaction whose locks the running code holds; run() might wait for it for ever.
 holding: ContextVar[SoloTx | None] = ContextVar("cordata_store_holding", default=None)
@@ -189,6 +189,8 @@ class SoloTx(UnitTx):
             refusal = self._parts.health.refusal()
             if refusal is not None:
                 raise refusal
+            if (pause := before_write.get()) is not None:
+                await pause()
             await self._hold.take(self._time_out)
             await self._check_in()
             await self._redo()

@@ -28,11 +28,11 @@ Kind = Literal["write", "often", "stable", "read"] | Bookkeeping
 _BEGIN: dict[Kind, str] = {
     # Each statement sees the newest state.
     "write": "BEGIN ISOLATION LEVEL READ COMMITTED",
-    "often": "BEGIN ISOLATION LEVEL READ COMMITTED",
     "lasting": "BEGIN ISOLATION LEVEL READ COMMITTED",
     "fleeting": "BEGIN ISOLATION LEVEL READ COMMITTED",
     # All see one state; changing a row that has changed since fails (40001).
     "stable": "BEGIN ISOLATION LEVEL REPEATABLE READ",
+    "often": "BEGIN ISOLATION LEVEL REPEATABLE READ",
     "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 }
 _XID = "SELECT pg_current_xact_id_if_assigned()::text AS xid"

@@ -59,3 +59,9 @@ SELECT colour FROM account WHERE id = :id;
 
 -- name: account.misspelt
 SELEKT id FROM account;
+
+-- name: account.set
+UPDATE account SET balance = :balance WHERE id = :id;
+
+-- name: account.get_to_share
+SELECT id, balance FROM account WHERE id = :id;
