@@ -1,8 +1,9 @@
 """Who is alive: each process holds a locked file that also says which handlers it is running.
 
-    <runtime>/owner/<name>@<host>.<place>.<pid>.<random>
+    <runtime>/owner/<name>@<host>.<place>.<pid>.<random><start>
                                              flock held  = its process lives
-                                             lock free   = it died; file gone = it left, or reboot
+                                             lock free   = it died
+                                             file gone   = as long as its process is there, it lives
 
 The name alone, `worker-0@host`, would do for people, and `plain_name` gives it to them. It cannot
 be who holds something: at a restart two processes may have it at once, the old one still busy with
@@ -19,6 +20,9 @@ be taken over at once, without waiting for its claims to expire. The file's slot
 running handler: a message whose handler was running has used up an attempt, one that merely lay in
 the dead process's hands has not. No sync is needed: the page cache outlives the process, and after
 a reboot the file is gone.
+
+A file that is gone proves no death: somebody may have deleted it. So the id also says when its
+process started, which tells that process from another one that has its number now.
 """
 
 from __future__ import annotations
@@ -34,6 +38,9 @@ from typing import Self
 
 MARK_BYTES = 8
 _EMPTY = bytes(MARK_BYTES)
+_START_CHARS = 8
+#: Owners of this process that have left, which lives on without them.
+_left: set[str] = set()
 
 
 def mark_of(group: str, message_id: object) -> bytes:
@@ -55,7 +62,8 @@ class Owner:
     def register(cls, runtime_dir: Path, *, name: str) -> Self:
         """Create and lock the file of this process; `name` is for people ("worker-0")."""
         place = place_of(runtime_dir)
-        own = f"{name}@{socket.gethostname()}.{place}.{os.getpid()}.{os.urandom(4).hex()}"
+        unique = os.urandom(4).hex() + _start_of(os.getpid())
+        own = f"{name}@{socket.gethostname()}.{place}.{os.getpid()}.{unique}"
         path = _folder(runtime_dir) / own
         return cls(path, _make(path, b""))
 
@@ -93,6 +101,7 @@ class Owner:
         and tells which attempts are used up.
         """
         if len(self._free) == self._slots:
+            _left.add(self.id)
             with contextlib.suppress(FileNotFoundError):
                 self._path.unlink()
         os.close(self._fd)
@@ -119,7 +128,8 @@ class Owners:
         try:
             fd = os.open(self._folder / owner_id, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return False
+            start = _start_of(pid_of(owner_id))
+            return start != "" and owner_id.endswith(start) and owner_id not in _left
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -166,6 +176,16 @@ def pid_of(owner_id: str) -> int:
     """The process id within an owner id; 0 when it has none."""
     parts = owner_id.rsplit(".", 2)
     return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else 0
+
+
+def _start_of(pid: int) -> str:
+    """When a process started, as 8 hex digits; "": there is none, or it has ended (a zombie)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    state, *rest = stat.rpartition(")")[2].split()  # proc_pid_stat(5): from the third field on
+    return "" if state in "ZX" else f"{int(rest[18]):0{_START_CHARS}x}"[-_START_CHARS:]
 
 
 def _make(path: Path, content: bytes) -> int:

@@ -165,6 +165,32 @@ async def test_nobody_counts_as_dead_when_the_runtime_directory_was_emptied(
             stop.set()
 
 
+async def test_messages_of_a_living_neighbour_stay_its_own_when_its_file_is_deleted(
+    state: Path,
+) -> None:
+    app, handled, go_on = App("t"), list[str](), asyncio.Event()
+
+    @app.on("thing.done")
+    async def take(event: Event, ctx: EventContext) -> None:
+        handled.append(event.id)
+        await go_on.wait()
+
+    async with opened(state) as store:
+        one, other = (build(store, state, app) for _ in range(2))
+        async with running(one):
+            await publish(store, 3)
+            await until(lambda: _is(len(handled) == 3))
+            for path in (runtime_of(state) / "owner").iterdir():
+                if path.name == one.owner.id:
+                    path.unlink()
+            async with running(other):
+                for _ in range(3):
+                    assert await other.reclaim.run_once() == 0
+                go_on.set()
+                await until(lambda: _is(one.subscriptions.handled_count == 3))
+        assert len(handled) == 3
+
+
 async def _taken_from(store: Store, owner_id: str) -> bool:
     return [row["owner"] for row in await rows(store, "messages")] != [owner_id]
 
