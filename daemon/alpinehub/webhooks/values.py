@@ -28,13 +28,17 @@ _NOT_DIGIT = re.compile(r"[^0-9]")
 MAX_PHONE = 254
 #: E.164 has no longer numbers; the 00 before the country code is not counted.
 _MAX_DIGITS = 15
+#: What is shorter is the code before a number: 0471 / 123456.
+_MIN_WHOLE = 6
 _PHONE_LABEL = re.compile(
-    r"(?:tel|telefon|telefono|telephone|t(?:é|e)l|t(?:é|e)l(?:é|e)phone|phone|fon|mobil|mobile|handy"
-    r"|cell|cellulare|natel|portable|whatsapp|call)\b[.:]*(?:nr|no|n)?[.:°]* *",
+    r"\A(?:(?:tel|telefon|telefono|telephone|t(?:é|e)l|t(?:é|e)l(?:é|e)phone|phone|fon|mobil|mobile"
+    r"|handy|cell|cellulare|natel|portable|whatsapp|call|nummer|numero|nr)\b|[tmph](?=[.:]))"
+    r"[.:]*(?:nr|no|n)?[.:°]* *",
     re.IGNORECASE,
 )
-#: `(Büro)` at the end, and an extension: x12, ext. 12, interno 12, Durchwahl 12, ;ext=12.
-_PHONE_NOTE = re.compile(r" *\([^()0-9]*[^\W\d_][^()0-9]*\) *\Z")
+#: Words behind a number: `(Büro)`, `abends`.
+_PHONE_NOTE = re.compile(r"(?: +| *\()[^0-9+]*[^\W\d_][^0-9+]*\Z")
+#: x12, ext. 12, interno 12, Durchwahl 12, ;ext=12.
 _EXTENSION = re.compile(
     r"[ ;,]*(?:#|\b(?:x|ext|extension|int|interno|poste|dw|durchwahl|kl|klappe)\b|x(?=[ 0-9]))"
     r"[.:=]* *[0-9]{1,7} *\Z",
@@ -121,11 +125,12 @@ def read_phone(text: str) -> Phone | None:
     """
     if len(text) > MAX_PHONE:
         return None
-    whole = _PHONE_LABEL.sub("", _plain_digits(text).strip(), count=1)
-    first = _first_phone(whole)
-    first = _EXTENSION.sub("", _PHONE_NOTE.sub("", first))
+    whole = _PHONE_LABEL.sub("", _plain_digits(text).strip())
+    first = _EXTENSION.sub("", _PHONE_NOTE.sub("", _first_phone(whole)))
     number = _dialled(first.strip())
-    return None if number is None else Phone(number, is_all=first == whole)
+    if number is None or (first != whole and _digit_count(first) < _MIN_WHOLE):
+        return None
+    return Phone(number, is_all=first == whole)
 
 
 def _plain_digits(text: str) -> str:
@@ -139,6 +144,8 @@ def _plain_digit(c: str) -> str:
         return str(unicodedata.decimal(c))
     if category in ("Pd", "Zs"):
         return "-" if category == "Pd" else " "
+    if c in "\u2212\u2044\u2215":  # a minus sign, and what looks like a slash
+        return "-" if c == "\u2212" else "/"
     if category == "Cf":
         return ""
     return c if category == "No" else unicodedata.normalize("NFKC", c)
@@ -149,15 +156,21 @@ def _first_phone(text: str) -> str:
     both = _TWO_PHONES.search(text)
     first = text[: both.start()] if both else text
     cuts = list(_MAYBE_TWO.finditer(first))
-    for number, cut in enumerate(cuts):
-        end = cuts[number + 1].start() if number + 1 < len(cuts) else len(first)
-        part = first[cut.end() : end]
-        count = len(_NOT_DIGIT.sub("", part))
-        # A second number begins with its code; of `12345 / 46` nobody knows what 46 is.
-        if (count >= 6 and part.startswith(("+", "0", "(0", "(+"))) or count <= 3:
+    too_long = len(cuts) == 1 and _digit_count(first) > _MAX_DIGITS + 2
+    for number, cut in enumerate(cuts, 1):
+        if _digit_count(first[: cut.start()]) < _MIN_WHOLE:
+            continue
+        part = first[cut.end() : cuts[number].start() if number < len(cuts) else len(first)]
+        count = _digit_count(part)
+        # A second number begins with its code, or a word. Of `12345 / 46` nobody knows what 46 is.
+        begins = part.startswith(("+", "0", "(0", "(+")) and count >= _MIN_WHOLE
+        if too_long or begins or part[:1].isalpha() or (count <= 3 and number == len(cuts)):
             return first[: cut.start()]
-    too_long = len(_NOT_DIGIT.sub("", first)) > _MAX_DIGITS + 2
-    return first[: cuts[0].start()] if too_long and cuts else first
+    return first
+
+
+def _digit_count(text: str) -> int:
+    return len(_NOT_DIGIT.sub("", text))
 
 
 def _dialled(text: str) -> str | None:
