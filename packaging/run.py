@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -38,7 +39,7 @@ def prepare(state: Path) -> Path:
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     runtime = state / "run"
     if len(os.fsencode(runtime)) > 107 - _SOCKET_NAME_BYTES:
-        runtime = Path(tempfile.gettempdir()) / f"cordata-{os.getuid()}-{state.stat().st_ino}"
+        runtime = own_temporary(f"cordata-{os.getuid()}-{state.stat().st_ino}")
     runtime.mkdir(mode=0o700, exist_ok=True)
     config = state / "cordata.toml"
     # Written at every start: the directory may have been moved.
@@ -47,6 +48,20 @@ def prepare(state: Path) -> Path:
         f'state = "{state}"\nruntime = "{runtime}"\ncredentials = "{state / "credentials"}"\n'
     )
     return config
+
+
+def own_temporary(name: str) -> Path:
+    """A directory for this user alone. The name can be guessed, so that somebody else may have made
+    it, with a socket to which our commands would connect.
+    """
+    directory = Path(tempfile.gettempdir()) / name
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        hint = "hint: remove it, or choose a shorter STATE: `make run STATE=.run`"
+        sys.exit(f"error: {directory} is not a directory of yours alone (0700)\n{hint}")
+    return directory
 
 
 @contextlib.contextmanager

@@ -78,6 +78,7 @@ def call(
     from cordata.loading import load_runtime
     from cordata.opening import call_timeout_of, pool_socket
     from cordata.pool import SyncClient
+    from cordata.pool.client.wire import call_of
 
     payload = _payload(text, file)
     loaded = placed(load_runtime(config), directory)
@@ -86,6 +87,7 @@ def call(
     timeout_s = options["timeout"] or timeout_of(command)
     deadline = monotonic() + timeout_s
     try:
+        call_of(command, payload, timeout_s, options["session"])  # wrong usage is told at once
         awaited(loaded, timeout_s)
         with SyncClient(path, name="cordata call", timeout=timeout_of, hard_cancel=hard) as client:
             _run(client, command, payload, stream=stream, options=options)

@@ -158,7 +158,7 @@ def _ask(
     become_owner(place.paths.state)
     path = pool_socket(place)
     try:
-        listening(path)
+        listening(place)
         with SyncClient(path, name="cordata pool", timeout=_PATIENCE_S, operator=True) as client:
             answer = act(client)
     except PoolTransient as error:

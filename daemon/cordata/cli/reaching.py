@@ -1,9 +1,10 @@
-"""Whether the pool's socket can be opened at all: said at once, where waiting changes nothing."""
+"""Whether somebody listens at the pool's socket, and whether this user may connect to it."""
 
 from __future__ import annotations
 
 import os
 import socket
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,18 @@ HOW = (
     "start pool.socket, or `cordata server` with an application with commands, without --no-pool; "
     "--state-dir DIR finds one with --state DIR"
 )
+#: A server that restarts listens again within this time.
+_RESTART_S = 5.0
+_LOOK_EVERY_S = 0.1
 
 
-def permitted(path: Path) -> None:
-    """Raises: CordataError when this user may not connect. A socket that is not there may come."""
+def permitted(config: Config) -> None:
+    """Raises: CordataError when this user may not connect, or when the socket may be that of an
+    attacker, since the runtime directory is not of a user whom the state directory or this one
+    belongs to. A socket that is not there may come.
+    """
+    path = pool_socket(config)
+    _check_owner(path.parent, config.paths.state)
     try:
         os.stat(path)
         may = os.access(path, os.W_OK, effective_ids=True)
@@ -36,36 +45,61 @@ def permitted(path: Path) -> None:
         raise CordataError(f"{path} is not for this user", hint=hint)
 
 
-def listening(path: Path) -> None:
+def _check_owner(runtime: Path, state: Path) -> None:
+    try:
+        owner, trusted = runtime.stat().st_uid, {0, os.geteuid()}
+        if owner not in trusted and state.exists():
+            trusted.add(state.stat().st_uid)
+    except OSError:
+        return  # it is not there, or not for this user
+    if owner not in trusted:
+        hint = "[paths] runtime must be a directory of the user who runs the pool: choose another"
+        raise CordataError(f"{runtime} belongs to user {owner}", hint=hint)
+
+
+def listening(config: Config) -> None:
     """Raises: as `permitted`, and PoolUnavailable when there is nobody."""
-    permitted(path)
+    permitted(config)
+    path = pool_socket(config)
+    if reason := _absence(path):
+        raise _nobody(path, reason)
+
+
+def awaited(config: Config, timeout_s: float) -> None:
+    """Return when somebody listens. Wait a moment for that, since the pool may be restarting, and
+    say so. Raises: as `permitted`, and PoolUnavailable when nobody comes, at once when not even
+    the directories are there.
+    """
+    permitted(config)
+    path, state = pool_socket(config), config.paths.state
+    reason = _absence(path)
+    if not reason:
+        return
+    if not (os.path.exists(path.parent) or os.path.exists(state)):
+        raise _nobody(path, f"there is no directory {state}")
+    patience_s = min(timeout_s, _RESTART_S)
+    what = f"nobody listens at {path}" if path.exists() else f"there is no {path}"
+    click.echo(f"{what} yet, waiting up to {patience_s:g} s\nhint: {HOW}", err=True)
+    deadline = time.monotonic() + patience_s
+    while reason := _absence(path):
+        if time.monotonic() >= deadline:
+            raise PoolUnavailable(f"nobody answered at {path}: {reason}")
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _absence(path: Path) -> str:
+    """Why nobody can be connected to; "": somebody listens."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
             probe.connect(os.fspath(path))
-            return
         except FileNotFoundError:
-            reason = "there is no such file"
+            return "there is no such file"
         except ConnectionRefusedError:
-            reason = "nobody listens"
+            return "nobody listens"
         except OSError:
-            return  # it is busy: whoever asks, waits
-    raise _nobody(path, reason)
-
-
-def awaited(config: Config, timeout_s: float) -> None:
-    """Say that a socket is not there yet and how long it is waited for; it may come, as at a
-    restart. Raises: as `permitted`, and PoolUnavailable when not even its server was ever there.
-    """
-    path = pool_socket(config)
-    permitted(path)
-    if path.exists():
-        return
-    state = config.paths.state
-    if not (os.path.exists(path.parent) or os.path.exists(state)):
-        raise _nobody(path, f"there is no directory {state}")
-    text = f"there is no {path} yet, waiting up to {timeout_s:g} s (--timeout)"
-    click.echo(f"{text}\nhint: {HOW}", err=True)
+            pass  # it is busy: whoever asks, waits
+    return ""
 
 
 def _nobody(path: Path, reason: str) -> PoolUnavailable:
