@@ -41,12 +41,14 @@ def run_salvaged(
 ) -> T:
     """`run` with what is valid of the configuration: for what one looks at when it is not."""
     from cordata.app import App
+    from cordata.config import find_file
     from cordata.loading import salvage
 
     def warn(problem: str) -> None:
         click.echo(f"warning: {problem}", err=True)
 
-    return run_in(placed(salvage(config, warn), state), App("operator"), act)
+    usable = salvage(find_file(config), warn)
+    return run_in(placed(usable, state), App("operator"), act)
 
 
 def run_in(
