@@ -47,6 +47,7 @@ def write_config(where: Path, unix: Path) -> tuple[int, int]:
         ("    listen [::]:443 ssl;\n", ""),
         ("listen 80;", f"listen 127.0.0.1:{plain};"),
         ("listen 443 ssl;", f"listen 127.0.0.1:{tls} ssl;"),
+        ("/var/log/nginx/access.log", f"{where}/access.log"),
         ("/etc/ssl/hub.example.com/fullchain.pem", str(where / "cert.pem")),
         ("/etc/ssl/hub.example.com/privkey.pem", str(where / "key.pem")),
     ):
@@ -172,3 +173,38 @@ async def test_forms_are_limited_and_nothing_else(tmp_path: Path) -> None:
         statuses = [answer.status_code for answer in answers]
         assert statuses[:40] == [200] * 40 and 429 in statuses[40:]
         assert (await ask(client, "POST", "/api/webhook/wix/H/secret1")).status_code == 200
+
+
+async def test_secrets_of_webhooks_are_not_in_the_access_log(tmp_path: Path) -> None:
+    """Whatever stands around them, over TLS and before, served and refused."""
+    secret, begin = "s3cr3t-0123456789012", "/api/webhook/wix/HOTEL"
+    spellings = [
+        secret,
+        f"{secret}.",
+        f"%22{secret}",
+        f"{secret}%0A",
+        f"{secret}\xff",
+        f"{secret}/x",
+    ]
+    spellings += [f"{secret} x", f"{secret}\x01", secret.replace("-", "%2D")]
+    paths = [f"{begin}/{one}" for one in spellings]
+    paths += [f"/{begin}//{secret}", f"{begin}%2F{secret}", f"/api/%77ebhook/wix/HOTEL/{secret}"]
+    paths += [f"/API/webhook/form/HOTEL/{secret}", f"/x{begin}/{secret}", f"{begin}/{secret}?a=b"]
+    async with site(tmp_path, Recorder()) as (_, client, plain):
+        context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+        tls = client.base_url.port
+        for path in paths:
+            request = f"POST {path} HTTP/1.1\r\nHost: hub.example.com\r\nConnection: close\r\n\r\n"
+            for port, over in ((plain, None), (tls, context)):
+                name = "hub.example.com" if over else None
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1", port, ssl=over, server_hostname=name
+                )
+                writer.write(request.encode("latin-1"))
+                async with asyncio.timeout(10):
+                    assert await reader.read()
+                writer.close()
+    logged = (tmp_path / "access.log").read_text()
+    assert len(logged.splitlines()) == 2 * len(paths)
+    assert [line for line in logged.splitlines() if "s3cr3t" in line] == []
+    assert f"{begin}/..." in logged
