@@ -87,6 +87,8 @@ class Connection(Ending):
 
     def _go_on_without_input(self) -> bool:
         if self._phase == HEAD:
+            if self._buffer.isspace():
+                return False  # an empty line belongs to no request
             self._refuse_head(bad_request("the connection ended within the header"), self._buffer)
         elif self._phase == BODY:
             self._refuse(bad_request("the connection ended within the body"))

@@ -70,7 +70,9 @@ class Ending(Flow):
 
     def _expire(self, exchange: Exchange | None) -> None:
         self._deadline = _NEVER
-        if self._phase == HEAD:
+        if self._phase == HEAD and self._buffer.isspace():
+            self._transport.close()  # an empty line belongs to no request
+        elif self._phase == HEAD:
             self._refuse_head(too_slow("the header took too long"), self._buffer)
         elif self._phase == BODY and not self._paused:
             self._refuse(too_slow("the body took too long"))

@@ -10,13 +10,14 @@ from cordata.http.refused import Refused, bad_request, header_too_large, line_to
 # Possessive quantifiers (++): a head that does not match fails in linear time.
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _START = rb"(" + _TOKEN + rb"{1,32}+) ([!\"$-~]++) HTTP/"
-_LINE = _START + rb"1\.([01])\r\n"
+# A higher minor version than ours is read as ours (RFC 9110 2.5, 6.2).
+_LINE = _START + rb"1\.([0-9])\r\n"
 _FIELD = _TOKEN + rb"++:[\t -~\x80-\xff]*+\r\n"
 HEAD = re.compile(_LINE + rb"(?:" + _FIELD + rb")*+\r\n")
 _REQUEST_LINE = re.compile(_LINE)
 _FIELD_LINE = re.compile(_FIELD)
 _METHOD = re.compile(_TOKEN + rb"{1,32}+(?: |\Z)")
-_OTHER_VERSION = re.compile(_START + rb"(?:[02-9]\.[0-9]|1\.[2-9])\r\n")
+_OTHER_VERSION = re.compile(_START + rb"[02-9]\.[0-9]\r\n")
 #: reg-name, IPv4 or [IPv6], and a port. No comma: that is how a second Host shows.
 HOST = re.compile(rb"(?:[A-Za-z0-9._~%!$&'()*+;=-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 DIGITS = re.compile(rb"[0-9]{1,18}")
@@ -49,7 +50,7 @@ def examine(data: bytes, config: HttpConfig) -> None:
         return
     if _REQUEST_LINE.fullmatch(data, 0, end) is None:
         if _OTHER_VERSION.fullmatch(data, 0, end) is not None:
-            raise Refused(505, "version_unknown", "only HTTP/1.0 and HTTP/1.1 are spoken")
+            raise Refused(505, "version_unknown", "only HTTP/1.0 and HTTP/1.1 are served")
         raise bad_request("the request line is malformed")
     _examine_fields(data, end, config)
 

@@ -136,7 +136,7 @@ class HeadReader:
         except httptools.HttpParserError:
             self._parser = None
             self._split_again(head)
-        self._judge(minor == b"1")
+        self._judge(minor != b"0")
         if self.length or self.chunked:
             self._parser = None  # it would wait for a body that goes another way
 

@@ -45,6 +45,12 @@ async def test_idle_connection_is_closed_without_a_word() -> None:
         assert await expire(wire, 1) == [200]
 
 
+async def test_connection_is_closed_without_a_word_when_only_an_empty_line_came() -> None:
+    async with wired(Recorder(), CONFIG) as wire:
+        await wire.feed(b"\r\n")
+        assert await expire(wire, 2) == []
+
+
 async def test_slow_header_is_408_however_steadily_it_comes() -> None:
     async with wired(Recorder(), CONFIG) as wire:
         await wire.feed(*(GET[i : i + 1] for i in range(len(GET) - 1)))
@@ -215,6 +221,10 @@ async def test_refused_body_cuts_a_response_that_has_begun() -> None:
     ("pieces", "statuses"),
     [
         ((), []),
+        ((b"\r\n",), []),
+        ((b"\r",), []),
+        ((GET, b"\r\n"), [200]),
+        ((b"\r\nG",), [400]),
         ((b"GET / HT",), [400]),
         ((POST % 4 + b"ab",), [400]),
         ((GET,), [200]),
