@@ -27,6 +27,12 @@ _APP = """
     def whoami(payload, session):
         return os.getpid()
 
+    def nest(payload, session):
+        from cordata.pool import SyncClient
+
+        with SyncClient() as client:
+            return client.execute("echo", payload)
+
     def leave_one_behind(payload, session):
         return subprocess.Popen(["sleep", "1000"], start_new_session=True).pid
 
@@ -41,7 +47,7 @@ _DECLARED = """
     from cordata import App
 
     app = App("pooled")
-    for name in ("echo", "whoami", "leave_one_behind", "make_code"):
+    for name in ("echo", "whoami", "nest", "leave_one_behind", "make_code"):
         app.command(name, at=f"pooled_commands:{name}")
 """
 #: Calls without a pause until it is told to end; prints how many, the longest, and each error.
@@ -135,6 +141,17 @@ def test_children_live_in_the_control_groups_of_their_workers(pooled: Host) -> N
         assert f"worker@{name}.service" in pooled.sh(f"cat /proc/{pid}/cgroup")
     assert call(pooled, "echo", "--json", '{"a": [1, 2]}') == {"a": [1, 2]}
     wait_for(lambda: "4 children" in status_text(pooled), what="the status says so")
+
+
+def test_nested_call_is_refused_under_the_units_rules_when_no_child_is_free(pooled: Host) -> None:
+    assert call(pooled, "nest", "--json", "1") == 1
+    for name in "123":
+        pooled.run("cordata", "pool", "drain", name)
+    done = pooled.run("cordata", "call", "nest", "--json", "1", check=False)
+    for name in "123":
+        pooled.run("cordata", "pool", "drain", name, "--undo")
+    assert done.returncode == 1
+    assert "[pool.NAME]" in done.stderr and "PoolSaturated" in done.stderr
 
 
 def test_no_call_fails_when_the_pool_is_restarted(pooled: Host) -> None:
