@@ -39,7 +39,9 @@ or in test mode something ended in the dead letter, 78 the configuration cannot 
     is_flag=True,
     help="Handle what is there and what follows from it, wait for no retry, then exit.",
 )
-@click.option("--restart", is_flag=True, help="Start crashed children again.")
+@click.option(
+    "--restart", is_flag=True, help="Start children that end again: crashed or terminated."
+)
 @click.option("--no-pool", is_flag=True, help="Commands of the application cannot be called.")
 @click.option(
     "--watchdog",

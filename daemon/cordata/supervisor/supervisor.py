@@ -59,11 +59,11 @@ class Supervisor:
         `app` is `module:attribute` (None: as configured). `listen` are addresses to bind; empty:
         the sockets systemd passed, else 127.0.0.1:8080. `state` is a directory for everything
         this server keeps: the store, `run/` for wake-ups, and `credentials/` if it is there.
-        `test_mode`: workers process what is there, then exit. `restart`: crashed children start
-        again, with growing pauses. `stop_timeout_s`: as TimeoutStopSec= of the units, so longer
-        than what the configuration gives a role. `watchdog_s` 0 watches nobody. `pool`: commands
-        of the application run in processes of their own. `on_ready` is called once, with the URLs,
-        when all are ready.
+        `test_mode`: workers process what is there, then exit. `restart`: children that end, by a
+        crash or by a TERM from outside, start again, with growing pauses. `stop_timeout_s`: as
+        TimeoutStopSec= of the units, so longer than what the configuration gives a role.
+        `watchdog_s` 0 watches nobody. `pool`: commands of the application run in processes of
+        their own. `on_ready` is called once, with the URLs, when all are ready.
         """
         self.exit_code = 0
         self._listen = list(listen)
@@ -228,8 +228,9 @@ class Supervisor:
         stopping = self._stopping
         unusable = os.waitstatus_to_exitcode(status) == EXIT_CONFIG
         # A pool that ended in order is as one that was restarted: its socket is there for callers.
-        again = child is self._pool if clean else self._restart and not unusable
-        again = again and not stopping
+        # In test mode a child that ended in order has done its work.
+        wanted = self._restart and not (unusable or (clean and self._test_mode))
+        again = not stopping and (wanted or (clean and child is self._pool))
         pid = child.pid
         child.ended(clock.monotonic(), again=again)
         if child is self._pool and not again:

@@ -106,6 +106,22 @@ def test_server_starts_a_crashed_worker_again_when_told_to_restart(tmp_path: Pat
         assert len(running.out) == 1
 
 
+@pytest.mark.parametrize("name", ["worker@0", "primary"])
+def test_server_starts_a_terminated_child_again_when_told_to_restart(
+    tmp_path: Path, name: str
+) -> None:
+    """So that one worker after the other can be rolled."""
+    with server(tmp_path, "--restart") as running:
+        running.ready()
+        first = running.pid_of(name)
+        os.kill(first, signal.SIGTERM)
+        running.until_logged(rf"{name} exited with 0; starts again in 0\.")
+        running.until_logged(rf"{name} is ready \(pid", count=2)
+        assert running.pid_of(name) != first and running.get("/facts")["pid"]
+        running.signal(signal.SIGINT)
+        assert running.wait() == 0
+
+
 def test_server_stops_the_rest_when_no_worker_is_left(tmp_path: Path) -> None:
     with server(tmp_path) as running:
         running.ready()
