@@ -45,6 +45,9 @@ def _framework() -> Starlette:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
-    from alpinehub.alpinebits.endpoint import alpinebits
+    from alpinehub.alpinebits.endpoint import alpinebits, not_allowed
 
-    return Starlette(routes=[Route("/alpinebits", alpinebits, methods=["POST"])])
+    return Starlette(
+        routes=[Route("/alpinebits", alpinebits, methods=["POST"])],
+        exception_handlers={405: not_allowed},
+    )

@@ -64,6 +64,11 @@ async def alpinebits(request: Request) -> Response:
     return _response(answer)
 
 
+async def not_allowed(request: Request, error: Exception) -> Response:
+    """Another method than POST: what is wrong at this address is said as AlpineBits says it."""
+    return plain(405, "only POST is taken here", {"Allow": "POST"})
+
+
 def _response(answer: Answer) -> Response:
     if isinstance(answer, Plain):
         return Response(answer.text, media_type="text/plain; charset=utf-8", headers=HEADERS)

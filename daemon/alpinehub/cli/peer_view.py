@@ -12,7 +12,7 @@ import msgspec
 from alpinehub.alpinebits.guest.read import Received, read
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.cli.peer import Failed, Server, TransportFailed
-from alpinehub.cli.run import printable, show_table
+from alpinehub.cli.run import printable, show_document, show_table
 from alpinehub.pms.client import takes_packed
 from alpinehub.pms.http import Answer
 from alpinehub.pms.offer import NoCapabilities, read_common
@@ -105,7 +105,7 @@ def show_requests(
     TransportFailed.
     """
     if raw:
-        click.echo(answer.body)
+        show_document(answer.body)
     reply = _reply(server, answer, "OTA_ResRetrieveRS", json_ and not raw)
     came = [read(one) for one in reply.all("HotelReservation")]
     if json_ and not raw:
@@ -168,7 +168,7 @@ def finish(
     else:
         _headline(server, answer, reply)
         if body:
-            click.echo(answer.body)
+            show_document(answer.body)
         elif reply.outcome in _DONE:
             click.echo(done)
     if reply.invalid or reply.outcome not in _DONE:

@@ -10,7 +10,7 @@ import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.cli.duration import since as moment
-from alpinehub.cli.run import OPERATOR, as_json, printable, run, show, show_table
+from alpinehub.cli.run import OPERATOR, as_json, printable, run, show, show_document, show_table
 from alpinehub.requests import looking, mending
 from alpinehub.requests.looking import Wanted
 
@@ -108,7 +108,7 @@ def show_request(config: str | None, id_: str, xml: str | None, json_: bool) -> 
 
         protocol = PROTOCOLS[xml]
         made = run(config, lambda ctx: render_request(ctx.store, id_, protocol))
-        click.echo(made)
+        show_document(made)
         return
     found = run(config, lambda ctx: looking.find_request(ctx.store, id_))
     if json_:

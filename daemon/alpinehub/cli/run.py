@@ -119,6 +119,17 @@ def _text(column: str, value: object) -> str:
     return printable(str(plain(column, value)).replace("+00:00", "Z"))
 
 
+def show_document(document: bytes) -> None:
+    """Print XML, or what came instead: on a terminal without what it would obey, as references."""
+    if not sys.stdout.isatty():
+        click.echo(document)
+        return
+    text = document.decode("utf-8", "backslashreplace")
+    click.echo(
+        "".join(one if one.isprintable() or one in "\n\t" else f"&#x{ord(one):X};" for one in text)
+    )
+
+
 def printable(text: str) -> str:
     """What others wrote must not move the cursor, or turn the line of whoever reads it."""
     if text.isprintable():

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 
 import msgspec
 
 from alpinehub.webhooks.shape import Change, Shape, change
+from alpinehub.webhooks.words import meant_by_key, meant_by_label
 from cordata import Context, Row, Tx
 
 #: Shapes kept of one form, and of all forms of a source: the address of an HTML form is anybody's,
 #: and who posts what he likes shall not fill the table.
 MAX_SHAPES, MAX_OF_SOURCE = 50, 500
 _HOUR_US = 3_600_000_000
-#: A name of a field that may be shown; one that a guest could have written is not.
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_ .-]{0,39}(\[[0-9]*\])?")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -60,7 +59,7 @@ def _names(fields: str) -> frozenset[str]:
 
 def _tell(ctx: Context, row: Row, changed: Change) -> None:
     parts = [
-        f"{what} {', '.join(map(loggable, names[:10]))}"
+        f"{what} {told(names)}"
         for what, names in (("new:", changed.added), ("gone:", changed.gone))
         if names
     ]
@@ -73,6 +72,14 @@ def _tell(ctx: Context, row: Row, changed: Change) -> None:
     )
 
 
-def loggable(name: str) -> str:
-    """The name of a field, if it looks like one."""
-    return name if _NAME.fullmatch(name) else "(some field)"
+def told(names: Sequence[str]) -> str:
+    """Fields in words of our own: who sends a form may call them what they like."""
+    meant = sorted({meaning for name in names if (meaning := _meaning(name))})
+    others = sum(1 for name in names if not _meaning(name))
+    if others:
+        meant.append(f"{others} {'others' if others > 1 else 'other'}" if meant else f"{others}")
+    return ", ".join(meant)
+
+
+def _meaning(name: str) -> str:
+    return meant_by_key(name) or meant_by_label(name)

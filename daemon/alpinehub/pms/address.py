@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
 Address = IPv4Address | IPv6Address
 #: Whether an address may be called.
 Allowed = Callable[[Address], bool]
 
+_NAT64 = IPv6Network("64:ff9b::/96")
 _PORTS = {"https": 443, "http": 80}
 
 
@@ -75,7 +76,18 @@ def anywhere(address: Address) -> bool:
 def is_public(address: Address) -> bool:
     """Of the internet, where no service of our own network answers."""
     address = _plain(address)
-    return address.is_global and not address.is_multicast
+    if isinstance(address, IPv6Address) and (inner := _translated(address)) is not None:
+        address = inner
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def _translated(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address to which a gateway sends what is for this one: 6to4 (RFC 3056) and NAT64
+    (RFC 6052).
+    """
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.sixtofour
 
 
 def is_near(address: Address) -> bool:

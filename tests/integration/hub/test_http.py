@@ -94,3 +94,12 @@ async def test_webhook_takes_many_at_once(tmp_path: Path) -> None:
         assert ids[:50] == ids[50:] and len(set(ids)) == 50
         for table in ("reservation", "customer", "outbox", "delivery", "inbox"):
             assert await hub.one(f"SELECT count(*) FROM {table}") == 50
+
+
+async def test_other_method_than_post_is_refused_as_alpinebits_says_it(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub, serve(hub) as client:
+        for method in ("GET", "PUT", "DELETE", "OPTIONS"):
+            answer = await client.request(method, "/api/alpinebits")
+            assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+            assert answer.headers["content-type"].startswith("text/plain")
+            assert answer.text.startswith("ERROR:")

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import gzip
 import json
+import os
+import pty
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from time import monotonic
 
 import pytest
+from tests.integration.engine.stores import url_of
+from tests.integration.hub.material import BOOKING, open_hub
 from tests.integration.pms.peers import (
     Asked,
     command,
@@ -170,3 +177,52 @@ async def test_body_is_packed_only_after_the_server_has_said_that_it_takes_it() 
         packed = ["content-encoding" in one.headers for one in peer.asked]
         assert packed == [False, True]
         assert peer.asked[1].action == "OTA_Read:GuestRequests"
+
+
+async def test_answer_that_is_printed_as_it_came_commands_no_terminal() -> None:
+    """ESC, CSI (U+009B) and U+202E; to a file or a pipe it goes byte by byte."""
+    body = "<a>\x1b[31m \x9b31m \u202eäß\t\U0001f3e8</a>\n"
+    async with scripted(lambda asked: http(body)) as peer:
+        words = ("pms", "poll", "--url", peer.url, "--user", "u", "--hotel", "H", "--raw")
+        shown = await asyncio.to_thread(on_terminal, *words)
+        assert "&#x1B;[31m &#x9B;31m &#x202E;äß\t\U0001f3e8</a>" in shown
+        assert not set(shown) & set("\x1b\x9b\u202e")
+        done = await command(*words)
+        assert body in done.out
+
+
+async def test_request_that_is_printed_as_xml_commands_no_terminal(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        message = "Hallo \x9b31m und \u202eäß"
+        one = (await hub.post({**BOOKING, "message": message})).id
+        config = tmp_path / "cordata.toml"
+        config.write_text(
+            f'[paths]\nstate = "{tmp_path}"\nruntime = "{tmp_path / "run"}"\n'
+            f'[store]\nurl = "{url_of(tmp_path)}"\n'
+        )
+        words = ("--config", str(config), "requests", "show", one, "--xml", "2024-10")
+        shown = await asyncio.to_thread(on_terminal, *words)
+        assert "<OTA_ResRetrieveRS" in shown and "äß" in shown
+        assert not set(shown) & set("\x1b\x9b\u202e")
+
+
+def on_terminal(*words: str) -> str:
+    """What a command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", "from alpinehub.cli import main; main()", *words]
+    env = {
+        **os.environ,
+        "PYTHONPATH": ":".join(sys.path),
+        "ALPINEHUB_PASSWORD": "demo",
+        "PYTHONUTF8": "1",
+    }
+    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, env=env,
+                          stdin=subprocess.DEVNULL) as process:  # fmt: skip
+        os.close(theirs)
+        written = b""
+        with contextlib.suppress(OSError):  # EIO: the other side is closed
+            while piece := os.read(ours, 65536):
+                written += piece
+        process.wait(timeout=60)
+    os.close(ours)
+    return written.decode().replace("\r\n", "\n")

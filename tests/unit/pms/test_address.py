@@ -67,6 +67,16 @@ def test_url_of_no_server_is_refused(written: str) -> None:
         ("224.0.0.1", False, False, False),
         ("ff02::1", False, False, False),
         ("100.64.0.1", False, False, False),
+        # What a gateway translates leads where the IPv4 address inside leads.
+        ("64:ff9b::8.8.8.8", True, True, False),
+        ("64:ff9b::10.0.0.1", False, False, False),
+        ("64:ff9b::169.254.169.254", False, False, False),
+        ("64:ff9b:1::8.8.8.8", False, False, False),
+        ("2002:808:808::1", True, True, False),
+        ("2002:a00:1::1", False, False, False),
+        ("2002:7f00:1::1", False, False, False),
+        ("2002:a9fe:a9fe::", False, False, False),
+        ("::10.0.0.1", False, False, False),
     ],
 )
 def test_address_is_judged_by_where_it_leads(
