@@ -90,9 +90,10 @@ SELECT d.reservation_id, d.version, h.code AS hotel, s.name AS source, s.kind, u
     d.held_code, d.held_text, d.held_at
 FROM delivery d JOIN reservation r ON r.id = d.reservation_id JOIN hotel h ON h.id = d.hotel_id
 JOIN source s ON s.id = r.source_id JOIN hotel_user u ON u.id = d.user_id
-JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
 WHERE d.waiting = 1 AND d.held_code IS NOT NULL
     AND u.disabled_at IS NULL AND h.disabled_at IS NULL
+    AND (SELECT 1 FROM user_hotel uh
+         WHERE uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id) IS NOT NULL
     AND h.code = coalesce(:hotel, h.code) AND s.name = coalesce(:source, s.name)
 ORDER BY d.held_at DESC LIMIT :limit
 

@@ -7,8 +7,14 @@
 SELECT uh.user_id, uh.hotel_id, greatest(h.enabled_at, u.enabled_at) AS enabled_at,
        c.polled_at, c.acked_at, c.silent_at,
        CASE WHEN p.user_id IS NULL THEN 0 ELSE 1 END AS is_brought,
-       (SELECT count(*) FROM waiting_delivery d
-        WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id) AS waiting,
+       (SELECT count(*) FROM delivery d  -- as in waiting_delivery, by two indexes and few rows
+        WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1)
+       - (SELECT count(*) FROM delivery d
+          WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1
+            AND d.unique_id_type = 15 AND NOT EXISTS (
+                SELECT 1 FROM delivery given
+                WHERE given.reservation_id = d.reservation_id AND given.user_id = d.user_id
+                    AND given.version < d.version AND given.last_sent_at IS NOT NULL)) AS waiting,
        (SELECT min(v.created_at)
         FROM (SELECT d.reservation_id, d.version FROM waiting_delivery d
               WHERE d.user_id = uh.user_id AND d.hotel_id = uh.hotel_id
