@@ -205,6 +205,7 @@ class _Version:
             external_id=arrival.external_id,
             customer_id=await find_or_create(tx, source.hotel.id, data),
             status=data.status,
+            ends_on=ends_on(data),
             now=tx.now_us,
         )
         await self._add_version(tx, self._id, 1, next_res_status(data.status, None), self._data)
@@ -229,6 +230,7 @@ class _Version:
             version=version,
             status=data.status,
             customer_id=customer_id,
+            ends_on=ends_on(data),
             now=tx.now_us,
         )
         if not found:  # it was kept long enough, and ended just now: then this is a new one
@@ -301,6 +303,11 @@ class _Version:
             },
             key=reservation_id,
         )
+
+
+def ends_on(data: ReservationData) -> str | None:
+    """`reservation.ends_on`: until when an account may be given it that did not get it before."""
+    return None if data.last_day is None else data.last_day.isoformat()
 
 
 def carry_over(before: ReservationData, now: ReservationData) -> ReservationData:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Literal
@@ -124,6 +124,14 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         """Whether it says when: by two days, or by a window and a number of nights."""
         window = self.arrival_latest is not None and self.nights > 0
         return self.arrival is not None and (self.departure is not None or window)
+
+    @property
+    def last_day(self) -> date | None:
+        """The last day of the stay, or of the latest of those that would do; None: no stay."""
+        days = [self.arrival, self.departure, *(span.departure for span in self.alternatives)]
+        if self.arrival_latest is not None:
+            days.append(self.arrival_latest + timedelta(days=self.nights))
+        return max((day for day in days if day is not None), default=None)
 
     @property
     def unique_id_type(self) -> int:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from zoneinfo import ZoneInfo
 
 from alpinehub.hotels import Unusable, nearest, require_hotel
 from alpinehub.passwords import hash_password, hash_password_like
-from cordata import Store, Tx
+from cordata import Store, Tx, from_us
 
 #: HTTP Basic separates name and password by a colon.
 _NAME = re.compile(r"[\x21-\x39\x3b-\x7e]{1,64}")
 _MAX_PASSWORD = 256
 
 
-async def add_user(store: Store, name: str, password: str, hotels: Sequence[str]) -> int:
-    """Add a login for some hotels; its id. Raises: Unusable."""
+async def add_user(
+    store: Store, name: str, password: str, hotels: Sequence[str], *, from_now: bool = False
+) -> int:
+    """Add a login for some hotels; its id. `from_now`: as of `grant`. Raises: Unusable."""
     if not _NAME.fullmatch(name):
         raise Unusable(f"user {name!r} must be 1 to 64 visible ASCII characters without a colon")
     stored = await _hash(password)
@@ -27,7 +30,7 @@ async def add_user(store: Store, name: str, password: str, hotels: Sequence[str]
             raise Unusable(f"user {name!r} exists already", hint="`alpinehub user rotate`?")
         user_id = int(row["id"])
         for code in hotels:
-            await _grant(tx, user_id, await require_hotel(tx, code))
+            await _grant(tx, user_id, await require_hotel(tx, code), from_now=from_now)
         await tx.execute("bump_directory")
         return user_id
 
@@ -73,14 +76,15 @@ async def set_user_disabled(store: Store, name: str, disabled: bool) -> None:
     await store.run(unit)
 
 
-async def grant(store: Store, name: str, hotel: str) -> None:
-    """Let a user read one more hotel: all that nobody acknowledged yet, and what comes.
-
-    Raises: Unusable.
+async def grant(store: Store, name: str, hotel: str, *, from_now: bool = False) -> None:
+    """Let a user read one more hotel: what comes, and what is open: acknowledged by nobody, not
+    erased, withdrawn or cancelled, the stay not over. `from_now`: only what comes, in a poll with
+    Start, too. Raises: Unusable.
     """
 
     async def unit(tx: Tx) -> None:
-        await _grant(tx, await require_user(tx, name), await require_hotel(tx, hotel))
+        user_id, hotel_id = await require_user(tx, name), await require_hotel(tx, hotel)
+        await _grant(tx, user_id, hotel_id, from_now=from_now)
         await tx.execute("bump_directory")
 
     await store.run(unit)
@@ -98,11 +102,15 @@ async def revoke(store: Store, name: str, hotel: str) -> None:
     await store.run(unit)
 
 
-async def _grant(tx: Tx, user_id: int, hotel_id: int) -> None:
-    await tx.fetch_one("hold_hotel", hotel_id=hotel_id)
+async def _grant(tx: Tx, user_id: int, hotel_id: int, *, from_now: bool) -> None:
+    ids = {"user_id": user_id, "hotel_id": hotel_id}
+    hotel = await tx.fetch_one("hold_hotel", hotel_id=hotel_id)
+    assert hotel is not None  # hotels are never deleted
     await tx.fetch_all("hold_sources", hotel_id=hotel_id)
-    if await tx.execute("grant_hotel", user_id=user_id, hotel_id=hotel_id):
-        await tx.execute("deliver_open", user_id=user_id, hotel_id=hotel_id)
+    from_at = tx.now_us if from_now else None
+    if await tx.execute("grant_hotel", **ids, from_at=from_at) and not from_now:
+        today = from_us(tx.now_us).astimezone(ZoneInfo(hotel["time_zone"])).date()
+        await tx.execute("deliver_open", **ids, today=today.isoformat())
 
 
 async def require_user(tx: Tx, name: str) -> int:

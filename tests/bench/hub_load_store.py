@@ -144,7 +144,7 @@ async def _add_users(tx: Tx, *, code: str, names: Sequence[str]) -> tuple[int, d
         row = await tx.fetch_one("add_user", name=name, password=_cheap_hash(), now=tx.now_us)
         assert row is not None
         users[int(row["id"])] = name
-        await tx.execute("grant_hotel", user_id=row["id"], hotel_id=hotel_id)
+        await tx.execute("grant_hotel", user_id=row["id"], hotel_id=hotel_id, from_at=None)
     await tx.execute("bump_directory")
     return hotel_id, users
 

@@ -8,7 +8,12 @@
 Each first reading, acknowledgement and refusal is an event of its own, written in the same unit.
 The state is a user's own: two users of one hotel each read and acknowledge for themselves. A
 newer version waits anew whatever became of the older one, and what an operator resends waits as if
-it had not been sent; what he takes back is in no list (`requests/mending.py`).
+it had not been sent; what the operator takes back is in no list (`requests/mending.py`).
+
+What a user is given depends on what that user was given before, that is, on what was in an answer,
+acknowledged or not: the answer may have arrived though the acknowledgement did not. A booking is
+Reserved until it was given as one and Modify afterwards; a cancellation is given only to a user who
+was given the request. All of it is read when the list is made (`sql/*/listing.sql`).
 """
 
 from __future__ import annotations
@@ -18,13 +23,14 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import msgspec
 
 from alpinehub.alpinebits.guest import Held, HeldCode, Record, find_invalid, mark, render
 from alpinehub.alpinebits.sent import HeldBack, Sent, mark_held, mark_sent
 from alpinehub.reservations import decode
-from cordata import Context, Row, Tx
+from cordata import Context, Row, Tx, from_us
 
 if TYPE_CHECKING:
     from alpinehub.alpinebits.call import Client
@@ -131,7 +137,10 @@ async def reservations(
     """
     after_at = since_us or 0  # no id is "": the moment itself is included
     while True:
-        where = {"after_at": after_at} if since_us is not None else {}
+        where: dict[str, str | int] = {}
+        if since_us is not None:
+            today = from_us(ctx.now_us()).astimezone(ZoneInfo(hotel.time_zone)).date()
+            where = {"after_at": after_at, "today": today.isoformat()}
         rows = await _page(ctx, client.user_id, hotel.id, after_id=after_id, limit=size, **where)
         batch = Batch()
         batch.add(rows, hotel, client.protocol)

@@ -141,11 +141,16 @@ def show_request(config: str | None, id_: str, xml: str | None, json_: bool) -> 
 def resend(config: str | None, id_: str, user: str | None, json_: bool) -> None:
     """Let hotel software get a guest request again with its next poll.
 
-    For users who acknowledged it, refused it, or from whose list it was taken.
+    For users who acknowledged it, refused it, or from whose list it was taken. A cancellation goes
+    only to users who got the request, and a request that was erased to nobody.
     """
     done = run(config, lambda ctx: mending.resend(ctx.store, id_, user=user, by=OPERATOR))
     names = ", ".join(done.users)
-    sentence = f"version {done.version} waits again for: {names}" if names else "it waits already"
+    sentence = (
+        f"version {done.version} waits again for: {names}"
+        if names
+        else "it waits already, or cancels what nobody got"
+    )
     show({"id": id_, "version": done.version, "users": list(done.users)}, sentence, json_)
 
 
@@ -161,14 +166,15 @@ def resend(config: str | None, id_: str, user: str | None, json_: bool) -> None:
 @click.option("--user", metavar="NAME", help="For one user.  [default: all of the hotel]")
 @click.option(
     "--as-cancellation", is_flag=True,
-    help="Send a cancellation to all users: some may have it in their software already.",
+    help="Send a cancellation to all users who got it: it may be in their software already.",
 )  # fmt: skip
 @as_json
 @click.pass_obj
 def cancel(
     config: str | None, id_: str, user: str | None, as_cancellation: bool, json_: bool
 ) -> None:
-    """Take a guest request from the list of what waits: hotel software does not get it.
+    """Take a guest request from the list of what waits: hotel software does not get it, nor does
+    software that comes later.
 
     Nothing is deleted; `resend` brings it back.
     """

@@ -12,6 +12,9 @@ from alpinehub.cli.run import as_json, new_secret, read_secret, run, show, show_
 _from_stdin = click.option(
     "--password-stdin", is_flag=True, help="Read the password from standard input."
 )
+_from_now = click.option(
+    "--from-now", is_flag=True, help="Only what comes from now on, nothing that is there already."
+)
 
 
 @click.group(cls=Group, lazy={"push": "alpinehub.cli.push:push"})
@@ -24,22 +27,32 @@ def user() -> None:
 
 \b
   alpinehub user add edelweiss-pms --hotel EDELW
+  alpinehub user add new-pms --hotel EDELW --from-now
   pass show pms | alpinehub user add pms --hotel EDELW --hotel ROSE --password-stdin"""
 )
 @click.argument("name")
 @click.option("--hotel", "hotels", multiple=True, metavar="CODE", help="A hotel it reads; several.")
+@_from_now
 @_from_stdin
 @as_json
 @click.pass_obj
 def add(
-    config: str | None, name: str, hotels: tuple[str, ...], password_stdin: bool, json_: bool
+    config: str | None,
+    name: str,
+    hotels: tuple[str, ...],
+    from_now: bool,
+    password_stdin: bool,
+    json_: bool,
 ) -> None:
     """Add a login. A password is made and printed, once, unless one is given.
 
-    A user new to a hotel gets what no other user of it has acknowledged yet.
+    A user new to a hotel gets what no other user of it has acknowledged yet, but nothing that was
+    cancelled, withdrawn or erased, and no stay that is over. With --from-now: only what comes.
     """
     password = read_secret("Password") if password_stdin else new_secret()
-    user_id = run(config, lambda ctx: users.add_user(ctx.store, name, password, hotels))
+    user_id = run(
+        config, lambda ctx: users.add_user(ctx.store, name, password, hotels, from_now=from_now)
+    )
     record: dict[str, object] = {"id": user_id, "name": name, "hotels": list(hotels)}
     _show(record, f"user {name} added", "" if password_stdin else password, json_)
 
@@ -102,11 +115,12 @@ def enable(config: str | None, name: str, json_: bool) -> None:
 @user.command(short_help="Let a login read one more hotel.")
 @click.argument("name")
 @click.argument("hotel")
+@_from_now
 @as_json
 @click.pass_obj
-def grant(config: str | None, name: str, hotel: str, json_: bool) -> None:
+def grant(config: str | None, name: str, hotel: str, from_now: bool, json_: bool) -> None:
     """Let a login read one more hotel: what nobody acknowledged yet, and what comes."""
-    run(config, lambda ctx: users.grant(ctx.store, name, hotel))
+    run(config, lambda ctx: users.grant(ctx.store, name, hotel, from_now=from_now))
     show({"name": name, "hotel": hotel}, f"user {name} reads hotel {hotel}", json_)
 
 

@@ -195,7 +195,7 @@ async def _erase_requests(tx: Tx, ids: str, marks: Sequence[Mark], why: Reason) 
             any(mark.is_in(told.lower()) for mark in marks) or _is_made(row["kind"], told)
         ):
             told = None
-        await tx.execute("people_clear_request", id=row["id"], external_id=told)
+        await tx.execute("people_clear_request", id=row["id"], external_id=told, now=tx.now_us)
     detail = {"by": why.by, "reason": why.reason} if why.reason else {"by": why.by}
     rows = [
         trail.TrailRow(

@@ -264,9 +264,7 @@ def is_over(data: str, today: date) -> bool:
         record = decode(data)
     except msgspec.DecodeError:
         return True
-    days = [record.arrival, record.departure, record.arrival_latest]
-    days += [span.departure for span in record.alternatives]
-    return max((day for day in days if day), default=date.min) < today
+    return (record.last_day or date.min) < today
 
 
 KINDS = (

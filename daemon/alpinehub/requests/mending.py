@@ -9,6 +9,7 @@ import msgspec
 
 from alpinehub import trail
 from alpinehub.hotels import Unusable
+from alpinehub.intake import ends_on
 from alpinehub.requests.looking import state_of, unknown
 from alpinehub.reservations import ReservationData, decode, encode
 from alpinehub.trail import TrailRow
@@ -26,15 +27,23 @@ class Change:
 
 async def resend(store: Store, request_id: str, *, user: str | None, by: str) -> Change:
     """Let the newest version wait again, for one user or all of the hotel; an acknowledgement or
-    a refusal is forgotten, but for the trail. What waits anyway is left as it is.
+    a refusal is forgotten, but for the trail. What waits anyway is left as it is, and so is a
+    cancellation for users who never got the request.
 
     Raises: Unusable, StoreUnavailable.
     """
 
     async def unit(tx: Tx) -> Change:
         request = await _hold(tx, request_id)
+        if request["erased_at"] is not None:
+            raise Unusable(
+                f"guest request {request_id} was erased: there is no guest in it to be sent",
+                hint="when the guest writes again, the hotel gets that",
+            )
         before = await _newest(tx, request)
         chosen = await _readers(tx, request, user)
+        if chosen is None:
+            await tx.write("requests_withdraw", id=request_id, at=None)
         rows = await tx.fetch_all(
             "requests_resend",
             id=request_id,
@@ -57,7 +66,8 @@ async def resend(store: Store, request_id: str, *, user: str | None, by: str) ->
 
 
 async def cancel(store: Store, request_id: str, *, user: str | None, by: str) -> Change:
-    """Take the newest version from the list of one user, or of all: it waits no more.
+    """Take the newest version from the list of one user, or of all: it waits no more. Where it is
+    all, it is not given to users who come later, either.
 
     Raises: Unusable, StoreUnavailable.
     """
@@ -68,6 +78,8 @@ async def cancel(store: Store, request_id: str, *, user: str | None, by: str) ->
         rows = await tx.fetch_all(
             "requests_cancel", id=request_id, user_id=chosen, now_us=tx.now_us
         )
+        if chosen is None:
+            await tx.write("requests_withdraw", id=request_id, at=tx.now_us)
         for row in rows:
             await _note(tx, request, "withdrawn", {"by": by}, user_id=row["user_id"])
         names = await _newest(tx, request)
@@ -77,8 +89,8 @@ async def cancel(store: Store, request_id: str, *, user: str | None, by: str) ->
 
 
 async def cancel_at_hotel(store: Store, request_id: str, *, by: str) -> Change:
-    """Make a cancellation of it, a version of its own that goes out to all users of the hotel: for
-    what hotel software may have taken already. Raises: Unusable, StoreUnavailable.
+    """Make a cancellation of it, a version of its own that goes out to the users of the hotel who
+    were given the request: their software may have taken it. Raises: Unusable, StoreUnavailable.
     """
 
     async def unit(tx: Tx) -> Change:
@@ -92,7 +104,7 @@ async def cancel_at_hotel(store: Store, request_id: str, *, by: str) -> Change:
         except msgspec.DecodeError:
             data = ReservationData(status="cancelled")
         version = request["version"] + 1
-        await _add_version(tx, request, version, encode(data), found["content_hash"])
+        await _add_version(tx, request, version, data, found["content_hash"])
         payload = {
             "reservation_id": request_id,
             "version": version,
@@ -105,14 +117,14 @@ async def cancel_at_hotel(store: Store, request_id: str, *, by: str) -> Change:
             reservation_id=request_id, version=version, event="withdrawn", detail={"by": by}
         )
         await trail.add(tx, row)
-        readers = await tx.fetch_all("requests_readers", hotel_id=request["hotel_id"])
-        return Change(version, [row["user"] for row in readers])
+        users = await tx.fetch_all("requests_waiting", id=request_id)
+        return Change(version, [row["user"] for row in users])
 
     return await store.run(unit)
 
 
 async def _add_version(
-    tx: Tx, request: Row, version: int, encoded: bytes, content_hash: bytes
+    tx: Tx, request: Row, version: int, data: ReservationData, content_hash: bytes
 ) -> None:
     """`content_hash`: of what the source said last, so that the same once more says nothing."""
     await tx.write(
@@ -121,6 +133,7 @@ async def _add_version(
         version=version,
         status="cancelled",
         customer_id=request["customer_id"],
+        ends_on=ends_on(data),
         now=tx.now_us,
     )
     await tx.write(
@@ -129,7 +142,7 @@ async def _add_version(
         version=version,
         content_hash=content_hash,
         res_status="Cancelled",
-        data=encoded.decode(),
+        data=encode(data).decode(),
         request_id="",
         now=tx.now_us,
     )

@@ -466,6 +466,8 @@ async def test_responses_are_valid_in_every_version(tmp_path: Path, version: str
     async with open_hub(tmp_path) as hub:
         hub.add(H1, "a1", first_name="<b>&\"'", message="]]> \u202e שלום 𝄞")
         hub.add(H1, "a2", "reservation", **BOOKED)
+        hub.add(H1, "a3")
+        await hub.read("u1", "H1", version)
         hub.add(H1, "a3", "cancelled")
         response = await hub.post("u1", "OTA_Read:GuestRequests", read_rq("H1"), version)
         assert response.headers["content-type"].startswith("text/xml")

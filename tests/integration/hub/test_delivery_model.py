@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,7 +24,7 @@ from alpinehub.directory import directory_of
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.intake import Arrival, take_in
 from alpinehub.requests import mending
-from alpinehub.reservations import ReservationData
+from alpinehub.reservations import ReservationData, Status
 from alpinehub.sources import add_source
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -31,7 +32,10 @@ HOTELS, USERS, STEPS = ("A", "B"), ("u1", "u2", "u3"), 150
 #: Nothing is said of a stay: from 2022-10 on only.
 LEAD = ReservationData(status="request", email="eva@example.com", newsletter=True)
 OLD, NEW = "2018-10", "2024-10"
-_GIVEN = re.compile(r'<UniqueID Type="(\d+)" ID="(\w+)"')
+_GIVEN = re.compile(r'ResStatus="(\w+)"[^>]*><UniqueID Type="(\d+)" ID="(\w+)"')
+BOOKED = msgspec.structs.replace(
+    DATA, status="reservation", total=Decimal(1), currency="EUR", room_type="DZ", rate_plan="BAR"
+)
 
 
 @dataclass
@@ -40,9 +44,33 @@ class Row:
 
     kind: int
     waiting: bool = True
+    #: Since it was last made to wait.
     sent: bool = False
+    #: Ever.
+    given: bool = False
     acked: bool = False
     withdrawn: bool = False
+
+
+@dataclass
+class Made:
+    """A reservation."""
+
+    hotel: str
+    #: What its source says of it.
+    data: ReservationData
+    #: The status of each version.
+    statuses: list[Status] = field(default_factory=list)
+    #: From all, also those who come later.
+    withdrawn: bool = False
+
+    @property
+    def newest(self) -> int:
+        return len(self.statuses)
+
+    @property
+    def kind(self) -> int:
+        return 15 if self.statuses[-1] == "cancelled" else 14
 
 
 @dataclass
@@ -50,42 +78,73 @@ class Model:
     """What ought to be."""
 
     readers: dict[str, set[str]] = field(default_factory=lambda: {hotel: set() for hotel in HOTELS})
-    #: Reservation -> its hotel, whether it is a lead, its versions' types.
-    made: dict[str, tuple[str, bool, list[int]]] = field(default_factory=dict)
+    made: dict[str, Made] = field(default_factory=dict)
     #: (reservation, user, version)
     rows: dict[tuple[str, str, int], Row] = field(default_factory=dict)
 
-    def add_version(self, name: str, kind: int) -> None:
-        hotel, _, kinds = self.made[name]
-        kinds.append(kind)
+    def add_version(self, name: str, status: Status) -> None:
+        made = self.made[name]
+        made.statuses.append(status)
+        made.withdrawn = False
         for (one, _, _), row in self.rows.items():
             row.waiting = row.waiting and one != name
-        for user in self.readers[hotel]:
-            self.rows[name, user, len(kinds)] = Row(kind)
+        for user in self.readers[made.hotel]:
+            self.rows[name, user, made.newest] = Row(made.kind)
+
+    def given(self, user: str, name: str, before: int) -> Status | None:
+        """What an account was given last before a version; None: nothing."""
+        found = [
+            version
+            for (one, who, version), row in self.rows.items()
+            if (one, who) == (name, user) and row.given and version < before
+        ]
+        return self.made[name].statuses[max(found) - 1] if found else None
+
+    def is_needed(self, user: str, name: str) -> bool:
+        """Whether the newest version is anything to an account."""
+        made = self.made[name]
+        return made.kind == 14 or self.given(user, name, made.newest) is not None
 
     def grant(self, user: str, hotel: str) -> None:
         self.readers[hotel].add(user)
-        for name, (of, _, kinds) in self.made.items():
-            newest = len(kinds)
+        for name, made in self.made.items():
+            newest = made.newest
             taken = any(r.acked for (n, _, v), r in self.rows.items() if (n, v) == (name, newest))
-            if of == hotel and not taken:
-                self.rows.setdefault((name, user, newest), Row(kinds[-1]))
+            had = self.given(user, name, newest) is not None
+            if made.hotel == hotel and not made.withdrawn:
+                if had or (made.kind == 14 and not taken):
+                    self.rows.setdefault((name, user, newest), Row(made.kind))
 
-    def read(self, user: str, hotel: str, version: str, everything: bool) -> list[tuple[str, str]]:
+    def read(
+        self, user: str, hotel: str, version: str, everything: bool
+    ) -> list[tuple[str, str, str]]:
         given = []
-        for name, (of, lead, kinds) in sorted(self.made.items()):
-            key = (name, user, len(kinds))
+        for name, made in sorted(self.made.items()):
+            key = (name, user, made.newest)
             row = self.rows.get(key)
-            known = row is not None and (row.waiting or (everything and not row.withdrawn))
-            wanted = of == hotel and (known or (everything and row is None))
-            if wanted and not (lead and kinds[-1] == 14 and version == OLD):
-                self.rows.setdefault(key, Row(kinds[-1])).sent = True
-                given.append((str(kinds[-1]), name))
+            waits = row is not None and row.waiting
+            open_ = not made.withdrawn or self.given(user, name, made.newest + 1) is not None
+            wanted = waits or (everything and open_ and not (row is not None and row.withdrawn))
+            if made.hotel != hotel or not wanted or not self.is_needed(user, name):
+                continue
+            if not (made.data is LEAD and made.kind == 14 and version == OLD):
+                row = self.rows.setdefault(key, Row(made.kind))
+                row.sent = row.given = True
+                given.append((self.res_status(user, name), str(made.kind), name))
         return given
+
+    def res_status(self, user: str, name: str) -> str:
+        made = self.made[name]
+        if made.statuses[-1] == "request":
+            return "Requested"
+        if made.statuses[-1] == "cancelled":
+            return "Cancelled"
+        before = self.given(user, name, made.newest)
+        return "Modify" if before == "reservation" else "Reserved"
 
     def sent(self, user: str, name: str, kind: int | None) -> Row | None:
         """The newest version of a type that was sent to a user who reads the hotel."""
-        if user not in self.readers[self.made[name][0]]:
+        if user not in self.readers[self.made[name].hotel]:
             return None
         found = [
             (version, row)
@@ -99,10 +158,10 @@ class Model:
             row.acked, row.waiting = True, False
 
     def newest(self, name: str, user: str | None) -> Iterator[tuple[str, Row | None]]:
-        hotel, _, kinds = self.made[name]
-        for who in sorted(self.readers[hotel]):
+        made = self.made[name]
+        for who in sorted(self.readers[made.hotel]):
             if user in (None, who):
-                yield who, self.rows.get((name, who, len(kinds)))
+                yield who, self.rows.get((name, who, made.newest))
 
 
 @dataclass
@@ -125,22 +184,21 @@ class Play:
         known = self.random.choice([None, *self.model.made])
         number = len(self.log)
         if known is None:
-            hotel, lead = self.random.choice(HOTELS), self.random.random() < 0.3
-            self.log.append(f"new in {hotel} lead={lead}")
-            name = await self.store(hotel, LEAD if lead else DATA, f"n-{number}")
-            self.model.made[name] = (hotel, lead, [])
-            self.model.add_version(name, 14)
+            hotel, data = self.random.choice(HOTELS), self.random.choice((LEAD, DATA, BOOKED))
+            self.log.append(f"new in {hotel}: {data.status} lead={data is LEAD}")
+            name = await self.store(hotel, data, f"n-{number}")
+            self.model.made[name] = Made(hotel, data)
+            self.model.add_version(name, data.status)
             return
-        hotel, lead, _ = self.model.made[known]
+        made = self.model.made[known]
         [row] = await self.hub.rows(f"SELECT external_id FROM reservation WHERE id = '{known}'")
-        before = LEAD if lead else DATA
         changed: dict[str, Any] = {"message": f"step {number}"}
-        kind = 15 if self.random.random() < 0.2 else 14
-        if kind == 15:
+        if self.random.random() < 0.2:
             changed["status"] = "cancelled"
-        self.log.append(f"change {known} to {kind}")
-        await self.store(hotel, msgspec.structs.replace(before, **changed), row["external_id"])
-        self.model.add_version(known, kind)
+        said = msgspec.structs.replace(made.data, **changed)
+        self.log.append(f"change {known} to {said.status}")
+        await self.store(made.hotel, said, row["external_id"])
+        self.model.add_version(known, said.status)
 
     async def store(self, hotel: str, data: ReservationData, external_id: str) -> str:
         assert self.hub.harness is not None
@@ -208,7 +266,7 @@ class Play:
             return None
         name = self.random.choice([*self.model.made])
         return name, self.random.choice(
-            [None, *sorted(self.model.readers[self.model.made[name][0]])]
+            [None, *sorted(self.model.readers[self.model.made[name].hotel])]
         )
 
     async def resend(self) -> None:
@@ -217,11 +275,13 @@ class Play:
         name, user = chosen
         self.log.append(f"resend {name} to {user}")
         done = await mending.resend(self.hub.ctx.store, name, user=user, by="test")
+        made = self.model.made[name]
+        made.withdrawn = made.withdrawn and user is not None
         again = []
         for who, row in self.model.newest(name, user):
-            if row is None or not row.waiting:
-                kinds = self.model.made[name][2]
-                self.model.rows[name, who, len(kinds)] = Row(kinds[-1])
+            if (row is None or not row.waiting) and self.model.is_needed(who, name):
+                given = row is not None and row.given
+                self.model.rows[name, who, made.newest] = Row(made.kind, given=given)
                 again.append(who)
         assert done.users == again
 
@@ -231,22 +291,23 @@ class Play:
         name, user = chosen
         self.log.append(f"withdraw {name} from {user}")
         done = await mending.cancel(self.hub.ctx.store, name, user=user, by="test")
-        _, _, kinds = self.model.made[name]
+        made = self.model.made[name]
+        made.withdrawn = made.withdrawn or user is None
         gone = []
         for (one, who, version), row in self.model.rows.items():
-            if (one, version) == (name, len(kinds)) and user in (None, who) and row.waiting:
+            if (one, version) == (name, made.newest) and user in (None, who) and row.waiting:
                 row.waiting, row.withdrawn = False, True
                 gone.append(who)
         assert done.users == sorted(gone)
 
     async def cancel(self) -> None:
-        open_ones = [name for name, (_, _, kinds) in self.model.made.items() if kinds[-1] == 14]
+        open_ones = [name for name, made in self.model.made.items() if made.kind == 14]
         if not open_ones:
             return
         name = self.random.choice(open_ones)
         self.log.append(f"cancel {name} at its hotel")
         await mending.cancel_at_hotel(self.hub.ctx.store, name, by="test")
-        self.model.add_version(name, 15)
+        self.model.add_version(name, "cancelled")
 
     async def stored(self) -> dict[tuple[str, str, int], Row]:
         rows = await self.hub.rows(
@@ -257,6 +318,7 @@ class Play:
                 kind=row["unique_id_type"],
                 waiting=row["waiting"] == 1,
                 sent=row["first_sent_at"] is not None,
+                given=row["last_sent_at"] is not None,
                 acked=row["acked_at"] is not None,
                 withdrawn=row["cancelled_at"] is not None,
             )

@@ -313,6 +313,7 @@ async def test_cancellation_is_a_version_of_its_own_for_all_users(tmp_path: Path
 async def test_cancellation_stands_when_the_source_repeats_what_it_said(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         store, one = hub.ctx.store, await book(hub)
+        await waiting(hub)  # who never got it is not told that it is cancelled
         await mending.cancel_at_hotel(store, one, by="eva")
         assert await book(hub) == one
         assert await waiting(hub) == [("Cancelled", "15", one)]

@@ -111,6 +111,7 @@ async def change(tx: Tx, reservation_id: str) -> None:
         version=2,
         status="request",
         customer_id=1,
+        ends_on=None,
         now=tx.now_us,
     )
 

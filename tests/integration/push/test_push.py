@@ -311,6 +311,20 @@ async def test_held_request_waits_without_a_push_of_nothing(tmp_path: Path) -> N
         assert software.ids == [first] and await acked(hub) == {held: False, first: True}
 
 
+async def test_cancellation_of_what_was_not_brought_is_not_brought(tmp_path: Path) -> None:
+    software = HotelSoftware()
+    async with pushing(tmp_path, software) as (hub, _):
+        assert hub.harness is not None
+        await set_disabled(hub.ctx, "demo", True)
+        await book(hub, 1)
+        await hub.post({"hotel_code": "DEMO", "status": "cancelled", "external_id": "n-1"})
+        await set_disabled(hub.ctx, "demo", False)
+        await hub.harness.run_periodic("sweep_pushes")
+        await hub.harness.drain(within=timedelta(hours=1))
+        told = await state(hub)
+        assert software.came == [] and (told["due_at"], told["waiting"]) == (None, 0)
+
+
 async def test_version_that_is_made_while_one_is_brought_is_brought_too(tmp_path: Path) -> None:
     software = HotelSoftware()
     async with open_hub(tmp_path, push_private=True) as hub:

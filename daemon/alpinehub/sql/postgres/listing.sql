@@ -4,13 +4,27 @@
 -- name: listing_waiting
 -- plan: kept
 -- What waits for a user, in the order it came. Costs what waits, not what ever was (partial index).
+-- A booking is Modify only for an account that was given it as a booking before, by the newest
+-- version that it was given.
 SELECT d.reservation_id, d.version, d.held_code, d.held_text, d.rendered, r.external_id, r.created_at,
-       v.res_status, v.data, v.created_at AS changed_at, s.name AS source
+       CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((
+           SELECT CASE WHEN g.res_status IN ('Reserved', 'Modify') THEN 'Modify' ELSE 'Reserved' END
+           FROM delivery given JOIN reservation_version g
+               ON g.reservation_id = given.reservation_id AND g.version = given.version
+           WHERE given.reservation_id = d.reservation_id AND given.user_id = :user_id
+               AND given.version < d.version AND given.last_sent_at IS NOT NULL
+           ORDER BY given.version DESC LIMIT 1), 'Reserved')
+       ELSE v.res_status END AS res_status,
+       v.data, v.created_at AS changed_at, s.name AS source
 FROM delivery d
 JOIN reservation r ON r.id = d.reservation_id
 JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
 JOIN source s ON s.id = r.source_id
 WHERE d.user_id = :user_id AND d.hotel_id = :hotel_id AND d.waiting = 1
+  AND (d.unique_id_type = 14 OR EXISTS (  -- as in waiting_delivery
+        SELECT 1 FROM delivery given
+        WHERE given.reservation_id = d.reservation_id AND given.user_id = d.user_id
+            AND given.version < d.version AND given.last_sent_at IS NOT NULL))
   AND d.reservation_id > :after_id
 ORDER BY d.reservation_id LIMIT :limit
 
@@ -33,17 +47,38 @@ JOIN reservation_version v ON v.reservation_id = :reservation_id AND v.version =
 WHERE d.reservation_id = :reservation_id AND d.version = :version AND d.waiting = 1
 
 -- name: listing_selected
--- Everything created since a moment, acknowledged or not, each in its newest version; but what an
--- operator took from the user's list.
+-- Everything created since a moment, acknowledged or not, each in its newest version: what waits, and
+-- what the account got or may still get. Not what was erased, nor the end of what it never got; and
+-- what does not wait only while the stay is not over. :today is the hotel's.
 SELECT r.id AS reservation_id, r.version, d.held_code, d.held_text, d.rendered, r.external_id, r.created_at,
-       v.res_status, v.data, v.created_at AS changed_at, s.name AS source
+       CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((
+           SELECT CASE WHEN g.res_status IN ('Reserved', 'Modify') THEN 'Modify' ELSE 'Reserved' END
+           FROM delivery given JOIN reservation_version g
+               ON g.reservation_id = given.reservation_id AND g.version = given.version
+           WHERE given.reservation_id = r.id AND given.user_id = :user_id
+               AND given.version < r.version AND given.last_sent_at IS NOT NULL
+           ORDER BY given.version DESC LIMIT 1), 'Reserved')
+       ELSE v.res_status END AS res_status,
+       v.data, v.created_at AS changed_at, s.name AS source
 FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 JOIN source s ON s.id = r.source_id
+JOIN user_hotel uh ON uh.user_id = :user_id AND uh.hotel_id = r.hotel_id
 LEFT JOIN delivery d
     ON d.reservation_id = r.id AND d.user_id = :user_id AND d.version = r.version
 WHERE r.hotel_id = :hotel_id AND (r.created_at, r.id) > (:after_at, :after_id)
-  AND d.cancelled_at IS NULL
+  AND d.cancelled_at IS NULL AND r.erased_at IS NULL
+  AND (r.status <> 'cancelled' OR EXISTS (
+        SELECT 1 FROM delivery given
+        WHERE given.reservation_id = r.id AND given.user_id = :user_id
+            AND given.version < r.version AND given.last_sent_at IS NOT NULL))
+  AND (d.waiting = 1 OR (
+        (r.ends_on IS NULL OR r.ends_on >= :today)
+        AND (d.version IS NOT NULL OR r.changed_at >= coalesce(uh.from_at, 0))
+        AND (r.withdrawn_at IS NULL OR EXISTS (
+            SELECT 1 FROM delivery given
+            WHERE given.reservation_id = r.id AND given.user_id = :user_id
+                AND given.version <= r.version AND given.last_sent_at IS NOT NULL))))
 ORDER BY r.created_at, r.id LIMIT :limit
 
 -- name: listing_mark_sent
@@ -53,7 +88,7 @@ ORDER BY r.created_at, r.id LIMIT :limit
 INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting,
                       first_sent_at, last_sent_at, rendered, client_id, sent_count)
 SELECT r.id, :user_id::bigint, (j.value ->> 1)::integer, r.hotel_id, (j.value ->> 2)::integer,
-       CASE WHEN r.version = (j.value ->> 1)::integer THEN 1 ELSE 0 END, :now_us::bigint,
+       CASE WHEN r.version = (j.value ->> 1)::integer AND r.erased_at IS NULL THEN 1 ELSE 0 END, :now_us::bigint,
        :now_us::bigint, :rendered::text, :client_id::text, 1
 FROM json_array_elements(:sent::json) AS j (value) JOIN reservation r ON r.id = j.value ->> 0
 ORDER BY r.id

@@ -283,7 +283,8 @@ WHERE reservation_id IN (SELECT value FROM json_array_elements_text(:ids::json))
 UPDATE reservation_event SET detail = :detail WHERE id = :id
 
 -- name: people_clear_request
-UPDATE reservation SET customer_id = NULL, external_id = :external_id WHERE id = :id
+UPDATE reservation SET customer_id = NULL, external_id = :external_id, erased_at = :now
+WHERE id = :id
 
 -- name: people_clear_mail
 UPDATE mail SET subject = :subject, text = :text, html = :html WHERE id = :id

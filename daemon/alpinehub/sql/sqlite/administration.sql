@@ -38,7 +38,7 @@ SELECT id, code, disabled_at FROM hotel WHERE code = :code
 
 -- name: hold_hotel
 -- On PostgreSQL it keeps new sources of the hotel out until the end of the unit; here they are.
-SELECT id FROM hotel WHERE id = :hotel_id
+SELECT id, time_zone FROM hotel WHERE id = :hotel_id
 
 -- name: hold_sources
 -- As hold_hotel: here a unit has the store to itself.
@@ -87,21 +87,29 @@ SET disabled_at = :disabled_at,
 WHERE name = :name
 
 -- name: grant_hotel
-INSERT INTO user_hotel (user_id, hotel_id) VALUES (:user_id, :hotel_id)
+INSERT INTO user_hotel (user_id, hotel_id, from_at) VALUES (:user_id, :hotel_id, :from_at)
 ON CONFLICT DO NOTHING
 
 -- name: revoke_hotel
 DELETE FROM user_hotel WHERE user_id = :user_id AND hotel_id = :hotel_id
 
 -- name: deliver_open
--- For a user new to a hotel: the newest version of everything that no user has acknowledged.
+-- For a user new to a hotel: the newest version of what no user has acknowledged; and of what this
+-- user was given when it read the hotel before, cancellations too. Nothing that was erased or
+-- withdrawn, and no stay that is over. :today is the hotel's.
 INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting)
 SELECT r.id, :user_id, r.version, r.hotel_id,
     CASE r.status WHEN 'cancelled' THEN 15 ELSE 14 END, 1
 FROM reservation r
-WHERE r.hotel_id = :hotel_id AND NOT EXISTS (
-    SELECT 1 FROM delivery d
-    WHERE d.reservation_id = r.id AND d.version = r.version AND d.acked_at IS NOT NULL)
+WHERE r.hotel_id = :hotel_id AND r.erased_at IS NULL AND r.withdrawn_at IS NULL
+    AND (r.ends_on IS NULL OR r.ends_on >= :today)
+    AND ((r.status <> 'cancelled' AND NOT EXISTS (
+            SELECT 1 FROM delivery d
+            WHERE d.reservation_id = r.id AND d.version = r.version AND d.acked_at IS NOT NULL))
+        OR EXISTS (
+            SELECT 1 FROM delivery given
+            WHERE given.reservation_id = r.id AND given.user_id = :user_id
+                AND given.version < r.version AND given.last_sent_at IS NOT NULL))
 ON CONFLICT (reservation_id, user_id, version) DO NOTHING
 
 -- name: list_sources

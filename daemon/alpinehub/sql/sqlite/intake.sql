@@ -18,12 +18,14 @@ WHERE r.source_id = :source_id AND r.external_id IN (:external_id, :other_id)
 
 -- name: insert_reservation
 INSERT INTO reservation (id, hotel_id, source_id, external_id, customer_id, version, status,
-    created_at, changed_at)
-VALUES (:id, :hotel_id, :source_id, :external_id, :customer_id, 1, :status, :now, :now)
+    ends_on, created_at, changed_at)
+VALUES (:id, :hotel_id, :source_id, :external_id, :customer_id, 1, :status, :ends_on, :now, :now)
 
 -- name: update_reservation
+-- A new version is for everybody, whatever became of the one before.
 UPDATE reservation
-SET version = :version, status = :status, customer_id = :customer_id, changed_at = :now
+SET version = :version, status = :status, customer_id = :customer_id, changed_at = :now,
+    ends_on = :ends_on, erased_at = NULL, withdrawn_at = NULL
 WHERE id = :id
 
 -- name: find_ended

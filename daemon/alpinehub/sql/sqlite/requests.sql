@@ -100,7 +100,8 @@ WHERE r.id = :id
 SELECT source_id FROM reservation WHERE id = :id
 
 -- name: requests_hold
-SELECT id, hotel_id, source_id, customer_id, version, status FROM reservation WHERE id = :id
+SELECT id, hotel_id, source_id, customer_id, version, status, erased_at FROM reservation
+WHERE id = :id
 
 -- name: requests_data
 SELECT data, content_hash FROM reservation_version WHERE reservation_id = :id AND version = :version
@@ -111,12 +112,16 @@ WHERE uh.hotel_id = :hotel_id ORDER BY u.name
 
 -- name: requests_resend
 -- Of what he was done with, a user is sent the version anew; a late acknowledgement of the earlier
--- sending does not count for it. What waits is left as it is, and not returned. :user_id NULL: all
--- who read the hotel.
+-- sending does not count for it. What waits is left as it is, and not returned; nor is a cancellation
+-- of what the user never got. :user_id NULL: all who read the hotel.
 INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting)
 SELECT r.id, uh.user_id, r.version, r.hotel_id, :unique_id_type, 1
 FROM reservation r JOIN user_hotel uh ON uh.hotel_id = r.hotel_id
 WHERE r.id = :id AND (:user_id IS NULL OR uh.user_id = :user_id)
+  AND (:unique_id_type = 14 OR EXISTS (  -- as in waiting_delivery
+        SELECT 1 FROM delivery given
+        WHERE given.reservation_id = r.id AND given.user_id = uh.user_id
+            AND given.version < r.version AND given.last_sent_at IS NOT NULL))
 ON CONFLICT (reservation_id, user_id, version) DO UPDATE SET
     first_sent_at = NULL, waiting = 1, acked_at = NULL, refused_text = NULL, cancelled_at = NULL
     WHERE delivery.waiting = 0
@@ -127,3 +132,12 @@ UPDATE delivery SET waiting = 0, cancelled_at = :now_us
 WHERE reservation_id = :id AND waiting = 1
   AND (:user_id IS NULL OR user_id = :user_id)
 RETURNING user_id
+
+-- name: requests_withdraw
+-- From everybody, also from accounts that come later; at NULL: no more.
+UPDATE reservation SET withdrawn_at = :at WHERE id = :id
+
+-- name: requests_waiting
+-- Whom a request waits for.
+SELECT u.name AS user FROM deliverable d JOIN hotel_user u ON u.id = d.user_id
+WHERE d.reservation_id = :id ORDER BY u.name

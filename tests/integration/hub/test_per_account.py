@@ -1,0 +1,305 @@
+"""What each account of hotel software is given, and as what: by what it was given before."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.alpinebits import material
+from tests.integration.alpinebits.hub import read_rq
+from tests.integration.alpinebits.test_journey import READ, acknowledge, forget, send, waiting
+from tests.integration.hub.guests import write
+from tests.integration.hub.material import BOOKING, PRICE, Hub, open_hub
+from tests.integration.hub.test_cli import Run, run
+from tests.integration.hub.test_generic import CANCEL
+
+from alpinehub.hotels import NewHotel, add_hotel
+from alpinehub.people.erasing import Reason, erase
+from alpinehub.people.finding import find
+from alpinehub.requests import looking, mending
+from alpinehub.requests.looking import Wanted
+from alpinehub.sources import add_source
+from alpinehub.users import add_user, grant, revoke
+
+__all__ = ["run"]
+pytestmark = pytest.mark.usefixtures("each_store")
+BOOKED: dict[str, Any] = {**BOOKING, **PRICE}
+_GIVEN = re.compile(r'ResStatus="(\w+)"[^>]*><UniqueID Type="(\d+)" ID="(\w+)"')
+
+
+async def login(hub: Hub, name: str, **more: Any) -> None:
+    """A login that is new to the hotel."""
+    await add_user(hub.ctx.store, name, "demo", ["DEMO"], **more)
+    await forget(hub)
+
+
+async def polled(hub: Hub, user: str = "demo") -> list[str]:
+    """The ResStatus of each that waits for an account."""
+    return [status for status, _, _ in await waiting(hub, user=user)]
+
+
+async def selected(hub: Hub, user: str = "demo") -> list[str]:
+    """The ids of all that a poll with Start gives an account."""
+    document = read_rq("DEMO", "2020-01-01T00:00:00Z")
+    answer = await send(hub, READ, document, "2024-10", user)
+    assert answer.status == 200 and material.problems(answer.body, "2024-10") == []
+    return [unique_id for _, _, unique_id in _GIVEN.findall(answer.body.decode())]
+
+
+async def take(hub: Hub, user: str = "demo") -> list[str]:
+    """Poll and acknowledge."""
+    given = await waiting(hub, user=user)
+    for _, kind, unique_id in given:
+        await acknowledge(hub, int(kind), unique_id, user)
+    return [status for status, _, _ in given]
+
+
+async def book(hub: Hub, number: int = 1, **fields: Any) -> str:
+    return (await hub.post({**BOOKED, "external_id": f"n-{number}", **fields})).id
+
+
+async def cancel(hub: Hub, number: int = 1) -> None:
+    assert (await hub.post({**CANCEL, "external_id": f"n-{number}"})).status == 200
+
+
+async def forget_person(hub: Hub) -> None:
+    found = await find(hub.ctx.store, email="eva@example.com")
+    await erase(hub.ctx.store, found, Reason(by="test", force=True))
+
+
+# What an account that comes later is given, and a poll with Start.
+
+
+async def test_nobody_is_given_who_was_erased(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        taken = await book(hub, 1)
+        await take(hub)
+        await book(hub, 2)
+        await forget_person(hub)
+        await login(hub, "late")
+        for user in ("demo", "late"):
+            assert await waiting(hub, user=user) == []
+            assert await selected(hub, user) == []
+        assert await book(hub, 1, adults=4) == taken  # the guest writes again, and is somebody
+        assert await polled(hub, "late") == ["Reserved"]
+        assert await selected(hub) == [taken]
+
+
+async def test_erased_request_cannot_be_sent_again(tmp_path: Path, run: Run) -> None:
+    async with open_hub(tmp_path) as hub:
+        one = await book(hub)
+        await take(hub)
+        await forget_person(hub)
+        done = await asyncio.to_thread(run, "requests", "resend", one)
+        assert done.returncode == 1 and "was erased" in done.stderr
+        assert await waiting(hub) == []
+
+
+async def test_withdrawn_request_is_for_no_account_that_did_not_get_it(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        store = hub.ctx.store
+        got, unsent = await book(hub, 1), ""
+        await take(hub)
+        unsent = await book(hub, 2)
+        for one in (got, unsent):
+            await mending.cancel(store, one, user=None, by="eva")
+        await login(hub, "late")
+        assert await waiting(hub, user="late") == []
+        assert await selected(hub, "late") == []
+        assert await waiting(hub) == [] and await selected(hub) == [got]
+        await mending.resend(store, unsent, user="late", by="eva")
+        assert await selected(hub, "late") == [unsent] and await selected(hub) == [got]
+        await mending.resend(store, unsent, user=None, by="eva")
+        await login(hub, "later")
+        assert await selected(hub, "later") == [unsent]
+        assert len(await waiting(hub)) == len(await waiting(hub, user="later")) == 1
+
+
+async def test_withdrawn_from_one_account_is_for_the_others(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        one = await book(hub)
+        await mending.cancel(hub.ctx.store, one, user="demo", by="eva")
+        await login(hub, "late")
+        assert await polled(hub, "late") == ["Reserved"]
+        assert await selected(hub) == []
+
+
+async def test_stay_that_is_over_is_for_no_account_that_comes_later(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert hub.harness is not None
+        taken = await book(hub, 1)
+        await take(hub)
+        waits = await book(hub, 2)
+        hub.harness.advance(days=(date(2027, 2, 10) - hub.harness.now.date()).days)
+        await login(hub, "late")
+        assert await waiting(hub, user="late") == []
+        assert await selected(hub, "late") == []
+        # What was there in time for an account is not lost, however late it comes.
+        assert await selected(hub) == [waits] != [taken]
+        assert await polled(hub) == ["Reserved"]
+
+
+async def test_stay_is_over_after_its_last_day_at_the_hotel(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert hub.harness is not None
+        store = hub.ctx.store
+        # At noon UTC it is tomorrow already at the hotel.
+        hub.harness.advance(hours=(36 - hub.harness.now.hour) % 24)
+        await add_hotel(store, NewHotel(code="EAST", name="East", time_zone="Pacific/Kiritimati"))
+        await add_source(hub.ctx, "EAST", "generic", "web", "east-secret")
+        await forget(hub)
+        today = (hub.harness.now + timedelta(hours=14)).date()
+        before = today - timedelta(days=7)
+
+        async def say(name: str, **stay: Any) -> None:
+            await write(hub, hotel="EAST", last_name=name, **{"adults": 2, **stay})
+
+        await say("ends today", arrival=before, departure=today)
+        await say("ended", arrival=before, departure=today - timedelta(days=1))
+        window = {
+            "arrival": before,
+            "departure": None,
+            "arrival_latest": before + timedelta(days=1),
+        }
+        await say("may end today", **window, nights=6)
+        await say("window ended", **window, nights=5)
+        await say("no stay", arrival=None, departure=None, adults=0, email="a@b.it")
+        await add_user(store, "late", "demo", ["EAST"])
+        await forget(hub)
+        for start in ("", "2020-01-01T00:00:00Z"):
+            body = (await send(hub, READ, read_rq("EAST", start), "2024-10", "late")).body.decode()
+            names = re.findall("<GivenName>(.*?)</GivenName><Surname>(.*?)</Surname>", body)
+            assert sorted(map(" ".join, names)) == ["ends today", "may end today", "no stay"]
+
+
+async def test_account_from_now_on_is_given_what_comes(tmp_path: Path, run: Run) -> None:
+    async with open_hub(tmp_path) as hub:
+        old = await book(hub, 1)
+        words = ("user", "add", "late", "--hotel", "DEMO", "--from-now", "--password-stdin")
+        done = await asyncio.to_thread(run, *words, given="demo\n")
+        assert done.returncode == 0, done.stderr
+        await forget(hub)
+        assert await waiting(hub, user="late") == []
+        assert await selected(hub, "late") == []
+        new = await book(hub, 2)
+        assert await selected(hub, "late") == [new]
+        await take(hub, "late")
+        await book(hub, 1, adults=5)  # a change that comes now
+        assert await waiting(hub, user="late") == [("Reserved", "14", old)]
+        assert await selected(hub, "late") == [old, new]
+
+
+async def test_hotel_from_now_on_is_granted(tmp_path: Path, run: Run) -> None:
+    async with open_hub(tmp_path) as hub:
+        await book(hub, 1)
+        await add_user(hub.ctx.store, "late", "demo", [])
+        done = await asyncio.to_thread(run, "user", "grant", "late", "DEMO", "--from-now")
+        assert done.returncode == 0, done.stderr
+        await forget(hub)
+        assert await waiting(hub, user="late") == []
+        assert await selected(hub, "late") == []
+        await revoke(hub.ctx.store, "late", "DEMO")
+        await grant(hub.ctx.store, "late", "DEMO")
+        await forget(hub)
+        assert await polled(hub, "late") == ["Reserved"]
+
+
+# As what it is given.
+
+
+async def test_first_version_that_an_account_sees_is_no_modification(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await book(hub)
+        await book(hub, adults=3)
+        await login(hub, "late")
+        assert await polled(hub) == ["Reserved"]
+        assert await polled(hub) == ["Reserved"]  # the same version once more
+        await book(hub, adults=4)
+        assert await polled(hub) == ["Modify"]
+        assert await polled(hub, "late") == ["Reserved"]
+        await hub.post({**BOOKING, "external_id": "n-2"})
+        await book(hub, 2)
+        assert await take(hub) == ["Modify", "Reserved"]
+        await book(hub, 2, adults=5)
+        assert await take(hub) == ["Modify"]
+        assert await take(hub, "late") == ["Reserved", "Reserved"]
+
+
+async def test_cancellation_is_only_for_accounts_that_were_given_the_booking(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await login(hub, "late")
+        await book(hub)
+        assert await polled(hub) == ["Reserved"]  # given, not acknowledged: it may have it
+        await cancel(hub)
+        assert await polled(hub) == ["Cancelled"]
+        assert await waiting(hub, user="late") == []
+        assert await selected(hub, "late") == []
+        await login(hub, "later")
+        assert await waiting(hub, user="later") == []
+        assert await selected(hub, "later") == []
+        await take(hub)
+        page = await looking.list_requests(hub.ctx.store, Wanted(state="waiting"))
+        assert page.items == []
+        [item] = (await looking.list_requests(hub.ctx.store, Wanted())).items
+        states = {one["user"]: one["state"] for one in item["users"]}
+        assert states == {"demo": "acknowledged", "late": "unneeded"}
+        found = await find(hub.ctx.store, email="eva@example.com")
+        assert (await erase(hub.ctx.store, found, Reason(by="test"))).requests == 1
+
+
+async def test_cancellation_of_something_unheard_of_is_for_nobody(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.post({**BOOKING, "status": "cancelled"})
+        assert await waiting(hub) == []
+        assert await selected(hub) == []
+
+
+async def test_booking_after_a_cancellation_is_what_the_account_does_not_have(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await login(hub, "slow")
+        await book(hub)
+        await take(hub)
+        await take(hub, "slow")
+        await cancel(hub)
+        assert await take(hub) == ["Cancelled"]
+        await book(hub, adults=3)
+        assert await take(hub) == ["Reserved"]
+        assert await take(hub, "slow") == ["Modify"]  # it never heard of the cancellation
+
+
+async def test_account_that_is_granted_again_gets_the_end_of_what_it_has(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        store = hub.ctx.store
+        await book(hub, 1)
+        await book(hub, 2)
+        await take(hub)
+        await revoke(store, "demo", "DEMO")
+        await cancel(hub, 1)
+        await book(hub, 2, adults=3)
+        await book(hub, 3)
+        await cancel(hub, 3)
+        await grant(store, "demo", "DEMO")
+        await forget(hub)
+        assert await take(hub) == ["Cancelled", "Modify"]
+
+
+async def test_operator_cancels_at_the_hotel_for_those_who_have_it(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        store, one = hub.ctx.store, await book(hub)
+        await login(hub, "late")
+        await take(hub)
+        done = await mending.cancel_at_hotel(store, one, by="eva")
+        assert done.users == ["demo"]
+        assert await polled(hub) == ["Cancelled"] and await polled(hub, "late") == []
+        assert (await mending.resend(store, one, user=None, by="eva")).users == []
+        await take(hub)
+        assert (await mending.resend(store, one, user=None, by="eva")).users == ["demo"]
+        assert await polled(hub) == ["Cancelled"] and await polled(hub, "late") == []
