@@ -33,6 +33,12 @@ async def api(scope: Scope, receive: Receive, send: Send) -> None:
         await _answer(send, Sign(405, refused, ((b"allow", b"GET, HEAD"),)))
 
 
+async def alpinebits(scope: Scope, receive: Receive, send: Send) -> None:
+    """The ASGI application of the AlpineBits address."""
+    if scope["type"] == "http":
+        await _framework()({**scope, "root_path": ""}, receive, send)
+
+
 async def _answer(send: Send, sign: Sign) -> None:
     length = (b"content-length", b"%d" % len(sign.body))
     headers = [(b"content-type", b"application/json"), length, *sign.headers]
@@ -45,9 +51,10 @@ def _framework() -> Starlette:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
-    from alpinehub.alpinebits.endpoint import alpinebits, not_allowed
+    from alpinehub.alpinebits.endpoint import alpinebits as endpoint
+    from alpinehub.alpinebits.endpoint import not_allowed
 
     return Starlette(
-        routes=[Route("/alpinebits", alpinebits, methods=["POST"])],
+        routes=[Route("/api/alpinebits", endpoint, methods=["POST"])],
         exception_handlers={405: not_allowed},
     )

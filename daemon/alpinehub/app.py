@@ -6,7 +6,7 @@ from alpinehub import counts, demo, inbox, trail
 from alpinehub.alpinebits.call import READ_LARGE
 from alpinehub.alpinebits.rehearsal import rehearse
 from alpinehub.alpinebits.serving import FIT_LARGE
-from alpinehub.api import api
+from alpinehub.api import alpinebits, api
 from alpinehub.people import retention, upkeep
 from alpinehub.people.hashing import RULE
 from alpinehub.push import bringing
@@ -36,6 +36,7 @@ app.command(READ_LARGE, at="alpinehub.alpinebits.large:read_large")
 app.command(FIT_LARGE, at="alpinehub.alpinebits.fitting:fit_large")
 
 app.mount("/api", api)
+app.mount("/api/alpinebits", alpinebits, error_text="ERROR:")
 app.mount(
     "/api/webhook",
     Webhooks(

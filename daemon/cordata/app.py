@@ -234,7 +234,14 @@ class App(Projecting, Commanding):
 
         return register
 
-    def mount(self, prefix: str, app: AsgiApp, *, logged_segments: int | None = None) -> None:
+    def mount(
+        self,
+        prefix: str,
+        app: AsgiApp,
+        *,
+        logged_segments: int | None = None,
+        error_text: str | None = None,
+    ) -> None:
         """Serve an ASGI application below `prefix` ("/api"; "" for everything).
 
         The longest prefix wins. The application finds the runtime's Context in
@@ -243,6 +250,10 @@ class App(Projecting, Commanding):
         `logged_segments`: for paths that hold secrets. The log shows so many segments below the
         prefix, and "..." for the rest. Without it only segments of 20 characters and more with a
         digit are cut, wherever they stand.
+
+        `error_text`: for protocols with errors of their own. What the connection layer refuses
+        (400, 408, 413, 431) or answers in the application's place (500, 503, 504) is a line of
+        plain text that begins with it, not JSON.
         """
         if not callable(app):
             raise ConfigError(f"mount {prefix!r}: {type(app).__name__} is not an ASGI application")
@@ -252,7 +263,11 @@ class App(Projecting, Commanding):
             raise ConfigError(f"mount prefix {prefix!r} is used twice")
         if logged_segments is not None and logged_segments < 0:
             raise ConfigError(f"mount {prefix!r}: logged_segments must not be negative")
-        self.mounts.append(Mount(prefix=prefix, app=app, logged_segments=logged_segments))
+        if error_text is not None and not error_text.isprintable():
+            raise ConfigError(f"mount {prefix!r}: error_text must be printable")
+        self.mounts.append(
+            Mount(prefix=prefix, app=app, logged_segments=logged_segments, error_text=error_text)
+        )
 
     def groups_of(self, type: str) -> list[str]:
         """The consumer groups that get events of a type."""

@@ -84,6 +84,8 @@ class Mount:
     app: AsgiApp
     #: Segments below the prefix that the log shows; None: all.
     logged_segments: int | None = None
+    #: Begins the text of the connection layer's own errors; None: they are JSON.
+    error_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from cordata.http.body import Body
 from cordata.http.flow import Flow
 from cordata.http.peer import Peer
 from cordata.http.refused import Refused, too_slow
-from cordata.http.request import report_unread, request_id_in
+from cordata.http.request import report_unread, request_id_in, target_in
 from cordata.http.response import error_response
 
 if TYPE_CHECKING:
@@ -115,7 +115,8 @@ class Ending(Flow):
             quiet=not told,
             logged_segments=self.server.logged_segments,
         )
-        self.end_with(error_response(refused, request_id, method, self.server.date_line))
+        text = self.server.error_text(target_in(data))
+        self.end_with(error_response(refused, request_id, method, self.server.date_line, text))
 
     def _close_after_response(self) -> None:
         whole = self._body is None and not self._buffer

@@ -225,7 +225,10 @@ class Exchange(Intake):
 
     def _answer(self, status: int, code: str, text: str, retry_after_s: float | None) -> None:
         """A whole response in the application's place; the connection lives on."""
-        self._head, body = error_body(status, code, text, self.request_id, retry_after_s)
+        begins = self.connection.server.error_text(self._target)
+        self._head, body = error_body(
+            status, code, text, self.request_id, retry_after_s, text=begins
+        )
         self._held = None
         self._write_whole(self._head, body)
 
@@ -251,8 +254,9 @@ class Exchange(Intake):
         self.lose(refused.reason)
         if begun:
             return b""
-        date_line = self.connection.server.date_line
-        return error_response(refused, self.request_id, self._method, date_line)
+        server = self.connection.server
+        text = server.error_text(self._target)
+        return error_response(refused, self.request_id, self._method, server.date_line, text)
 
     def expire(self) -> None:
         """No response has begun in time: 504, and the application is cancelled."""

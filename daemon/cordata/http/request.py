@@ -67,6 +67,12 @@ def request_id_in(data: bytes) -> str | None:
     return found[0].decode("ascii") if len(found) == 1 else None
 
 
+def target_in(data: bytes) -> bytes:
+    """The target in a head that was refused; b"" when it has none."""
+    line = _FIRST_LINE.match(data[:_MAX_LOGGED])
+    return line[2] if line is not None else b""
+
+
 def report_unread(
     data: bytes,
     refused: Refused,

@@ -145,19 +145,33 @@ def _field_line(name: bytes, value: bytes) -> bytes:
 
 
 def error_body(
-    status: int, code: str, reason: str, request_id: str, retry_after_s: float | None = None
+    status: int,
+    code: str,
+    reason: str,
+    request_id: str,
+    retry_after_s: float | None = None,
+    *,
+    text: str | None = None,
 ) -> tuple[ResponseHead, bytes]:
-    """A response of our own: JSON with a stable code, a sentence and the request id."""
+    """A response of our own: JSON with a stable code, a sentence and the request id; with `text`
+    a line that begins with it (`App.mount`).
+    """
     document = {"error": code, "message": reason, "request_id": request_id}
-    headers = [(b"content-type", b"application/json")]
+    body = json.dumps(document) if text is None else f"{text}{reason}"
+    kind = b"application/json" if text is None else b"text/plain; charset=utf-8"
+    headers = [(b"content-type", kind)]
     if retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(retry_after_s))))
-    return ResponseHead(status, headers), json.dumps(document).encode() + b"\n"
+    return ResponseHead(status, headers), body.encode() + b"\n"
 
 
-def error_response(refused: Refused, request_id: str, method: str, date_line: bytes) -> bytes:
-    """The whole answer to a refused request, after which the connection closes."""
-    head, body = error_body(refused.status, refused.code, refused.reason, request_id)
+def error_response(
+    refused: Refused, request_id: str, method: str, date_line: bytes, text: str | None = None
+) -> bytes:
+    """The whole answer to a refused request, after which the connection closes. `text`: see
+    `error_body`.
+    """
+    head, body = error_body(refused.status, refused.code, refused.reason, request_id, text=text)
     tail = b"%bx-request-id: %b\r\n" % (date_line, request_id.encode())
     encoded = head.encode(
         method=method, version="1.1", keep_alive=False, whole=len(body), tail=tail

@@ -63,13 +63,14 @@ class HttpServer:
         *,
         spread: Path | None = None,
         logged_segments: Mapping[str, int] | None = None,
+        error_texts: Mapping[str, str] | None = None,
     ) -> None:
         """`state` is the lifespan state: every request gets a copy as `scope["state"]`.
 
         `spread` is a file that all workers on these sockets share, so that they take even shares
-        of the connections. `logged_segments`: see `journal.loggable_path`. The sockets listen
-        already and stay the caller's. Raises: ConfigError for a name in `trusted_proxies` that is
-        none.
+        of the connections. `logged_segments`: see `journal.loggable_path`. `error_texts`: how
+        our own errors of paths below a prefix begin (`App.mount`). The sockets listen already and
+        stay the caller's. Raises: ConfigError for a name in `trusted_proxies` that is none.
         """
         self.app = app
         self.config = config
@@ -80,6 +81,7 @@ class HttpServer:
         self.date_line = date_line(clock.now().timestamp())
         self.tally = Tally()
         self.logged_segments = dict(logged_segments or {})
+        self._error_texts = sorted((error_texts or {}).items(), key=lambda one: -len(one[0]))
         self._crowd = Crowd()
         self.served = 0
         self._in_flight = 0
@@ -171,6 +173,14 @@ class HttpServer:
         while self._in_flight or self.connections:
             self._idle.clear()
             await self._idle.wait()
+
+    def error_text(self, target: bytes) -> str | None:
+        """How our own errors of a request target begin; None: they are JSON."""
+        path = target.partition(b"?")[0].decode("latin-1")
+        for prefix, text in self._error_texts:
+            if not prefix or path == prefix or path.startswith(prefix + "/"):
+                return text
+        return None
 
     def reload(self, config: HttpConfig) -> None:
         """Apply new limits; no connection is dropped. Raises: ConfigError, and nothing changes."""

@@ -27,16 +27,23 @@ class HttpService:
         *,
         spread: Path | None = None,
         logged_segments: Mapping[str, int] | None = None,
+        error_texts: Mapping[str, str] | None = None,
         first: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`state["cordata"]` is the Context, which requests find in `scope["state"]`.
 
         `first` is awaited before a connection is accepted.
-        `spread`: a file in the runtime directory, the same for all workers; it and
-        `logged_segments`: see `HttpServer`.
+        `spread`: a file in the runtime directory, the same for all workers; it,
+        `logged_segments` and `error_texts`: see `HttpServer`.
         """
         self.server = HttpServer(
-            app, sockets, config, state, spread=spread, logged_segments=logged_segments
+            app,
+            sockets,
+            config,
+            state,
+            spread=spread,
+            logged_segments=logged_segments,
+            error_texts=error_texts,
         )
         self._first = first
         #: Connections are accepted.

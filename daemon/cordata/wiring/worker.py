@@ -138,6 +138,9 @@ def _http_service(
             for mount in mounts
             if mount.logged_segments is not None
         },
+        error_texts={
+            mount.prefix: mount.error_text for mount in mounts if mount.error_text is not None
+        },
         first=refusal.make_way,
     )
 

@@ -27,7 +27,13 @@ async def serve(hub: Hub) -> AsyncIterator[httpx.AsyncClient]:
         listening.setblocking(False)
         host, port = listening.getsockname()
         state = {"cordata": hub.ctx}
-        server = HttpServer(compose(app.mounts), [listening], HttpConfig(drain_s=0.0), state)
+        server = HttpServer(
+            compose(app.mounts),
+            [listening],
+            HttpConfig(drain_s=0.0),
+            state,
+            error_texts={one.prefix: one.error_text for one in app.mounts if one.error_text},
+        )
         stop, ready = asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(server.run(stop, ready=ready))
@@ -103,3 +109,32 @@ async def test_other_method_than_post_is_refused_as_alpinebits_says_it(tmp_path:
             assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
             assert answer.headers["content-type"].startswith("text/plain")
             assert answer.text.startswith("ERROR:")
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_body_that_is_too_large_is_refused_as_alpinebits_says_it(
+    tmp_path: Path, chunked: bool
+) -> None:
+    """Also where the connection layer does it, before the application hears of the request."""
+    large = HttpConfig().max_body_bytes + 1
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(large // 65536 + 1):
+            yield b"x" * 65536
+
+    async with open_hub(tmp_path) as hub, serve(hub) as client:
+        for path, is_ours in (
+            ("/api/alpinebits", True),
+            ("/api/alpinebits?x=1", True),
+            ("/", False),
+        ):
+            content = pieces() if chunked else b"x" * large
+            login = httpx.BasicAuth("demo", "demo")
+            headers = {"X-AlpineBits-ClientProtocolVersion": "2024-10"}
+            answer = await client.post(path, content=content, auth=login, headers=headers)
+            if chunked and not is_ours:
+                continue  # 404 comes first
+            assert answer.status_code == 413
+            assert answer.text.startswith("ERROR:") == is_ours
+            kind = "text/plain" if is_ours else "application/json"
+            assert answer.headers["content-type"].startswith(kind)
