@@ -10,7 +10,8 @@ import asyncio
 import threading
 import time
 import types
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from cordata import clock
@@ -212,6 +213,30 @@ class _Limit:
 
     def _tell(self) -> None:
         say_stubborn(self._name, f"its {self._timeout_s:g} s were over")
+
+
+@contextmanager
+def after(delay_s: float | None, act: Callable[[], None]) -> Iterator[None]:
+    """Call `act()` when the block has lasted so long; None: never."""
+    if delay_s is None:
+        yield
+        return
+    timer = asyncio.get_running_loop().call_later(delay_s, act)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def say_cut_off(name: str, count: int) -> None:
+    """One line about handlers that a stop cancels."""
+    log.warning(
+        "%s: %d handlers take longer than the stop may: they are cancelled, and their events are"
+        " handled again; no attempt is counted",
+        name,
+        count,
+        extra=fields(group=name),
+    )
 
 
 def say_stubborn(name: str, why: str) -> None:

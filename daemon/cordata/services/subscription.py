@@ -28,7 +28,7 @@ from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
 from cordata.services.alongside import alongside
-from cordata.services.calling import Sentinel
+from cordata.services.calling import Sentinel, after, say_cut_off
 from cordata.services.groups import Groups
 from cordata.services.handling import Handling
 from cordata.services.pace import SPACING_S, Pace
@@ -60,8 +60,13 @@ class SubscriptionService:
         config: EngineConfig,
         *,
         hurried: bool = False,
+        cut_off_s: float | None = None,
     ) -> None:
-        """`hurried`: test mode, in which a failed message is due again at once."""
+        """`hurried`: test mode, in which a failed message is due again at once.
+
+        `cut_off_s` after the stop handlers that still run are cancelled, and their messages given
+        back without an attempt being counted; None: never.
+        """
         self.beat = Beat(max_age_s=30.0 + config.poll_s)
         self.handled_count = 0
         self.dead_count = 0
@@ -76,6 +81,8 @@ class SubscriptionService:
         self._settle_timer: asyncio.TimerHandle | None = None
         #: Places whose task runs.
         self._open = 0
+        self._cut_off_s = cut_off_s
+        self._cut_off = False
         #: What was just finished lets the next ones of its key go on.
         self._hurry = False
         #: A pass found room that was kept for the relay.
@@ -98,15 +105,17 @@ class SubscriptionService:
             asyncio.TaskGroup() as tasks,
         ):
             sentinel = Sentinel(tasks, self._groups.say_stubborn)
-            self._handling.ending = sentinel.ending
+            self._handling.ending = lambda: self._cut_off or sentinel.ending()
+            handlers = []
             for group in self._groups:
                 for _ in range(group.count):
                     self._open += 1
-                    tasks.create_task(self._place(group))
+                    handlers.append(tasks.create_task(self._place(group)))
             await self._pump(stop)
             await self._broker.quiet(self._owner.id)
             self._give_back()
-            await self._drain()
+            with after(self._cut_off_s, lambda: self._cut_off_all(handlers)):
+                await self._drain()
             sentinel.dismiss()
         await self._broker.leave(self._owner.id)
 
@@ -238,6 +247,8 @@ class SubscriptionService:
             except asyncio.CancelledError:
                 if group.closed:  # in order; else this process dies, perhaps of this very message
                     self._owner.end(slot)
+                if self._cut_off:
+                    self._finished += map(back, run[count - 1 :])
                 raise
             self._owner.end(slot)
             self._count(outcome)
@@ -269,6 +280,15 @@ class SubscriptionService:
         """What no place has begun goes back; each place ends after its message in hand."""
         for group in self._groups:
             self._finished += map(back, group.close())
+
+    def _cut_off_all(self, handlers: Sequence[asyncio.Task[None]]) -> None:
+        """The stop does not wait any longer: what still runs begins again in another process."""
+        self._cut_off = True
+        for group in self._groups:
+            if count := len(group.live.running) + len(group.backfill.running):
+                say_cut_off(group.subscription.group, count)
+        for handler in handlers:
+            handler.cancel()
 
     async def _drain(self) -> None:
         """Until every place has ended and everything is settled; the role's deadline bounds it.

@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
 log = logger("cordata.wiring")
 
+log = logger("cordata.wiring")
+
+#: Of a stop's time, for what follows after the handlers: to settle, to deliver, to close.
+_SETTLE_S = 5.0
+
 
 async def run_worker(role: Role) -> int:
     """worker@N: HTTP, engine, pool child; waits for the schema. In test mode the engine, to its
@@ -198,6 +203,7 @@ def _add_engine(
     role: Role, ctx: Context, stack: ExitStack, intake: list[Service], delivery: list[Service]
 ) -> RelayService:
     """Stream reads stop with the intake; the relay outlives them, for what they still write."""
+    _say_long(role)
     from cordata.broker import Owner, Owners
     from cordata.broker.opening import make_broker
     from cordata.services.drain import DrainService
@@ -218,7 +224,13 @@ def _add_engine(
     )
     stack.callback(broker.close)
     handling = SubscriptionService(
-        ctx, broker, owner, subscriptions, config, hurried=role.test_mode
+        ctx,
+        broker,
+        owner,
+        subscriptions,
+        config,
+        hurried=role.test_mode,
+        cut_off_s=_cut_off_s(role),
     )
     intake.append(handling)
     intake.append(ReclaimService(ctx.store, broker, owner, Owners(runtime), subscriptions, config))
@@ -247,7 +259,28 @@ def _projections(role: Role, ctx: Context, stack: ExitStack) -> ProjectionServic
         role.app.projections,
         role.config.engine,
         hurried=role.test_mode,
+        cut_off_s=_cut_off_s(role),
     )
+
+
+def _cut_off_s(role: Role) -> float:
+    """When a stop cancels the handlers that still run: what follows needs some of its time."""
+    limit_s = role.config.worker_of(role.instance).stop_timeout_s
+    return limit_s - min(_SETTLE_S, limit_s / 3)
+
+
+def _say_long(role: Role) -> None:
+    """Name the handlers that may take longer than a stop waits for them."""
+    limit_s = role.config.worker_of(role.instance).stop_timeout_s
+    times = {one.group: one.timeout_s for one in role.app.subscriptions}
+    times |= {name: one.timeout_s for name, one in role.app.projections.items()}
+    if long := [f"{name} ({s:g} s)" for name, s in times.items() if s > limit_s]:
+        log.info(
+            "handlers may take more than [worker] stop_timeout_s = %g s; a stop cancels them"
+            " then, and their events are handled again: %s",
+            limit_s,
+            ", ".join(long),
+        )
 
 
 def _http_sockets(wanted: bool) -> list[socket.socket]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cordata.eventstore import Claim, Standing
 from cordata.projection import Projection
+from cordata.services.calling import say_cut_off
 from cordata.services.projection.lane import Lane
 from cordata.services.projection.membership import Shares
 from cordata.services.projection.surroundings import Surroundings
@@ -66,6 +67,14 @@ class Hands:
         """Stop all, each after its event in hand."""
         for lane in self.all():
             lane.stop()
+
+    def cut_off(self) -> None:
+        """The stop does not wait any longer: events in hand begin again in another process."""
+        for name, lanes in self._lanes.items():
+            if count := sum(lane.busy for lane in lanes.values()):
+                say_cut_off(name, count)
+        for task in self._tasks.values():
+            task.cancel()
 
     def ended(self) -> list[Lane]:
         """Those whose task has ended; `forget` them when their partitions are given back."""

@@ -18,6 +18,7 @@ from cordata.eventstore.inspection import Subscriptions
 from cordata.log import logger
 from cordata.projection import Projection
 from cordata.services.alarm import Alarm, waking
+from cordata.services.calling import after
 from cordata.services.pace import Pace
 from cordata.services.projection.hands import Hands, places
 from cordata.services.projection.lane import Lane
@@ -67,8 +68,14 @@ class ProjectionService:
         config: EngineConfig,
         *,
         hurried: bool = False,
+        cut_off_s: float | None = None,
     ) -> None:
-        """`hurried`: test mode, in which a failed event is due again at once."""
+        """`hurried`: test mode, in which a failed event is due again at once.
+
+        `cut_off_s` after the stop handlers that still run are cancelled, and their partitions given
+        back without an attempt being counted; None: never.
+        """
+        self._cut_off_s = cut_off_s
         self.beat = Beat(max_age_s=30.0 + config.poll_s)
         self._store = ctx.store
         self._projections = projections
@@ -129,7 +136,8 @@ class ProjectionService:
             ):
                 await self._pump(stop, group)
                 self._hands.stop()
-                await self._leave()
+                with after(self._cut_off_s, self._hands.cut_off):
+                    await self._leave()
         finally:
             self._peers.close()
             if self._flush_timer is not None:

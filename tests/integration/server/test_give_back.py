@@ -1,0 +1,31 @@
+"""A handler that takes longer than a stop waits is given back: no failed stop, no attempt."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from tests.integration.server.running import server
+
+APP = "tests.integration.server.patient:app"
+
+
+def test_events_are_given_back_when_their_handlers_outlast_the_stop(tmp_path: Path) -> None:
+    config, flag = tmp_path / "cordata.toml", tmp_path / "flag"
+    config.write_text("[worker]\nstop_timeout_s = 9.0\n")
+    options = ["--restart", "--config", str(config)]
+    environment = {"PATIENT_FLAG": str(flag)}
+    with server(tmp_path / "s", *options, app=APP, workers=1, environment=environment) as running:
+        running.until_logged("handler begins")
+        running.until_logged("subscription begins")
+        flag.touch()
+        os.kill(running.pid_of("worker@0"), signal.SIGTERM)
+        running.until_logged("worker@0 exited with 0")
+        running.until_logged("handler handles attempt 1$")
+        running.until_logged("subscription handles attempt 1$")
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+        (said,) = running.until_logged("more than .*stop_timeout_s")[:1]
+        assert "patient.handle" in said and "patient.project" in said
+        assert "not stopped after" not in running.log and "failed" not in running.log
