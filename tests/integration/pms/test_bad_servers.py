@@ -207,7 +207,7 @@ async def test_request_that_is_printed_as_xml_commands_no_terminal(tmp_path: Pat
 
 
 def on_terminal(*words: str) -> str:
-    """What a command writes to a terminal."""
+    """What a command writes to a terminal: less than its buffer holds."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-c", "from alpinehub.cli import main; main()", *words]
     env = {
@@ -216,13 +216,12 @@ def on_terminal(*words: str) -> str:
         "ALPINEHUB_PASSWORD": "demo",
         "PYTHONUTF8": "1",
     }
-    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, env=env,
-                          stdin=subprocess.DEVNULL) as process:  # fmt: skip
-        os.close(theirs)
-        written = b""
-        with contextlib.suppress(OSError):  # EIO: the other side is closed
-            while piece := os.read(ours, 65536):
-                written += piece
-        process.wait(timeout=60)
+    none = subprocess.DEVNULL
+    subprocess.run(command, stdin=none, stdout=theirs, stderr=none, env=env, timeout=60)
+    os.close(theirs)
+    written = b""
+    with contextlib.suppress(OSError):  # EIO: the other side is closed
+        while piece := os.read(ours, 65536):
+            written += piece
     os.close(ours)
     return written.decode().replace("\r\n", "\n")
