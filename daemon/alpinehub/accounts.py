@@ -114,19 +114,29 @@ class Guesses:
         self._told: dict[str, float] = {}
 
     def begin(self, name: str, address: str) -> None:
-        """A password is to be computed, a wrong one until it was right. Raises: Guessing."""
+        """A password of a name is to be computed; it counts for both together until it was right,
+        or was not computed. What many send from one address at once, as behind a proxy after a
+        restart, is no guess yet. Raises: Guessing.
+        """
         now = monotonic()
-        limits = self._limits(name, address)
-        wait_s = max(limit.wait_s(key, now) for limit, key in limits)
+        wait_s = max(limit.wait_s(key, now) for limit, key in self._limits(name, address))
         if wait_s > 0:
             raise Guessing("too many wrong passwords; try again later", wait_s)
-        for limit, key in limits:
-            limit.count(key, now)
+        self._both.count(self._mark(name, address), now)
+
+    def was_wrong(self, name: str, address: str) -> None:
+        """The password was a guess."""
+        _, *others = self._limits(name, address)
+        for limit, key in others:
+            limit.count(key, monotonic())
+
+    def was_not_computed(self, name: str, address: str) -> None:
+        """Nobody knows what it was."""
+        self._both.count(self._mark(name, address), monotonic(), -1)
 
     def was_right(self, name: str, address: str) -> None:
         """The password was no guess."""
-        for limit, key in self._limits(name, address):
-            limit.count(key, monotonic(), -1)
+        self.was_not_computed(name, address)
         known = self._mark(name, address)
         self._known[known] = None
         self._known.move_to_end(known)
@@ -193,14 +203,24 @@ class Memory:
             async with lock:
                 right = self._remembered(mark)
                 if right is None:
-                    self.guesses.begin(name, address)
-                    right = await self._compute(password, stored, f"{lane} {address}")
+                    right = await self._judge(name, password, stored, lane, address)
                     self._remember(mark, right)
-                    if right:
-                        self.guesses.was_right(name, address)
         finally:
             if not lock.locked():
                 self._asking.pop(mark, None)
+        return right
+
+    async def _judge(
+        self, name: str, password: str, stored: tuple[str, ...], lane: str, address: str
+    ) -> bool:
+        guesses = self.guesses
+        guesses.begin(name, address)
+        try:
+            right = await self._compute(password, stored, f"{lane} {address}")
+        except BaseException:
+            guesses.was_not_computed(name, address)
+            raise
+        (guesses.was_right if right else guesses.was_wrong)(name, address)
         return right
 
     async def _compute(self, password: str, stored: tuple[str, ...], name: str) -> bool:

@@ -80,6 +80,21 @@ async def test_user_that_is_remembered_gets_in_from_the_address_of_the_guesser(
         assert await log_in(hub, "u1", PASSWORD) == 200
 
 
+async def test_many_users_get_in_at_once_from_one_address(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a restart behind a proxy that is not trusted."""
+    async with open_hub(tmp_path) as hub:
+        names = [f"pms{number}" for number in range(120)]
+        for name in names:
+            hub.add_user(name, 1)
+        await asyncio.sleep(1.1)  # a change counts within two seconds
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(log_in(hub, name, PASSWORD)) for name in names]
+        assert Counter(task.result() for task in tasks) == {200: 120}
+        assert alerts(caplog) == []
+
+
 @pytest.mark.parametrize("user", ["u1", "nobody"])
 async def test_guesses_are_few_and_alike_whether_the_user_exists(tmp_path: Path, user: str) -> None:
     async with open_hub(tmp_path) as hub:
