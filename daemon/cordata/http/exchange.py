@@ -17,6 +17,7 @@ from cordata.http.intake import Intake
 from cordata.http.refused import Refused
 from cordata.http.response import ResponseHead, error_body, error_response
 from cordata.log import request_id as current_request_id
+from cordata.steps import measured
 
 if TYPE_CHECKING:
     from cordata.http.connection import Connection
@@ -75,7 +76,7 @@ class Exchange(Intake):
         """Call the application and see to the end of the request."""
         current_request_id.set(self.request_id)
         try:
-            await app(self.scope, self.receive, self.send)
+            await measured("request", app(self.scope, self.receive, self.send), self._described)
         except asyncio.CancelledError:
             self._abort(503, "cancelled", None)
             raise
@@ -85,6 +86,10 @@ class Exchange(Intake):
             self._finish()
         finally:
             self.connection.server.exchange_ended(self)
+
+    def _described(self) -> str:
+        path = journal.loggable_path(self._target, self.connection.server.logged_segments)
+        return f"request {self._method} {path}"
 
     # The response
 

@@ -7,25 +7,16 @@ several times as fast with: there a Sentinel tells who has cancelled, the handle
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-import types
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
-from cordata import clock
 from cordata.log import fields, logger
+from cordata.steps import measured
 from cordata.unawaited import refused
 
 log = logger("cordata.engine")
 
-T = TypeVar("T")
-
-#: Processor time of one step from which on it is said that it blocks the loop, in seconds.
-_STEP_S = 0.1
-_BLOCKED_AGAIN_S = 60.0
-_SAMPLE_S = 0.02
 #: A handler that was cancelled has so long for its cleanup; then it is told that it goes on.
 _CLEANUP_S = 1.0
 
@@ -111,78 +102,6 @@ async def _forget_cancellation(task: asyncio.Task[object], ending: Callable[[], 
     except asyncio.CancelledError:
         if ending():
             raise
-
-
-#: Name -> when it was last said that it blocks the loop; of as many as there are functions.
-_said: dict[str, float] = {}
-
-
-@types.coroutine
-def measured(name: str, awaitable: Awaitable[T]) -> Generator[Any, Any, T]:
-    """Await it, and warn when one step of it takes too much of the loop thread's processor time.
-
-    All requests and handlers of the process wait meanwhile. At most a line a minute and name.
-    """
-    steps: Any = awaitable.__await__()
-    value: Any = None
-    error: BaseException | None = None
-    while True:
-        begun = time.perf_counter()
-        if begun - _sample.at > _SAMPLE_S:
-            _sample.take(begun)
-        try:
-            wanted = steps.send(value) if error is None else steps.throw(error)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        finally:
-            if time.perf_counter() - begun > _STEP_S:
-                _look(name, begun)
-        value = error = None
-        try:
-            value = yield wanted
-        except GeneratorExit:
-            steps.close()
-            raise
-        except BaseException as thrown:  # noqa: BLE001 - passed on
-            error = thrown
-
-
-class _Sample:
-    """The loop thread's processor time at a moment: to ask for it costs 1.6 us, too much per step.
-
-    The moment is at most `_SAMPLE_S` before a step, and no thread takes more than all the time.
-    """
-
-    def __init__(self) -> None:
-        self.at, self.processor_s, self.thread = float("-inf"), 0.0, 0
-
-    def take(self, now: float) -> None:
-        """Remember the processor time of now."""
-        self.at, self.processor_s = now, time.thread_time()
-        self.thread = threading.get_ident()
-
-
-_sample = _Sample()
-
-
-def _look(name: str, begun: float) -> None:
-    """A step was long: was it the processor that took so long?"""
-    if _sample.thread != threading.get_ident():  # another loop in another thread
-        return
-    took_s = time.thread_time() - _sample.processor_s - (begun - _sample.at)
-    if took_s <= _STEP_S:
-        return
-    now = clock.monotonic()
-    if now - _said.get(name, float("-inf")) >= _BLOCKED_AGAIN_S:
-        _said[name] = now
-        log.warning(
-            "%s blocked the event loop: %.0f ms of processor time in one step; let a command of the"
-            " pool (@app.command) or a thread (asyncio.to_thread) do that",
-            name,
-            took_s * 1000,
-            extra=fields(group=name),
-        )
 
 
 class _Limit:

@@ -52,7 +52,9 @@ async def serve(scope: dict[str, Any], receive: Any, send: Any) -> None:
         raise NotImplementedError
     ctx: Context = scope["state"]["cordata"]
     _, where, kind = scope["path"].split("/")
-    if where == "request":
+    if where == "block":
+        await block()
+    elif where == "request":
         await ctx.run(MISTAKES[kind])
     else:
         await ctx.run(lambda tx: tx.publish(where, {"kind": kind}))

@@ -31,6 +31,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> str:
         assert ask(running, "/loop.blocked/x") == 200
         assert ask(running, "/loop.blocked/x") == 200
         running.until_logged("mistaken.forget: attempt 2 of 2 .* it is in the dead letter", 2)
+        assert ask(running, "/block/this") == 200
+        running.until_logged("request GET /block/this blocked the event loop: ")
         running.until_logged("mistaken.hog blocked the event loop")
         running.until_logged("look failed")
         running.until_logged("backfill hashes failed")
