@@ -1,8 +1,12 @@
-"""The garbage collector of a process that stays."""
+"""The garbage collector and the allocator of a process that stays."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
+
+#: Option and value of mallopt(3). Large bodies are read by 64 KiB at most.
+_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES = -3, 32_768
 
 
 def settle_memory(collect_after: int) -> None:
@@ -14,3 +18,16 @@ def settle_memory(collect_after: int) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(collect_after, 20, 50)
+    _return_large_blocks()
+
+
+def _return_large_blocks() -> None:
+    """Have every large block given back to the system when it is freed.
+
+    By default glibc takes blocks as large as the largest one freed so far, up to 32 MB, from the
+    heap, where a small one above keeps them: after some large bodies a worker stayed at two to four
+    times its size. A threshold that is set stays where it is.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # not every C library has it
+        mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)

@@ -144,9 +144,9 @@ def statuses(answer: bytes) -> list[int]:
     return [int(found) for found in _STATUS.findall(answer)]
 
 
-def peak_mb(pid: int) -> int:
-    """The most memory that a process ever had, as proc(5) has it: VmHWM."""
+def memory_mb(pid: int, which: str) -> int:
+    """Of a process, as proc(5) has it: VmRSS is what it has, VmHWM the most that it ever had."""
     text = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", text)
+    found = re.search(rf"{which}:\s+(\d+) kB", text)
     assert found is not None
     return int(found[1]) // 1024

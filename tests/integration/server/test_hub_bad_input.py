@@ -18,7 +18,7 @@ from tests.integration.server.attacker import (
     Attacker,
     chunked,
     head,
-    peak_mb,
+    memory_mb,
     whole,
 )
 from tests.integration.server.guests import multipart
@@ -29,6 +29,8 @@ from cordata.http.tally import LINES
 WORKERS = 2
 #: Of a worker, whatever comes: it has 45 MB at rest, a second after its start.
 MAX_MB = 170
+#: And in the end: what large bodies took is given back.
+MAX_LEFT_MB = 85
 _TABLES = (
     "inbox", "reservation", "reservation_version", "reservation_event", "customer", "delivery",
     "outbox", "message", "form", "hotel_document", "mail",
@@ -51,6 +53,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 def check_end(made: Hub) -> None:
     """What all attacks together left in the log, and in the store."""
     until(lambda: made.number(OPEN) == 0, "the last event handled")
+    left = [memory_mb(made.running.pid_of(name), "VmRSS") for name in ("worker@0", "worker@1")]
+    print(f"\nMB in the end: {left}")
+    assert max(left) < MAX_LEFT_MB
     assert made.stop() == 0
     refused = [line for line in made.running.lines if " refused: " in line]
     assert len(refused) < WORKERS * LINES + 800  # of thousands; a second may bring one
@@ -77,7 +82,9 @@ def booking(number: int) -> bytes:
 
 
 def check_memory(made: Hub) -> None:
-    found = {name: peak_mb(made.running.pid_of(name)) for name in ("worker@0", "worker@1")}
+    found = {
+        name: memory_mb(made.running.pid_of(name), "VmHWM") for name in ("worker@0", "worker@1")
+    }
     print(f"\npeak MB: {found}")
     assert max(found.values()) < MAX_MB
 
