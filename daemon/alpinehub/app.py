@@ -14,7 +14,7 @@ from alpinehub.push.waking import waker
 from alpinehub.report.job import due_fleet, due_reports, send_fleet, send_report
 from alpinehub.report.rendering import RENDER
 from alpinehub.settings import HubSettings
-from alpinehub.sources import sealed_elsewhere
+from alpinehub.sources import describe_closed, sealed_elsewhere
 from alpinehub.watch.silent import watch
 from alpinehub.webhooks import form_limit
 from alpinehub.webhooks.endpoint import Webhooks
@@ -64,6 +64,13 @@ async def check_secrets(ctx: Context) -> None:
             len(closed),
             ", ".join(closed[:10]),
         )
+
+
+@app.check
+async def closed_secrets(ctx: Context) -> list[str]:
+    """Which sources cannot be served, and what to do."""
+    closed = await sealed_elsewhere(ctx)
+    return [describe_closed(closed)] if closed else []
 
 
 @app.on("inbox.received", concurrency=INTERPRETED_AT_ONCE)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 
+from alpinehub.sources import describe_closed, sealed_elsewhere
 from cordata import Context, CordataError
 
 
@@ -26,13 +29,32 @@ async def health(ctx: Context) -> Sign:
     return _ALIVE
 
 
+#: When the secrets of the sources were last seen to open, by the vault that opened them.
+_opened: WeakKeyDictionary[object, float] = WeakKeyDictionary()
+_LOOK_AGAIN_S = 60.0
+
+
 async def ready(ctx: Context) -> Sign:
-    """200 when the store answers and has every migration of this code; else 503 with the reason."""
+    """200 when the store answers and has every migration of this code, and the secrets of the
+    sources open, without which each webhook gets a 401; else 503 with the reason.
+    """
     try:
         reason = "" if await ctx.schema_current() else "the schema is older than this code"
+        reason = reason or await _closed(ctx)
     except CordataError as error:
         reason = f"{error.code}: {error}"
     if not reason:
         return _READY
     body = msgspec.json.encode({"status": "not ready", "reason": reason})
     return Sign(503, body, ((b"retry-after", b"5"),))
+
+
+async def _closed(ctx: Context) -> str:
+    """Which secrets do not open; that all do is asked once a minute, for it reads them all."""
+    now = monotonic()
+    if now - _opened.get(ctx.vault, float("-inf")) < _LOOK_AGAIN_S:
+        return ""
+    if closed := await sealed_elsewhere(ctx):
+        return describe_closed(closed)
+    _opened[ctx.vault] = now
+    return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from alpinehub.hotels import Unusable, nearest, require_hotel
@@ -98,6 +98,16 @@ async def sealed_elsewhere(ctx: Context) -> list[str]:
         except CordataError:
             closed.append(f"{row['hotel']}/{row['name']}")
     return closed
+
+
+def describe_closed(closed: Sequence[str]) -> str:
+    """What is wrong with sources of `sealed_elsewhere`, and what to do."""
+    names = ", ".join(closed[:10]) + (", ..." if len(closed) > 10 else "")
+    count = f"{len(closed)} source{'' if len(closed) == 1 else 's'}"
+    return (
+        f"the secrets of {count} do not open with this host's master-key: {names}; "
+        "restore the credential master-key, or run `alpinehub source rotate` for each"
+    )
 
 
 async def set_secret(

@@ -17,6 +17,7 @@ from cordata.registry import (
     AsgiApp,
     Backfill,
     BackfillTask,
+    Check,
     Due,
     Handler,
     Job,
@@ -58,6 +59,7 @@ class App(Projecting, Commanding):
         self.query_packages: list[str] = []
         self.subscriptions: list[Subscription] = []
         self.startups: list[Startup] = []
+        self.checks: list[Check] = []
         self.backfills: dict[str, BackfillTask] = {}
         self.jobs: dict[str, JobTask] = {}
         self.periodics: list[PeriodicTask] = []
@@ -163,6 +165,14 @@ class App(Projecting, Commanding):
         """Run on the primary after the migrations and before READY; an error stops the start."""
         check_function(function, "startup", "ctx")
         self.startups.append(function)
+        return function
+
+    def check(self, function: Check) -> Check:
+        """Called by `cordata config check` where the store is there, for what a file alone does not
+        show; returns a sentence for each thing that is wrong. It only reads.
+        """
+        check_function(function, "check", "ctx")
+        self.checks.append(function)
         return function
 
     def backfill(

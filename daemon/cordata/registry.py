@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ from cordata.errors import ConfigError
 
 Handler = Callable[[Event, EventContext], Awaitable[None]]
 Startup = Callable[[Context], Awaitable[None]]
+Check = Callable[[Context], Awaitable[Sequence[str]]]
 Backfill = Callable[[BackfillContext, str | None], Awaitable[str | None]]
 Job = Callable[[Context, str, str], Awaitable[None]]
 #: Tells which (scope, period) are due at a moment, oldest first; missed ones included.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.host.machine import Host, find_tree
-from tests.host.readme import commands
+from tests.host.readme import blocks, commands
 
 #: `journalctl -f` ends only with the reader's patience.
 FOLLOW_S = 2
@@ -18,6 +18,8 @@ def bare(deb: Path) -> Iterator[Host]:
     """A host without the package, which lies in root's directory."""
     with Host(find_tree(), binds={deb: "/mnt/cordata.deb"}) as host:
         host.sh("cp /mnt/cordata.deb /root/cordata.deb")
+        [code] = [text for text in blocks("python") if text.startswith("# bookings.py\n")]
+        host.run("sh", "-c", "cat >/root/bookings.py", stdin=code)
         yield host
 
 
@@ -30,3 +32,9 @@ def test_every_command_for_a_server_succeeds_when_typed(bare: Host) -> None:
         yes = command.replace("apt install", "apt-get install -y")
         done = bare.run("bash", "-c", f"cd && {patience}{yes}", check=False)
         assert done.returncode in ((124,) if follows else (0,)), (command, done)
+    # The last section puts an application of one's own in place of the hub; one before stopped all.
+    bare.systemctl("start", "http.socket", "cordata.target")
+    url = "http://127.0.0.1:8080"
+    assert bare.run("curl", "-sS", f"{url}/ready").stdout == '{"ready":true}'
+    assert '"event"' in bare.run("curl", "-sS", "-X", "POST", f"{url}/book/7").stdout
+    bare.systemctl("start", "tally.service")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from cordata.cli.options import shared
 
 if TYPE_CHECKING:
     from cordata.app import App
+    from cordata.context import Context
+    from cordata.loading import Loaded
 
 
 @click.group()
@@ -32,7 +35,8 @@ def config() -> None:
 def check(config: str | None, app: str | None, debug: bool) -> int:
     """Check the file, the application and what it registers. Exit 78 names every problem.
 
-    Warns of events that are published and that no group handles.
+    Warns of events that are published and that no group handles, and of what the application finds
+    wrong in the store, the hub's secrets that this master-key does not open for example.
     """
     from cordata.loading import load
     from cordata.opening import check_start, missing_state
@@ -44,8 +48,31 @@ def check(config: str | None, app: str | None, debug: bool) -> int:
         click.echo(text, err=True)
     if (state := missing_state(loaded.config)) is not None:
         click.echo(f"note: [paths] state {state} does not exist; the service makes it", err=True)
+    else:
+        _look_into_store(loaded)
     click.echo(f"{loaded.document.path or 'defaults (no file)'}: ok")
     return 0
+
+
+def _look_into_store(loaded: Loaded) -> None:
+    """Warn of what the application's checks find. A store that cannot be asked is no mistake."""
+    from cordata.cli.session import run_in
+    from cordata.errors import CordataError
+
+    # Who may not read the secrets cannot tell whether they are the right ones.
+    if not loaded.app.checks or not os.access(loaded.config.paths.credentials, os.R_OK | os.X_OK):
+        return
+
+    async def ask(ctx: Context) -> list[str]:
+        return [text for check in loaded.app.checks for text in await check(ctx)]
+
+    try:
+        found = run_in(loaded.config, loaded.app, ask)
+    except CordataError as error:
+        click.echo(f"note: the store was not looked into: {error}", err=True)
+        return
+    for text in found:
+        click.echo(f"warning: {text}", err=True)
 
 
 def unhandled_events(app: App, spec: str) -> Iterator[tuple[str, str]]:

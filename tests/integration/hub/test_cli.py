@@ -213,3 +213,27 @@ async def test_command_acts_on_a_person_at_the_hotels_it_names(tmp_path: Path, r
         [row] = await hub.rows("SELECT id FROM customer")
         await command("erase", "--id", str(row["id"]), "--yes", "--force")
         assert await known() == []
+
+
+async def test_config_check_says_that_secrets_do_not_open_under_another_master_key(
+    tmp_path: Path, run: Run
+) -> None:
+    config = tmp_path / "cordata.toml"
+
+    def check() -> subprocess.CompletedProcess[str]:
+        words = ["-m", "cordata", "config", "check", "--config", str(config)]
+        words += ["--app", "alpinehub.app:app"]
+        environment = {"PYTHONPATH": ":".join(sys.path)}
+        return subprocess.run(
+            [sys.executable, *words], env=environment, capture_output=True, text=True
+        )
+
+    async with open_hub(tmp_path):
+        pass
+    good = check()
+    assert (good.returncode, good.stderr) == (0, "")
+    (tmp_path / "credentials/master-key").write_text("ab" * 32)
+    other = check()
+    assert other.returncode == 0  # the file is right: a reload must not fail for it
+    assert "warning: the secrets of 1 source do not open" in other.stderr
+    assert "DEMO/website" in other.stderr and "alpinehub source rotate" in other.stderr

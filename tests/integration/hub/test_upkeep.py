@@ -21,6 +21,7 @@ from alpinehub.trail import note
 from cordata import Event, EventContext, Store, StoreUnavailable, Tx, from_us
 from cordata.errors import AlreadySeen
 from cordata.store import Chain
+from cordata.vault import Vault
 
 HOUR_US = 3_600_000_000
 on_each_store = pytest.mark.usefixtures("each_store")
@@ -157,6 +158,20 @@ async def test_ready_says_why_when_it_is_not(tmp_path: Path) -> None:
         monkeypatch.undo()
         assert answer.status == 503 and "schema" in answer.json["reason"]
         assert b"retry-after" in answer.headers
+
+
+async def test_ready_says_that_secrets_do_not_open_under_another_master_key(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        restored = Hub(replace(hub.ctx, vault=Vault(b"ab" * 32)))
+        assert (await restored.post(BOOKING)).status == 401
+        for keyless in (restored, Hub(replace(hub.ctx, vault=Vault(None)))):
+            answer = await keyless.call("GET", "/api/ready", [])
+            assert answer.status == 503 and b"retry-after" in answer.headers
+            assert "DEMO/website" in answer.json["reason"]
+            assert "restore the credential master-key" in answer.json["reason"]
+        # With the right key, again and again.
+        for _ in range(2):
+            assert (await hub.call("GET", "/api/ready", [])).status == 200
 
 
 class Gone:
