@@ -145,7 +145,9 @@ class Guesses:
 
     def _limits(self, name: str, address: str) -> list[tuple[Allowance, bytes]]:
         both = self._mark(name, address)
-        limits = [(self._both, both), (self._address, self._mark(address))]
+        limits = [(self._both, both)]
+        if address:
+            limits.append((self._address, self._mark(address)))
         return limits if both in self._known else [*limits, (self._name, self._mark(name))]
 
     def is_news(self, cause: str) -> bool:
@@ -283,15 +285,19 @@ def shown(name: str) -> str:
 
 
 def _network(address: str) -> str:
-    """By what an address is counted: itself, or the /64 of IPv6."""
+    """By what an address is counted: itself, or the /64 of IPv6. "" for this machine's own: it is
+    that of a proxy that is not trusted, and everybody's.
+    """
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
         return address
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    if ip.is_loopback:
+        return ""
     if isinstance(ip, ipaddress.IPv4Address):
-        return address
-    if ip.ipv4_mapped is not None:
-        return str(ip.ipv4_mapped)
+        return str(ip)
     return str(ipaddress.ip_network((int(ip), 64), strict=False))
 
 

@@ -114,6 +114,16 @@ async def test_names_are_tried_from_an_address_only_so_often(tmp_path: Path) -> 
         assert await log_in(hub, "u1", PASSWORD, OTHER) == 200
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+async def test_address_of_a_proxy_that_is_not_trusted_keeps_no_other_user_out(
+    tmp_path: Path, address: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        said = [await log_in(hub, f"name {number}", "x", address) for number in range(60)]
+        assert said == [401] * 60
+        assert await log_in(hub, "u1", PASSWORD, address) == 200
+
+
 async def test_address_of_ipv6_is_its_network(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         said = [await log_in(hub, "u1", f"guess {n}", f"2001:db8::{n:x}") for n in range(40)]
