@@ -13,7 +13,7 @@ from cordata.errors import LeaseLost
 from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import BackfillTask
 from cordata.services.alarm import pause
-from cordata.services.calling import call
+from cordata.services.calling import call, cut_off
 from cordata.services.pace import Pace
 from cordata.services.primary import Leadership
 from cordata.store import Row, Tx, new_id
@@ -40,7 +40,10 @@ class BackfillService:
         tasks: Mapping[str, BackfillTask],
         *,
         first_pause_s: float = _FIRST_S,
+        cut_off_s: float | None = None,
     ) -> None:
+        """`cut_off_s` after the stop a step in hand is cancelled; None: never."""
+        self._cut_off_s = cut_off_s
         self._first_pause_s = first_pause_s
         #: Since a step succeeded.
         self._failures = 0
@@ -54,6 +57,10 @@ class BackfillService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run what is not done until `stop`. Raises: LeaseLost."""
+        async with cut_off(stop, self._cut_off_s, self.name):
+            await self._run(stop)
+
+    async def _run(self, stop: asyncio.Event) -> None:
         ctx = await self._leadership.wait(stop)
         waiting = list(self._tasks.values()) if ctx is not None else []
         while waiting and ctx is not None and not stop.is_set():

@@ -7,11 +7,12 @@ several times as fast with: there a Sentinel tells who has cancelled, the handle
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from cordata.log import fields, logger
+from cordata.services.alongside import alongside
 from cordata.steps import measured
 from cordata.unawaited import refused
 
@@ -145,6 +146,27 @@ def after(delay_s: float | None, act: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+@asynccontextmanager
+async def cut_off(stop: asyncio.Event, delay_s: float | None, name: str) -> AsyncIterator[None]:
+    """Cancel the block when it still runs so long after `stop`, which is no error; None: never."""
+    if delay_s is None:
+        yield
+        return
+    loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
+
+    async def watch() -> None:
+        await stop.wait()
+        limit.reschedule(loop.time() + delay_s)
+
+    try:
+        async with limit, alongside(watch()):
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        log.warning("%s: what still ran was cancelled by the stop, and runs again later", name)
 
 
 def say_cut_off(name: str, count: int) -> None:

@@ -10,7 +10,7 @@ from cordata.errors import LeaseLost
 from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import PeriodicTask
 from cordata.services.alarm import pause
-from cordata.services.calling import call
+from cordata.services.calling import call, cut_off
 from cordata.services.primary import Leadership
 from cordata.store import new_id
 
@@ -24,12 +24,24 @@ class PeriodicService:
 
     name = "periodic"
 
-    def __init__(self, leadership: Leadership, tasks: Sequence[PeriodicTask]) -> None:
+    def __init__(
+        self,
+        leadership: Leadership,
+        tasks: Sequence[PeriodicTask],
+        *,
+        cut_off_s: float | None = None,
+    ) -> None:
+        """`cut_off_s` after the stop a run in hand is cancelled; None: never."""
+        self._cut_off_s = cut_off_s
         self._leadership = leadership
         self._tasks = tasks
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run the tasks until `stop`; one in hand is finished. Raises: LeaseLost."""
+        """Run the tasks until `stop`; one in hand is finished in time. Raises: LeaseLost."""
+        async with cut_off(stop, self._cut_off_s, self.name):
+            await self._run(stop)
+
+    async def _run(self, stop: asyncio.Event) -> None:
         ctx = await self._leadership.wait(stop)
         if ctx is None or not self._tasks:
             await stop.wait()

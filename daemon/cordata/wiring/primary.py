@@ -9,7 +9,7 @@ from cordata.opening import broker_passwords, smtp_login
 from cordata.runner import Layer, Runner, Service
 from cordata.services.patience import patient_context
 from cordata.systemd import Notifier
-from cordata.wiring.role import Role, alerting, reload_of
+from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
 
 if TYPE_CHECKING:
     from cordata.broker.redis.keeper import Keeper
@@ -30,6 +30,7 @@ async def run_primary(role: Role) -> int:
     from cordata.services.retention import RetentionService
 
     config, app = role.config, role.app
+    cut_off_s = cut_off_of(config.primary.stop_timeout_s)
     with Notifier() as notifier, alerting(config, "primary") as alerts:
         async with patient_context(config, app, notifier) as ctx:
             leadership = Leadership()
@@ -37,8 +38,8 @@ async def run_primary(role: Role) -> int:
             holder = holder_name()
             lease = ctx.store.lease(holder=holder)
             intake: list[Service] = [
-                PeriodicService(leadership, app.periodics),
-                BackfillService(leadership, app.backfills),
+                PeriodicService(leadership, app.periodics, cut_off_s=cut_off_s),
+                BackfillService(leadership, app.backfills, cut_off_s=cut_off_s),
                 RetentionService(leadership, app.subscriptions, config.engine, config.mail),
                 *_keepers(config, leadership, holder),
                 AlertMailService(leadership, config.alert, config.mail),

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 log = logger("cordata.wiring")
 
+#: Of a stop's time, for what follows after the handlers: to settle, to deliver, to close.
+_SETTLE_S = 5.0
 #: When what could not be mailed is due again.
 _RETRY_US = round((RETRY_S + 1.0) * 1e6)
 
@@ -49,6 +51,11 @@ class Role:
     def app(self) -> App:
         """The application."""
         return self.loaded.app
+
+
+def cut_off_of(stop_timeout_s: float) -> float:
+    """When a stop cancels the functions of the application that still run, in seconds after it."""
+    return stop_timeout_s - min(_SETTLE_S, stop_timeout_s / 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from cordata.services.patience import patient_context
 from cordata.services.refusal import RefusalService, Trouble
 from cordata.services.schema import SchemaGate
 from cordata.systemd import Notifier, listen_fds, start_anew
-from cordata.wiring.role import Role, alerting, reload_of
+from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
 
 if TYPE_CHECKING:
     from cordata.services.http import HttpService
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 log = logger("cordata.wiring")
 
 log = logger("cordata.wiring")
-
-#: Of a stop's time, for what follows after the handlers: to settle, to deliver, to close.
-_SETTLE_S = 5.0
 
 
 async def run_worker(role: Role) -> int:
@@ -264,9 +261,7 @@ def _projections(role: Role, ctx: Context, stack: ExitStack) -> ProjectionServic
 
 
 def _cut_off_s(role: Role) -> float:
-    """When a stop cancels the handlers that still run: what follows needs some of its time."""
-    limit_s = role.config.worker_of(role.instance).stop_timeout_s
-    return limit_s - min(_SETTLE_S, limit_s / 3)
+    return cut_off_of(role.config.worker_of(role.instance).stop_timeout_s)
 
 
 def _say_long(role: Role) -> None:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from cordata import App
-from cordata.context import Context, EventContext
+from cordata.context import BackfillContext, Context, EventContext
 from cordata.core.event import Event
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
 from cordata.projection import ProjectionContext
@@ -33,6 +33,19 @@ async def handle(event: Event, ctx: EventContext) -> None:
 @app.subscribe("thing", timeout_s=7200, partitions=1)
 async def project(event: StoredEvent, ctx: ProjectionContext) -> None:
     await _wait(ctx, "subscription", event.attempt)
+
+
+@app.every(seconds=1, timeout_s=7200)
+async def sweep(ctx: Context) -> None:
+    ctx.log.info("periodic begins")
+    await asyncio.sleep(3600)
+
+
+@app.backfill("look_back", timeout_s=7200)
+async def look_back(ctx: BackfillContext, cursor: str | None) -> str | None:
+    ctx.log.info("backfill begins")
+    await asyncio.sleep(3600)
+    return None
 
 
 @app.startup

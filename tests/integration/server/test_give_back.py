@@ -11,14 +11,18 @@ from tests.integration.server.running import server
 APP = "tests.integration.server.patient:app"
 
 
-def test_events_are_given_back_when_their_handlers_outlast_the_stop(tmp_path: Path) -> None:
+def test_stop_ends_well_and_events_are_given_back_when_their_handlers_outlast_the_stop(
+    tmp_path: Path,
+) -> None:
     config, flag = tmp_path / "cordata.toml", tmp_path / "flag"
-    config.write_text("[worker]\nstop_timeout_s = 9.0\n")
+    config.write_text("[worker]\nstop_timeout_s = 9.0\n[primary]\nstop_timeout_s = 9.0\n")
     options = ["--restart", "--config", str(config)]
     environment = {"PATIENT_FLAG": str(flag)}
     with server(tmp_path / "s", *options, app=APP, workers=1, environment=environment) as running:
         running.until_logged("handler begins")
         running.until_logged("subscription begins")
+        running.until_logged("periodic begins")
+        running.until_logged("backfill begins")
         flag.touch()
         os.kill(running.pid_of("worker@0"), signal.SIGTERM)
         running.until_logged("worker@0 exited with 0")
