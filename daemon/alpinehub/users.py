@@ -24,7 +24,7 @@ async def add_user(
         raise Unusable(f"user {name!r} must be 1 to 64 visible ASCII characters without a colon")
     stored = await _hash(password)
 
-    async def unit(tx: Tx) -> int:
+    async with store.transaction() as tx:
         row = await tx.fetch_one("add_user", name=name, password=stored, now=tx.now_us)
         if row is None:
             raise Unusable(f"user {name!r} exists already", hint="`alpinehub user rotate`?")
@@ -33,8 +33,6 @@ async def add_user(
             await _grant(tx, user_id, await require_hotel(tx, code), from_now=from_now)
         await tx.execute("bump_directory")
         return user_id
-
-    return await store.run(unit)
 
 
 async def list_users(store: Store) -> list[dict[str, object]]:
@@ -82,12 +80,13 @@ async def grant(store: Store, name: str, hotel: str, *, from_now: bool = False) 
     Start, too. Raises: Unusable.
     """
 
-    async def unit(tx: Tx) -> None:
-        user_id, hotel_id = await require_user(tx, name), await require_hotel(tx, hotel)
+    async def find(tx: Tx) -> tuple[int, int]:
+        return await require_user(tx, name), await require_hotel(tx, hotel)
+
+    user_id, hotel_id = await store.read(find)
+    async with store.transaction() as tx:
         await _grant(tx, user_id, hotel_id, from_now=from_now)
         await tx.execute("bump_directory")
-
-    await store.run(unit)
 
 
 async def revoke(store: Store, name: str, hotel: str) -> None:
@@ -103,10 +102,13 @@ async def revoke(store: Store, name: str, hotel: str) -> None:
 
 
 async def _grant(tx: Tx, user_id: int, hotel_id: int, *, from_now: bool) -> None:
+    """In a `transaction()` that wrote first: on PostgreSQL each of its statements sees what is
+    committed by then, so also the version that it waited for. A unit would not.
+    """
     ids = {"user_id": user_id, "hotel_id": hotel_id}
     hotel = await tx.fetch_one("hold_hotel", hotel_id=hotel_id)
     assert hotel is not None  # hotels are never deleted
-    await tx.fetch_all("hold_sources", hotel_id=hotel_id)
+    await tx.execute("hold_sources", hotel_id=hotel_id)
     from_at = tx.now_us if from_now else None
     if await tx.execute("grant_hotel", **ids, from_at=from_at) and not from_now:
         today = from_us(tx.now_us).astimezone(ZoneInfo(hotel["time_zone"])).date()

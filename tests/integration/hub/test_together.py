@@ -240,5 +240,5 @@ async def test_who_adds_a_source_at_the_same_moment_is_told_so(tmp_path: Path) -
             added = add_source(other.ctx, "DEMO", "generic", "shop", "another-secret")
             task = asyncio.create_task(added)
             await blocked(hub)
-        with pytest.raises(Unusable, match="somebody else"):
+        with pytest.raises(Unusable, match="a source 'shop' already"):
             await task

@@ -43,9 +43,10 @@ SELECT id, code, disabled_at FROM hotel WHERE code = :code
 SELECT id, time_zone FROM hotel WHERE id = :hotel_id FOR UPDATE
 
 -- name: hold_sources
--- Nor is a reservation made or changed: whoever does locks his source by the foreign key of the
--- inbox, and only then looks who reads the hotel and what waits.
-SELECT id FROM source WHERE hotel_id = :hotel_id ORDER BY id FOR UPDATE
+-- Until the end of the unit no reservation is made or changed: whoever does locks the source by the
+-- foreign key of the inbox, and only then looks who reads the hotel and what waits. Who looked
+-- before, on an older snapshot, finds that this key changed, and runs again.
+UPDATE source SET readers_revision = readers_revision + 1 WHERE hotel_id = :hotel_id
 
 -- name: set_hotel_disabled
 UPDATE hotel

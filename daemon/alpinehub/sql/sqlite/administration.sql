@@ -41,8 +41,10 @@ SELECT id, code, disabled_at FROM hotel WHERE code = :code
 SELECT id, time_zone FROM hotel WHERE id = :hotel_id
 
 -- name: hold_sources
--- As hold_hotel: here a unit has the store to itself.
-SELECT id FROM source WHERE hotel_id = :hotel_id
+-- Until the end of the unit no reservation is made or changed: whoever does locks the source by the
+-- foreign key of the inbox, and only then looks who reads the hotel and what waits. Who looked
+-- before, on an older snapshot, finds that this key changed, and runs again.
+UPDATE source SET readers_revision = readers_revision + 1 WHERE hotel_id = :hotel_id
 
 -- name: set_hotel_disabled
 UPDATE hotel
