@@ -73,6 +73,7 @@ class Batch:
                     version=row["version"],
                     unique_id_type=15 if row["res_status"] == "Cancelled" else 14,
                     proven=row["rendered"] != mark(protocol),
+                    last_sent_at=row["last_sent_at"],
                 )
             )
 
@@ -127,10 +128,12 @@ async def reservations(
     since_us: int | None = None,
     size: int = PAGE,
     after_id: str = "",
+    sent: list[Sent] | None = None,
 ) -> AsyncGenerator[list[bytes], None]:
     """Pages of HotelReservations, each recorded as sent before it is given.
 
-    `since_us`: all created since then; None: all that wait, behind `after_id`. Raises:
+    `since_us`: all created since then; None: all that wait, behind `after_id`. `sent`: where what
+    the page in hand holds is told. Raises:
     StoreUnavailable, with nothing recorded of the page. A page that is lost afterwards is no loss:
     what is not acknowledged comes again. A version made meanwhile is in a later page, or in the
     next list.
@@ -145,6 +148,8 @@ async def reservations(
         batch = Batch()
         batch.add(rows, hotel, client.protocol)
         await _record_page(ctx, client, hotel, batch)
+        if sent is not None:
+            sent[:] = batch.sent
         yield batch.xml
         if len(rows) < size:
             return

@@ -30,6 +30,8 @@ class Sent:
     unique_id_type: int
     #: It was rendered in this form for the first time, and found valid.
     proven: bool
+    #: When it went out before; None: never.
+    last_sent_at: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,12 @@ async def mark_sent(tx: Tx, client: Client, hotel: Hotel, sent: Sequence[Sent]) 
     for row in rows:
         if row["first_sent_at"] == tx.now_us:
             await publish(tx, "delivered", row, hotel.id, client)
+
+
+async def mark_unsent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
+    """Within a unit of the caller's: it never left this machine, so the user was not given it."""
+    unsent = [(one.reservation_id, one.version, one.last_sent_at) for one in sent]
+    await tx.execute("listing_mark_unsent", user_id=client.user_id, unsent=_encode(unsent).decode())
 
 
 async def mark_held(tx: Tx, client: Client, held: Sequence[HeldBack]) -> list[HeldBack]:

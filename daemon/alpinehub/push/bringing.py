@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from alpinehub.alpinebits.acknowledging import REPORT, Acknowledgement, acknowle
 from alpinehub.alpinebits.call import Client as Reader
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.listing import reservations
+from alpinehub.alpinebits.sent import Sent, mark_unsent
 from alpinehub.directory import directory_of
 from alpinehub.pms.http import Answer, Unreachable
 from alpinehub.pms.reading import read_reply
@@ -51,6 +53,9 @@ _ALONE_AFTER = 2
 _TOLD_AFTER = 4
 #: A push.due that is so late is lost: its handler was given up, or the broker forgot it.
 _LOST_US = 600 * 1_000_000
+
+#: Nothing of the request has left this machine then: the other side was not given it.
+_NOT_SENT = frozenset({"connect", "name", "forbidden"})
 
 _UNIQUE_ID = re.compile(rb'<UniqueID Type="(1[45])" ID="(\w+)"/>')
 
@@ -141,7 +146,8 @@ async def _bring(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
     size, until = (1 if alone else _AT_ONCE), monotonic() + _BUSY_S
     failed: list[PushFailed] = []
     for after_id in dict.fromkeys((due.after_id if alone else "", "")):
-        pages = reservations(ctx, reader, due.hotel, size=size, after_id=after_id)
+        sent: list[Sent] = []
+        pages = reservations(ctx, reader, due.hotel, size=size, after_id=after_id, sent=sent)
         async with aclosing(pages):
             async for page in pages:
                 if page:  # else all of it is held
@@ -153,6 +159,10 @@ async def _bring(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
                         )
                     except PushFailed as problem:
                         failed.append(problem)
+                    except Unreachable as problem:
+                        if problem.kind in _NOT_SENT:
+                            await ctx.store.run(partial(mark_unsent, client=reader, sent=sent))
+                        raise
                 if len(failed) * size >= _AT_ONCE or monotonic() > until:
                     break
             else:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.alpinebits import material
-from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.integration.hub.material import BOOKING, PRICE, Hub, open_hub
 from tests.integration.pms.peers import Asked, Scripted, http, make_certificate, scripted
 from tests.integration.push.peer import HotelSoftware, taken
 from tests.raw import raw
@@ -143,6 +143,31 @@ async def test_dead_server_gets_it_all_once_when_it_is_back(tmp_path: Path) -> N
             assert sorted(software.ids) == sorted([first, second])
             await hub.harness.drain(within=timedelta(hours=2))
             assert len(software.ids) == 2 and (await state(hub))["failures"] == 0
+
+
+async def test_server_that_was_dead_is_brought_no_change_of_what_it_never_got(
+    tmp_path: Path,
+) -> None:
+    software = HotelSoftware()
+    with socket.create_server(("127.0.0.1", 0)) as taken_port:
+        url = f"http://127.0.0.1:{taken_port.getsockname()[1]}/"
+    async with open_hub(tmp_path, push_private=True) as hub:
+        assert hub.harness is not None
+        await target(hub, "demo", url)
+        first = await book(hub, 1, **PRICE)
+        await book(hub, 2, **PRICE)
+        await hub.harness.drain(within=timedelta(seconds=60))
+        assert (await state(hub))["failures"] == 4
+        await book(hub, 1, **PRICE, adults=3)
+        await hub.post({"hotel_code": "DEMO", "status": "cancelled", "external_id": "n-2"})
+        async with scripted(software.answer) as peer:
+            await target(hub, "demo", peer.url)
+            await hub.harness.drain(within=timedelta(hours=2))
+            assert software.came == [[("14", first)]]
+            assert b'ResStatus="Reserved"' in peer.asked[-1].document
+            await book(hub, 1, **PRICE, adults=4)
+            await hub.handle_events()
+            assert b'ResStatus="Modify"' in peer.asked[-1].document
 
 
 async def test_longest_pause_is_15_minutes_and_nothing_is_ever_given_up(tmp_path: Path) -> None:

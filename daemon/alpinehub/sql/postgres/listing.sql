@@ -6,7 +6,8 @@
 -- What waits for a user, in the order it came. Costs what waits, not what ever was (partial index).
 -- A booking is Modify only for an account that was given it as a booking before, by the newest
 -- version that it was given.
-SELECT d.reservation_id, d.version, d.held_code, d.held_text, d.rendered, r.external_id, r.created_at,
+SELECT d.reservation_id, d.version, d.held_code, d.held_text, d.rendered, d.last_sent_at,
+       r.external_id, r.created_at,
        CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((
            SELECT CASE WHEN g.res_status IN ('Reserved', 'Modify') THEN 'Modify' ELSE 'Reserved' END
            FROM delivery given JOIN reservation_version g
@@ -50,7 +51,8 @@ WHERE d.reservation_id = :reservation_id AND d.version = :version AND d.waiting 
 -- Everything created since a moment, acknowledged or not, each in its newest version: what waits, and
 -- what the account got or may still get. Not what was erased, nor the end of what it never got; and
 -- what does not wait only while the stay is not over. :today is the hotel's.
-SELECT r.id AS reservation_id, r.version, d.held_code, d.held_text, d.rendered, r.external_id, r.created_at,
+SELECT r.id AS reservation_id, r.version, d.held_code, d.held_text, d.rendered, d.last_sent_at,
+       r.external_id, r.created_at,
        CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((
            SELECT CASE WHEN g.res_status IN ('Reserved', 'Modify') THEN 'Modify' ELSE 'Reserved' END
            FROM delivery given JOIN reservation_version g
@@ -99,6 +101,14 @@ ON CONFLICT (reservation_id, user_id, version) DO UPDATE SET
     held_text = NULL, held_code = NULL, held_at = NULL, rendered = excluded.rendered,
     client_id = excluded.client_id, sent_count = delivery.sent_count + 1
 RETURNING reservation_id, version, first_sent_at
+
+-- name: listing_mark_unsent
+-- :unsent is [[reservation id, version, last_sent_at before], ...]: what was to be pushed, and did
+-- not leave this machine. What was given before that stays given.
+UPDATE delivery d SET last_sent_at = (j.value ->> 2)::bigint
+FROM json_array_elements(:unsent::json) AS j (value)
+WHERE d.reservation_id = j.value ->> 0 AND d.version = (j.value ->> 1)::integer
+  AND d.user_id = :user_id
 
 -- name: listing_mark_held
 -- A version that this user's protocol version cannot carry: it keeps waiting.
