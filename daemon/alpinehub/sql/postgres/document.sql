@@ -58,8 +58,9 @@ FROM rate_plan WHERE hotel_id = :hotel_id
 
 -- name: rateplan_hold
 -- Until the end of the unit nobody else writes plans of the hotel: two complete sets at once would
--- both stay, for neither sees what the other writes.
-SELECT id FROM hotel WHERE id = :hotel_id FOR NO KEY UPDATE
+-- both stay, for neither sees what the other writes. The row is changed, not only locked: who waited
+-- for it on an older snapshot runs again.
+UPDATE hotel SET name = name WHERE id = :hotel_id RETURNING id
 
 -- name: rateplan_set
 -- Each change has a moment of its own, by which an overlay sees that somebody was first.
