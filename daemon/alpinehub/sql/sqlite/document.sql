@@ -57,9 +57,8 @@ SELECT count(*) AS plans, coalesce(sum(length(body)), 0) AS bytes
 FROM rate_plan WHERE hotel_id = :hotel_id
 
 -- name: rateplan_hold
--- On PostgreSQL it keeps out who else writes plans of the hotel; here a unit has the store to
--- itself.
-SELECT id FROM hotel WHERE id = :hotel_id
+-- As on PostgreSQL; here a unit has the store to itself.
+UPDATE hotel SET name = name WHERE id = :hotel_id RETURNING id
 
 -- name: rateplan_set
 -- Each change has a moment of its own, by which an overlay sees that somebody was first.
