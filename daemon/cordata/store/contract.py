@@ -116,9 +116,11 @@ class Store(Protocol):
         it: if another unit changed the row meanwhile, it runs again, as it does once when a key
         that it adds was added meanwhile. Not covered is a decision about rows that it only reads or
         does not find: that takes a constraint, or one statement. On PostgreSQL a query that locks
-        (FOR UPDATE) covers rows which are only read; a view hides the tables that a unit reads; and
-        a unit that changes nothing which it read may see each of its queries at its own moment,
-        since it may share a transaction. `cordata.testing.race` shows what two units make of each
+        (FOR UPDATE) covers rows which are only read; a unit with such a query, with a function of
+        its own or with INSERT ... SELECT sees the newest state with each statement, and what it
+        changes as it read it, it locks; a view hides the tables that a unit reads; and a unit that
+        changes nothing which it read may see each of its queries at its own moment, since it may
+        share a transaction. `cordata.testing.race` shows what two units make of each
         other.
 
         Cancelling is safe: it then ran wholly or not at all. Raises: what the unit

@@ -105,12 +105,13 @@ async def test_grant_misses_nothing_when_webhooks_come_at_the_same_time(tmp_path
 
 async def change(tx: Tx, reservation_id: str) -> None:
     """What the intake does first to make version 2."""
+    (row,) = await raw(tx, "SELECT customer_id FROM reservation WHERE id = ?", (reservation_id,))
     await tx.execute(
         "update_reservation",
         id=reservation_id,
         version=2,
         status="request",
-        customer_id=1,
+        customer_id=row["customer_id"],
         ends_on=None,
         now=tx.now_us,
     )

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 from tests.contract.store.stores import add_account, balance
-from tests.integration.postgres.parts import opened
+from tests.integration.postgres.parts import opened, until
 from tests.raw import raw
+from tests.servers.postgres import PostgresServer
 
 from cordata.errors import Conflict, PermanentError, TransactionStale
 from cordata.store import Row, Store, Tx
@@ -54,6 +55,30 @@ async def test_transaction_goes_on_when_a_counter_that_all_change_was_changed(
         assert await balance(one, "own") == 12 and await balance(one, "counter") == 13
         found = await one.read(lambda tx: tx.fetch_one("entry.count"))
         assert found is not None and found["count"] == 1
+
+
+@pytest.mark.parametrize("warm", [False, True])
+async def test_unit_that_waited_for_a_lock_sees_what_its_holder_wrote(
+    postgres: PostgresServer, database: str, warm: bool
+) -> None:
+    """Though the holder did not change the row that both lock: to keep others away is enough."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+
+    async def see(tx: Tx) -> Row | None:
+        await tx.fetch_one("account.all")
+        await tx.fetch_one("account.get_to_change", id="gate")
+        return await tx.fetch_one("account.get", id="new")
+
+    async with opened(database) as store, opened(database) as other:
+        await add_account(store, "gate")
+        for _ in range(3 * warm):  # whatever the store learns of such units
+            assert await other.run(see) is None
+        async with store.transaction() as tx:
+            await tx.execute("account.add", id="new", balance=0)
+            await tx.fetch_one("account.get_to_change", id="gate")
+            seen = asyncio.ensure_future(other.run(see))
+            await until(lambda: postgres.execute(waiting) != [(0,)])
+        assert await seen is not None
 
 
 @pytest.mark.xfail(

@@ -1,10 +1,13 @@
 """Units of work, each in a transaction of its own, as many at once as there are connections.
 
-Each sees one snapshot (REPEATABLE READ). If a row that it changes or locks has changed since, it
-runs again; such reruns take turns. So it does after a deadlock, or when its connection was lost
-before its COMMIT; one whose COMMIT was cut off runs again only once it is certain that it did not
-happen. One that added a key that was there already runs again once: if another unit has just added
-it, it finds it then.
+Each sees one snapshot (REPEATABLE READ). If a row that it changes has changed since, it runs again;
+such reruns take turns. One that locks (FOR UPDATE, a function) or adds what a query finds (INSERT
+... SELECT) sees the newest state with each statement (READ COMMITTED): behind a lock that it waited
+for, its own or a foreign key's, a snapshot would be older than what the holder of the lock wrote.
+
+A unit runs again after a deadlock, or when its connection was lost before its COMMIT; one whose
+COMMIT was cut off runs again only once it is certain that it did not happen. One that added a key
+that was there already runs again once: if another unit has just added it, it finds it then.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from cordata.store.postgres.fault import (
     lost,
     translate,
 )
+from cordata.store.postgres.habit import kind_of
 from cordata.store.postgres.narrow import Narrowed, Narrows
 from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
@@ -41,10 +45,16 @@ from cordata.store.tx import Unit, before_write
 
 #: A unit runs so many times at most; one that others are in the way of, as long as there is time.
 _ATTEMPTS = 6
+#: Of so many kinds of units it is known what they have to see.
+_KINDS = 4096
 #: Between them, times a random number and the attempt's: whoever met does not meet again.
 _PAUSE_S = 0.01
 #: The server ends a statement after `write_timeout_s`; one that does not answer then is gone.
 _GRACE_S = 1.0
+
+
+class OtherIsolation(Exception):
+    """The unit has to see the newest state, and would see a snapshot; or the other way round."""
 
 
 class Again(Exception):
@@ -90,6 +100,17 @@ class Parts:
         self.time = time
         self.health = health
         self.committed = committed
+        self._newest: set[object] = set()
+
+    def sees_newest(self, unit: Unit[Any]) -> bool:
+        """Whether units of this kind have to see the newest state, as far as that is known."""
+        return kind_of(unit) in self._newest
+
+    def learn_newest(self, unit: Unit[Any], newest: bool) -> None:
+        """Remember that of the units of this kind."""
+        if len(self._newest) >= _KINDS:  # functions that are made anew, never to return
+            self._newest.clear()
+        (self._newest.add if newest else self._newest.discard)(kind_of(unit))
 
     def begin(self, connection: Connection, kind: Kind = "write") -> Transaction:
         """A transaction on a connection of the pool."""
@@ -137,14 +158,19 @@ class Alone:
         deadline = self._loop.time() + self._timeout_s + _GRACE_S
         attempt = 0
         changed = False
+        newest = guessed = self._parts.sees_newest(unit)
         lost_race = entry is not None and entry.lost_race
         while True:
             attempt += 1
             try:
                 async with self._turn if changed else nullcontext(), self._narrows.turn(unit):
-                    return await self._attempt(unit, fence, deadline, entry)
+                    return await self._attempt(unit, fence, deadline, entry, newest, guessed)
             except Narrowed:
                 attempt -= 1
+            except OtherIsolation:
+                attempt -= 1
+                newest, guessed = not newest, False
+                self._parts.learn_newest(unit, newest)
             except Again as again:
                 enough = attempt >= _ATTEMPTS and not again.collided
                 enough = enough or (lost_race and again.lost_race)
@@ -163,22 +189,35 @@ class Alone:
                 raise
 
     async def _attempt(
-        self, unit: Unit[Any], fence: Fence | None, deadline: float, entry: Entry | None
+        self,
+        unit: Unit[Any],
+        fence: Fence | None,
+        deadline: float,
+        entry: Entry | None,
+        newest: bool,
+        guessed: bool,
     ) -> Any:
         parts = self._parts
         tx = UnitTx(parts.queries, parts.time.now_us())
         async with parts.pool.connection(deadline) as connection:
             self._narrows.check(unit)
-            kind: Kind = "write" if entry is None else entry.bookkeeping or "often"
+            kind: Kind = "write"
+            if entry is not None:
+                kind = entry.bookkeeping or ("newest" if newest else "often")
             transaction = parts.begin(connection, kind)
             if entry is not None:
                 entry.transaction = transaction
             limit = asyncio.timeout_at(deadline)
             try:
                 async with limit:
-                    value = await run_alone(transaction, Course(unit, tx, fence))
+                    course = Course(unit, tx, fence)
+                    value = await run_alone(transaction, course, snapshot=kind == "often")
                     if entry is not None and entry.future.done():
                         raise Busy("nobody waits for the unit any more")
+                    if (kind == "often" and tx.newest) or (
+                        kind == "newest" and guessed and not tx.newest
+                    ):
+                        raise OtherIsolation
                     await finish(transaction, tx)
             except InDoubt as caught:
                 doubt = caught
@@ -249,15 +288,18 @@ async def pause_before_write(calls: Sequence[Call]) -> None:
         await pause()
 
 
-async def run_alone(transaction: Transaction, course: Course) -> Any:
+async def run_alone(transaction: Transaction, course: Course, *, snapshot: bool = False) -> Any:
     """Run a unit to its end, all but what `finish` sends; what it returned.
 
-    Raises: what the unit raised, which is `tx.failed` with its cause when a statement failed.
+    Raises: what the unit raised, which is `tx.failed` with its cause when a statement failed;
+    OtherIsolation when it has to see the newest state and has a `snapshot`.
     """
     tx = course.tx
     try:
         ask = course.step()
         while ask is not None:
+            if snapshot and tx.newest:
+                raise OtherIsolation
             await pause_before_write([*tx.deferred, *ask.calls])
             ask = course.step(await answer(transaction, tx, ask))
     except BaseException:

@@ -83,9 +83,10 @@ class Committer:
         """Run a batch on a connection; what is left to find out, if anything is."""
         if self._book.curious:
             await self._learn(connection)
-        kind: Kind = "write" if len(entries) > 1 else "stable"
+        snapshot = len(entries) == 1 and not self._parts.sees_newest(entries[0].unit)
+        kind: Kind = "stable" if snapshot else "write"
         transaction = SharedTransaction(connection, self._parts.connector.prologue, kind)
-        batch = self._batch(transaction, entries)
+        batch = self._batch(transaction, entries, snapshot)
         try:
             return await self._run(entries, batch, transaction, deadline)
         except BaseException as error:
@@ -138,9 +139,9 @@ class Committer:
             self._done(batch)
         return None
 
-    def _batch(self, transaction: SharedTransaction, entries: list[Entry]) -> Batch:
+    def _batch(self, transaction: SharedTransaction, entries: list[Entry], snapshot: bool) -> Batch:
         if len(entries) == 1:
-            return Single(transaction, self._parts)
+            return Single(transaction, self._parts, snapshot=snapshot)
         merge = not any(entry.attempts for entry in entries)
         return Lockstep(transaction, self._parts.queries, self._book, self._orders, merge=merge)
 
@@ -186,7 +187,9 @@ class Committer:
                 self._parts.pool.distrust()
             alone = [entry for entry in broken.alone if not entry.future.done()]
             # What the data refused says nothing of the next unit of that kind.
-            self._leave_alone(alone, learn=fault is None or fault.again or fault.slow)
+            self._leave_alone(
+                alone, learn=not broken.isolation if fault is None else fault.again or fault.slow
+            )
             apart |= set(alone)
         rest = [entry for entry in entries if entry not in apart and not entry.future.done()]
         for entry in rest:

@@ -38,9 +38,12 @@ _STATEMENTS = 100
 class Broken(Exception):
     """The transaction is of no use any more; its units run again, `alone` those that broke it."""
 
-    def __init__(self, alone: Iterable[Entry] = (), fault: Fault | None = None) -> None:
-        """`fault`: what the server said, if that is why."""
+    def __init__(
+        self, alone: Iterable[Entry] = (), fault: Fault | None = None, *, isolation: bool = False
+    ) -> None:
+        """`fault`: what the server said, if that is why; `isolation`: it has to be another one."""
         super().__init__()
+        self.isolation = isolation
         self.alone = list(alone)
         self.fault = fault
 

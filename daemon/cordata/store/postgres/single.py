@@ -6,6 +6,7 @@ It may do whatever it likes in any order; what it fails with is its own, at once
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from cordata.errors import CordataError
 from cordata.store.postgres.alone import Parts, answer
@@ -19,7 +20,9 @@ from cordata.store.postgres.unit import unsendable
 class Single:
     """One unit and its transaction; to be used as a Lockstep is."""
 
-    def __init__(self, transaction: SharedTransaction, parts: Parts) -> None:
+    def __init__(self, transaction: SharedTransaction, parts: Parts, *, snapshot: bool) -> None:
+        """`snapshot`: the transaction sees one; else the newest state."""
+        self._snapshot = snapshot
         self._transaction = transaction
         self._parts = parts
         self._entry: Entry
@@ -42,6 +45,8 @@ class Single:
         entry = self._entry
         error = self._step(None)
         while error is None and entry.ask is not None:
+            if self._snapshot and entry.tx.newest:
+                self._run_otherwise()
             error = self._step(await answer(self._transaction, entry.tx, entry.ask))
         if error is not None:
             await self._fail(error)
@@ -65,6 +70,8 @@ class Single:
             self.answered = 1
             await self._transaction.roll_back()
             return
+        if self.written and self._entry.tx.newest == self._snapshot:
+            self._run_otherwise()
         calls = self._entry.tx.deferred if self.written else []
         try:
             for query, args in calls:
@@ -76,6 +83,12 @@ class Single:
             known = 0 <= position < len(calls)
             name = calls[position].query.name if known else unsendable(calls) or "COMMIT"
             await self._fail(self._entry.tx.fail(error, name))
+
+    def _run_otherwise(self) -> NoReturn:
+        """Have it run in the other isolation. Raises: Broken."""
+        self._entry.close()
+        self._parts.learn_newest(self._entry.unit, self._snapshot)
+        raise Broken([self._entry], isolation=True)
 
     async def _fail(self, error: BaseException) -> None:
         """Undo it, and tell the caller. Raises: Broken when it may simply run again."""

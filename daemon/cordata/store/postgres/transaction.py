@@ -23,11 +23,12 @@ from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.result import Result
 from cordata.store.tx import Bookkeeping
 
-Kind = Literal["write", "often", "stable", "read"] | Bookkeeping
+Kind = Literal["write", "often", "newest", "stable", "read"] | Bookkeeping
 
 _BEGIN: dict[Kind, str] = {
     # Each statement sees the newest state.
     "write": "BEGIN ISOLATION LEVEL READ COMMITTED",
+    "newest": "BEGIN ISOLATION LEVEL READ COMMITTED",
     "lasting": "BEGIN ISOLATION LEVEL READ COMMITTED",
     "fleeting": "BEGIN ISOLATION LEVEL READ COMMITTED",
     # All see one state; changing a row that has changed since fails (40001).
@@ -64,6 +65,7 @@ _FLEETING = (
 )
 _PREPARED: dict[Kind, str] = {
     "often": _KEPT,
+    "newest": _KEPT,
     "lasting": _KEPT,
     "fleeting": f"{_KEPT}, {_FLEETING}",
 }

@@ -64,7 +64,7 @@ class Ask:
 class UnitTx(Tx):
     """The Tx of a unit."""
 
-    __slots__ = ("_queries", "cause", "deferred")
+    __slots__ = ("_queries", "cause", "deferred", "newest")
 
     def __init__(self, queries: Queries, now_us: int) -> None:
         super().__init__(now_us)
@@ -73,6 +73,8 @@ class UnitTx(Tx):
         self.cause: ServerError | ConnectionLost | None = None
         #: Written with `write`, not sent yet.
         self.deferred: list[Call] = []
+        #: Whether one of its statements has to see the newest state.
+        self.newest = False
 
     def call(self, name: str, params: Mapping[str, Any]) -> Call:
         """The call of a named statement. Raises: ConfigError; what ended the unit."""
@@ -85,6 +87,7 @@ class UnitTx(Tx):
             raise query.wrong(params) from None
         if len(params) != query.width:
             raise query.wrong(params)
+        self.newest = self.newest or query.newest
         return Call(query, args)
 
     async def execute(self, name: str, /, **params: object) -> int:
