@@ -123,10 +123,15 @@ class EventContext(Context):
         """
 
         async def marked(tx: Tx) -> T:
-            row = {"event_id": self.event_id, "group": self.group, "created_at": tx.now_us}
-            if not await tx.execute("seen.add", **row):
+            # Looked for before and written after: on PostgreSQL a unit that writes before it reads
+            # cannot share its transaction.
+            mark = {"event_id": self.event_id, "group": self.group}
+            if await tx.fetch_one("seen.has", **mark):
                 raise AlreadySeen()
-            return await unit(tx)
+            value = await unit(tx)
+            if not await tx.execute("seen.add", **mark, created_at=tx.now_us):
+                raise AlreadySeen()
+            return value
 
         marked.__wrapped__ = unit  # type: ignore[attr-defined]  # what kind of unit it is
         with self._once.commit(self.group, "message"):
