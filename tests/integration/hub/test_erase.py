@@ -416,14 +416,15 @@ async def test_customers_are_found_by_what_is_known_of_them(tmp_path: Path) -> N
         await write(hub, last_name="100%_Sure", phone="+39333111222")
         await settle(hub)
         store = hub.ctx.store
+        one, two = [row["id"] for row in await hub.rows("SELECT id FROM customer ORDER BY id")]
 
         async def ids(**by: Any) -> list[int]:
             return [row["id"] for row in await find(store, **by)]
 
-        assert await ids(email=" " + EMAIL.upper()) == [1]
-        assert await ids(phone="+39 0471 99-88-77") == await ids(phone="0471/998877") == [1]
-        assert await ids(name="noed") == [1] and await ids(name="%_") == [2]
-        assert await ids(id=2) == [2] and await ids(id=3) == []
-        assert await ids(id=2, hotel="DEMO") == [2]
+        assert await ids(email=" " + EMAIL.upper()) == [one]
+        assert await ids(phone="+39 0471 99-88-77") == await ids(phone="0471/998877") == [one]
+        assert await ids(name="noed") == [one] and await ids(name="%_") == [two]
+        assert await ids(id=2) == [two] and await ids(id=3) == []
+        assert await ids(id=2, hotel="DEMO") == [two]
         with pytest.raises(Unusable, match="no hotel"):
             await find(store, id=1, hotel="NONE")
