@@ -424,7 +424,7 @@ async def test_customers_are_found_by_what_is_known_of_them(tmp_path: Path) -> N
         assert await ids(email=" " + EMAIL.upper()) == [one]
         assert await ids(phone="+39 0471 99-88-77") == await ids(phone="0471/998877") == [one]
         assert await ids(name="noed") == [one] and await ids(name="%_") == [two]
-        assert await ids(id=2) == [two] and await ids(id=3) == []
-        assert await ids(id=2, hotel="DEMO") == [two]
+        assert await ids(id=two) == [two] and await ids(id=two + 1) == []
+        assert await ids(id=two, hotel="DEMO") == [two]
         with pytest.raises(Unusable, match="no hotel"):
             await find(store, id=1, hotel="NONE")
