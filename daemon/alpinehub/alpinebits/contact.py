@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from time import monotonic
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -14,19 +13,19 @@ if TYPE_CHECKING:
     from cordata import Context, Store, Tx
 
 #: Seconds for which a poll of the same user for the same hotel is no news.
-POLL_NOTED_S = 30.0
+POLL_NOTED_S = 30
 
-#: By user and hotel, when this process last noted a poll.
-_noted: WeakKeyDictionary[Store, dict[tuple[int, int], float]] = WeakKeyDictionary()
+#: By user and hotel, until when (us) a poll is not noted again.
+_noted: WeakKeyDictionary[Store, dict[tuple[int, int], int]] = WeakKeyDictionary()
 
 
 async def note_poll(ctx: Context, client: Client, hotel_id: int) -> None:
     """Of what is only noted, the poll does not fail."""
     noted = _noted.setdefault(ctx.store, {})
-    who, now = (client.user_id, hotel_id), monotonic()
-    if now < noted.get(who, 0.0):
+    who, now_us = (client.user_id, hotel_id), ctx.now_us()
+    if now_us < noted.get(who, 0):
         return
-    noted[who] = now + POLL_NOTED_S
+    noted[who] = now_us + POLL_NOTED_S * 1_000_000
 
     async def unit(tx: Tx) -> None:
         await note_contact(tx, client, hotel_id, polled=True)
