@@ -57,7 +57,7 @@ async def make_demo(ctx: Context) -> None:
 @app.startup
 async def check_secrets(ctx: Context) -> None:
     """Say at start, not at the first request, that a source's secret cannot be read."""
-    if closed := await sealed_elsewhere(ctx):
+    if closed := (await sealed_elsewhere(ctx)).names:
         ctx.log.error(
             "%d sources cannot be served, their secrets do not open: %s; "
             "restore the credential master-key or run `alpinehub source rotate`",
@@ -69,7 +69,7 @@ async def check_secrets(ctx: Context) -> None:
 @app.check
 async def closed_secrets(ctx: Context) -> list[str]:
     """Which sources cannot be served, and what to do."""
-    closed = await sealed_elsewhere(ctx)
+    closed = (await sealed_elsewhere(ctx)).names
     return [describe_closed(closed)] if closed else []
 
 

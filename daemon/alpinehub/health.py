@@ -35,26 +35,38 @@ _LOOK_AGAIN_S = 60.0
 
 
 async def ready(ctx: Context) -> Sign:
-    """200 when the store answers and has every migration of this code, and the secrets of the
-    sources open, without which each webhook gets a 401; else 503 with the reason.
+    """200 when the store answers and has every migration of this code; else 503 with the reason.
+
+    Where no source's secret opens, as after a restore without the master key, each webhook would
+    get a 401: 503, too. Where some open, 200 names the others: one source takes no host out.
     """
+    closed, is_all = "", False
     try:
         reason = "" if await ctx.schema_current() else "the schema is older than this code"
-        reason = reason or await _closed(ctx)
+        if not reason:
+            closed, is_all = await _closed(ctx)
     except CordataError as error:
         reason = f"{error.code}: {error}"
+    if closed and is_all:
+        reason = closed
+    elif closed:
+        return Sign(200, msgspec.json.encode({"status": "ready", "warning": closed}))
     if not reason:
         return _READY
     body = msgspec.json.encode({"status": "not ready", "reason": reason})
     return Sign(503, body, ((b"retry-after", b"5"),))
 
 
-async def _closed(ctx: Context) -> str:
-    """Which secrets do not open; that all do is asked once a minute, for it reads them all."""
+async def _closed(ctx: Context) -> tuple[str, bool]:
+    """Which secrets do not open, and whether none does.
+
+    That all open is asked once a minute, for it reads them all.
+    """
     now = monotonic()
     if now - _opened.get(ctx.vault, float("-inf")) < _LOOK_AGAIN_S:
-        return ""
-    if closed := await sealed_elsewhere(ctx):
-        return describe_closed(closed)
+        return "", False
+    closed = await sealed_elsewhere(ctx)
+    if closed.names:
+        return describe_closed(closed.names), closed.is_all
     _opened[ctx.vault] = now
-    return ""
+    return "", False

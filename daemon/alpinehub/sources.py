@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from urllib.parse import quote
 
 from alpinehub.hotels import Unusable, nearest, require_hotel
@@ -86,10 +87,17 @@ async def hotels_with_key(ctx: Context, hotel: str, key: str) -> list[str]:
     return [row["hotel"] for row in rows]
 
 
-async def sealed_elsewhere(ctx: Context) -> list[str]:
-    """The sources (`hotel/name`) whose secret this process cannot open: another master key sealed
-    it, or there is none.
-    """
+class Closed(NamedTuple):
+    """The sources whose secret this process cannot open."""
+
+    #: Each as `hotel/name`.
+    names: list[str]
+    #: Whether no source is left whose secret opens.
+    is_all: bool
+
+
+async def sealed_elsewhere(ctx: Context) -> Closed:
+    """Sources whose secret another master key sealed, or all where there is no key."""
     rows = await ctx.store.read(lambda tx: tx.fetch_all("sealed_secrets"))
     closed = []
     for row in rows:
@@ -97,7 +105,7 @@ async def sealed_elsewhere(ctx: Context) -> list[str]:
             ctx.vault.open(row["secret"], context=SOURCE_SECRET)
         except CordataError:
             closed.append(f"{row['hotel']}/{row['name']}")
-    return closed
+    return Closed(closed, is_all=len(closed) == len(rows))
 
 
 def describe_closed(closed: Sequence[str]) -> str:

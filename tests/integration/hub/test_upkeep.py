@@ -17,6 +17,7 @@ from alpinehub import counts, demo
 from alpinehub.app import app
 from alpinehub.people import upkeep
 from alpinehub.report.job import read_report
+from alpinehub.sources import add_source, set_secret
 from alpinehub.trail import note
 from cordata import Event, EventContext, Store, StoreUnavailable, Tx, from_us
 from cordata.errors import AlreadySeen
@@ -169,7 +170,12 @@ async def test_ready_says_that_secrets_do_not_open_under_another_master_key(tmp_
             assert answer.status == 503 and b"retry-after" in answer.headers
             assert "DEMO/website" in answer.json["reason"]
             assert "restore the credential master-key" in answer.json["reason"]
+        # One that opens keeps the host in: the others must not take it from the hotels they serve.
+        await add_source(restored.ctx, "DEMO", "generic", "restored", "another-secret")
+        answer = await restored.call("GET", "/api/ready", [])
+        assert answer.status == 200 and "DEMO/website" in answer.json["warning"]
         # With the right key, again and again.
+        await set_secret(hub.ctx, "DEMO", "restored", "another-secret")
         for _ in range(2):
             assert (await hub.call("GET", "/api/ready", [])).status == 200
 
