@@ -19,7 +19,7 @@ BENCH ?=
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-alone test-system lint deb bench fuzz soak boot clean clean-cache
+.PHONY: help run test test-unit test-alone oracle test-system lint deb bench fuzz soak boot clean clean-cache
 
 build := packaging/build
 # The tests that use the official AlpineBits material where it is there.
@@ -53,12 +53,17 @@ test: ## Everything: lint, all tests in a venv, all tests in Debian 13 on system
 
 test-unit: ## Unit, contract and integration tests in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
-		"$$venv/bin/python" -m pytest -q -p no:cacheprovider --durations=10 $(parallel) tests/unit tests/contract tests/integration $(PYTEST)
+		"$$venv/bin/python" -m pytest -q -p no:cacheprovider --durations=10 $(parallel) tests/unit tests/contract tests/integration tests/oracle $(PYTEST)
 
 # What a clone has that stands alone: the tests that use ../shared must pass without it.
 test-alone: ## The tests of AlpineBits without the official schemas and samples in ../shared
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		CORDATA_SHARED=none "$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) $(alone) $(PYTEST)
+
+# `make test` plays four chapters of the forty.
+oracle: ## All recorded answers of the hub, on both stores
+	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
+		ORACLE=all "$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) tests/oracle $(PYTEST)
 
 test-system: ## The package in booted Debian 13 hosts, and the other tests on Debian's libraries
 	@$(build)/need venv tree && venv=$$($(build)/venv $(extras)) && \

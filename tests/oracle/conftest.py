@@ -1,0 +1,5 @@
+"""What the chapters need."""
+
+from tests.integration.engine.stores import state
+
+__all__ = ["state"]
