@@ -184,7 +184,11 @@ async def test_outcomes_are_the_same_on_both_stores_one_after_the_other(tmp_path
     cases = [*rules("freerooms"), *rules("inventory", "*NotifRQ*"), *messages("RQ")]
     async with open_hub(tmp_path) as hub:
         add_hotels(hub)
-        results = {case: await drive(hub, case) for case in cases}
+        results = {}
+        for case in cases:
+            if "_ok_delta" in case.name:  # one of the other kind than what is known is refused
+                hub.db.execute("DELETE FROM hotel_document WHERE kind = 'freerooms'")
+            results[case] = await drive(hub, case)
     wrong = [f"{case}: {said}" for case, said in results.items() if said not in expected(case)]
     assert wrong == []
 
