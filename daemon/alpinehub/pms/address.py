@@ -12,6 +12,8 @@ Address = IPv4Address | IPv6Address
 Allowed = Callable[[Address], bool]
 
 _NAT64 = IPv6Network("64:ff9b::/96")
+#: NAT64 of a network's own choice (RFC 8215): nobody knows where it leads.
+_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _PORTS = {"https": 443, "http": 80}
 
 
@@ -99,8 +101,13 @@ def is_near(address: Address) -> bool:
 
 
 def is_local(address: Address) -> bool:
-    """Of this machine or of a private network."""
+    """Of this machine or of a private network; no address that a gateway translates, which Python
+    calls private from 3.12.4 on.
+    """
     address = _plain(address)
+    if isinstance(address, IPv6Address):
+        if _translated(address) is not None or address in _LOCAL_NAT64:
+            return False
     unusable = address.is_link_local or address.is_unspecified or address.is_multicast
     return (address.is_loopback or address.is_private) and not unusable
 
