@@ -72,7 +72,9 @@ async def test_nothing_is_lost_when_units_change_what_they_read_at_once(
     opened: Opener, processes: int, seed: int
 ) -> None:
     draw, counts = random.Random(seed), list[int]()
-    async with opened() as one, opened() as two:
+    # Each deadlock between the processes takes PostgreSQL a second to find, and there are several.
+    patient = {"write_timeout_s": 60.0}
+    async with opened(**patient) as one, opened(**patient) as two:
         for name in (*ACCOUNTS, "given"):
             await add_account(one, name, START if len(name) == 1 else 0)
         for _ in range(4):

@@ -50,6 +50,8 @@ def test_nested_calls_are_refused_when_all_processes_are_busy(tmp_path: Path) ->
 def test_nested_call_runs_in_a_free_process(tmp_path: Path) -> None:
     with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
         path = str(all_.manager.path)
+        # A worker is ready when its child is, which the manager may not have heard of yet.
+        all_.manager.until(lambda found: found["pools"]["default"]["ready"] == 2, "both are here")
         with SyncClient(path, timeout=PATIENCE_S) as client:
             for number in range(20):
                 assert client.execute("nest", [path, 0.0, "echo", number]) == number
