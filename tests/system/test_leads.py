@@ -205,7 +205,7 @@ def test_changed_form_waits_until_its_mapping_is_mended(story: Story) -> None:
     body = json.dumps(wix("rebuilt", **REBUILT))
     host.run("curl", "-fsS", *header, "-d", "@-", path, stdin=body)
     agency.wait_for_mail("admin@example.com", "cannot be mapped", WIX.hotel)
-    agency.wait_for_mail("admin@example.com", "has changed", "first_day_7")
+    agency.wait_for_mail("admin@example.com", "has changed", WIX.hotel)
     assert agency.poll(PMS) == []
     [waiting] = json.loads(agency.alpinehub("inbox", "list", "--state", "review", "--json"))
     places = ("--field", "arrival=field:first_day_7", "--field", "departure=field:last_day_8")
