@@ -28,9 +28,6 @@ ROLES = ("worker@0", "worker@1", "primary", "pool", "child")
 USERS = ("demo", "second", "brought")
 #: What the trail has of a request: once, and then once for each of them.
 _TRAIL = "'received', 'delivered', 'acknowledged'"
-#: A relay that loses the answer to the COMMIT of its claims does not know of them: they are free
-#: after `[engine] claim_timeout_s` (60 s), which others see within 25 s more.
-CLAIMS_S = 120
 
 
 class Life:
@@ -84,7 +81,7 @@ class Life:
 
     def _until_all_is_done(self) -> None:
         made = self.hub
-        until(lambda: made.number(OPEN) == 0, "the last event handled", patience_s=CLAIMS_S)
+        until(lambda: made.number(OPEN) == 0, "the last event handled", patience_s=60)
         waiting = "SELECT count(*) FROM delivery WHERE waiting = 1 AND acked_at IS NULL"
         until(lambda: made.number(waiting) == 0, "the last delivery", patience_s=60)
         # An event that was handed to Redis is in no table until it is handled.

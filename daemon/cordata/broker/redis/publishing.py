@@ -88,6 +88,8 @@ class Publisher:
         #: Groups that exist in Redis, each with its mark.
         self._set_up: set[Mark] = set()
         self._marking = Marking(store, owner=owner)
+        #: Whether the store may hold claims of this process that it does not know of.
+        self._in_doubt = False
         self._refusals = 0
         self._next_deadline = 0.0
         #: Entries that were given up.
@@ -98,6 +100,16 @@ class Publisher:
     async def relay(self, limit: int) -> Relayed:
         """Publish what is due. Raises: BrokerUnavailable, StoreUnavailable."""
         await self._marking.run_owed()  # what the last pass could not mark
+        if self._in_doubt:  # nothing else is in hand between two passes
+            await self._marking.run(partial(claim.take_back, dead=[self._owner]))
+            self._in_doubt = False
+        try:
+            return await self._relay(limit)
+        except StoreUnavailable:  # the answer to a claim may be what was lost
+            self._in_doubt = True
+            raise
+
+    async def _relay(self, limit: int) -> Relayed:
         connection = await self._ready()
         count = 0
         for factor in _ROUNDS:
@@ -215,7 +227,8 @@ class Publisher:
         try:
             await self._marking.run(unit)
         except StoreUnavailable as error:
-            log.warning("the claims of %d outbox entries will expire: %s", len(ids), error)
+            self._in_doubt = True
+            log.warning("%d outbox entries are given back later: %s", len(ids), error)
 
     def _paused(self, trouble: str) -> BrokerUnavailable:
         """Redis answers, but takes nothing: what was given back is not to be claimed at once."""
