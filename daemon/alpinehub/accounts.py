@@ -284,21 +284,30 @@ def shown(name: str) -> str:
     return ascii(name if len(name) <= _MAX_NAME_CHARS else name[:_MAX_NAME_CHARS] + "...")
 
 
-def _network(address: str) -> str:
-    """By what an address is counted: itself, or the /64 of IPv6. "" for this machine's own: it is
-    that of a proxy that is not trusted, and everybody's.
-    """
+def network_of(address: str) -> str:
+    """What counts as one client: an IPv4 address, or the /64 of IPv6, which one household has."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
         return address
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
         ip = ip.ipv4_mapped
-    if ip.is_loopback:
-        return ""
     if isinstance(ip, ipaddress.IPv4Address):
         return str(ip)
     return str(ipaddress.ip_network((int(ip), 64), strict=False))
+
+
+def _counted(address: str) -> str:
+    """By what guesses are counted. "" for this machine's own address: it is that of a proxy that is
+    not trusted, and everybody's.
+    """
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if (getattr(ip, "ipv4_mapped", None) or ip).is_loopback:
+        return ""
+    return network_of(address)
 
 
 def _tell(ctx: Context, memory: Memory, name: str, address: str, *, exists: bool) -> None:
@@ -330,7 +339,7 @@ async def authenticate(
     memory = _memories.get(ctx.store) or _memories.setdefault(ctx.store, Memory())
     lane = name if user is not None else ""
     try:
-        right = await memory.verify(name, password, *stored, lane=lane, address=_network(address))
+        right = await memory.verify(name, password, *stored, lane=lane, address=_counted(address))
     except Guessing:
         _tell(ctx, memory, name, address, exists=user is not None)
         raise

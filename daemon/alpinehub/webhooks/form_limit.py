@@ -11,13 +11,13 @@ An address is stored as a keyed hash, and only until its bucket is full again.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakKeyDictionary
 
+from alpinehub.accounts import network_of
 from alpinehub.party import Source
 from alpinehub.settings import HubSettings
 from cordata import Context, Store, Tx, fields
@@ -71,7 +71,7 @@ def buckets_of(ctx: Context, source: Source, client: str | None) -> Sequence[Buc
     found: list[Bucket] = []
     if settings.form_per_minute:
         interval_us = round(_MINUTE_US / settings.form_per_minute)
-        key = _key(ctx, f"address {_network(client)}")
+        key = _key(ctx, f"address {network_of(client or 'unix')}")
         found.append(Bucket("address", key, settings.form_burst, interval_us))
     if settings.form_per_hour:
         interval_us = _HOUR_US // settings.form_per_hour
@@ -157,17 +157,6 @@ def refusals_of(ctx: Context) -> Refusals:
 async def forget(tx: Tx) -> int:
     """Delete the buckets that are full again; how many they were."""
     return await tx.execute("form_limit_forget", now=tx.now_us)
-
-
-def _network(client: str | None) -> str:
-    """What is limited as one client: an IPv4 address, or a /64, which one household has."""
-    try:
-        address = ipaddress.ip_address(client or "")
-    except ValueError:
-        return client or "unix"
-    if address.version == 4:
-        return str(address)
-    return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
 
 
 def _key(ctx: Context, text: str) -> bytes:

@@ -1,0 +1,20 @@
+"""What counts as one client where something is limited by address."""
+
+from __future__ import annotations
+
+import pytest
+
+from alpinehub.accounts import network_of
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),  # as a socket for both families has it
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("unix", "unix"),
+    ],
+)
+def test_network_is_the_address_or_its_64(address: str, network: str) -> None:
+    assert network_of(address) == network
