@@ -10,12 +10,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.host.documents import commands
 from tests.host.load import Load, booking_load
 from tests.host.machine import CHECKOUT, Host, HostError, find_tree, wait_for
 from tests.host.mail import PostOffice
 from tests.host.network import Network, start_all
 from tests.host.package import later_version
-from tests.host.readme import commands
 from tests.host.servers import SECRET, USER, ServerHost
 
 #: The application of the tests: the hub, a primary that says its term ten times a second, two jobs,
@@ -132,7 +132,7 @@ class Fleet:
         )
 
     def use_redis(self) -> None:
-        """Let Redis carry the events from now on, by what the README has its reader type."""
+        """Let Redis carry the events from now on, by what the documentation has its reader type."""
         self.broker = f"redis://{self.servers.address}:6379/0"
         typed = commands("host# ")
         assert typed

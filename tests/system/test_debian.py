@@ -44,7 +44,7 @@ _ONCE = (
     "integration/pms/test_check.py",
     "integration/pool/test_chaos.py",
     "integration/pool/test_together.py",
-    "integration/readme",
+    "integration/documents",
     "integration/redis/test_disaster.py::"
     "test_nothing_is_lost_or_strands_when_workers_are_killed_at_random",
     "integration/server/test_hub_bad_input.py",

@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.host.documents import commands
 from tests.host.load import BOOKING, booking_load
 from tests.host.machine import Host, find_tree, wait_for
 from tests.host.network import Network, start_all
-from tests.host.readme import commands
 from tests.host.servers import ServerHost
 
 URL = "http://127.0.0.1:8080"
@@ -36,7 +36,7 @@ def servers() -> Iterator[ServerHost]:
 
 @pytest.fixture(scope="module")
 def hub(deb: Path, servers: ServerHost) -> Iterator[Host]:
-    """The package, moved to PostgreSQL by what the README has its reader type."""
+    """The package, moved to PostgreSQL by what the documentation has its reader type."""
     with ExitStack() as stack:
         host = Host(find_tree(), network=servers.network, binds={deb: "/cordata.deb"})
         stack.callback(host.stop)

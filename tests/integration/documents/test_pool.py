@@ -1,4 +1,4 @@
-"""What the README tells of commands and their pool, typed and read."""
+"""What the documentation tells of commands and their pool, typed and read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tests.host.readme import README, blocks
-from tests.integration.readme.test_readme import (
-    CHECKOUT,
+from tests.host.documents import CHECKOUT, blocks, text_of
+from tests.integration.documents.test_first_steps import (
     TIMEOUT_S,
     as_python,
     free_port,
@@ -51,7 +50,7 @@ def write(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
-def test_commands_of_the_readme_run_when_typed(tmp_path: Path) -> None:
+def test_commands_of_the_documents_run_when_typed(tmp_path: Path) -> None:
     """As they stand there: only the port is another one, and `cordata` that of the checkout."""
     write_application(tmp_path)
     name, text = settings()
@@ -94,7 +93,7 @@ def test_commands_of_the_readme_run_when_typed(tmp_path: Path) -> None:
     assert len(re.findall(r"^\d +default +ready", status, re.MULTILINE)) == 3
 
 
-async def test_handler_of_the_readme_mails_what_the_pool_rendered(
+async def test_handler_of_the_documents_mails_what_the_pool_rendered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(tmp_path, monkeypatch)
@@ -114,8 +113,8 @@ async def test_handler_of_the_readme_mails_what_the_pool_rendered(
     assert "needs a room" not in caplog.text
 
 
-def test_errors_of_the_readme_are_those_that_a_caller_meets() -> None:
-    text = README.read_text()
+def test_errors_of_the_documents_are_those_that_a_caller_meets() -> None:
+    text = text_of("develop/pool.md")
     table = text[text.index("| raised | when |") :]
     table = table[: table.index("\n\n")]
     named = {name for name in re.findall(r"`([A-Z]\w+)`", table) if name != "PermanentError"}
@@ -134,8 +133,8 @@ def _is_pools(thing: object) -> bool:
     return isinstance(thing, type) and issubclass(thing, cordata.PoolError)
 
 
-def test_figures_of_the_readme_are_those_of_the_code() -> None:
-    text, pool = " ".join(README.read_text().split()), PoolConfig()
+def test_figures_of_the_documents_are_those_of_the_code() -> None:
+    text, pool = " ".join(text_of("develop/pool.md").split()), PoolConfig()
     assert "has been run again, up to 3 times (`retries`)" in text and pool.retries == 3
     assert "as many calls wait as may, 10,000" in text and pool.max_waiting == 10_000
     assert "killed 3 processes in a row, and is refused for 60 s" in text
@@ -145,15 +144,14 @@ def test_figures_of_the_readme_are_those_of_the_code() -> None:
         assert f"`{name}`" in text and hasattr(pool, name)
 
 
-def test_statuses_of_the_readme_are_those_of_the_route() -> None:
-    text = README.read_text()
-    text = text[text.index("JSON in, JSON out") :]
-    text = text[: text.index("\n\n")]
+def test_statuses_of_the_documents_are_those_of_the_route() -> None:
+    text = text_of("develop/pool.md")
+    text = text[text.index("JSON in, JSON out") :].partition("\n\n")[0]
     named = {int(found) for found in re.findall(r"\b[45]\d\d\b", text)}
     assert named == {status for _, status in _STATUS} | {500}
 
 
-def test_settings_of_the_readme_are_taken() -> None:
+def test_settings_of_the_documents_are_taken() -> None:
     config = build(Document(path=None, tables=tomllib.loads(settings()[1])), {}, {})
     assert config.pools["slow"].commands == ("rows", "export.*")
     assert config.pool.http == ("render",)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.host.readme import blocks
+from tests.host.documents import blocks
 
 from cordata import EventStore, NewEvent, Row, Tx
 from cordata.eventstore.inspection import Subscriptions
@@ -33,7 +33,7 @@ def accounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         sys.modules.pop(name, None)
 
 
-async def test_tables_of_the_readme_are_built_and_built_again(accounts: Any) -> None:
+async def test_tables_of_the_documents_are_built_and_built_again(accounts: Any) -> None:
     async def totals(tx: Tx) -> list[Row]:
         return await tx.fetch_all("balance.all")
 
@@ -54,7 +54,7 @@ async def test_tables_of_the_readme_are_built_and_built_again(accounts: Any) -> 
         assert [dict(row) for row in await harness.ctx.store.read(totals)] == expected
 
 
-async def test_withdrawal_of_the_readme_counts_the_whole_stream_when_it_is_long(
+async def test_withdrawal_of_the_documents_counts_the_whole_stream_when_it_is_long(
     accounts: Any,
 ) -> None:
     async def deposit(tx: Tx) -> int:
@@ -68,7 +68,7 @@ async def test_withdrawal_of_the_readme_counts_the_whole_stream_when_it_is_long(
             await accounts.withdraw(harness.ctx, 8, 1)
 
 
-def test_commands_of_the_readme_are_those_there_are() -> None:
+def test_commands_of_the_documents_are_those_there_are() -> None:
     from cordata.cli.commands import cordata
 
     typed = re.findall(

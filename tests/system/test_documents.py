@@ -1,4 +1,4 @@
-"""What README.md tells an operator to type on a server, typed in its order."""
+"""What the documentation tells an operator to type on a server, typed in its order."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.host.documents import blocks, commands
 from tests.host.machine import Host, find_tree
-from tests.host.readme import blocks, commands
 
 #: `journalctl -f` ends only with the reader's patience.
 FOLLOW_S = 2

@@ -1,4 +1,4 @@
-"""What README.md tells a developer to type, typed."""
+"""What README.md and docs/ tell a developer to type, typed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.host.readme import README, blocks, commands
+from tests.host.documents import CHECKOUT, DOCS, README, blocks, commands, pages
 from tests.servers.reaper import watched
 
-CHECKOUT = README.parent
 TIMEOUT_S = 150.0
 
 
@@ -118,7 +117,7 @@ def install(directory: Path) -> str:
     return f"export PATH='{directory}':\"$PATH\" PYTHONPATH='{CHECKOUT / 'daemon'}'"
 
 
-def test_pip_of_the_readme_installs_what_the_next_commands_take() -> None:
+def test_pip_of_the_documents_installs_what_the_next_commands_take() -> None:
     (text,) = [text for text in blocks("console") if "pip install" in text]
     (extra,) = re.findall(r"pip install '\.\[(\w+)\]'", text)
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
@@ -127,7 +126,7 @@ def test_pip_of_the_readme_installs_what_the_next_commands_take() -> None:
 
 
 def write_application(directory: Path) -> None:
-    """The Python files of "An application of your own", as its reader makes them."""
+    """The Python files of all pages, as their reader makes them."""
     for text in blocks("python"):
         name = re.match(r"# ([a-z_]+\.py)\n", text)
         assert name is not None
@@ -135,7 +134,7 @@ def write_application(directory: Path) -> None:
 
 
 def typed(word: str) -> list[str]:
-    """The commands of the README for a developer that have a word in them."""
+    """The commands for a developer that have a word in them."""
     found = [line for line in commands("$ ") if word in line]
     assert found
     return found
@@ -146,7 +145,7 @@ def as_python(command: str) -> list[str]:
     return [sys.executable, "-m", *shlex.split(command)]
 
 
-def test_application_of_the_readme_handles_its_event_once_when_run(tmp_path: Path) -> None:
+def test_application_of_the_documents_handles_its_event_once_when_run(tmp_path: Path) -> None:
     write_application(tmp_path)
     serve, test_mode = typed("bookings:app")
     port = free_port()
@@ -180,7 +179,7 @@ def test_application_of_the_readme_handles_its_event_once_when_run(tmp_path: Pat
     assert again.returncode == 0, again.stderr
 
 
-def test_tests_of_the_readme_pass(tmp_path: Path) -> None:
+def test_tests_of_the_documents_pass(tmp_path: Path) -> None:
     write_application(tmp_path)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"],
@@ -194,7 +193,7 @@ def test_tests_of_the_readme_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_new_application_of_the_readme_works_when_typed(tmp_path: Path) -> None:
+def test_new_application_of_the_documents_works_when_typed(tmp_path: Path) -> None:
     make, serve, *rest = (
         command
         for text in blocks("console")
@@ -232,7 +231,39 @@ def mails(database: Path) -> list[tuple[str, str]]:
         return connection.execute("SELECT subject, text FROM mail").fetchall()
 
 
-def test_make_targets_of_the_readme_exist_when_listed() -> None:
+def test_make_targets_of_the_documents_exist_when_listed() -> None:
     targets = re.findall(r"^([a-z-]+):.*## ", (CHECKOUT / "Makefile").read_text(), re.MULTILINE)
     wanted = [line.split()[1] for line in commands("$ ") if line.startswith("make ")]
     assert wanted and set(wanted) <= set(targets)
+
+
+def test_application_of_the_front_page_handles_its_event_when_run(tmp_path: Path) -> None:
+    write_application(tmp_path)
+    (serve,) = typed("hello:app")
+    port = free_port()
+    there = serve.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
+    there = there.replace("./data", str(tmp_path / "state"))
+    path = os.pathsep.join([str(CHECKOUT / "daemon"), str(tmp_path)])
+    log = tmp_path / "log"
+    with ready(as_python(there), log, PYTHONPATH=path):
+        answer = run_shell(f"{sys.executable} -c {_POST!r} http://127.0.0.1:{port}/hello/eva")
+        assert len(json.loads(answer)["event"]) == 32
+        deadline = time.monotonic() + 10
+        while "greeted eva" not in log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert "greeted eva" in log.read_text()
+
+
+def test_links_of_the_documents_lead_somewhere() -> None:
+    for page in [*pages(), DOCS / "README.md"]:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), (page, target)
+
+
+def test_index_of_the_documents_names_every_page() -> None:
+    assert set(pages()) - {README} == set(DOCS.rglob("*.md")) - {DOCS / "README.md"}
+
+
+def test_front_page_is_short() -> None:
+    assert len(README.read_text().splitlines()) <= 150

@@ -1,4 +1,4 @@
-"""The README's copy of the database, made while a server runs, and put back."""
+"""The documented copy of the database, made while a server runs, and put back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tests.host.readme import blocks
+from tests.host.documents import blocks
 from tests.integration.server.running import server
 
 
@@ -27,7 +27,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_copy_of_the_readme_is_private_and_takes_writes_when_restored(tmp_path: Path) -> None:
+def test_copy_of_the_documents_is_private_and_takes_writes_when_restored(tmp_path: Path) -> None:
     state = tmp_path / "state"
     key = tmp_path / "credentials/master-key"
     key.parent.mkdir()

@@ -8,15 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.host.readme import README, blocks
+from tests.host.documents import CHECKOUT, blocks, text_of
 
 from cordata.config.sections import StoreConfig
-
-
-def chapter() -> str:
-    """The text of "Growing"."""
-    (text,) = re.findall(r"^## Growing$(.*?)^## ", README.read_text(), re.MULTILINE | re.DOTALL)
-    return str(text)
 
 
 def test_configuration_of_many_hosts_passes_the_check(tmp_path: Path) -> None:
@@ -25,7 +19,7 @@ def test_configuration_of_many_hosts_passes_the_check(tmp_path: Path) -> None:
     config.write_text(f'{text}\n[app]\nimport = "alpinehub.app:app"\n')
     done = subprocess.run(
         [sys.executable, "-m", "cordata", "config", "check", "--config", str(config)],
-        env={**os.environ, "PYTHONPATH": str(README.parent / "daemon")},
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT / "daemon")},
         capture_output=True,
         text=True,
     )
@@ -33,8 +27,8 @@ def test_configuration_of_many_hosts_passes_the_check(tmp_path: Path) -> None:
 
 
 def test_keys_that_it_names_exist_and_its_sum_is_right() -> None:
-    text = chapter()
-    sample = (README.parent / "packaging/cordata.toml").read_text()
+    text = text_of("scale/growing.md")
+    sample = (CHECKOUT / "packaging/cordata.toml").read_text()
     for name in ("claim_timeout_s", "window_s", "retention_s", "prefix", "prepared_statements"):
         assert f"{name}" in text and re.search(rf"^# {name} = ", sample, re.MULTILINE)
     hosts, processes, size, more, total = map(

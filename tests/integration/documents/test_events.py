@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.host.readme import blocks
+from tests.host.documents import blocks
 from tests.integration.cli.command import cordata, write_config
 
 from cordata import KeyReused
@@ -28,7 +28,7 @@ def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     sys.modules.pop("orders", None)
 
 
-async def test_order_of_the_readme_happens_once_and_reaches_each_group(orders: Any) -> None:
+async def test_order_of_the_documents_happens_once_and_reaches_each_group(orders: Any) -> None:
     async with open_app(orders.app) as harness:
         for _ in range(2):
             assert await orders.order(harness.ctx, "eva", "boots", "k1") == "boots for eva"
@@ -43,7 +43,7 @@ async def test_order_of_the_readme_happens_once_and_reaches_each_group(orders: A
         assert mail.text == "Still open: eva"
 
 
-async def test_order_of_the_readme_is_given_up_by_one_group_only(orders: Any) -> None:
+async def test_order_of_the_documents_is_given_up_by_one_group_only(orders: Any) -> None:
     async with open_app(orders.app) as harness:
         await orders.order(harness.ctx, "eva", "nothing", "k2")
         await harness.drain(raising=False)
@@ -52,7 +52,7 @@ async def test_order_of_the_readme_is_given_up_by_one_group_only(orders: Any) ->
         assert len(await harness.outbox("order.shipped")) == 1
 
 
-def test_defaults_of_the_readme_are_those_of_the_code(orders: Any) -> None:
+def test_defaults_of_the_documents_are_those_of_the_code(orders: Any) -> None:
     from cordata.config.sections import EngineConfig
 
     remind = next(one for one in orders.app.subscriptions if one.group == "orders.remind")
@@ -62,7 +62,7 @@ def test_defaults_of_the_readme_are_those_of_the_code(orders: Any) -> None:
 
 
 @pytest.mark.parametrize("sentinel", [False, True])
-def test_broker_of_the_readme_passes_the_check(tmp_path: Path, sentinel: bool) -> None:
+def test_broker_of_the_documents_passes_the_check(tmp_path: Path, sentinel: bool) -> None:
     (text,) = [one for one in blocks("toml") if one.startswith("[broker]\n")]
     urls = re.findall(r"\b(redis\S*://\S*?)\"?\n", text)
     assert [url.partition(":")[0] for url in urls] == ["redis", "rediss", "redis+sentinel"]
