@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from alpinehub.hotels import addresses_of
 
@@ -30,11 +33,11 @@ class HubSettings:
     push_private: bool = False
     #: Forms (sources of the kind form) have an address that everybody can read. So many submissions
     #: at once are taken from one address (IPv6: one /64), of all forms together; more are 429.
-    form_burst: int = 20
+    form_burst: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
     #: ... and so many a minute after that; 0: no limit.
-    form_per_minute: float = 5.0
+    form_per_minute: Annotated[float, Meta(ge=0, le=1_000_000)] = 5.0
     #: Of one form from all addresses; 0: no limit.
-    form_per_hour: int = 600
+    form_per_hour: Annotated[int, Meta(ge=0, le=1_000_000)] = 600
     #: Days for which something is kept, unless its hotel says otherwise; 0: for ever. Here: the
     #: text of a submission that was interpreted.
     inbox_days: int = 90
@@ -51,15 +54,7 @@ class HubSettings:
     push_days: int = 90
 
     def __post_init__(self) -> None:
-        """Raises: ValueError for what is no address (nobody would get what is to go there), and for
-        limits that cannot be.
-        """
-        for name, least in (("form_burst", 1), ("form_per_minute", 0), ("form_per_hour", 0)):
-            value = getattr(self, name)
-            if not least <= value <= 1_000_000:
-                raise ValueError(
-                    f"{name}: must be from {least} to 1000000, not {self.form_per_minute}"
-                )
+        """Raises: ValueError for what is no address, as nobody would get what is sent there."""
         if 0 < self.form_per_minute < 0.01:
             raise ValueError(
                 f"form_per_minute: must be 0 or at least 0.01, not {self.form_per_minute}"

@@ -77,7 +77,7 @@ def salvage(config: str | Path | None, tell: Callable[[str], None]) -> Config:
     except ConfigError as error:
         tell(f"{error}; every setting has its default")
         return build(Document(path=None), None)
-    usable = Document(path=document.path)
+    usable = {}
     for name, table in document.tables.items():
         try:
             build(Document(path=document.path, tables={name: table}), None)
@@ -85,8 +85,8 @@ def salvage(config: str | Path | None, tell: Callable[[str], None]) -> Config:
             for problem in error.problems:
                 tell(problem)
         else:
-            usable.tables[name] = table
-    return build(usable, None)
+            usable[name] = table
+    return build(Document(path=document.path, tables=usable), None)
 
 
 def import_app(spec: str, path: Sequence[Path] = ()) -> App:

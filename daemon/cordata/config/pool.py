@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
+from msgspec import Meta
+
 #: Keys that may stand in `[pool.NAME]`: what bounds one queue. The rest is the whole pool's.
 OF_ONE_POOL = frozenset(
     {
@@ -28,13 +27,13 @@ class PoolConfig:
     """[pool]: limits of pool.service and of the workers' children. Seconds and bytes."""
 
     #: Deadline of a call that names none: waiting and running together.
-    call_timeout_s: float = 60.0
+    call_timeout_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 60.0
     #: Longest wait for a child; 0: the deadline alone.
-    queue_timeout_s: float = 0.0
+    queue_timeout_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
     #: Calls that wait at most; above it PoolSaturated at once.
-    max_waiting: int = 10_000
+    max_waiting: Annotated[int, Meta(ge=1, le=10_000_000)] = 10_000
     #: The same in bytes of their frames.
-    max_waiting_bytes: int = 268_435_456
+    max_waiting_bytes: Annotated[int, Meta(ge=1024, le=2**40)] = 268_435_456
     #: Clients take turns, so that one with thousands of calls does not hold up the others;
     #: the last tenth of max_waiting is for those who have few.
     fair: bool = False
@@ -42,88 +41,58 @@ class PoolConfig:
     #: another one calls: they have one hop less. Not where `[pool.NAME]` sections are.
     lend: bool = True
     #: How often a call declared idempotent is run again when its child died.
-    retries: int = 3
+    retries: Annotated[int, Meta(ge=0, le=100)] = 3
     #: `[pool.NAME]` only: instances whose children it has. A worker is in one pool.
     workers: tuple[str, ...] = ()
     #: `[pool.NAME]` only: commands that run there, by name or `prefix*`.
     commands: tuple[str, ...] = ()
     #: Largest frame of the protocol, so the largest payload and result.
-    max_frame_bytes: int = 16_777_216
+    max_frame_bytes: Annotated[int, Meta(ge=1024, le=2**30)] = 16_777_216
     #: Connections at most; a further one is told so and closed. A user that is not the service's
     #: own gets no more of them than it leaves to all others.
-    max_connections: int = 4096
+    max_connections: Annotated[int, Meta(ge=1, le=1_000_000)] = 4096
     #: A session nobody used for this long is gone, unless it was made with another time.
-    session_ttl_s: float = 3600.0
+    session_ttl_s: Annotated[float, Meta(ge=0.001, le=315_360_000)] = 3600.0
     #: "hint": the session's worker if it is free, but very short calls of small sessions go where
     #: a process is awake; "strict_queue": wait for it; "strict_fail": refuse when it is not free.
     affinity: Literal["hint", "strict_queue", "strict_fail"] = "hint"
     #: Sessions at most.
-    max_sessions: int = 100_000
+    max_sessions: Annotated[int, Meta(ge=1, le=100_000_000)] = 100_000
     #: One session's data and 64 bytes for each name; less than max_frame_bytes: it travels in one.
-    max_session_bytes: int = 1_048_576
+    max_session_bytes: Annotated[int, Meta(ge=1, le=2**30)] = 1_048_576
     #: All sessions' data.
-    max_sessions_bytes: int = 268_435_456
+    max_sessions_bytes: Annotated[int, Meta(ge=1, le=2**40)] = 268_435_456
     #: What all sessions share, in one frame at most: a new child gets all of it at once.
-    max_globals_bytes: int = 16_777_216
+    max_globals_bytes: Annotated[int, Meta(ge=1, le=2**30)] = 16_777_216
     #: A command that killed this many children in a row is refused ...
-    poison_limit: int = 3
+    poison_limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 3
     #: ... for this long.
-    poison_pause_s: float = 60.0
+    poison_pause_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
     #: After a hard cancel the child may still end the call by itself; then it is killed.
-    cancel_grace_s: float = 5.0
+    cancel_grace_s: Annotated[float, Meta(ge=0, le=3600)] = 5.0
     #: The same after the call's deadline.
-    kill_grace_s: float = 2.0
+    kill_grace_s: Annotated[float, Meta(ge=0, le=3600)] = 2.0
     #: A stream whose reader takes nothing for this long ends, and its child is free again.
-    unread_timeout_s: float = 60.0
+    unread_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
     #: A worker waits this long for its child before it says READY.
-    child_start_timeout_s: float = 2.0
+    child_start_timeout_s: Annotated[float, Meta(ge=0.001, le=3600)] = 2.0
     #: Imports and @app.child_init of a child; then it is killed and the next one started.
-    init_timeout_s: float = 60.0
+    init_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
     #: How often a child without a call is asked for a sign of life.
-    health_s: float = 30.0
+    health_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
     #: It has this long to answer.
-    health_timeout_s: float = 5.0
+    health_timeout_s: Annotated[float, Meta(ge=0.05, le=3600)] = 5.0
     #: Calls after which a child is replaced; 0: no limit.
-    max_calls: int = 0
+    max_calls: Annotated[int, Meta(ge=0, le=2**53)] = 0
     #: The same by age; workers take up to a tenth less or more, so that not all go at once.
-    max_age_s: float = 0.0
+    max_age_s: Annotated[float, Meta(ge=0, le=315_360_000)] = 0.0
     #: The same by the resident memory of the child itself.
-    max_rss_bytes: int = 0
+    max_rss_bytes: Annotated[int, Meta(ge=0, le=2**50)] = 0
     #: First and longest pause before a child is started again; doubles each time, with jitter.
-    restart_min_s: float = 0.1
+    restart_min_s: Annotated[float, Meta(ge=0.001, le=3600)] = 0.1
     #: See restart_min_s.
-    restart_max_s: float = 10.0
+    restart_max_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 10.0
     #: pool.service: seconds from SIGTERM to the end; less than the unit's TimeoutStopSec.
-    stop_timeout_s: float = 30.0
+    stop_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
     #: Commands served at POST /api/pool/{command}, by name or `prefix*`; "*": all. Empty: off.
     http: tuple[str, ...] = ()
-
-
-def pool_complaints(
-    pool: PoolConfig, pools: Mapping[str, PoolConfig]
-) -> Iterator[tuple[str, str, str]]:
-    """(section, key, complaint) of what several keys or several pools contradict."""
-    if pool.max_session_bytes >= pool.max_frame_bytes:
-        yield (
-            "pool",
-            "max_session_bytes",
-            f"must be less than max_frame_bytes ({pool.max_frame_bytes})",
-        )
-    for key in ("workers", "commands"):
-        if getattr(pool, key):
-            yield "pool", key, "belongs into a section [pool.NAME]"
-    for name, one in pools.items():
-        section = f"pool.{name}"
-        if name == "default" or not _NAME.match(name):
-            yield section, "", "a pool's name is lower case letters, digits, - and _, not 'default'"
-        if not one.workers:
-            yield section, "workers", "must name at least one worker"
-        if not one.commands:
-            yield section, "commands", 'must name at least one command, or "*"'
-    for key in ("workers", "commands"):
-        owners: dict[str, str] = {}
-        for name, one in pools.items():
-            for item in getattr(one, key):
-                if item in owners:
-                    yield f"pool.{name}", key, f"names {item!r}, which [pool.{owners[item]}] has"
-                owners.setdefault(item, name)

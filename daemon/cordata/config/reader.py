@@ -1,4 +1,10 @@
-"""cordata.toml to frozen sections; every problem of the file is named in one ConfigError."""
+"""cordata.toml to frozen sections; every problem of the file is named in one ConfigError.
+
+    find_file -> open_document -> Document -> read_app (what to import) -> build -> Config
+
+msgspec converts each value to the type of its field and checks its limits. Here is what it does not
+know: unknown keys, required ones, sections that override others, and the words of each problem.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +13,37 @@ import pwd
 import stat
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from cordata.config.bounds import complaint, order_complaints
-from cordata.config.convert import Unfit, convert, describe, is_section
-from cordata.config.pool import OF_ONE_POOL, PoolConfig, pool_complaints
+import msgspec
+
+from cordata.config.pool import OF_ONE_POOL, PoolConfig
+from cordata.config.rules import pool_problems, section_problems
 from cordata.config.sections import AppConfig, Config, PathsConfig, WorkerConfig
 from cordata.errors import ConfigError
 from cordata.log import frames
 
 DEFAULT_FILE = Path("/etc/cordata/cordata.toml")
 _MAX_BYTES = 1_048_576
+_RUNTIME_SECTIONS = frozenset(declared.name for declared in fields(Config))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed file, not yet checked."""
+
+    #: None: there is no file, everything has its default.
+    path: Path | None
+    tables: Mapping[str, Any] = field(default_factory=dict)
+
+    def table(self, section: str) -> object:
+        """What stands at `[section]`, or at `[section.NAME]`; an empty table where it is not."""
+        found: object = self.tables
+        for part in section.split("."):
+            found = found.get(part, {}) if isinstance(found, Mapping) else {}
+        return found
 
 
 def key_of(name: str) -> str:
@@ -27,26 +51,9 @@ def key_of(name: str) -> str:
     return name.rstrip("_")
 
 
-@dataclass(slots=True)
-class Document:
-    """A parsed file, not yet checked, and the problems found in it so far."""
-
-    #: None: there is no file, everything has its default.
-    path: Path | None
-    tables: dict[str, Any] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    #: `section.key` of everything the file sets.
-    given: set[str] = field(default_factory=set)
-
-    @property
-    def base(self) -> Path:
-        """Where relative paths start: the directory of the file."""
-        return self.path.parent if self.path else Path.cwd()
-
-    def complain(self, section: str, key: str, text: str) -> None:
-        """Note a problem; all are raised together at the end."""
-        where = f"[{section}] {key}: " if key else f"[{section}]: "
-        self.problems.append(f"{self.path or 'defaults'}: {where}{text}")
+def is_section(kind: object) -> bool:
+    """Whether a declared type is a (sub)section with keys of its own."""
+    return isinstance(kind, type) and is_dataclass(kind)
 
 
 def find_file(option: str | Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -118,9 +125,10 @@ def open_document(path: Path | None) -> Document:
 
 def read_app(document: Document) -> AppConfig:
     """[app] alone: what has to be imported before the rest can be checked. Raises: ConfigError."""
-    section = _section(document, "app", AppConfig)
-    if document.problems:
-        raise ConfigError(*document.problems)
+    check = _Check(document)
+    section = check.section("app", AppConfig)
+    if check.problems:
+        raise ConfigError(*check.problems)
     return section  # type: ignore[no-any-return]
 
 
@@ -135,22 +143,20 @@ def build(
     then sections that are not the runtime's are left unchecked. Raises: ConfigError with all
     problems.
     """
-    document.problems.clear()
-    document.given.clear()
+    check = _Check(document)
     kinds = {name: kind for name, kind in get_type_hints(Config).items() if is_section(kind)}
-    sections = {name: _section(document, name, kind) for name, kind in kinds.items()}
-    own = {name: _section(document, name, kind) for name, kind in (settings or {}).items()}
-    workers = _worker_overrides(document, sections["worker"])
-    pools = _named_pools(document, sections["pool"])
+    sections = {name: check.section(name, kind) for name, kind in kinds.items()}
+    own = {name: check.section(name, kind) for name, kind in (settings or {}).items()}
+    workers = check.workers(sections["worker"])
+    pools = check.pools(sections["pool"])
     if settings is not None:
         for name in document.tables:
             if name not in kinds and name not in settings:
                 hint = nearest(name, [*kinds, *settings])
-                document.problems.append(
-                    f"{document.path}: [{name}]: unknown section; the nearest known is [{hint}]"
-                )
-    if document.problems:
-        raise ConfigError(*document.problems, hint="`cordata config show` prints every known key")
+                check.add(name, "", f"unknown section; the nearest known is [{hint}]")
+    if check.problems:
+        hint = "`cordata config show` prints every known key"
+        raise ConfigError(*check.problems, hint=hint)
     config = Config(**sections, workers=workers, pools=pools, settings=own)
     return replace(config, paths=paths_from_environment(config.paths, environ))
 
@@ -175,81 +181,112 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return (difflib.get_close_matches(word, known, n=1, cutoff=0.0) or known[:1])[0]
 
 
-def _section(document: Document, name: str, kind: type[Any]) -> Any:
-    """One section as its dataclass; defaults stand in for problems, so that checking goes on."""
-    table: Any = document.tables
-    for part in name.split("."):
-        table = table.get(part, {}) if isinstance(table, Mapping) else {}
-    if not isinstance(table, Mapping):
-        document.complain(name, "", f"must be a section, not {describe(table)}")
-        table = {}
-    values = _values(document, name, kind, table)
-    if values is None:
-        return None
-    try:
-        section = kind(**values)
-    except ValueError as error:
-        document.complain(name, "", str(error))
-        return None
-    except Exception as error:  # noqa: BLE001 - the application's code, maybe at a reload
-        text = f"its check failed with {type(error).__name__}: {error}"
-        document.complain(name, "", f"{text} (at {frames(error.__traceback__)})")
-        return None
-    for key, text in order_complaints(name, section):
-        document.complain(name, key, text)
-    return section
+class _Check:
+    """One pass over a document; defaults stand in for what is wrong, so that the pass goes on."""
 
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.problems: list[str] = []
+        # Relative paths start at the directory of the file.
+        self._base = document.path.parent if document.path else Path.cwd()
 
-def _values(
-    document: Document, name: str, kind: type[Any], table: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """The constructor's arguments of one section; None when a required key is missing or wrong."""
-    hints = get_type_hints(kind)
-    declared = {key_of(f.name): f for f in fields(kind)}
-    values: dict[str, Any] = {}
-    usable = True
-    for key, value in table.items():
-        if key in declared:
-            document.given.add(f"{name}.{key}")
-        elif not _is_override(name, key, value):
-            hint = nearest(key, declared)
-            document.complain(name, key, f"unknown key; the nearest known is {hint}")
-    for key, declaration in declared.items():
-        if is_section(hints[declaration.name]):
-            values[declaration.name] = _section(document, f"{name}.{key}", hints[declaration.name])
-        elif key in table:
-            converted = _value(document, name, key, table[key], hints[declaration.name])
-            if converted is not _BAD:
-                values[declaration.name] = converted
-            elif _required(declaration):
+    def add(self, section: str, key: str, text: str) -> None:
+        where = f"[{section}] {key}: " if key else f"[{section}]: "
+        self.problems.append(f"{self.document.path or 'defaults'}: {where}{text}")
+
+    def section(self, name: str, kind: type[Any]) -> Any:
+        """`[name]` as its dataclass; None if a required key is missing or its own check fails."""
+        table = self.document.table(name)
+        if not isinstance(table, Mapping):
+            self.add(name, "", f"must be a section, not {_describe(table)}")
+            table = {}
+        values = self._values(name, kind, table)
+        if values is None:
+            return None
+        try:
+            section = kind(**values)
+        except ValueError as error:
+            self.add(name, "", str(error))
+            return None
+        except Exception as error:  # noqa: BLE001 - the application's code, maybe at a reload
+            text = f"its check failed with {type(error).__name__}: {error}"
+            self.add(name, "", f"{text} (at {frames(error.__traceback__)})")
+            return None
+        # An application checks its sections itself, by types and in __post_init__.
+        if name in _RUNTIME_SECTIONS:
+            for key, text in section_problems(name, section):
+                self.add(name, key, text)
+        return section
+
+    def workers(self, worker: WorkerConfig) -> dict[str, WorkerConfig]:
+        """`[worker.N]` on top of `[worker]`, by instance name."""
+        return {key: self._override("worker", key, worker) for key in self._overrides("worker")}
+
+    def pools(self, pool: PoolConfig) -> dict[str, PoolConfig]:
+        """`[pool.NAME]` on top of `[pool]`, by name."""
+        of_each = replace(pool, workers=(), commands=())
+        pools = {name: self._override("pool", name, of_each) for name in self._overrides("pool")}
+        for section, key, text in pool_problems(pool, pools):
+            self.add(section, key, text)
+        return pools
+
+    def _overrides(self, section: str) -> list[str]:
+        table = self.document.tables.get(section)
+        items = table.items() if isinstance(table, Mapping) else ()
+        return [key for key, value in items if _is_override(section, key, value)]
+
+    def _override(self, section: str, key: str, whole: Any) -> Any:
+        name = f"{section}.{key}"
+        table: Any = self.document.table(name)
+        if section == "pool":
+            for word in table.keys() & {declared.name for declared in fields(whole)} - OF_ONE_POOL:
+                self.add(name, word, "is for all pools; it belongs to [pool]")
+        override = replace(whole, **(self._values(name, type(whole), table) or {}))
+        for word, text in section_problems(name, override):
+            if word in table:
+                self.add(name, word, text)
+        return override
+
+    def _values(
+        self, name: str, kind: type[Any], table: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """The constructor's arguments of one section; None if a required key is missing or bad."""
+        hints = get_type_hints(kind, include_extras=True)
+        declared = {key_of(one.name): one for one in fields(kind)}
+        values: dict[str, Any] = {}
+        usable = True
+        for key, value in table.items():
+            if key not in declared and not _is_override(name, key, value):
+                self.add(name, key, f"unknown key; the nearest known is {nearest(key, declared)}")
+        for key, one in declared.items():
+            if is_section(hints[one.name]):
+                values[one.name] = self.section(f"{name}.{key}", hints[one.name])
+            elif key in table:
+                try:
+                    values[one.name] = self._convert(table[key], hints[one.name])
+                except msgspec.ValidationError:
+                    text = f"must be {_expected(hints[one.name])}, not {_describe(table[key])}"
+                    self.add(name, key, text)
+                    usable = usable and not _is_required(one)
+                except TypeError as error:
+                    self.add(name, key, f"its declared type cannot be read from TOML: {error}")
+            elif _is_required(one):
+                self.add(name, key, "is required")
                 usable = False
-        elif _required(declaration):
-            document.complain(name, key, "is required")
-            usable = False
-    return values if usable else None
+        return values if usable else None
+
+    def _convert(self, value: object, kind: Any) -> Any:
+        return msgspec.convert(value, kind, dec_hook=self._path)
+
+    def _path(self, kind: type[Any], value: object) -> Path:
+        """Paths, which msgspec does not know; other classes are none that TOML can give."""
+        if issubclass(kind, Path) and isinstance(value, str) and value:
+            return self._base / Path(value).expanduser()
+        raise ValueError
 
 
-_BAD = object()
-_RUNTIME_SECTIONS = frozenset(f.name for f in fields(Config))
-
-
-def _value(document: Document, name: str, key: str, value: object, kind: Any) -> Any:
-    try:
-        converted = convert(value, kind, base=document.base)
-    except Unfit as error:
-        document.complain(name, key, str(error))
-        return _BAD
-    # An application's own numbers may be negative; it checks them in __post_init__.
-    section = name.split(".")[0]
-    text = complaint(section, key, converted) if section in _RUNTIME_SECTIONS else None
-    if text:
-        document.complain(name, key, text)
-        return _BAD
-    return converted
-
-
-def _required(declaration: Field[Any]) -> bool:
-    return declaration.default is MISSING and declaration.default_factory is MISSING
+def _is_required(declared: Field[Any]) -> bool:
+    return declared.default is MISSING and declared.default_factory is MISSING
 
 
 def _is_override(section: str, key: str, value: object) -> bool:
@@ -259,28 +296,47 @@ def _is_override(section: str, key: str, value: object) -> bool:
     return section == "worker" and key.isdecimal() and isinstance(value, Mapping)
 
 
-def _worker_overrides(document: Document, worker: WorkerConfig) -> dict[str, WorkerConfig]:
-    """`[worker.N]` on top of `[worker]`, by instance name."""
-    table = document.tables.get("worker")
-    overrides: dict[str, WorkerConfig] = {}
-    for key, value in table.items() if isinstance(table, Mapping) else ():
-        if _is_override("worker", key, value):
-            changed = _values(document, f"worker.{key}", WorkerConfig, value) or {}
-            overrides[key] = replace(worker, **changed)
-    return overrides
+def _expected(kind: Any) -> str:
+    """What a value should have been, in the words of TOML."""
+    from msgspec import inspect  # 6 ms, and only for a mistake
+
+    def words(type_: inspect.Type) -> str:
+        match type_:
+            case inspect.UnionType(types):
+                return words(next(one for one in types if not isinstance(one, inspect.NoneType)))
+            case inspect.LiteralType(values):
+                return f"one of {', '.join(map(repr, values))}"
+            case inspect.VarTupleType(item) | inspect.ListType(item):
+                return f"a list, each item {words(item)}"
+            case inspect.DictType(_, value):
+                return f"a table, each value {words(value)}"
+            case inspect.CustomType(cls) if issubclass(cls, Path):
+                return "a path"
+            case inspect.IntType(ge=low, le=high):
+                return "a whole number" + _range(low, high)
+            case inspect.FloatType(ge=low, le=high):
+                return "a number" + _range(low, high)
+            case inspect.BoolType():
+                return "true or false"
+            case inspect.StrType():
+                return "a string"
+            case _:
+                return f"a {type(type_).__name__.removesuffix('Type').lower()}"
+
+    return words(inspect.type_info(kind))
 
 
-def _named_pools(document: Document, pool: PoolConfig) -> dict[str, PoolConfig]:
-    """`[pool.NAME]` on top of `[pool]`, by name."""
-    table = document.tables.get("pool")
-    pools: dict[str, PoolConfig] = {}
-    for name, value in table.items() if isinstance(table, Mapping) else ():
-        if isinstance(value, Mapping):
-            for key in value:
-                if key not in OF_ONE_POOL and key in {f.name for f in fields(PoolConfig)}:
-                    document.complain(f"pool.{name}", key, "is for all pools; it belongs to [pool]")
-            changed = _values(document, f"pool.{name}", PoolConfig, value) or {}
-            pools[name] = replace(pool, **{"workers": (), "commands": (), **changed})
-    for section, key, text in pool_complaints(pool, pools):
-        document.complain(section, key, text)
-    return pools
+def _range(low: float | None, high: float | None) -> str:
+    return ("" if low is None else f" from {low}") + ("" if high is None else f" to {high}")
+
+
+def _describe(value: object) -> str:
+    """A value as the error text shows it: short, and in TOML's words."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "a table"
+    text = repr(value)
+    if any(sign in text for sign in ("://", "@", "=")):
+        return "a text like an address"  # which may hold a password
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,11 +1,18 @@
-"""What can be configured: one frozen dataclass per consumer, its TOML section by the same name."""
+"""What can be configured: one frozen dataclass per consumer, its TOML section by the same name.
+
+To add a setting, add a field: `#:` comment with unit and reason of the default, and the values it
+may have as its type. Every number has limits (`msgspec.Meta`): outside of them the setting cannot
+work, or would keep a processor busy with nothing else. What a type cannot say is in `rules`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from cordata.config.pool import PoolConfig
 
@@ -27,7 +34,7 @@ class WorkerConfig:
     #: Any of "http", "engine", "pool".
     services: tuple[Literal["http", "engine", "pool"], ...] = ("http", "engine", "pool")
     #: Seconds from SIGTERM to the end; less than the unit's TimeoutStopSec.
-    stop_timeout_s: float = 30.0
+    stop_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,27 +43,27 @@ class HttpConfig:
 
     #: Connections of one worker; further ones wait in the listen queue of the kernel until one
     #: ends. One that sends no request within a second, or does not read its responses, is closed.
-    max_connections: int = 1000
+    max_connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
     #: Method, target and version together; above it 414.
-    max_request_line_bytes: int = 8192
-    #: All header lines together; above it 431.
-    max_header_bytes: int = 32768
+    max_request_line_bytes: Annotated[int, Meta(ge=64, le=16_000)] = 8192
+    #: All header lines together; above it 431. http-parser refuses more than 80 KiB.
+    max_header_bytes: Annotated[int, Meta(ge=256, le=65_536)] = 32768
     #: Header lines; above it 431.
-    max_headers: int = 100
+    max_headers: Annotated[int, Meta(ge=1, le=10_000)] = 100
     #: Body of a request, after which 413.
-    max_body_bytes: int = 10_485_760
+    max_body_bytes: Annotated[int, Meta(ge=1, le=2**40)] = 10_485_760
     #: From accept (or the last response: idle keep-alive) to the first byte.
-    first_byte_timeout_s: float = 30.0
+    first_byte_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
     #: From the first byte to the end of the headers; above it 408.
-    header_timeout_s: float = 10.0
+    header_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 10.0
     #: Longest silence within a body; above it 408, as when it brings less than 512 bytes/s.
-    body_timeout_s: float = 20.0
+    body_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 20.0
     #: From the end of the request, or the last the application took of its body, to the start of
     #: the response: above it 504. The longest time that a client reads nothing of its response, and
     #: what the application gets to notice that its client left.
-    response_timeout_s: float = 60.0
+    response_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
     #: After SIGTERM responses say `Connection: close` this long, then idle connections are closed.
-    drain_s: float = 0.5
+    drain_s: Annotated[float, Meta(ge=0, le=3600)] = 0.5
     #: Addresses or networks whose X-Forwarded-For/-Proto/-Host are believed, or Forwarded where
     #: none of those is there; "unix" for unix sockets.
     trusted_proxies: tuple[str, ...] = ("unix",)
@@ -71,25 +78,26 @@ class StoreConfig:
     #: `sqlite:` (file in the state directory), `sqlite:///path`, or `postgresql://host/database`.
     url: str = "sqlite:"
     #: Longest time a unit waits for a lock before StoreUnavailable.
-    write_timeout_s: float = 10.0
+    write_timeout_s: Annotated[float, Meta(ge=0.05, le=3600)] = 10.0
     #: Longest time `ctx.transaction()` may hold its locks.
-    transaction_timeout_s: float = 5.0
+    transaction_timeout_s: Annotated[float, Meta(ge=0.05, le=3600)] = 5.0
     #: Longest time a read may take: while it runs, the log or old rows cannot be cleared away.
-    read_timeout_s: float = 30.0
+    read_timeout_s: Annotated[float, Meta(ge=0.05, le=86_400)] = 30.0
     #: SQLite: threads for reads of one process.
-    readers: int = 2
+    readers: Annotated[int, Meta(ge=1, le=64)] = 2
     #: Units that share one commit at most.
-    max_batch: int = 256
+    max_batch: Annotated[int, Meta(ge=1, le=10_000)] = 256
     #: Units waiting for a commit at most; above it StoreUnavailable at once.
-    max_waiting: int = 10_000
+    max_waiting: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     #: The primary checkpoints when the WAL is larger; writers do when it is four times as large.
-    wal_limit_bytes: int = 16_777_216
-    #: PostgreSQL: connections of one process at most, beside one or two that listen.
-    pool_size: int = 10
+    wal_limit_bytes: Annotated[int, Meta(ge=32_768, le=2**40)] = 16_777_216
+    #: PostgreSQL: connections of one process at most, beside one or two that listen. At least one
+    #: for a transaction that stays open and one for what must not wait for it.
+    pool_size: Annotated[int, Meta(ge=2, le=1000)] = 10
     #: PostgreSQL: where sessions go when `url` leads to a proxy that pools transactions.
     session_url: str = ""
     #: PostgreSQL: longest time to reach one server; whole seconds, 2 at least.
-    connect_timeout_s: float = 5.0
+    connect_timeout_s: Annotated[float, Meta(ge=0.1, le=3600)] = 5.0
     #: PostgreSQL: false for a proxy that cannot keep them (PgBouncer before 1.21).
     prepared_statements: bool = True
 
@@ -105,10 +113,10 @@ class BrokerConfig:
     #: Redis: begins every key. One installation has one, so that several can share a Redis.
     prefix: str = "cordata"
     #: Redis: longest wait for an answer; then it counts as gone.
-    timeout_s: float = 5.0
+    timeout_s: Annotated[float, Meta(ge=0.05, le=3600)] = 5.0
     #: Redis: when it lost data, what was published within this time and not handled is published
     #: again. At least 600 s less than `[engine] retention_s`, which keeps it.
-    window_s: float = 259_200.0
+    window_s: Annotated[float, Meta(ge=1, le=315_360_000)] = 259_200.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,20 +124,20 @@ class EngineConfig:
     """[engine]: outbox relay and stream subscriptions of each worker."""
 
     #: Outbox entries published at once, messages claimed at once.
-    batch: int = 200
+    batch: Annotated[int, Meta(ge=1, le=10_000)] = 200
     #: Handlers running at once per subscription, unless the subscription says otherwise.
-    concurrency: int = 16
+    concurrency: Annotated[int, Meta(ge=1, le=1000)] = 16
     #: A claim of a worker that is gone expires after this long.
-    claim_timeout_s: float = 60.0
+    claim_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
     #: Without a wake-up the tables are looked at this often.
-    poll_s: float = 5.0
+    poll_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 5.0
     #: First and longest pause before a message is tried again; doubles each time, with jitter.
-    retry_min_s: float = 1.0
+    retry_min_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 1.0
     #: See retry_min_s.
-    retry_max_s: float = 300.0
+    retry_max_s: Annotated[float, Meta(ge=0.001, le=2_592_000)] = 300.0
     #: Published entries, idempotency keys and seen-marks are kept this long; marks a day longer,
     #: and no shorter than their entry.
-    retention_s: float = 604_800.0
+    retention_s: Annotated[float, Meta(ge=0, le=315_360_000)] = 604_800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +145,9 @@ class PrimaryConfig:
     """[primary]: the singleton."""
 
     #: How often a standby tries to take the lease.
-    standby_poll_s: float = 0.25
+    standby_poll_s: Annotated[float, Meta(ge=0.01, le=3600)] = 0.25
     #: Seconds from SIGTERM to the end; less than the unit's TimeoutStopSec.
-    stop_timeout_s: float = 30.0
+    stop_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,21 +157,21 @@ class MailConfig:
     #: Empty: mail waits in the store until a server is configured.
     host: str = ""
     #: 25 plain, 587 STARTTLS, 465 TLS.
-    port: int = 25
+    port: Annotated[int, Meta(ge=1, le=65_535)] = 25
     #: "none", "starttls" or "tls".
     security: Literal["none", "starttls", "tls"] = "none"
     #: From address.
     sender: str = "cordata@localhost"
     #: Whole conversation of one mail.
-    timeout_s: float = 30.0
+    timeout_s: Annotated[float, Meta(ge=0.1, le=3600)] = 30.0
     #: First and longest pause before a mail is tried again.
-    retry_min_s: float = 5.0
+    retry_min_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 5.0
     #: See retry_min_s.
-    retry_max_s: float = 900.0
+    retry_max_s: Annotated[float, Meta(ge=0.001, le=2_592_000)] = 900.0
     #: After this long a mail is `failed` and an alert says so.
-    give_up_s: float = 432_000.0
+    give_up_s: Annotated[float, Meta(ge=1, le=315_360_000)] = 432_000.0
     #: Sent and failed mails are kept this long.
-    retention_s: float = 2_592_000.0
+    retention_s: Annotated[float, Meta(ge=1, le=315_360_000)] = 2_592_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,15 +181,15 @@ class AlertConfig:
     #: Addresses; empty: the journal only.
     to: tuple[str, ...] = ()
     #: One mail per unit or kind of error in this time; the rest is counted.
-    cooldown_s: float = 900.0
+    cooldown_s: Annotated[float, Meta(ge=0, le=2_592_000)] = 900.0
     #: Errors are told together: so many of a kind at once, or
-    count: int = 10
+    count: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
     #: when the first of them is so old. What is urgent (the store, dead letters, units) is not
     #: held back.
-    wait_s: float = 300.0
+    wait_s: Annotated[float, Meta(ge=0, le=2_592_000)] = 300.0
     #: Mails in an hour, from the primary and, about what is urgent, from each host; what is beyond
     #: them is told together later.
-    max_per_hour: int = 12
+    max_per_hour: Annotated[int, Meta(ge=1, le=1000)] = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

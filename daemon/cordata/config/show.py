@@ -9,8 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from cordata.config.convert import is_section
-from cordata.config.reader import Document, key_of
+from cordata.config.reader import Document, is_section, key_of
 from cordata.config.sections import Config
 
 _SECRET_KEY = re.compile(r"(^|_)(password|secret|token|key|passphrase)s?$", re.IGNORECASE)
@@ -48,40 +47,39 @@ def lines(config: Config, document: Document, credentials: Sequence[str]) -> Ite
     for declaration in fields(Config):
         section = getattr(config, declaration.name)
         if is_section(type(section)):
-            yield from _section(declaration.name, section, document.given)
+            yield from _section(declaration.name, section, document)
     for instance, worker in sorted(config.workers.items()):
-        given = {key for key in document.given if key.startswith(f"worker.{instance}.")}
-        yield from _section(f"worker.{instance}", worker, given, only_given=True)
+        yield from _section(f"worker.{instance}", worker, document, only_given=True)
     for name, pool in sorted(config.pools.items()):
-        given = {key for key in document.given if key.startswith(f"pool.{name}.")}
-        yield from _section(f"pool.{name}", pool, given, only_given=True)
+        yield from _section(f"pool.{name}", pool, document, only_given=True)
     for name, section in config.settings.items():
-        yield from _section(name, section, document.given)
+        yield from _section(name, section, document)
     yield ""
     yield f"# credentials in {config.paths.credentials}:"
     yield from (f"#   {name} = {_MASK}" for name in credentials)
 
 
 def _section(
-    name: str, section: Any, given: set[str], *, only_given: bool = False
+    name: str, section: Any, document: Document, *, only_given: bool = False
 ) -> Iterator[str]:
     yield ""
     yield f"[{name}]"
     nested = []
+    table = document.table(name)
+    given = set(table) if isinstance(table, Mapping) else set()
     for declaration in fields(section):
         key = key_of(declaration.name)
         value = getattr(section, declaration.name)
         if is_section(type(value)):
             nested.append((key, value))
             continue
-        is_given = f"{name}.{key}" in given
         if value is None:
             yield f"# {key} is not set"
-        elif is_given or not only_given:
+        elif key in given or not only_given:
             shown = _shown(key, value)
-            yield f"{key} = {literal(shown)}" + ("" if is_given else "  # default")
+            yield f"{key} = {literal(shown)}" + ("" if key in given else "  # default")
     for key, value in nested:
-        yield from _section(f"{name}.{key}", value, given)
+        yield from _section(f"{name}.{key}", value, document)
 
 
 def _shown(key: str, value: object) -> object:

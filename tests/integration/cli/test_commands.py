@@ -49,7 +49,7 @@ def test_config_check_names_every_problem_with_exit_78(tmp_path: Path) -> None:
     assert result.returncode == 78
     assert result.stderr.splitlines() == [
         f"error: {path}: [http] drain: unknown key; the nearest known is drain_s",
-        f"error: {path}: [mail] port: must be from 1 to 65535, not 0",
+        f"error: {path}: [mail] port: must be a whole number from 1 to 65535, not 0",
         f"error: {path}: [shop] ower: unknown key; the nearest known is owner",
         "hint: `cordata config show` prints every known key",
     ]

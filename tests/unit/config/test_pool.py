@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cordata.config import Config, build, open_document
-from cordata.config.reader import Document
+from cordata.config import Config, Document, build, open_document
 from cordata.config.show import lines
 from cordata.errors import ConfigError
 
@@ -48,7 +47,7 @@ def test_pools_are_shown_and_read_again_the_same(tmp_path: Path) -> None:
         (REPORT + "max_wating = 3", "[pool.report] max_wating: unknown key; the nearest known is"),
         (
             REPORT + "max_waiting = 0",
-            "[pool.report] max_waiting: must be from 1 to 10000000, not 0",
+            "[pool.report] max_waiting: must be a whole number from 1 to 10000000, not 0",
         ),
         ("[pool.x]\nworkers = ['1']", "[pool.x] commands: must name at least one command"),
         ("[pool.x]\ncommands = ['a']", "[pool.x] workers: must name at least one worker"),
@@ -63,12 +62,15 @@ def test_pools_are_shown_and_read_again_the_same(tmp_path: Path) -> None:
             "[pool.x] commands: names 'render_*', which [pool.report] has",
         ),
         ("[pool]\nworkers = ['1']", "[pool] workers: belongs into a section [pool.NAME]"),
-        ("[pool]\nmax_frame_bytes = 100", "[pool] max_frame_bytes: must be from 1024 to"),
+        (
+            "[pool]\nmax_frame_bytes = 100",
+            "[pool] max_frame_bytes: must be a whole number from 1024 to",
+        ),
         ("[pool]\nmax_session_bytes = 16777216", "[pool] max_session_bytes: must be less than"),
         ("[pool]\nhealth_timeout_s = 31", "[pool] health_timeout_s: must not be more than"),
         ("[pool]\nrestart_min_s = 11", "[pool] restart_min_s: must not be more than"),
-        ("[pool]\nretries = -1", "[pool] retries: must be from 0 to 100, not -1"),
-        ("[pool]\naffinity = 'strict'", "[pool] affinity: must be one of 'hint', 'strict_queue'"),
+        ("[pool]\nretries = -1", "[pool] retries: must be a whole number from 0 to 100, not -1"),
+        ("[pool]\naffinity = 'strict'", "[pool] affinity: must be one of 'hint', 'strict_fail'"),
     ],
 )
 def test_build_names_section_key_and_reason_when_pools_are_wrong(

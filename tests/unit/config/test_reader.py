@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import time
 from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
 
 import pytest
+from msgspec import Meta
 
-from cordata.config import Config, build, find_file, open_document
-from cordata.config.bounds import RANGES
-from cordata.config.reader import Document
+from cordata.config import Config, Document, build, find_file, open_document
 from cordata.errors import ConfigError
 
 
@@ -31,6 +33,20 @@ def problems(tmp_path: Path, text: str, settings: dict[str, type] | None = None)
 class Shop:
     latitude: float = -1.5
     owner: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tax:
+    rate: Annotated[float, Meta(ge=0, le=1)] = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kinds:
+    logo: Path | None = None
+    prices: Mapping[str, float] = field(default_factory=dict)
+    opens: time | None = None
+    size: Annotated[int, Meta(ge=1)] = 1
+    tax: Tax = field(default_factory=Tax)
 
 
 def test_build_gives_every_default_when_there_is_no_file() -> None:
@@ -85,13 +101,13 @@ def test_build_names_all_problems_when_several_are_wrong(tmp_path: Path) -> None
         """,
     )
     assert found == [
-        "[worker] services: item 1 must be one of 'http', 'engine', 'pool', not 'htp'",
+        "[worker] services: must be a list, each item one of 'engine', 'http', 'pool', not ['htp']",
         "[http] max_conections: unknown key; the nearest known is max_connections",
-        "[http] drain_s: must be from 0 to 3600, not -1.0",
+        "[http] drain_s: must be a number from 0 to 3600, not -1",
         "[http] access_log: must be true or false, not 'yes'",
         "[store] url: must be a string, not 3",
-        "[store] readers: must be from 1 to 64, not 99",
-        "[mail] port: must be a whole number, not true",
+        "[store] readers: must be a whole number from 1 to 64, not 99",
+        "[mail] port: must be a whole number from 1 to 65535, not true",
         "[wroker]: unknown section; the nearest known is [worker]",
     ]
 
@@ -100,12 +116,21 @@ def test_build_names_all_problems_when_several_are_wrong(tmp_path: Path) -> None
     ("text", "problem"),
     [
         ("[engine]\nretry_min_s = 9\nretry_max_s = 3", "[engine] retry_min_s: must not be more"),
-        ("[engine]\npoll_s = 0", "[engine] poll_s: must be from 0.01 to 86400, not 0.0"),
-        ("[engine]\npoll_s = nan", "[engine] poll_s: must be a finite number"),
-        ("[engine]\npoll_s = inf", "[engine] poll_s: must be a finite number"),
-        ("[engine]\npoll_s = 1e-9", "[engine] poll_s: must be from 0.01 to 86400, not 1e-09"),
-        ("[engine]\nconcurrency = 1000000000", "[engine] concurrency: must be from 1 to 1000"),
-        ("[engine]\nretention_s = 1e300", "[engine] retention_s: must be from 0 to 315360000"),
+        ("[engine]\npoll_s = 0", "[engine] poll_s: must be a number from 0.01 to 86400, not 0"),
+        ("[engine]\npoll_s = nan", "[engine] poll_s: must be a number from 0.01 to 86400, not nan"),
+        ("[engine]\npoll_s = inf", "[engine] poll_s: must be a number from 0.01 to 86400, not inf"),
+        (
+            "[engine]\npoll_s = 1e-9",
+            "[engine] poll_s: must be a number from 0.01 to 86400, not 1e-09",
+        ),
+        (
+            "[engine]\nconcurrency = 1000000000",
+            "[engine] concurrency: must be a whole number from 1 to 1000",
+        ),
+        (
+            "[engine]\nretention_s = 1e300",
+            "[engine] retention_s: must be a number from 0 to 315360000",
+        ),
         ('[mail]\nhost = "a\\u0000b"', "[mail] host: has a line break or another control"),
         ('[mail]\nhost = "a b"', "[mail] host: must be the name or address"),
         ('[mail]\nhost = "a:587"', "[mail] host: must be the name or address"),
@@ -116,13 +141,16 @@ def test_build_names_all_problems_when_several_are_wrong(tmp_path: Path) -> None
         ('[broker]\nprefix = "a\\nb"', "[broker] prefix: has a line break"),
         ("[worker]\nservices = []", "[worker] services: must name at least one service"),
         ('[worker]\nservices = ["http", "http"]', "[worker] services: names 'http' twice"),
-        ("[worker]\nservices = 'http'", "[worker] services: must be a list, not 'http'"),
+        ("[worker]\nservices = 'http'", "[worker] services: must be a list, each item one of"),
         ("worker = 3", "[worker]: must be a section, not 3"),
         ("[worker.x]\nstop_timeout_s = 3", "[worker] x: unknown key; the nearest known is"),
         ("[worker.2]\nstop_timeout = 3", "[worker.2] stop_timeout: unknown key; the nearest"),
-        ("[worker.2]\nstop_timeout_s = 0", "[worker.2] stop_timeout_s: must be from 0.1 to 86400"),
+        (
+            "[worker.2]\nstop_timeout_s = 0",
+            "[worker.2] stop_timeout_s: must be a number from 0.1 to 86400",
+        ),
         ("[paths]\nstate = ''", "[paths] state: must be a path, not ''"),
-        ("[log]\nlevel = 'loud'", "[log] level: must be one of 'debug', 'info', 'warning',"),
+        ("[log]\nlevel = 'loud'", "[log] level: must be one of 'debug', 'error', 'info',"),
         ("[http.limits]\nx = 1", "[http] limits: unknown key; the nearest known is"),
         (
             '[http]\ntrusted_proxies = ["10.0.0.0/40"]',
@@ -231,33 +259,49 @@ def test_find_file_fails_when_a_named_file_is_missing(tmp_path: Path) -> None:
         find_file(tmp_path / "none.toml", {})
 
 
-def numbers() -> list[tuple[str, float]]:
-    """`section.key` and default of every number of the runtime."""
-    return [
-        (f"{section.name}.{key.name}", value)
+def numbers() -> dict[str, tuple[Any, float]]:
+    """Type and default of every number of the runtime, by `section.key`."""
+    return {
+        f"{section.name}.{key.name}": (hints[key.name], value)
         for section in fields(Config)
         if is_dataclass(values := getattr(Config(), section.name))
+        and (hints := get_type_hints(type(values), include_extras=True))
         for key in fields(values)
         if isinstance(value := getattr(values, key.name), int | float)
         and not isinstance(value, bool)
-    ]
+    }
 
 
-def test_every_number_has_bounds_and_a_default_within() -> None:
-    assert sorted(name for name, _ in numbers()) == sorted(RANGES)
-    for name, value in numbers():
-        low, high = RANGES[name]
-        assert low <= value <= high, name
-
-
-@pytest.mark.parametrize("name", sorted(RANGES))
-def test_number_is_refused_when_it_is_out_of_bounds(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", sorted(numbers()))
+def test_number_has_limits_and_a_default_within(tmp_path: Path, name: str) -> None:
     section, _, key = name.partition(".")
-    low, high = RANGES[name]
-    whole = isinstance(dict(numbers())[name], int)
-    for value in (low - 1 if whole else low - 1e-4, high + 1, -1, *(() if whole else (1e300,))):
+    kind, default = numbers()[name]
+    _, limits = get_args(kind)
+    assert limits.ge <= default <= limits.le
+    whole = isinstance(default, int)
+    below = limits.ge - 1 if whole else limits.ge - 1e-4
+    word = "whole number" if whole else "number"
+    for value in (below, limits.le + 1, -1, *(() if whole else (1e300,))):
         (found,) = problems(tmp_path, f"[{section}]\n{key} = {value}")
-        assert found.startswith(f"[{section}] {key}: must be from {low} to {high}, not "), found
+        expected = f"[{section}] {key}: must be a {word} from {limits.ge} to {limits.le}, not "
+        assert found.startswith(expected), found
+
+
+def test_build_reads_every_kind_of_type_that_an_application_may_declare(tmp_path: Path) -> None:
+    text = "logo = 'a.png'\nprices = {room = 3}\nopens = 08:30:00\ntax.rate = 0.1\n"
+    config = build(document(tmp_path, "[kinds]\n" + text), {"kinds": Kinds}, {})
+    assert config.settings["kinds"] == Kinds(
+        logo=tmp_path / "a.png", prices={"room": 3.0}, opens=time(8, 30), tax=Tax(rate=0.1)
+    )
+    text = "logo = 1\nprices = {room = 'x'}\nopens = 1\nsize = 0\ntax.rate = 2\ntax.rat = 1\n"
+    assert problems(tmp_path, "[kinds]\n" + text, {"kinds": Kinds}) == [
+        "[kinds] logo: must be a path, not 1",
+        "[kinds] prices: must be a table, each value a number, not a table",
+        "[kinds] opens: must be a time, not 1",
+        "[kinds] size: must be a whole number from 1, not 0",
+        "[kinds.tax] rat: unknown key; the nearest known is rate",
+        "[kinds.tax] rate: must be a number from 0 to 1, not 2",
+    ]
 
 
 @pytest.mark.parametrize(

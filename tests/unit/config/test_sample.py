@@ -11,8 +11,7 @@ from typing import Any
 
 from alpinehub.app import app
 from cordata.config import Config, Document, build, open_document
-from cordata.config.convert import is_section
-from cordata.config.reader import key_of
+from cordata.config.reader import is_section, key_of
 
 SAMPLE = Path(__file__).parents[3] / "packaging/cordata.toml"
 _KEY = re.compile(r"# ([a-z_]+ = .*)\Z")

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cordata.config import Config, build, open_document
-from cordata.config.reader import Document
+from cordata.config import Config, Document, build, open_document
 from cordata.config.sections import MailConfig
 from cordata.config.show import lines, literal
 

@@ -1,0 +1,93 @@
+"""Rules of the runtime's settings that a type cannot say, each as (key, problem) of a section."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+
+from cordata.config.pool import PoolConfig
+from cordata.config.sections import HttpConfig, MailConfig, WorkerConfig
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+#: A name, an address, one in brackets. A port is a setting of its own.
+_HOST = re.compile(r"[\w.-]*|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]?")
+_ADDRESS = re.compile(r"[^<>]*<[^<>\s@]+@[^<>\s@]+>|[^<>\s@]+@[^<>\s@]+")
+_POOL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+#: (section, lower key, upper key): the first must not be above the second.
+_ORDERED = (
+    ("engine", "retry_min_s", "retry_max_s"),
+    ("mail", "retry_min_s", "retry_max_s"),
+    ("mail", "retry_max_s", "give_up_s"),
+    ("pool", "health_timeout_s", "health_s"),
+    ("pool", "restart_min_s", "restart_max_s"),
+    ("pool", "max_session_bytes", "max_sessions_bytes"),
+)
+
+
+def section_problems(name: str, section: object) -> Iterator[tuple[str, str]]:
+    """Of one section, or of one of its overrides: `name` is "worker", "worker.2", "pool.report"."""
+    for declared in fields(section):  # type: ignore[arg-type]
+        value = getattr(section, declared.name)
+        items = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(item, str | Path) and _CONTROL.search(str(item)) for item in items):
+            yield declared.name, "has a line break or another control character"
+        elif twice := sorted({str(item) for item in items if items.count(item) > 1}):
+            yield declared.name, f"names {twice[0]!r} twice"
+    for of, lower, upper in _ORDERED:
+        if of == name.partition(".")[0] and getattr(section, lower) > getattr(section, upper):
+            yield lower, f"must not be more than {upper} ({getattr(section, upper)})"
+    match section:
+        case WorkerConfig(services=()):
+            yield "services", "must name at least one service"
+        case HttpConfig():
+            yield from _proxy_problems(section.trusted_proxies)
+        case MailConfig():
+            yield from _mail_problems(section)
+
+
+def _mail_problems(mail: MailConfig) -> Iterator[tuple[str, str]]:
+    if not _HOST.fullmatch(mail.host) and not _CONTROL.search(mail.host):
+        text = "must be the name or address of a server alone; [mail] port is its port"
+        yield "host", text
+    if not _ADDRESS.fullmatch(mail.sender) and not _CONTROL.search(mail.sender):
+        yield "sender", "must be an address, user@host or Name <user@host>"
+
+
+def _proxy_problems(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    import ipaddress  # 5 ms, for those who set it
+
+    for entry in names:
+        try:
+            if entry != "unix":
+                ipaddress.ip_network(entry, strict=False)
+        except ValueError:
+            yield "trusted_proxies", f"names {entry!r}, which is no address, network or 'unix'"
+
+
+def pool_problems(
+    pool: PoolConfig, pools: Mapping[str, PoolConfig]
+) -> Iterator[tuple[str, str, str]]:
+    """(section, key, problem) of what [pool] and the sections [pool.NAME] say together."""
+    if pool.max_session_bytes >= pool.max_frame_bytes:
+        text = f"must be less than max_frame_bytes ({pool.max_frame_bytes})"
+        yield "pool", "max_session_bytes", text
+    for key in ("workers", "commands"):
+        if getattr(pool, key):
+            yield "pool", key, "belongs into a section [pool.NAME]"
+    for name, named in pools.items():
+        section = f"pool.{name}"
+        if name == "default" or not _POOL_NAME.fullmatch(name):
+            yield section, "", "a pool's name is lower case letters, digits, - and _, not 'default'"
+        if not named.workers:
+            yield section, "workers", "must name at least one worker"
+        if not named.commands:
+            yield section, "commands", 'must name at least one command, or "*"'
+    for key in ("workers", "commands"):
+        owners: dict[str, str] = {}
+        for name, named in pools.items():
+            for item in getattr(named, key):
+                if item in owners:
+                    yield f"pool.{name}", key, f"names {item!r}, which [pool.{owners[item]}] has"
+                owners.setdefault(item, name)
