@@ -36,7 +36,9 @@ CREATE TABLE outbox (
     claimed_until BIGINT,
     last_error    TEXT,
     created_at    BIGINT  NOT NULL,
-    published_at  BIGINT
+    published_at  BIGINT,
+    -- On Redis: the id of its entry in a stream, as one number; NULL: it was never in one.
+    position      BIGINT
 ) WITH (
     -- Each entry is changed once, and what was waiting leaves its index by a vacuum only: after so
     -- many, however long the history is, and not after a fifth of it.
@@ -51,6 +53,7 @@ CREATE INDEX outbox_processing ON outbox (owner, claimed_until) WHERE state = 'p
 -- What of one key comes before an entry.
 CREATE INDEX outbox_key ON outbox (type, key, id)
     WHERE state IN ('pending', 'failed') AND key IS NOT NULL;
+CREATE INDEX outbox_position ON outbox (position, id) WHERE position IS NOT NULL;
 
 -- A handler's effect once: the mark commits with the effect.
 CREATE TABLE seen (
@@ -76,7 +79,9 @@ CREATE TABLE mail (
     last_error TEXT,
     request_id TEXT    NOT NULL DEFAULT '',
     created_at BIGINT  NOT NULL,
-    sent_at    BIGINT
+    sent_at    BIGINT,
+    -- Pictures of the HTML: JSON [{"name", "type", "data" (base64)}, ...]; NULL: none.
+    inline     TEXT
 );
 
 CREATE INDEX mail_due ON mail (next_at, id) WHERE state IN ('pending', 'sending');
@@ -98,4 +103,202 @@ CREATE TABLE backfill (
     started_at BIGINT  NOT NULL,
     updated_at BIGINT  NOT NULL,
     done_at    BIGINT
+);
+
+-- The store broker: one row per (published event, consumer group) that is not handled yet.
+-- Payload and headers stay in the outbox row; a handled message is deleted, its seen-mark stays.
+
+CREATE TABLE consumer_group (
+    "group"       TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    type          TEXT COLLATE "C" NOT NULL,
+    -- Events of one key are handled one at a time, in their order.
+    keyed         INTEGER NOT NULL DEFAULT 0,
+    registered_at BIGINT NOT NULL,
+    -- Refreshed by every start and by the primary; retention drops a group nobody knows any more.
+    refreshed_at  BIGINT NOT NULL
+);
+
+CREATE INDEX consumer_group_type ON consumer_group (type);
+
+CREATE TABLE message (
+    outbox_id     BIGINT  NOT NULL REFERENCES outbox (id),
+    "group"       TEXT COLLATE "C" NOT NULL,
+    -- Of the event, if the group wants the order of keys.
+    key           TEXT COLLATE "C",
+    -- waiting: an earlier one of its key is ready or claimed.
+    state         TEXT COLLATE "C" NOT NULL DEFAULT 'ready'
+                  CHECK (state IN ('waiting', 'ready', 'claimed', 'dead')),
+    -- lane and priority are those of the event, or more: of the most urgent one that waits for it.
+    lane          TEXT COLLATE "C" NOT NULL DEFAULT 'live',
+    priority      INTEGER NOT NULL,
+    -- Attempts that failed, a worker's death in the handler included.
+    attempts      INTEGER NOT NULL DEFAULT 0,
+    next_at       BIGINT  NOT NULL,
+    owner         TEXT COLLATE "C",
+    claimed_until BIGINT,
+    -- JSON list of failed attempts: attempt, at, owner, error.
+    history       TEXT,
+    dead_at       BIGINT,
+    PRIMARY KEY (outbox_id, "group")
+) WITH (
+    -- A queue: each row is changed and deleted at once, so dead rows are soon more than live ones.
+    -- Its end is not given back to the disk, which would lock the table and be undone at once.
+    autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_limit = 1000,
+    vacuum_truncate = false
+);
+
+-- Each stays as small as what is in flight, whatever the history.
+CREATE INDEX message_ready ON message ("group", lane DESC, priority DESC, next_at, outbox_id)
+    WHERE state = 'ready';
+CREATE INDEX message_claimed ON message (owner, claimed_until) WHERE state = 'claimed';
+CREATE INDEX message_dead ON message (dead_at) WHERE state = 'dead';
+-- Who is first of a key, and how urgent what waits behind him is. Events without order are in none.
+CREATE INDEX message_key ON message ("group", key, state, outbox_id) WHERE key IS NOT NULL;
+CREATE INDEX message_urgent ON message ("group", key, lane, priority) WHERE state = 'waiting';
+
+-- For retention, which deletes by age.
+CREATE INDEX seen_age ON seen (created_at);
+CREATE INDEX idempotency_age ON idempotency (created_at);
+CREATE INDEX mail_age ON mail (created_at) WHERE state IN ('sent', 'failed');
+
+-- The event store: what happened, for ever, in streams. Apart from the outbox, whose entries are
+-- sent once and deleted.
+
+-- The version of a stream is that of its last event; the first one has version 1. Its row is locked
+-- by whoever appends, until he commits: so positions grow within a stream, too.
+CREATE TABLE event_stream (
+    stream  TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    version BIGINT NOT NULL
+) WITH (fillfactor = 70);
+
+-- The position orders all events. It is given when an event is written, not when it is committed,
+-- and some are given to transactions that roll back; readers go up to a position below which
+-- nothing is in flight any more, see event.mark.
+CREATE TABLE event (
+    position   BIGINT  GENERATED BY DEFAULT AS IDENTITY (CACHE 1) PRIMARY KEY,
+    stream     TEXT COLLATE "C" NOT NULL,
+    version    BIGINT  NOT NULL,
+    -- The name of the stream up to its first "-".
+    category   TEXT COLLATE "C" NOT NULL,
+    -- Hash of the name of the stream: bucket % partitions is its partition in a subscription.
+    bucket     INTEGER NOT NULL,
+    type       TEXT COLLATE "C" NOT NULL,
+    payload    TEXT    NOT NULL,
+    headers    TEXT    NOT NULL DEFAULT '{}',
+    created_at BIGINT  NOT NULL
+);
+
+CREATE UNIQUE INDEX event_version ON event (stream, version);
+-- With the bucket, so that a reader of one partition passes over the others' events in the index.
+CREATE INDEX event_category ON event (category, position, bucket);
+
+-- A subscription to a category, by its name in the code.
+CREATE TABLE projection (
+    name       TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    category   TEXT COLLATE "C" NOT NULL,
+    -- Of the rows below; another number in the code counts from the next reset on.
+    partitions INTEGER NOT NULL,
+    -- Where it began, at first or after the last reset.
+    origin     BIGINT  NOT NULL,
+    created_at BIGINT  NOT NULL,
+    reset_at   BIGINT,
+    -- Until then nobody claims a partition: a reset is under way.
+    paused_until BIGINT
+);
+
+-- Half empty pages: a position is updated again and again, in place.
+CREATE TABLE projection_partition (
+    projection TEXT COLLATE "C" NOT NULL,
+    partition  INTEGER NOT NULL,
+    -- All its events up to here are handled.
+    position   BIGINT  NOT NULL,
+    -- Grows with each claim and reset; a write of an older term is refused.
+    term       BIGINT  NOT NULL,
+    owner      TEXT COLLATE "C",
+    -- Failed attempts at the event at position `failing`, and when the next one is due.
+    failing    BIGINT,
+    attempts   INTEGER NOT NULL DEFAULT 0,
+    next_at    BIGINT,
+    -- JSON list of failed attempts: attempt, at, owner, error.
+    history    TEXT,
+    -- Since when it waits for an operator.
+    blocked_at BIGINT,
+    PRIMARY KEY (projection, partition)
+) WITH (fillfactor = 50);
+
+-- The processes that share the partitions. Whoever is not here, or has expired, owns nothing.
+CREATE TABLE projection_worker (
+    owner       TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    -- JSON list of the subscriptions that it serves.
+    projections TEXT   NOT NULL,
+    expires_at  BIGINT NOT NULL
+);
+
+-- Events that a subscription gave up; those with on_error="dead" only.
+CREATE TABLE projection_letter (
+    projection TEXT COLLATE "C" NOT NULL,
+    position   BIGINT  NOT NULL,
+    attempts   INTEGER NOT NULL,
+    history    TEXT,
+    dead_at    BIGINT  NOT NULL,
+    PRIMARY KEY (projection, position)
+);
+
+-- The broker on Redis: how far each group is, so that what Redis loses can be told and made up for.
+
+-- One row: the process of Redis, and the history of its data, that the positions belong to.
+CREATE TABLE redis_server (
+    id           BIGINT NOT NULL PRIMARY KEY CHECK (id = 1),
+    run_id       TEXT   NOT NULL,
+    epoch        TEXT   NOT NULL,
+    recovered_at BIGINT NOT NULL
+);
+
+-- Levels: urgent, normal, low (by priority), backfill (the lane).
+CREATE TABLE redis_stream (
+    type     TEXT COLLATE "C" NOT NULL,
+    level    TEXT COLLATE "C" NOT NULL,
+    -- The highest that the primary has seen.
+    position BIGINT NOT NULL,
+    -- Entries up to here were there when Redis came back: they may have been handled before.
+    floor    BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (type, level)
+);
+
+-- A group has handled all entries of a stream up to its position, or has them in `message`.
+CREATE TABLE redis_group (
+    type     TEXT COLLATE "C" NOT NULL,
+    level    TEXT COLLATE "C" NOT NULL,
+    "group"  TEXT COLLATE "C" NOT NULL,
+    position BIGINT NOT NULL,
+    PRIMARY KEY (type, level, "group")
+);
+
+-- Errors by kind: what happened how often, and how much of it was told by mail.
+
+CREATE TABLE alert (
+    fingerprint TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    cause       TEXT NOT NULL,
+    title       TEXT NOT NULL,
+    sample      TEXT NOT NULL,
+    place       TEXT NOT NULL,
+    urgent      BIGINT NOT NULL,
+    count       BIGINT NOT NULL,
+    -- Of them, not told yet; since_at is the first of these.
+    pending     BIGINT NOT NULL,
+    first_at    BIGINT NOT NULL,
+    last_at     BIGINT NOT NULL,
+    since_at    BIGINT NOT NULL,
+    -- When the last mail about it was written, and its message_id.
+    mailed_at   BIGINT,
+    mail_id     text
+);
+
+CREATE INDEX alert_pending ON alert (since_at) WHERE pending > 0;
+
+-- When mails were written, for the limit of an hour.
+CREATE TABLE alert_mail (
+    id         BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    written_at BIGINT NOT NULL
 );

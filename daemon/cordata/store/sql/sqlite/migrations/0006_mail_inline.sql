@@ -1,2 +1,0 @@
--- Pictures of a mail's HTML: JSON [{"name", "type", "data" (base64)}, ...]; NULL: none.
-ALTER TABLE mail ADD COLUMN inline TEXT;
