@@ -213,3 +213,8 @@ def message_of(record: logging.LogRecord) -> str:
 def without_values(text: str) -> str:
     """What asyncio and uvloop say of a failure, without the repr of anything."""
     return text.partition("\n")[0].partition(" callback ")[0].partition("<")[0].rstrip()
+
+
+def with_hint(error: CordataError) -> str:
+    """The error, and in parentheses what to do."""
+    return f"{error} ({error.hint})" if error.hint else str(error)

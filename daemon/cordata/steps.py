@@ -11,8 +11,8 @@ import types
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
 
-from cordata import clock
 from cordata.log import fields, logger
+from cordata.log_throttle import LogThrottle
 
 log = logger("cordata.engine")
 
@@ -20,10 +20,9 @@ T = TypeVar("T")
 
 #: Processor time of one step from which on it is said that it blocks the loop, in seconds.
 _STEP_S = 0.1
-_AGAIN_S = 60.0
 _SAMPLE_S = 0.02
-#: Name -> when it was last said that it blocks the loop; of as many as there are functions.
-_said: dict[str, float] = {}
+#: By name of the function.
+_log_throttle = LogThrottle()
 
 
 @types.coroutine
@@ -85,9 +84,7 @@ def _look(name: str, begun: float, describe: Callable[[], str] | None) -> None:
     took_s = time.thread_time() - _sample.processor_s - (begun - _sample.at)
     if took_s <= _STEP_S:
         return
-    now = clock.monotonic()
-    if now - _said.get(name, float("-inf")) >= _AGAIN_S:
-        _said[name] = now
+    if _log_throttle.is_due(name):
         log.warning(
             "%s blocked the event loop: %.0f ms of processor time in one step; let a command of the"
             " pool (@app.command) or a thread (asyncio.to_thread) do that",

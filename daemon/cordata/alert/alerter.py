@@ -1,4 +1,4 @@
-"""One alert: the journal first, then perhaps a mail, by SMTP directly; needs no store."""
+"""One alert: the journal first, then a mail if the cool-down allows. Needs no store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from cordata import clock
 from cordata.alert.cooldown import Cooldown, TooMany
 from cordata.config.sections import AlertConfig, MailConfig
-from cordata.errors import TransientError
+from cordata.errors import PermanentError
 from cordata.log import fields, logger
 
 log = logger("cordata.alert")
@@ -81,7 +81,7 @@ class Alerter:
             return True
         try:
             self._send(cause, text, counted)
-        except TransientError as error:
+        except _NotSent as error:
             log.error("the mail about %s was not sent: %s", cause, error)
             try:
                 self._cooldown.give_back(cause, counted=counted, now=now)
@@ -118,46 +118,53 @@ class Alerter:
             time.sleep(_PAUSE_S)
 
     def _send(self, cause: str, text: str, counted: int) -> None:
-        """Raises: TransientError."""
-        import smtplib  # 15 ms and 4 MB, not before an alert is due
+        """Raises: _NotSent."""
+        # An e-mail library and an event loop: 80 ms, not before an alert is due.
+        import asyncio
+        from email.utils import make_msgid
 
-        tls = self._mail.security == "tls"
+        from cordata.mail.message import address, mime_message
+        from cordata.mail.smtp import MailRejected, SmtpUnavailable, send
+
+        host, to = socket.gethostname(), recipients_of(self._config)
+        subject, body = compose(cause, text, counted, self._config, host)
         try:
-            message = compose(cause, text, counted, self._config, self._mail, socket.gethostname())
-            kind = smtplib.SMTP_SSL if tls else smtplib.SMTP
-            with kind(self._mail.host, self._mail.port, timeout=self._mail.timeout_s) as smtp:
-                if self._mail.security == "starttls":
-                    import ssl
+            message = mime_message(
+                message_id=make_msgid(domain=host),
+                sender=self._mail.sender,
+                to=to,
+                subject=subject,
+                text=body,
+                html=None,
+                date=clock.now(),
+            )
+            sender, bare = address(self._mail.sender), [address(one) for one in to]
+            refused = asyncio.run(
+                send(self._mail, self._login, sender=sender, recipients=bare, message=message)
+            )
+        except (SmtpUnavailable, MailRejected, PermanentError, ValueError, OSError) as error:
+            raise _NotSent(f"{self._mail.host}:{self._mail.port}: {error}") from error
+        if len(refused) == len(set(bare)):
+            codes = ", ".join(map(str, sorted(set(refused.values()))))
+            raise _NotSent(f"{self._mail.host}:{self._mail.port}: all recipients refused: {codes}")
 
-                    smtp.starttls(context=ssl.create_default_context())
-                if self._login is not None:
-                    smtp.login(*self._login)
-                smtp.send_message(message)  # type: ignore[arg-type]
-        except (OSError, ValueError, smtplib.SMTPException) as error:
-            # ValueError: a host or an address that cannot be encoded.
-            raise TransientError(f"{self._mail.host}:{self._mail.port}: {error}") from error
+
+class _NotSent(Exception):
+    """The mail server did not take it."""
 
 
-def compose(
-    cause: str, text: str, counted: int, config: AlertConfig, mail: MailConfig, host: str
-) -> object:
-    """The mail: what, where, how often; nothing of any request's content."""
-    from email.message import EmailMessage
-    from email.utils import localtime, make_msgid
+def recipients_of(config: AlertConfig) -> list[str]:
+    """A bare name is a mailbox of the mail server's host; a message needs a whole address."""
+    return [one if "@" in one else f"{one}@localhost" for one in config.to]
 
+
+def compose(cause: str, text: str, counted: int, config: AlertConfig, host: str) -> tuple[str, str]:
+    """Subject and text of the mail: what, where, how often; nothing of any request's content."""
     text = text.encode(errors="backslashreplace").decode()  # a path may hold any byte
-    first_line = " ".join(text.split("\n", 1)[0].split())
-    message = EmailMessage()
-    message["From"] = mail.sender
-    message["To"] = ", ".join(config.to)
-    message["Subject"] = f"[{host}] {first_line}"[:200]
-    message["Date"] = localtime()
-    message["Message-ID"] = make_msgid(domain=host)
-    message["Auto-Submitted"] = "auto-generated"
-    body = [text, "", f"Host: {host}"]
+    lines = [text, "", f"Host: {host}"]
     if counted:
         times = "once more" if counted == 1 else f"{counted} times more"
-        body.append(f"It happened {times} since the last mail about {cause}.")
-    body.append(f"Further ones within {config.cooldown_s:g} s are counted, not mailed.")
-    message.set_content("\n".join(body) + "\n")
-    return message
+        lines.append(f"It happened {times} since the last mail about {cause}.")
+    lines.append(f"Further ones within {config.cooldown_s:g} s are counted, not mailed.")
+    first_line = " ".join(text.split("\n", 1)[0].split())
+    return f"[{host}] {first_line}"[:200], "\n".join(lines) + "\n"

@@ -12,8 +12,8 @@ import click
 from cordata import clock
 from cordata.cli.progress import bar
 from cordata.context import Context
+from cordata.core.plural import plural
 from cordata.core.progress import Progress, readable_s
-from cordata.core.wording import counted
 from cordata.eventstore.inspection import Subscriptions
 from cordata.eventstore.status import SubscriptionStatus
 
@@ -87,7 +87,7 @@ def _show(status: SubscriptionStatus, progress: Progress, *, json_: bool) -> Non
         return
     text = (
         f"{bar(progress.share)}  {status.state}, position {status.position:,} of {status.head:,},"
-        f" {'about ' if status.estimated else ''}{counted(status.behind, 'event')} left"
+        f" {'about ' if status.estimated else ''}{plural(status.behind, 'event')} left"
     )
     if progress.rate:
         text += f", {progress.rate:,.0f}/s"

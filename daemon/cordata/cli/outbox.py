@@ -191,7 +191,7 @@ async def _replay(
 ) -> Done:
     from cordata.broker.inspection import Filter, Replayed, publish_again
     from cordata.cli.session import Done
-    from cordata.core.wording import counted
+    from cordata.core.plural import plural
 
     total, missing = Replayed(), list[str]()
     if choice.event_ids:
@@ -207,7 +207,7 @@ async def _replay(
         wanted = choice.filter(ctx.now_us())
         total = await publish_again(ctx.store, wanted, group=group, again=again, progress=counter)
     note = (
-        f": {counted(total.messages, 'message')} published again, {total.left:,} left as they are"
+        f": {plural(total.messages, 'message')} published again, {total.left:,} left as they are"
         if total.entries
         else ""
     )

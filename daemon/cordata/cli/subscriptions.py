@@ -202,7 +202,7 @@ def resume(
     """Let blocked partitions go on, with all retries before them: mend what failed first."""
     from cordata.cli.session import confirm, run
     from cordata.cli.view import show_json
-    from cordata.core.wording import counted
+    from cordata.core.plural import plural
     from cordata.eventstore.inspection import Subscriptions
 
     if skip:
@@ -215,7 +215,7 @@ def resume(
     if json_:
         show_json({"count": count})
     else:
-        click.echo(f"resumed: {counted(count, 'partition')}")
+        click.echo(f"resumed: {plural(count, 'partition')}")
     return 0 if count else 1
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cordata.beat import Beat
 from cordata.broker import Broker, Depth
-from cordata.core.wording import counted
+from cordata.core.plural import plural
 from cordata.errors import BrokerUnavailable, CordataError, StoreUnavailable
 from cordata.log import logger
 from cordata.registry import Subscription
@@ -82,24 +82,24 @@ class DrainService:
             await asyncio.sleep(_LOOK_S)
         # Some may be of other workers, which say so, too; or of one that died with its handler.
         dead = max(dead, self._service.dead_count)
-        handled = counted(self._service.handled_count, "message")
+        handled = plural(self._service.handled_count, "message")
         if self._projections is not None:
-            handled += f", {counted(self._projections.handled_count, 'event')} of the event store"
+            handled += f", {plural(self._projections.handled_count, 'event')} of the event store"
         log.info("nothing is left; this worker handled %s", handled)
         if self._projections is not None and self._projections.given_up_count:
             raise DeadLetters(
-                f"given up by subscriptions: {counted(self._projections.given_up_count, 'event')}",
+                f"given up by subscriptions: {plural(self._projections.given_up_count, 'event')}",
                 hint="`cordata subscriptions list` names them, `... status NAME` says why",
             )
         if given_up := self._broker.given_up():
             raise DeadLetters(
-                f"given up by the relay: {counted(given_up, 'event')}",
+                f"given up by the relay: {plural(given_up, 'event')}",
                 hint="`cordata outbox list --state dead` names them, `cordata outbox show` says"
                 " why, `cordata outbox retry` tries again",
             )
         if dead:
             raise DeadLetters(
-                f"{counted(dead, 'message')} went to the dead letter",
+                f"{plural(dead, 'message')} went to the dead letter",
                 hint="`cordata dlq list` names them, `cordata dlq show` says why",
             )
 

@@ -23,14 +23,14 @@ from cordata import clock, events
 from cordata.beat import Beat
 from cordata.config.sections import MailConfig
 from cordata.context import Context
-from cordata.core.letter import Verdict, address, letter, verdict
 from cordata.core.picture import read_pictures
 from cordata.core.retry import next_delay_s
 from cordata.errors import PermanentError, StoreUnavailable
 from cordata.log import fields, logger, request_id
+from cordata.mail.message import DeliveryResult, address, delivery_result, mime_message
+from cordata.mail.smtp import MailRejected, SmtpUnavailable, connect, deliver, disconnect
 from cordata.services.alarm import Alarm, waking
 from cordata.services.primary import Leadership
-from cordata.services.smtp import MailRefused, ServerTrouble, connect, converse, leave
 from cordata.store import MAIL_TOPIC, Row, Tx
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ class MailService:
                     self._heal()
                     row = await self._next(ctx)
             finally:
-                await leave(client)
-        except ServerTrouble as error:
+                await disconnect(client)
+        except SmtpUnavailable as error:
             return self._back_off(error)
         return 0.0 if row is not None else await self._until_next(ctx)
 
@@ -140,7 +140,7 @@ class MailService:
         return _BEAT_S if next_at is None else max((next_at - ctx.now_us()) / 1e6, 0.0)
 
     async def _send(self, ctx: Context, client: SMTP, row: Row) -> None:
-        """One mail: mark, converse, store the result. Raises: ServerTrouble, LeaseLost."""
+        """One mail: mark, deliver, store the result. Raises: SmtpUnavailable, LeaseLost."""
         if self.beat is not None:
             self.beat.touch()
         token = request_id.set(row["request_id"])
@@ -149,15 +149,15 @@ class MailService:
                 log.warning("mail %d was in hand when its sender died; it is sent again", row["id"])
             await _begin(ctx, row)
             try:
-                end = await self._converse(client, row)
-            except ServerTrouble as error:
+                end = await self._deliver(client, row)
+            except SmtpUnavailable as error:
                 await self._end(ctx, row, self._later(row, str(error)))
                 raise
             await self._end(ctx, row, end)
         finally:
             request_id.reset(token)
 
-    async def _converse(self, client: SMTP, row: Row) -> _End:
+    async def _deliver(self, client: SMTP, row: Row) -> _End:
         try:
             sender = address(self._config.sender)
             recipients, message = self._message(row)
@@ -166,21 +166,21 @@ class MailService:
         except ValueError as error:  # whose text may quote anything
             return _failed(f"not sendable: {type(error).__name__}")
         try:
-            refused = await converse(
+            refused = await deliver(
                 client,
                 sender=sender,
                 recipients=recipients,
                 message=message,
                 timeout_s=self._config.timeout_s,
             )
-        except MailRefused as error:
+        except MailRejected as error:
             return _failed(str(error)) if error.code >= 500 else self._later(row, str(error))
-        return self._ended(row, verdict(recipients, refused))
+        return self._ended(row, delivery_result(recipients, refused))
 
     def _message(self, row: Row) -> tuple[list[str], bytes]:
         to = json.loads(row["to"])
         remaining = json.loads(row["remaining"]) if row["remaining"] else to
-        message = letter(
+        message = mime_message(
             message_id=row["message_id"],
             sender=self._config.sender,
             to=to,
@@ -192,7 +192,7 @@ class MailService:
         )
         return list(dict.fromkeys(address(one) for one in remaining)), message
 
-    def _ended(self, row: Row, result: Verdict) -> _End:
+    def _ended(self, row: Row, result: DeliveryResult) -> _End:
         codes = ", ".join(map(str, result.codes))
         error = f"{result.refused_count} of the recipients refused: {codes}" if codes else None
         if result.remaining:
@@ -260,7 +260,7 @@ class MailService:
             attempt, random.random(), first_s=config.retry_min_s, longest_s=config.retry_max_s
         )
 
-    def _back_off(self, error: ServerTrouble) -> float:
+    def _back_off(self, error: SmtpUnavailable) -> float:
         self._failures += 1
         if self._failures == 1:
             log.warning("mail waits for the server: %s", error, extra=fields(events.MAIL_FAILED))

@@ -16,10 +16,10 @@ from cordata.app import App
 from cordata.config import Config
 from cordata.context import Context
 from cordata.errors import StoreFull, StoreUnavailable
-from cordata.log import fields, logger
+from cordata.log import fields, logger, with_hint
+from cordata.log_throttle import LogThrottle
 from cordata.opening import open_context
 from cordata.services.refusal import refusing
-from cordata.services.saying import Saying, with_hint
 from cordata.systemd import Notifier
 
 log = logger("cordata.store")
@@ -40,16 +40,16 @@ async def patient_context(
         try:
             ctx = await stack.enter_async_context(open_context(config, app))
         except StoreUnavailable as error:
-            saying = Saying()
-            _say(saying, error)
+            throttle = LogThrottle()
+            _log(throttle, error)
             async with refusing(sockets, config.http, error):
-                ctx = await _reopened(stack, config, app, notifier, error, saying)
+                ctx = await _reopened(stack, config, app, notifier, error, throttle)
             log.warning("the store is open", extra=fields(events.STORE_HEALED))
         yield ctx
 
 
-def _say(saying: Saying, error: StoreUnavailable) -> None:
-    if saying.due(str(error)):
+def _log(throttle: LogThrottle, error: StoreUnavailable) -> None:
+    if throttle.is_due(str(error)):
         event = events.DISK_FULL if isinstance(error, StoreFull) else events.STORE_FAILED
         log.error("the store cannot be opened: %s", with_hint(error), extra=fields(event))
 
@@ -60,7 +60,7 @@ async def _reopened(
     app: App,
     notifier: Notifier,
     error: StoreUnavailable,
-    saying: Saying,
+    throttle: LogThrottle,
 ) -> Context:
     while True:
         notifier.extend_timeout(_EXTEND_S, f"waiting for the store ({error})")
@@ -70,4 +70,4 @@ async def _reopened(
             return await stack.enter_async_context(open_context(config, app))
         except StoreUnavailable as again:
             error = again
-            _say(saying, error)
+            _log(throttle, error)

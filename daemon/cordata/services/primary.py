@@ -20,11 +20,11 @@ from cordata.broker import Broker
 from cordata.config.sections import PrimaryConfig
 from cordata.context import Context
 from cordata.errors import LeaseLost, StoreUnavailable
-from cordata.log import fields, logger
+from cordata.log import fields, logger, with_hint
+from cordata.log_throttle import LogThrottle
 from cordata.services.alarm import Alarm, waking
 from cordata.services.alongside import alongside
 from cordata.services.fenced import fenced
-from cordata.services.saying import Saying, with_hint
 from cordata.store import WISH_S, Chain, Fence, Lease, wish_for, wished_by_another
 from cordata.systemd import Notifier
 
@@ -111,7 +111,7 @@ class PrimaryService:
         self._holder = holder
         self._alarm = Alarm()
         self._standing_by = False
-        self._saying = Saying()
+        self._log_throttle = LogThrottle()
         self._fence: Fence | None = None
         self._next_wish = self._next_look = 0.0
         self._for_another = False
@@ -150,7 +150,7 @@ class PrimaryService:
                 await self._stand_by()
         except StoreUnavailable as error:
             self._notifier.extend_timeout(_EXTEND_S, f"waiting for the store ({error})")
-            if self._saying.due(str(error)):
+            if self._log_throttle.is_due(str(error)):
                 log.warning("waiting for the store (%s)", with_hint(error))
             return None
         return fence

@@ -11,11 +11,11 @@ from cordata.broker import Broker, Relayed
 from cordata.config.sections import EngineConfig
 from cordata.core.retry import next_delay_s
 from cordata.errors import BrokerUnavailable, StoreUnavailable
-from cordata.log import logger
+from cordata.log import logger, with_hint
+from cordata.log_throttle import LogThrottle
 from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
 from cordata.services.pace import SPACING_S, Pace
-from cordata.services.saying import Saying, with_hint
 from cordata.store import Keeper, Store
 
 log = logger("cordata.relay")
@@ -59,7 +59,7 @@ class RelayService:
         #: Why the groups are not registered, when that is for the store.
         self.trouble: StoreUnavailable | None = None
         #: Why it waits, as far as that was logged and nothing has been published since.
-        self._saying = Saying()
+        self._log_throttle = LogThrottle()
         self._turn_s = turn % _TURNS * _TURN_S
 
     def status(self) -> str:
@@ -102,16 +102,18 @@ class RelayService:
             self._failures += 1
             if not self.ready.is_set() and isinstance(error, StoreUnavailable):
                 self.trouble = error
-            if self._saying.due(str(error)):
+            if self._log_throttle.is_due(str(error)):
                 log.warning("outbox waits: %s", with_hint(error))
             delay_s = next_delay_s(
                 self._failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S
             )
             return delay_s, False
         self._failures = 0
-        if self._saying.last and relayed.published:  # not only empty because others relay it
+        if (
+            self._log_throttle.has_logged and relayed.published
+        ):  # not only empty because others relay it
             log.info("outbox is relayed again")
-            self._saying.over()
+            self._log_throttle.reset()
         full = relayed.published >= self._config.batch
         if full:
             keeper.pass_on()  # there is enough for others

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from cordata import clock, events
 from cordata.errors import StoreUnavailable
-from cordata.log import fields, logger
+from cordata.log import fields, logger, with_hint
+from cordata.log_throttle import LogThrottle
 from cordata.services.alarm import pause
-from cordata.services.saying import Saying, with_hint
 from cordata.store import Chain, Store
 from cordata.systemd import Notifier
 
@@ -35,7 +35,7 @@ class SchemaGate:
         self._store = store
         self._chains = chains
         self._notifier = notifier
-        self._saying = Saying()
+        self._log_throttle = LogThrottle()
 
     def status(self) -> str:
         """For STATUS=: what is wrong with the store, while something is."""
@@ -63,9 +63,9 @@ class SchemaGate:
         """Trouble is said again now and then; a long migration is said by the primary."""
         extra = fields(events.WORKER_WAITING)
         if self.trouble is None:
-            if not self._saying.last and self._saying.due(waiting_for):
+            if not self._log_throttle.has_logged and self._log_throttle.is_due(waiting_for):
                 log.info("%s", waiting_for, extra=extra)
-        elif self._saying.due(waiting_for):
+        elif self._log_throttle.is_due(waiting_for):
             log.warning("waiting for the store (%s)", with_hint(self.trouble), extra=extra)
 
     async def run_once(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cordata.alert.watch import CAUSES
+from cordata.alert.handler import CAUSES
 from cordata.config import Config, build, open_document
 from cordata.config.pool import PoolConfig
 from cordata.core.pool.limits import DEFAULT, PoolLimits, Rules

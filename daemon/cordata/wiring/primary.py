@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 async def run_primary(role: Role) -> int:
     """primary: the lease first; what only one may do waits for it."""
     from cordata.broker import StoreBroker
-    from cordata.services.alertmail import AlertMailService
+    from cordata.services.alert import AlertMailService
     from cordata.services.backfill import BackfillService
     from cordata.services.checkpoint import CheckpointService
     from cordata.services.handover import HandoverService, holder_name

@@ -17,7 +17,7 @@ from cordata.errors import ConfigError
 from cordata.log import handled_by, logger
 from cordata.opening import smtp_login
 from cordata.runner import Service
-from cordata.services.alerting import AlertService, pace_of
+from cordata.services.alert import AlertService, pace_of
 from cordata.store import Store
 from cordata.systemd import set_level
 

@@ -16,8 +16,7 @@ from tests.integration.primary.primary import build, running
 from cordata.alert import Alerter, AlertHandler, Buffer, Spool
 from cordata.app import App
 from cordata.config.sections import AlertConfig, MailConfig
-from cordata.services.alerting import AlertService, pace_of
-from cordata.services.alertmail import AlertMailService
+from cordata.services.alert import AlertMailService, AlertService, pace_of
 from cordata.services.alongside import alongside
 from cordata.store import Row, Store
 

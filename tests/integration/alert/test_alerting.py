@@ -26,7 +26,7 @@ from cordata.config import Config
 from cordata.config.sections import AlertConfig, MailConfig, PathsConfig
 from cordata.core.alert import group_of
 from cordata.log import fields
-from cordata.services.alerting import AlertService, pace_of
+from cordata.services.alert import AlertService, pace_of
 from cordata.wiring.role import alerting
 
 NOBODY = MailConfig()

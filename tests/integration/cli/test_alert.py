@@ -21,6 +21,15 @@ class Mailbox:
     def __init__(self) -> None:
         self.mails: list[Message] = []
         self.port = 0
+        #: Answer to every recipient.
+        self.rcpt = "250 OK"
+
+    async def handle_RCPT(
+        self, server: Any, session: Any, envelope: Any, to: str, options: list[str]
+    ) -> str:
+        if self.rcpt.startswith("250"):
+            envelope.rcpt_tos.append(to)
+        return self.rcpt
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         self.mails.append(message_from_bytes(envelope.content))
@@ -117,6 +126,17 @@ def test_alert_is_in_the_journal_when_the_mail_server_is_away(tmp_path: Path) ->
     assert "primary.service failed" in result.stderr
     assert "was not sent: 127.0.0.1" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_alert_is_kept_for_later_when_the_server_takes_no_recipient(tmp_path: Path) -> None:
+    with mailbox() as box:
+        box.rcpt = "451 later"
+        path = config(tmp_path, box.port)
+        result = cordata("alert", "primary.service", "--config", str(path))
+        assert result.returncode == 1
+        assert f"was not sent: 127.0.0.1:{box.port}: all recipients refused: 451" in result.stderr
+        assert "ops@" not in result.stderr
+        assert (tmp_path / "state/alerts.waiting").stat().st_size
 
 
 def test_alert_mails_when_the_configuration_is_what_is_broken(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from cordata.alert import Alerter, AlertHandler, Buffer
 from cordata.config.sections import AlertConfig, MailConfig
 from cordata.core.alert import Group, text_of
 from cordata.log import handled_by
-from cordata.services.alerting import pace_of
+from cordata.services.alert import pace_of
 
 pytestmark = pytest.mark.usefixtures("each_store")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from email.message import EmailMessage
 from pathlib import Path
 from typing import cast
 
@@ -121,21 +120,16 @@ def test_handler_survives_a_log_call_whose_arguments_do_not_fit() -> None:
     assert buffer.take() == []
 
 
-def test_compose_keeps_header_lines_single_when_the_text_has_line_breaks() -> None:
-    message = compose(
-        "x", "one\r\nBcc: evil@example.org", 3, AlertConfig(to=("a@b",)), MailConfig(), "host"
-    )
-    assert isinstance(message, EmailMessage)
-    assert message["Subject"] == "[host] one"
-    assert message["Bcc"] is None
-    assert "It happened 3 times more" in message.get_content()
+def test_compose_keeps_the_subject_a_line_when_the_text_has_line_breaks() -> None:
+    subject, text = compose("x", "one\r\nBcc: evil@example.org", 3, AlertConfig(), "host")
+    assert subject == "[host] one"
+    assert "It happened 3 times more" in text
 
 
 def test_compose_keeps_what_is_not_unicode_readable() -> None:
-    message = compose("x", "group \udc80", 0, AlertConfig(to=("a@b",)), MailConfig(), "host")
-    assert isinstance(message, EmailMessage)
-    assert message.get_content().startswith("group \\udc80\n")
-    assert b"group \\udc80" in message.as_bytes()
+    subject, text = compose("x", "group \udc80", 0, AlertConfig(), "host")
+    assert subject == "[host] group \\udc80"
+    assert text.startswith("group \\udc80\n")
 
 
 def unreachable(directory: Path, kept: list[tuple[str, str, int]], limit: int = 12) -> Alerter:

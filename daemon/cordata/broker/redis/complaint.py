@@ -5,6 +5,7 @@ from __future__ import annotations
 from cordata import clock, events
 from cordata.broker.redis.connection import Refused
 from cordata.log import fields, logger
+from cordata.log_throttle import LogThrottle
 
 log = logger("cordata.redis")
 
@@ -27,7 +28,7 @@ class Complaints:
     """Of one process."""
 
     def __init__(self) -> None:
-        self._next_deadlines: dict[str, float] = {}
+        self._throttle = LogThrottle(again_s=_EVERY_S)
 
     def refused(self, key: str, error: Refused) -> None:
         """Redis refuses what was asked of a key."""
@@ -35,14 +36,9 @@ class Complaints:
 
     def say(self, text: str, *, hint: str = "") -> None:
         """Log an error with the next step, unless it was not long ago."""
-        now = clock.monotonic()
-        if now < self._next_deadlines.get(text, 0.0):
-            return
-        if len(self._next_deadlines) > 100:
-            self._next_deadlines.clear()
-        self._next_deadlines[text] = now + _EVERY_S
-        extra = fields(events.BROKER_FAILED, hint=hint)
-        log.error("%s%s", text, f" ({hint})" if hint else "", extra=extra)
+        if self._throttle.is_due(text):
+            extra = fields(events.BROKER_FAILED, hint=hint)
+            log.error("%s%s", text, f" ({hint})" if hint else "", extra=extra)
 
 
 class Strangers:

@@ -1,15 +1,19 @@
-"""Every error that a process logs becomes an alert: who logs it need not know who is told."""
+"""The log handler of alerts: every error that a process logs is counted by kind in its buffer.
+
+Whoever logs an error need not know who is told of it.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from cordata import clock, events
 from cordata.alert.alerter import Alerter
-from cordata.alert.buffer import Buffer
-from cordata.core.alert import Group, group_of, scrub
+from cordata.core.alert import Group, add_to, group_of, scrub
 from cordata.log import message_of, trail
 
 #: MESSAGE_ID: the cause by which people know it. These are mailed at once and by this process
@@ -28,6 +32,43 @@ CAUSES = {
 }
 #: Begins the Message-ID of a mail with alerts. When such a mail fails, no further one says so.
 MAIL_PREFIX = "<alert."
+#: Kinds of errors that a buffer keeps apart.
+_LIMIT = 500
+
+
+class Buffer:
+    """Alerts of one process on their way into the store: filled from any thread, emptied by one
+    service.
+    """
+
+    def __init__(self, limit: int = _LIMIT) -> None:
+        #: Called when something was added; from whatever thread that happens in.
+        self.wake: Callable[[], None] | None = None
+        self._limit = limit
+        self._guard = threading.Lock()
+        self._groups: dict[str, Group] = {}
+
+    def add(self, groups: Iterable[Group]) -> None:
+        """Count these in; never blocks for long, never raises."""
+        with self._guard:
+            add_to(self._groups, groups, self._limit)
+        if self.wake is not None:
+            self.wake()
+
+    def take(self) -> list[Group]:
+        """All there is; it is the caller's now."""
+        with self._guard:
+            taken, self._groups = self._groups, {}
+        return list(taken.values())
+
+    def put_back(self, groups: list[Group]) -> None:
+        """What could not be stored goes before what came since."""
+        with self._guard:
+            since, self._groups = self._groups, {group.fingerprint: group for group in groups}
+            add_to(self._groups, since.values(), self._limit)
+
+    def __len__(self) -> int:
+        return len(self._groups)
 
 
 class AlertHandler(logging.Handler):

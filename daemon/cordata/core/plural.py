@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def counted(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
     """`1 event`, `0 events`, `1,200 events`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""A mail row as an Internet message: MIME, headers encoded, nothing injectable."""
+"""A mail as an Internet message: MIME, headers encoded, nothing injectable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POLICY = policy.SMTP.clone(cte_type="7bit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class DeliveryResult:
     """What one conversation with the server did for a mail."""
 
     #: Recipients to try again.
@@ -37,12 +37,12 @@ class Verdict:
     codes: Sequence[int]
 
 
-def verdict(recipients: Iterable[str], refused: Mapping[str, int]) -> Verdict:
+def delivery_result(recipients: Iterable[str], refused: Mapping[str, int]) -> DeliveryResult:
     """Sort the recipients by the server's reply code; who is not in `refused` was accepted."""
     everyone = list(recipients)
     remaining = [one for one in everyone if 400 <= refused.get(one, 0) < 500]
     gone = [one for one in everyone if one in refused and one not in remaining]
-    return Verdict(
+    return DeliveryResult(
         remaining=remaining,
         refused_count=len(gone),
         accepted_count=len(everyone) - len(remaining) - len(gone),
@@ -73,7 +73,7 @@ def check_address(text: str) -> None:
     _display(text)
 
 
-def letter(
+def mime_message(
     *,
     message_id: str,
     sender: str,

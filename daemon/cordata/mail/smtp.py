@@ -1,4 +1,4 @@
-"""One conversation with the SMTP server: aiosmtplib's many errors as three answers."""
+"""One conversation with the SMTP server: aiosmtplib's many errors as two."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from aiosmtplib import SMTP
 
 
-class ServerTrouble(Exception):
+class SmtpUnavailable(Exception):
     """The server, not one mail, is at fault: all mails wait."""
 
 
-class MailRefused(Exception):
+class MailRejected(Exception):
     """The server takes this mail for nobody; `code` tells whether for good."""
 
     def __init__(self, code: int) -> None:
@@ -26,8 +26,8 @@ class MailRefused(Exception):
 
 
 async def connect(config: MailConfig, login: tuple[str, str] | None) -> SMTP:
-    """Connect, secure and log in as configured. Raises: ServerTrouble."""
-    import aiosmtplib  # only the primary, and only when there is mail: 60 ms
+    """Connect, secure and log in as configured. Raises: SmtpUnavailable."""
+    import aiosmtplib  # 60 ms, and only when there is mail
 
     user, password = login or (None, None)
     client = aiosmtplib.SMTP(
@@ -45,16 +45,16 @@ async def connect(config: MailConfig, login: tuple[str, str] | None) -> SMTP:
             await client.connect()
     except (aiosmtplib.SMTPException, OSError, ValueError) as error:
         client.close()
-        raise ServerTrouble(_reason(error)) from error
+        raise SmtpUnavailable(_reason(error)) from error
     return client
 
 
-async def converse(
+async def deliver(
     client: SMTP, *, sender: str, recipients: Sequence[str], message: bytes, timeout_s: float
 ) -> dict[str, int]:
     """Send one message. Returns the reply code of each recipient that was refused.
 
-    Raises: MailRefused, ServerTrouble (a refused sender is one: it is the same for all mails).
+    Raises: MailRejected, SmtpUnavailable (a refused sender is one: it is the same for all mails).
     """
     import aiosmtplib
 
@@ -64,13 +64,13 @@ async def converse(
     except aiosmtplib.SMTPRecipientsRefused as error:
         return {one.recipient: one.code for one in error.recipients}
     except aiosmtplib.SMTPDataError as error:
-        raise MailRefused(error.code) from error
+        raise MailRejected(error.code) from error
     except (aiosmtplib.SMTPException, OSError) as error:
-        raise ServerTrouble(_reason(error)) from error
+        raise SmtpUnavailable(_reason(error)) from error
     return {recipient: answer.code for recipient, answer in answers.items()}
 
 
-async def leave(client: SMTP) -> None:
+async def disconnect(client: SMTP) -> None:
     """End the conversation, politely if the server still listens."""
     import aiosmtplib
 
@@ -78,6 +78,28 @@ async def leave(client: SMTP) -> None:
         await client.quit()
     except (aiosmtplib.SMTPException, OSError):
         client.close()
+
+
+async def send(
+    config: MailConfig,
+    login: tuple[str, str] | None,
+    *,
+    sender: str,
+    recipients: Sequence[str],
+    message: bytes,
+) -> dict[str, int]:
+    """`deliver` over a connection of its own."""
+    client = await connect(config, login)
+    try:
+        return await deliver(
+            client,
+            sender=sender,
+            recipients=recipients,
+            message=message,
+            timeout_s=config.timeout_s,
+        )
+    finally:
+        await disconnect(client)
 
 
 def _reason(error: BaseException) -> str:

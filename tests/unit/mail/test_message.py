@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordata.core.letter import address, letter, verdict
 from cordata.core.picture import Inline, check_pictures
 from cordata.errors import PermanentError
+from cordata.mail.message import address, delivery_result, mime_message
 
 AT = datetime(2026, 3, 1, 7, 0, tzinfo=UTC)
 
@@ -28,14 +28,14 @@ def build(**changes: Any) -> bytes:
         "html": None,
         "date": AT,
     }
-    return letter(**(row | changes))
+    return mime_message(**(row | changes))
 
 
 def parsed(data: bytes) -> EmailMessage:
     return message_from_bytes(data, policy=policy.default)
 
 
-def test_letter_has_its_headers_and_both_bodies_when_html_is_given() -> None:
+def test_message_has_its_headers_and_both_bodies_when_html_is_given() -> None:
     mail = parsed(build(subject="Anfragen für Samstag ☀", text="Grüße", html="<p>Grüße</p>"))
     assert mail["Subject"] == "Anfragen für Samstag ☀"
     assert mail["Message-ID"] == "<a.b@host>"
@@ -48,7 +48,7 @@ def test_letter_has_its_headers_and_both_bodies_when_html_is_given() -> None:
     assert mail.get_content_type() == "multipart/alternative"
 
 
-def test_letter_shows_a_picture_beside_its_html() -> None:
+def test_message_shows_a_picture_beside_its_html() -> None:
     picture = Inline("chart", "image/png", bytes(range(256)))
     mail = parsed(build(html='<img src="cid:chart">', inline=[picture]))
     text, html = mail.get_body(("plain",)), mail.get_body(("html",))
@@ -69,7 +69,7 @@ def test_picture_needs_a_name_and_type_that_a_header_can_have(picture: Inline) -
         check_pictures([picture])
 
 
-def test_letter_is_seven_bit_with_short_lines_when_its_text_is_not() -> None:
+def test_message_is_seven_bit_with_short_lines_when_its_text_is_not() -> None:
     data = build(text="é" * 5000 + "\n.\nFrom here", subject="ü" * 300)
     assert data.isascii()
     assert max(map(len, data.split(b"\r\n"))) <= 998
@@ -129,14 +129,14 @@ def test_address_is_bare_and_ascii_when_named_or_international() -> None:
     assert address("a@müller.example") == "a@xn--mller-kva.example"
 
 
-def test_letter_is_refused_when_message_id_is_malformed() -> None:
+def test_message_is_refused_when_message_id_is_malformed() -> None:
     for bad in ("", "a@b", "<a@b", "<a b@c>", "<a@b>\r\nBcc: x@y"):
         with pytest.raises(PermanentError):
             build(message_id=bad)
 
 
 def test_recipients_are_sorted_by_reply_code() -> None:
-    result = verdict(["a", "b", "c", "d"], {"b": 451, "c": 550, "d": 450})
+    result = delivery_result(["a", "b", "c", "d"], {"b": 451, "c": 550, "d": 450})
     assert list(result.remaining) == ["b", "d"]
     assert (result.accepted_count, result.refused_count) == (1, 1)
     assert list(result.codes) == [450, 451, 550]
@@ -145,7 +145,7 @@ def test_recipients_are_sorted_by_reply_code() -> None:
 @pytest.mark.parametrize(
     "to", ["eva@ex..de", "eva@.de", "eva@x.de.", "e..va@x.de", ".eva@x.de", "Eva <eva.@x.de>"]
 )
-def test_letter_is_refused_without_quoting_an_address_that_only_looks_like_one(to: str) -> None:
+def test_message_is_refused_without_quoting_an_address_that_only_looks_like_one(to: str) -> None:
     """The standard library's own errors are of several kinds, and one is no ValueError."""
     with pytest.raises(PermanentError) as caught:
         build(to=[to])
