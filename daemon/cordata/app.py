@@ -117,6 +117,7 @@ class App(Projecting, Commanding):
         timeout_s: float = 60.0,
         group: str | None = None,
         key: bool = False,
+        batch: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Handle each event of a type in exactly one worker.
 
@@ -130,6 +131,9 @@ class App(Projecting, Commanding):
         time in the whole fleet, in the order in which they were written, whatever their priority.
         While one waits for its next attempt, the later ones of its key wait, too, and no others; a
         dead letter lets them go on. It counts for what is published from then on.
+
+        `batch=True`: what the handler passes to `ctx.run` shares transactions with others, as
+        `Context.run` says.
 
         The group's name is stored with every message: by default `<app>.<function>`; set it when
         the function is renamed. Raises: ConfigError.
@@ -155,6 +159,7 @@ class App(Projecting, Commanding):
                     concurrency=concurrency,
                     timeout_s=timeout_s,
                     key=key,
+                    batch=batch,
                 )
             )
             return handler

@@ -79,13 +79,15 @@ class Context:
         """
         return self.store.transaction()
 
-    async def run(self, unit: Unit[T]) -> T:
-        """Run a unit of work; returns after its commit, which it shares with others.
+    async def run(self, unit: Unit[T], *, batch: bool = False) -> T:
+        """Run a unit of work; returns after its commit.
 
-        The unit awaits nothing but its tx and may run more than once. Raises, and is safe to
-        cancel, as `Store.run`.
+        The unit awaits nothing but its tx and may run more than once. `batch=True`, for one that
+        runs often, shares the transaction with others: it reads first, then writes, and decides
+        nothing that a constraint or `rows=` does not check. Raises, and is safe to cancel, as
+        `Store.run`.
         """
-        return await self.store.run(unit)
+        return await self.store.run(unit, batch=batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,8 @@ class EventContext(Context):
     #: `event.id`.
     event_id: str
     _once: Once = field(default_factory=Once)
+    #: What `run` does by default, see `App.on`.
+    _batch: bool = False
 
     @property
     def committed(self) -> bool:
@@ -115,28 +119,27 @@ class EventContext(Context):
                 yield tx
                 self._once.seal(self.group)
 
-    async def run(self, unit: Unit[T]) -> T:
+    async def run(self, unit: Unit[T], *, batch: bool | None = None) -> T:
         """As `Context.run`, and the message's seen-mark commits with it: the effect happens once.
 
-        One per message, begun before the handler ends. Cheaper than `transaction()`. Raises:
-        AlreadySeen when it happened before.
+        One per message, begun before the handler ends. Cheaper than `transaction()`. `batch`: by
+        default as `App.on` says. Raises: AlreadySeen when it happened before.
         """
 
         async def marked(tx: Tx) -> T:
-            # Looked for before and written after: on PostgreSQL a unit that writes before it reads
-            # cannot share its transaction.
+            # Looked for before and written after: a batched unit reads first. One that another
+            # delivery of the message has overtaken runs again, and finds the mark.
             mark = {"event_id": self.event_id, "group": self.group}
             if await tx.fetch_one("seen.has", **mark):
                 raise AlreadySeen()
             value = await unit(tx)
-            if not await tx.execute("seen.add", **mark, created_at=tx.now_us):
-                raise AlreadySeen()
+            await tx.write("seen.add", rows=1, **mark, created_at=tx.now_us)
             return value
 
         marked.__wrapped__ = unit  # type: ignore[attr-defined]  # what kind of unit it is
         with self._once.commit(self.group, "message"):
             self._once.seal(self.group)
-            return await self.store.run(marked)
+            return await self.store.run(marked, batch=self._batch if batch is None else batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

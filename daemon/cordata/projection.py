@@ -48,7 +48,7 @@ class ProjectionContext(Context):
                 self._once.seal(self.subscription)
                 await advance(tx, self._claim, self.position)
 
-    async def run(self, unit: Unit[T]) -> T:
+    async def run(self, unit: Unit[T], *, batch: bool = False) -> T:
         """As `Context.run`, and the subscription's position moves on in it: the effect happens
         once. One per event. Cheaper than `transaction()`. Raises: as that one.
         """
@@ -62,7 +62,7 @@ class ProjectionContext(Context):
         moving.__wrapped__ = unit  # type: ignore[attr-defined]  # what kind of unit it is
         with self._once.commit(self.subscription, "event"):
             self._once.seal(self.subscription)
-            return await self.store.run(moving)
+            return await self.store.run(moving, batch=batch)
 
     @property
     def committed(self) -> bool:

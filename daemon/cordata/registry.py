@@ -39,6 +39,8 @@ class Subscription:
     timeout_s: float
     #: Events of one key one at a time, in their order.
     key: bool = False
+    #: Whether what the handler passes to `ctx.run` is batched.
+    batch: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,13 @@ class _FencedStore:
         self,
         unit: Unit[T],
         *,
+        batch: bool = False,
         fence: Fence | None = None,
         bookkeeping: Bookkeeping | None = None,
     ) -> T:
-        return await self._store.run(unit, fence=fence or self._fence, bookkeeping=bookkeeping)
+        return await self._store.run(
+            unit, batch=batch, fence=fence or self._fence, bookkeeping=bookkeeping
+        )
 
     def transaction(
         self, *, seen: tuple[str, str] | None = None, fence: Fence | None = None

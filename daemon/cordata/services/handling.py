@@ -57,7 +57,12 @@ class Handling:
             return _done(message, marked=True)
         once = Once()
         ctx = narrowed(
-            self._ctx, EventContext, group=message.group, event_id=message.event_id, _once=once
+            self._ctx,
+            EventContext,
+            group=message.group,
+            event_id=message.event_id,
+            _once=once,
+            _batch=subscription.batch,
         )
         token = request_id.set("")
         try:

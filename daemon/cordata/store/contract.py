@@ -106,6 +106,7 @@ class Store(Protocol):
         self,
         unit: Unit[T],
         *,
+        batch: bool = False,
         fence: Fence | None = None,
         bookkeeping: Bookkeeping | None = None,
     ) -> T:
@@ -127,6 +128,15 @@ class Store(Protocol):
         raised; Conflict when a constraint refused a statement, a unique key only if it did so once
         more when the unit ran again; StoreFull, StoreUnavailable; LeaseLost when `fence` is stale;
         UnitMisuse when it awaited something else than its tx.
+
+        `batch`: for a unit that runs often and decides nothing that a constraint or `rows=` does
+        not check. It reads first (`fetch_one`, `fetch_all`), then writes (`write`, `insert`). On
+        PostgreSQL its reads see the state before the batch, each at its own moment; its writes are
+        sent, and committed, together with those of other units that wait, in any order among the
+        units. If one of its statements fails, or `rows=` does not hold, the others are not
+        concerned: it runs again in a transaction of its own. So does, each time, a unit that does
+        more than a batch can: `execute`, a read after a write, `lock=True`, a query that writes. In
+        tests (`cordata.testing`) that is UnitMisuse. On SQLite a batched unit runs as any other.
 
         `bookkeeping`: a unit of the engine's own; an index leads to every row that it touches, so
         the server may keep the plans of its statements. A "fleeting" one need not wait for the

@@ -16,7 +16,7 @@ from cordata import clock, log
 from cordata.core.naming import check_event_names, check_key
 from cordata.core.outbox import LANES, LIVE
 from cordata.core.picture import Inline, check_pictures
-from cordata.errors import CordataError, KeyReused, PermanentError
+from cordata.errors import Conflict, CordataError, KeyReused, PermanentError
 
 T = TypeVar("T")
 #: A unit of work; awaits nothing but tx, and may run more than once.
@@ -59,6 +59,9 @@ class Tx(ABC):
     A statement that fails ends the unit: every later call raises the same error again and the
     unit fails with it, even when it caught the first one. (PostgreSQL does so by itself. To learn
     whether a row exists already, write `ON CONFLICT DO NOTHING` and look at the rows changed.)
+
+    `rows` (a number) and `lock` (a bool) are options: no parameter of a statement has these names.
+    They are typed Any, since a mapping of parameters that is passed with ** may hold anything.
     """
 
     __slots__ = ("failed", "now_us", "topics")
@@ -75,25 +78,40 @@ class Tx(ABC):
     async def execute(self, name: str, /, **params: object) -> int:
         """Run a statement; the number of rows changed. Raises: Conflict, StoreUnavailable."""
 
-    async def write(self, name: str, /, **params: object) -> None:
-        """Run a statement whose result nobody needs.
+    @abstractmethod
+    async def write(self, name: str, /, *, rows: Any = None, **params: object) -> None:
+        """Run a statement whose result the unit does not need.
 
-        What it raises may come later, at the end of the unit at the latest, which fails with it.
-        On PostgreSQL it costs no round trip of its own, so what has many writes uses it.
+        `rows`: how many rows it must change; any other number ends the unit with a Conflict before
+        anything is committed.
+
+        An error may be raised later, at the end of the unit at the latest, which fails with it. On
+        PostgreSQL it costs no round trip of its own.
         """
-        await self.execute(name, **params)
+
+    @abstractmethod
+    async def insert(self, table: str, /, **columns: object) -> None:
+        """Add one row to a table; the columns that are not given have their defaults.
+
+        As `write`: errors may come later. A key that exists already is a Conflict. On PostgreSQL
+        rows that batched units add to one table go out as one statement.
+        """
 
     @abstractmethod
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
         """Run a statement once per mapping of parameters; the number of rows changed."""
 
     @abstractmethod
-    async def fetch_one(self, name: str, /, **params: object) -> Row | None:
-        """The first row of a query, or None. A statement with RETURNING counts as a query."""
+    async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
+        """The first row of a query, or None. A statement with RETURNING counts as a query.
+
+        `lock`: no other unit changes or locks the rows that the query finds until this one has
+        ended. On PostgreSQL FOR UPDATE is appended; on SQLite units run one at a time anyway.
+        """
 
     @abstractmethod
-    async def fetch_all(self, name: str, /, **params: object) -> list[Row]:
-        """All rows of a query."""
+    async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
+        """All rows of a query; `lock` as for `fetch_one`."""
 
     async def publish(
         self,
@@ -233,8 +251,13 @@ class Tx(ABC):
         self.topics.add(topic)
 
 
+def wrong_count(name: str, changed: int, expected: int) -> Conflict:
+    """The error for a statement that did not change as many rows as its `rows=` says."""
+    return Conflict(f"{name} changed {changed} rows instead of {expected}", constraint="rows")
+
+
 class UnitMisuse(CordataError):
-    """A unit of work awaited something other than its tx."""
+    """A unit of work did something that a unit must not do."""
 
     code = "unit_misuse"
     shown = True

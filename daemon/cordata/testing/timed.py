@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from cordata.clock import from_us, to_us
 from cordata.store import Bookkeeping, Fence, Store, Tx, Unit
+from cordata.testing.batchable import batchable
 
 T = TypeVar("T")
 
@@ -57,11 +58,13 @@ class TimedStore:
         self,
         unit: Unit[T],
         *,
+        batch: bool = False,
         fence: Fence | None = None,
         bookkeeping: Bookkeeping | None = None,
     ) -> T:
-        """As in Store."""
-        return await self._store.run(self._timed(unit), fence=fence, bookkeeping=bookkeeping)
+        """As in Store; a batched unit that does what no batch can do raises UnitMisuse."""
+        unit = self._timed(batchable(unit) if batch else unit)
+        return await self._store.run(unit, batch=batch, fence=fence, bookkeeping=bookkeeping)
 
     async def read(self, unit: Unit[T]) -> T:
         """As in Store."""

@@ -93,9 +93,18 @@ class SoloTx(UnitTx):
         count: int = await self.ask(Ask((self.call(name, params),), "count"))
         return count
 
-    async def write(self, name: str, /, **params: object) -> None:
+    async def write(self, name: str, /, *, rows: Any = None, **params: object) -> None:
         """As in Tx; the first one is sent at once, since the locks begin with it."""
-        call = self.call(name, params)
+        if rows is None:
+            await self._write(self.call(name, params))
+        else:
+            self.expect(name, await self.execute(name, **params), rows)
+
+    async def insert(self, table: str, /, **columns: object) -> None:
+        """As in Tx."""
+        await self._write(self.insertion(table, columns))
+
+    async def _write(self, call: Call) -> None:
         if not self._hold.began:
             await self.ask(Ask((call,), "count"))
         else:
@@ -108,14 +117,14 @@ class SoloTx(UnitTx):
         count: int = await self.ask(Ask([self.call(name, row) for row in rows], "count"))
         return count
 
-    async def fetch_one(self, name: str, /, **params: object) -> Row | None:
+    async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
         """As in Tx."""
-        rows = await self.fetch_all(name, **params)
+        rows = await self.fetch_all(name, lock=lock, **params)
         return rows[0] if rows else None
 
-    async def fetch_all(self, name: str, /, **params: object) -> list[Row]:
+    async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
         """As in Tx."""
-        call = self.call(name, params)
+        call = self.call(name, params, lock=lock)
         if not self._hold.began and call.query.reads:
             rows: list[Row] = await self._read(lambda tx: tx.fetch_all(name, **params))
             self._reads.append((call, rows))

@@ -121,6 +121,7 @@ class PostgresStore(Store):
         self,
         unit: Unit[T],
         *,
+        batch: bool = False,
         fence: Fence | None = None,
         bookkeeping: Bookkeeping | None = None,
     ) -> T:

@@ -19,7 +19,7 @@ from cordata.store.postgres.fault import ConnectionLost, ServerError, cut, trans
 from cordata.store.postgres.result import encode
 from cordata.store.postgres.share import Share
 from cordata.store.queries import Queries, Query
-from cordata.store.tx import Row, Tx, Unit, UnitMisuse, foreign_await
+from cordata.store.tx import Row, Tx, Unit, UnitMisuse, foreign_await, wrong_count
 from cordata.unawaited import NeverAwaited, refused
 
 T = TypeVar("T")
@@ -64,10 +64,11 @@ class Ask:
 class UnitTx(Tx):
     """The Tx of a unit."""
 
-    __slots__ = ("_queries", "cause", "deferred", "newest")
+    __slots__ = ("_all", "_queries", "cause", "deferred", "newest")
 
     def __init__(self, queries: Queries, now_us: int) -> None:
         super().__init__(now_us)
+        self._all = queries
         self._queries = queries.by_name
         #: What the server did when a statement failed, behind `failed`.
         self.cause: ServerError | ConnectionLost | None = None
@@ -76,11 +77,13 @@ class UnitTx(Tx):
         #: Whether one of its statements has to see the newest state.
         self.newest = False
 
-    def call(self, name: str, params: Mapping[str, Any]) -> Call:
+    def call(self, name: str, params: Mapping[str, Any], *, lock: bool = False) -> Call:
         """The call of a named statement. Raises: ConfigError; what ended the unit."""
+        return self._call(self._all.locking(name) if lock else self._queries[name], params)
+
+    def _call(self, query: Query, params: Mapping[str, Any]) -> Call:
         if self.failed is not None:
             raise self.failed
-        query = self._queries[name]
         try:
             args = query.bind(params)
         except KeyError:
@@ -95,9 +98,26 @@ class UnitTx(Tx):
         count: int = await Ask((self.call(name, params),), "count")
         return count
 
-    async def write(self, name: str, /, **params: object) -> None:
+    async def write(self, name: str, /, *, rows: Any = None, **params: object) -> None:
         """As in Tx."""
-        self.deferred.append(self.call(name, params))
+        if rows is None:
+            self.deferred.append(self.call(name, params))
+        else:
+            self.expect(name, await self.execute(name, **params), rows)
+
+    async def insert(self, table: str, /, **columns: object) -> None:
+        """As in Tx."""
+        self.deferred.append(self.insertion(table, columns))
+
+    def insertion(self, table: str, columns: Mapping[str, Any]) -> Call:
+        """The call of an `insert`. Raises: ConfigError; what ended the unit."""
+        return self._call(self._all.insert(table, columns), columns)
+
+    def expect(self, name: str, changed: int, rows: int) -> None:
+        """See that a statement changed so many rows. Raises: Conflict, which ends the unit."""
+        if changed != rows:
+            self.failed = wrong_count(name, changed, rows)
+            raise self.failed
 
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
         """As in Tx."""
@@ -106,14 +126,14 @@ class UnitTx(Tx):
         count: int = await Ask([self.call(name, row) for row in rows], "count")
         return count
 
-    async def fetch_one(self, name: str, /, **params: object) -> Row | None:
+    async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
         """As in Tx."""
-        rows: list[Row] = await Ask((self.call(name, params),), "rows")
+        rows: list[Row] = await Ask((self.call(name, params, lock=lock),), "rows")
         return rows[0] if rows else None
 
-    async def fetch_all(self, name: str, /, **params: object) -> list[Row]:
+    async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
         """As in Tx."""
-        rows: list[Row] = await Ask((self.call(name, params),), "rows")
+        rows: list[Row] = await Ask((self.call(name, params, lock=lock),), "rows")
         return rows
 
     def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
@@ -136,9 +156,9 @@ class ReadTx(UnitTx):
 
     __slots__ = ()
 
-    def call(self, name: str, params: Mapping[str, Any]) -> Call:
+    def call(self, name: str, params: Mapping[str, Any], *, lock: bool = False) -> Call:
         """As in UnitTx. Raises: UnitMisuse when the statement writes."""
-        call = super().call(name, params)
+        call = super().call(name, params, lock=lock)
         if not call.query.selects:
             raise cannot_write(name)
         return call

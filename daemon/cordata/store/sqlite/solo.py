@@ -77,24 +77,28 @@ class SoloTx(SqliteTx):
         """As in Tx."""
         return await (await self._for_writing()).execute(name, **params)
 
-    async def write(self, name: str, /, **params: object) -> None:
+    async def write(self, name: str, /, *, rows: Any = None, **params: object) -> None:
         """As in Tx."""
-        await (await self._for_writing()).execute(name, **params)
+        await (await self._for_writing()).write(name, rows=rows, **params)
+
+    async def insert(self, table: str, /, **columns: object) -> None:
+        """As in Tx."""
+        await (await self._for_writing()).insert(table, **columns)
 
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
         """As in Tx."""
         return await (await self._for_writing()).execute_many(name, rows)
 
-    async def fetch_one(self, name: str, /, **params: object) -> Row | None:
+    async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
         """As in Tx."""
-        rows = await self.fetch_all(name, **params)
+        rows = await self.fetch_all(name, lock=lock, **params)
         return rows[0] if rows else None
 
-    async def fetch_all(self, name: str, /, **params: object) -> list[Row]:
+    async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
         """As in Tx."""
         if self.failed is not None:
             raise self.failed
-        if self._writing is None and self._names[name].reads:
+        if self._writing is None and self._names[name].reads and not lock:
             rows: list[Row] = await self._read(lambda tx: tx.fetch_all(name, **params))
             self._reads.append((name, params, rows))
             return rows

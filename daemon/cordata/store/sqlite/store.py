@@ -154,6 +154,7 @@ class SqliteStore(Store):
         self,
         unit: Unit[T],
         *,
+        batch: bool = False,
         fence: Fence | None = None,
         bookkeeping: Bookkeeping | None = None,
     ) -> T:

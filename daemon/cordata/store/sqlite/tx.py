@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from cordata.errors import PermanentError
 from cordata.store.queries import Queries, Query
 from cordata.store.sqlite.fault import as_statement_error, home, is_of_statement, translate
-from cordata.store.tx import Row, Tx, UnitMisuse, foreign_await
+from cordata.store.tx import Row, Tx, UnitMisuse, foreign_await, wrong_count
 from cordata.unawaited import refused
 
 T = TypeVar("T")
@@ -19,11 +19,12 @@ T = TypeVar("T")
 class SqliteTx(Tx):
     """The Tx of `Store.run()`; subclasses are those of `read()` and `transaction()`."""
 
-    __slots__ = ("_cursor", "_queries", "wrote")
+    __slots__ = ("_all", "_cursor", "_queries", "wrote")
 
     def __init__(self, cursor: sqlite3.Cursor, queries: Queries, now_us: int) -> None:
         super().__init__(now_us)
         self._cursor = cursor
+        self._all = queries
         self._queries = queries.by_name
         #: Whether a statement ran that is not known to only read.
         self.wrote = False
@@ -55,21 +56,28 @@ class SqliteTx(Tx):
         """As in Tx."""
         return self._run(self._queries[name], params).rowcount
 
-    async def write(self, name: str, /, **params: object) -> None:
+    async def write(self, name: str, /, *, rows: Any = None, **params: object) -> None:
         """As in Tx; at once."""
-        self._run(self._queries[name], params)
+        changed = self._run(self._queries[name], params).rowcount
+        if rows is not None and changed != rows:
+            self.failed = wrong_count(name, changed, rows)
+            raise self.failed
+
+    async def insert(self, table: str, /, **columns: object) -> None:
+        """As in Tx; at once."""
+        self._run(self._all.insert(table, columns), columns)
 
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
         """As in Tx."""
         query = self._queries[name]
         return sum([self._run(query, row).rowcount for row in rows])
 
-    async def fetch_one(self, name: str, /, **params: object) -> Row | None:
+    async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
         """As in Tx."""
         rows = self._fetch(self._queries[name], params)
         return rows[0] if rows else None
 
-    async def fetch_all(self, name: str, /, **params: object) -> list[Row]:
+    async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
         """As in Tx."""
         return self._fetch(self._queries[name], params)
 

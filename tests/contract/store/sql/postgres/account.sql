@@ -75,3 +75,6 @@ UPDATE account SET balance = :balance WHERE id = :id;
 
 -- name: account.get_to_share
 SELECT id, balance FROM account WHERE id = :id FOR SHARE;
+
+-- name: account.set_from
+UPDATE account SET balance = :new WHERE id = :id AND balance = :old;
