@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cordata.app import App
-from cordata.config import Config, Document, build, find_file, open_document, read_app
-from cordata.config.sections import AppConfig
+from cordata.config import Config, Document, build, choose_app, find_file, open_document
 from cordata.errors import ConfigError
 
 
@@ -41,25 +40,6 @@ def load(config: str | Path | None = None, app: str | None = None) -> Loaded:
         raise ConfigError(*problems, hint=error.hint) from error
     complete = build(document, loaded.settings_classes)
     return Loaded(config=replace(complete, app=section), app=loaded, document=document)
-
-
-def choose_app(document: Document, app: str | None) -> AppConfig:
-    """[app], or `app` instead of its import. Raises: ConfigError, also where neither names one."""
-    section = read_app(document)
-    if app is not None:
-        return replace(section, import_=app, path=(Path.cwd(), *section.path))
-    if not section.import_:
-        where = (
-            f"{document.path}: [app] import is not set"
-            if document.path
-            else ("there is no configuration file, and no --app")
-        )
-        raise ConfigError(
-            f"there is no application to run: {where}",
-            hint='write `import = "MODULE:APP"` below `[app]` into cordata.toml, or give --app '
-            "MODULE:APP; `cordata new NAME` makes an application with its cordata.toml",
-        )
-    return section
 
 
 def load_runtime(config: str | Path | None = None) -> Config:

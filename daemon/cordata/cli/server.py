@@ -70,8 +70,7 @@ def server(
     The pool starts with its first call or with the first child of a worker; one that was told to
     end, by itself, starts again.
     """
-    from cordata.config import find_file, open_document
-    from cordata.loading import choose_app
+    from cordata.config import choose_app, find_file, open_document
     from cordata.supervisor import Supervisor
     from cordata.systemd import install_hooks, install_logging
 

@@ -1,6 +1,6 @@
 """cordata.toml to frozen sections; every problem of the file is named in one ConfigError.
 
-    find_file -> open_document -> Document -> read_app (what to import) -> build -> Config
+    find_file -> open_document -> Document -> choose_app (what to import) -> build -> Config
 
 msgspec converts each value to the type of its field and checks its limits. Here is what it does not
 know: unknown keys, required ones, sections that override others, and the words of each problem.
@@ -123,13 +123,28 @@ def open_document(path: Path | None) -> Document:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
-def read_app(document: Document) -> AppConfig:
-    """[app] alone: what has to be imported before the rest can be checked. Raises: ConfigError."""
+def choose_app(document: Document, app: str | None) -> AppConfig:
+    """[app] alone: what has to be imported before the rest can be checked; with `app` instead of
+    its import. Raises: ConfigError, also where neither names an application.
+    """
     check = _Check(document)
-    section = check.section("app", AppConfig)
+    section: AppConfig = check.section("app", AppConfig)
     if check.problems:
         raise ConfigError(*check.problems)
-    return section  # type: ignore[no-any-return]
+    if app is not None:
+        return replace(section, import_=app, path=(Path.cwd(), *section.path))
+    if not section.import_:
+        where = (
+            f"{document.path}: [app] import is not set"
+            if document.path
+            else ("there is no configuration file, and no --app")
+        )
+        raise ConfigError(
+            f"there is no application to run: {where}",
+            hint='write `import = "MODULE:APP"` below `[app]` into cordata.toml, or give --app '
+            "MODULE:APP; `cordata new NAME` makes an application with its cordata.toml",
+        )
+    return section
 
 
 def build(

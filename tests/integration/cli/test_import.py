@@ -41,6 +41,11 @@ def test_the_hub_brings_no_library_into_a_worker_before_it_is_used() -> None:
 
 
 def test_the_supervisor_imports_neither_asyncio_nor_the_store() -> None:
-    found = modules_after("import cordata.cli.server, cordata.supervisor, cordata.systemd")
-    assert found.isdisjoint({"asyncio", "uvloop", "sqlite3", "msgspec", "starlette"})
+    code = (
+        "import cordata.cli.server, cordata.supervisor, cordata.systemd, cordata.config;"
+        "cordata.config.choose_app(cordata.config.Document(None), 'shop:app');"
+        "cordata.config.build(cordata.config.Document(None), None)"
+    )
+    found = modules_after(code)
+    assert found.isdisjoint({"asyncio", "uvloop", "sqlite3", "cordata.app", "starlette"})
     assert found.isdisjoint(HEAVY)
