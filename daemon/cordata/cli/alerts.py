@@ -1,15 +1,21 @@
-"""`cordata alerts list|show|clear`."""
+"""`cordata alerts list|show|clear`, and `cordata alert UNIT`, what alert@.service runs."""
 
 from __future__ import annotations
 
+import os
+import socket
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from cordata.cli.options import limit_option, operator
+from cordata.cli.operator import Operator, operator_options
+from cordata.cli.options import config_option, debug_option, limit_option
+from cordata.terminal import show_page, show_record
 
 if TYPE_CHECKING:
+    from cordata.alert import Spool
     from cordata.store import Row, Tx
 
 _COLUMNS = ("fingerprint", "title", "count", "pending", "last_at", "mail", "mailed_at", "place")
@@ -35,21 +41,19 @@ def alerts() -> None:
 Exit codes: 0 done.""",
 )
 @limit_option
-@operator
-def list_(limit: int, json_: bool, directory: str | None, config: str | None, debug: bool) -> int:
+@operator_options
+def list_(operator: Operator, limit: int) -> int:
     """List alerts, the latest first. Pending is how many no mail tells of yet, MAIL the state of
     the last mail of the primary about it, and MAILED when the mail server took that. Of what a
     process mailed itself at once they are empty. With an invalid configuration what is valid of it
     is used.
     """
-    from cordata.cli.session import run_salvaged
-    from cordata.cli.view import show_page
 
     async def unit(tx: Tx) -> list[Row]:
         return await tx.fetch_all("alert.list", limit=limit)
 
-    rows = run_salvaged(config, directory, lambda ctx: ctx.store.read(unit))
-    show_page([_record(row) for row in rows], None, _COLUMNS, json_=json_)
+    rows = operator.run_salvaged(lambda ctx: ctx.store.read(unit))
+    show_page([_record(row) for row in rows], _COLUMNS, json_=operator.json)
     return 0
 
 
@@ -60,28 +64,22 @@ def list_(limit: int, json_: bool, directory: str | None, config: str | None, de
 Exit codes: 0 done, 1 there is no such alert.""",
 )
 @click.argument("fingerprint", metavar="ALERT")
-@operator
-def show(
-    fingerprint: str, json_: bool, directory: str | None, config: str | None, debug: bool
-) -> int:
+@operator_options
+def show(operator: Operator, fingerprint: str) -> int:
     """Show one alert with the text of the latest of its kind."""
-    from cordata.cli.session import run_salvaged
-    from cordata.cli.view import show_one
 
     async def unit(tx: Tx) -> Row | None:
         return await tx.fetch_one("alert.show", fingerprint=fingerprint)
 
-    row = run_salvaged(config, directory, lambda ctx: ctx.store.read(unit))
+    row = operator.run_salvaged(lambda ctx: ctx.store.read(unit))
     if row is None:
         click.echo(f"error: no alert {fingerprint}; see `cordata alerts list`", err=True)
         return 1
     record = _record(row)
     text = str(record.pop("sample"))
-    if json_:
-        show_one(record | {"text": text}, json_=True)
-        return 0
-    show_one(record, json_=False)
-    click.echo(f"\n{text}")
+    show_record(record | {"text": text} if operator.json else record, json_=operator.json)
+    if not operator.json:
+        click.echo(f"\n{text}")
     return 0
 
 
@@ -97,30 +95,18 @@ Exit codes: 0 done, 1 an alert that was named is not there.""",
 )
 @click.argument("fingerprints", metavar="[ALERT]...", nargs=-1)
 @click.option("--all", "all_", is_flag=True, help="Whatever there is.")
-@operator
-def clear(
-    fingerprints: tuple[str, ...],
-    all_: bool,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
-) -> int:
+@operator_options
+def clear(operator: Operator, fingerprints: tuple[str, ...], all_: bool) -> int:
     """Forget alerts: their counts, and what was to be mailed about them. The next one of a kind is
     its first again.
     """
-    from cordata.cli.session import run
-    from cordata.cli.view import show_json
 
     if bool(fingerprints) == all_:
         raise click.UsageError("which? ALERT... or --all")
-    cleared, missing = run(
-        config, directory, lambda ctx: ctx.store.run(partial(_clear, fingerprints=fingerprints))
+    cleared, missing = operator.run(
+        lambda ctx: ctx.store.run(partial(_clear, fingerprints=fingerprints))
     )
-    if json_:
-        show_json({"count": cleared, "missing": missing})
-    else:
-        click.echo(f"{cleared:,} cleared")
+    operator.say({"count": cleared, "missing": missing}, f"{cleared:,} cleared")
     for one in missing:
         click.echo(f"error: no alert {one}; see `cordata alerts list`", err=True)
     return 1 if missing else 0
@@ -140,3 +126,101 @@ async def _clear(tx: Tx, *, fingerprints: tuple[str, ...]) -> tuple[int, list[st
 def _record(row: Row) -> dict[str, object]:
     record: dict[str, object] = {name: row[name] for name in row.keys()}
     return record | {"urgent": bool(record["urgent"])}
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  systemctl start alert@worker@0.service     (what OnFailure= does)
+  cordata alert worker@0.service
+
+Exit codes: 0 it is in the journal and mailed if a mail was due, 1 the mail could not be sent: the
+primary sends it when the server is back."""
+)
+@click.argument("unit")
+@config_option
+@debug_option
+def alert(unit: str, config: str | None, debug: bool) -> int:
+    """Say that UNIT failed: in the journal, and by mail at most once per cool-down.
+
+    Needs neither the store nor a valid configuration: a broken one may be what failed the unit.
+    The primary stores it afterwards, see `cordata alerts list`.
+    """
+    from cordata import events
+    from cordata.alert import Alerter, Spool
+    from cordata.connection import become_owner
+    from cordata.errors import ConfigError
+    from cordata.loading import salvage
+    from cordata.log import logger
+    from cordata.opening import smtp_login
+    from cordata.systemd import install_logging
+
+    install_logging("debug" if debug else "info", role="alert")
+    settings = salvage(config, logger("cordata.config").error)
+    try:
+        login = smtp_login(settings)
+    except ConfigError as error:
+        logger("cordata.alert").error("%s", error)
+        login = None
+    become_owner(settings.paths.state)
+    text = describe(unit, os.environ)
+    directories = [settings.paths.state, settings.paths.runtime]
+    later: list[int] = []
+    alerter = Alerter(
+        settings.alert,
+        settings.mail,
+        login=login,
+        directories=directories,
+        keep=lambda cause, text, count: later.append(count),
+    )
+    sent = alerter.alert(unit, text, message_id=events.UNIT_FAILED)
+    pending = 1 if later or not alerter.mails else 0
+    leave(unit, text, Spool(directories), pending=pending, environ=os.environ)
+    return 0 if sent else 1
+
+
+def leave(unit: str, text: str, spool: Spool, *, pending: int, environ: Mapping[str, str]) -> None:
+    """Leave it to the primary: it stores the alert, and mails it if it is `pending`.
+
+    What failed in another way is another alert: the count of one is how often just that happened.
+    """
+    from cordata import clock
+    from cordata.core.alert import group_of
+    from cordata.log import logger
+
+    place, now_us = f"{socket.gethostname()} {unit}", clock.now_us()
+    how = ("MONITOR_SERVICE_RESULT", "MONITOR_EXIT_CODE", "MONITOR_EXIT_STATUS")
+    key = "\0".join([unit, *(environ.get(name, "") for name in how)])
+    invocation = environ.get("MONITOR_INVOCATION_ID", "")  # nobody's secret, and of use whole only
+    group = group_of(
+        unit,
+        text,
+        place=place,
+        now_us=now_us,
+        urgent=True,
+        pending=pending,
+        key=key,
+        ids=[invocation],
+    )
+    try:
+        spool.add([group])
+    except OSError as error:
+        logger("cordata.alert").error("the alert cannot be kept for the primary: %s", error)
+
+
+def describe(unit: str, environ: Mapping[str, str]) -> str:
+    """What is known of the failure: the manager passes it on in MONITOR_* (systemd.exec(5))."""
+    result = environ.get("MONITOR_SERVICE_RESULT", "")
+    code = environ.get("MONITOR_EXIT_CODE", "")
+    status = environ.get("MONITOR_EXIT_STATUS", "")
+    invocation = environ.get("MONITOR_INVOCATION_ID", "")
+    what = f": {result}" if result else ""
+    if result == "success":  # the manager looked when it was on its next start
+        what, code = ", and was started again", ""
+    if code:
+        what += f" ({code}, status {status})" if status else f" ({code})"
+    lines = [f"{unit} failed{what}", "", f"Look: systemctl status {unit}"]
+    where = f"_SYSTEMD_INVOCATION_ID={invocation}" if invocation else f"-u {unit}"
+    lines.append(f"      journalctl {where}")
+    return "\n".join(lines)

@@ -7,15 +7,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from cordata.cli.operator import placed, state_dir_option
 from cordata.cli.options import config_option
-from cordata.cli.progress import EXIT_INTERRUPTED
+from cordata.cli.pool import EXIT_TRY_AGAIN
+from cordata.terminal import EXIT_INTERRUPTED, printable, report
 
 if TYPE_CHECKING:
     from cordata.errors import CordataError
     from cordata.pool import SyncClient
-
-#: sysexits(3) EX_TEMPFAIL: another time it may work.
-EXIT_TRY_AGAIN = 75
 
 
 @click.command(
@@ -51,12 +50,7 @@ be used, 130 Ctrl-C."""
 @click.option("--priority", type=click.IntRange(0, 9), default=0, help="Higher goes first.")
 @click.option("--stream", is_flag=True, help="Print parts as they come.")
 @click.option("--hard", is_flag=True, help="Ctrl-C has its process killed if it does not end.")
-@click.option(
-    "--state-dir",
-    "directory",
-    type=click.Path(file_okay=False),
-    help="What `cordata server` got as --state, instead of [paths].",
-)
+@state_dir_option
 @config_option
 @click.option("--debug", is_flag=True, help="Show tracebacks: of what a command raised, its own.")
 def call(
@@ -65,15 +59,13 @@ def call(
     file: IO[bytes] | None,
     stream: bool,
     hard: bool,
-    directory: str | None,
+    state_dir: str | None,
     config: str | None,
     debug: bool,
     **options: Any,
 ) -> int:
     """Run COMMAND, an `@app.command` of the application, in a process of the pool."""
-    from cordata.cli import report
-    from cordata.cli.reaching import awaited
-    from cordata.cli.session import placed
+    from cordata.cli.pool_socket import wait_until_listening
     from cordata.errors import CommandFailed, CordataError
     from cordata.loading import load_runtime
     from cordata.opening import call_timeout_of, pool_socket
@@ -81,14 +73,14 @@ def call(
     from cordata.pool.client.wire import call_of
 
     payload = _payload(text, file)
-    loaded = placed(load_runtime(config), directory)
+    loaded = placed(load_runtime(config), state_dir)
     path = pool_socket(loaded)
     timeout_of = call_timeout_of(loaded)
     timeout_s = options["timeout"] or timeout_of(command)
     deadline = monotonic() + timeout_s
     try:
         call_of(command, payload, timeout_s, options["session"])  # wrong usage is told at once
-        awaited(loaded, timeout_s)
+        wait_until_listening(loaded, timeout_s)
         with SyncClient(path, name="cordata call", timeout=timeout_of, hard_cancel=hard) as client:
             _run(client, command, payload, stream=stream, options=options)
     except CordataError as error:
@@ -107,8 +99,6 @@ def call(
 
 def _cancelled(command: str, left_s: float, *, hard: bool) -> str:
     """What Ctrl-C did, and how long the command may have its process all the same."""
-    from cordata.cli.view import printable
-
     text = f"cancelled: if {printable(command)} has begun, it is told"
     if hard:
         return f"{text}, and its process killed if it does not end soon (cancel_grace_s)"
@@ -118,7 +108,6 @@ def _cancelled(command: str, left_s: float, *, hard: bool) -> str:
 
 def _more(error: CordataError, *, debug: bool) -> list[str]:
     """What the one sentence leaves out: a KeyError's is its key, and a dead process said why."""
-    from cordata.cli.view import printable
     from cordata.errors import CommandFailed, CommandUnknown, SessionNotFound, WorkerCrashed
 
     if isinstance(error, CommandFailed):

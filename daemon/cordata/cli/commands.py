@@ -1,56 +1,33 @@
-"""The command group: names and help; each command's module is imported when it is called."""
+"""The commands of `cordata`: names and help."""
 
 from __future__ import annotations
 
-import importlib
-
 import click
 
-#: command: (module, attribute, line in the list of `cordata --help`)
+from cordata.terminal import LazyGroup
+
+#: name -> (where, line in the list of `cordata --help`)
 _COMMANDS = {
-    "server": ("cordata.cli.server", "server", "Run primary and workers in the foreground."),
-    "new": ("cordata.cli.new", "new", "Make a small working application."),
-    "worker": ("cordata.cli.role", "worker", "Run one worker (worker@.service)."),
-    "primary": ("cordata.cli.role", "primary", "Run the primary (primary.service)."),
-    "pool": ("cordata.cli.pool", "pool", "Run the pool (pool.service), look at it."),
-    "call": ("cordata.cli.call", "call", "Run one command of the pool."),
-    "job": ("cordata.cli.job", "job", "Run a job once (its timer's service)."),
-    "alert": ("cordata.cli.alert", "alert", "Report a failed unit (alert@.service)."),
-    "alerts": ("cordata.cli.alerts", "alerts", "Look at alerts, by kind."),
-    "outbox": ("cordata.cli.outbox", "outbox", "Look at events that were written."),
-    "dlq": ("cordata.cli.dlq", "dlq", "Look at dead letters, replay or drop them."),
-    "events": ("cordata.cli.events", "events", "Append to, read and follow the event store."),
+    "server": ("cordata.cli.server:server", "Run primary and workers in the foreground."),
+    "new": ("cordata.cli.new:new", "Make a small working application."),
+    "worker": ("cordata.cli.role:worker", "Run one worker (worker@.service)."),
+    "primary": ("cordata.cli.role:primary", "Run the primary (primary.service)."),
+    "pool": ("cordata.cli.pool:pool", "Run the pool (pool.service), look at it."),
+    "call": ("cordata.cli.call:call", "Run one command of the pool."),
+    "job": ("cordata.cli.job:job", "Run a job once (its timer's service)."),
+    "alert": ("cordata.cli.alerts:alert", "Report a failed unit (alert@.service)."),
+    "alerts": ("cordata.cli.alerts:alerts", "Look at alerts, by kind."),
+    "outbox": ("cordata.cli.outbox:outbox", "Look at events that were written."),
+    "dlq": ("cordata.cli.dlq:dlq", "Look at dead letters, replay or drop them."),
+    "events": ("cordata.cli.events:events", "Append to, read and follow the event store."),
     "subscriptions": (
-        "cordata.cli.subscriptions",
-        "subscriptions",
+        "cordata.cli.subscriptions:subscriptions",
         "See how far subscriptions are, reset them.",
     ),
-    "migrate": ("cordata.cli.migrate", "migrate", "Migrate the store, or see what is pending."),
-    "config": ("cordata.cli.config", "config", "Check or show the configuration."),
-    "credentials": (
-        "cordata.cli.credentials",
-        "credentials",
-        "Create the master key, list secrets.",
-    ),
+    "migrate": ("cordata.cli.migrate:migrate", "Migrate the store, or see what is pending."),
+    "config": ("cordata.cli.config:config", "Check or show the configuration."),
+    "credentials": ("cordata.cli.credentials:credentials", "Create the master key, list secrets."),
 }
-
-
-class _LazyGroup(click.Group):
-    """Lists commands without importing their modules."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _COMMANDS:
-            return None
-        module, attribute, _ = _COMMANDS[name]
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, _, line) in _COMMANDS.items()])
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -62,7 +39,8 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 
 
 @click.group(
-    cls=_LazyGroup,
+    cls=LazyGroup,
+    lazy=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""Exit codes: 0 done, 1 failed, 2 wrong usage, 69 what a job needs is away (try again
 soon), 75 another process has the job in hand, or the pool cannot take the call now (another time it

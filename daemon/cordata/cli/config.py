@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cordata.cli.operator import run_in
 from cordata.cli.options import shared
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ def check(config: str | None, app: str | None, debug: bool) -> int:
 
 def _look_into_store(loaded: Loaded) -> None:
     """Warn of what the application's checks find. A store that cannot be asked is no mistake."""
-    from cordata.cli.session import run_in
     from cordata.errors import CordataError
 
     # Who may not read the secrets cannot tell whether they are the right ones.

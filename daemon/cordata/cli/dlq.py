@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cordata.cli.options import Choice, choosing, operator, paging, yes_option
+from cordata.cli.operator import Done, Operator, confirm, operator_options
+from cordata.cli.options import Choice, choosing, paging, yes_option
+from cordata.terminal import Counter, show_page, show_records
 
 if TYPE_CHECKING:
     from cordata.broker.inspection import DeadLetters, Filter, Letter, Page
-    from cordata.cli.progress import Counter
-    from cordata.cli.session import Done
     from cordata.context import Context
 
 _COLUMNS = ("event_id", "group", "type", "attempts", "dead_at", "error")
@@ -43,31 +43,23 @@ Exit codes: 0 done, 1 --id names an event that is no dead letter.""",
 )
 @choosing(*_NARROWING, "event_id")
 @paging
-@operator
-def list_(
-    choice: Choice,
-    limit: int,
-    after: str | None,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
-) -> int:
+@operator_options
+def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> int:
     """List dead letters, the latest first, with the kind of their last error.
 
     Payload and error text, which may hold personal data, are shown by `cordata dlq show`. What
     `--json` prints as next is the POSITION of the next page.
     """
     from cordata.broker.inspection import DeadLetters
-    from cordata.cli.session import run
-    from cordata.cli.view import show_page
 
     async def act(ctx: Context) -> Page[Letter]:
         wanted = choice.filter(ctx.now_us())
         return await DeadLetters(ctx.store).page(wanted, limit=limit, after=after)
 
-    page = run(config, directory, act)
-    show_page([asdict(letter) for letter in page.items], page.next, _COLUMNS, json_=json_)
+    page = operator.run(act)
+    show_page(
+        [asdict(letter) for letter in page.items], _COLUMNS, next=page.next, json_=operator.json
+    )
     return 1 if choice.event_id and not page.items else 0
 
 
@@ -83,34 +75,23 @@ Exit codes: 0 done, 1 it is no dead letter.""",
 )
 @click.argument("event_id", metavar="EVENT")
 @choosing("group")
-@operator
-def show(
-    event_id: str,
-    choice: Choice,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
-) -> int:
+@operator_options
+def show(operator: Operator, event_id: str, choice: Choice) -> int:
     """Show an event's dead letters with its payload, and every attempt with its error."""
     from cordata.broker.inspection import DeadLetters
     from cordata.broker.owner import plain_name
-    from cordata.cli.session import run
-    from cordata.cli.view import show_all
 
-    letters = run(
-        config, directory, lambda ctx: DeadLetters(ctx.store).find(event_id, group=choice.group)
-    )
-    if not letters and not json_:
+    letters = operator.run(lambda ctx: DeadLetters(ctx.store).find(event_id, group=choice.group))
+    if not letters and not operator.json:
         click.echo(f"error: {event_id} is no dead letter", err=True)
     shown = [asdict(letter) for letter in letters]
-    if not json_:
+    if not operator.json:
         for letter in shown:
             letter["history"] = [
                 failure | {"owner": plain_name(str(failure.get("owner", "")))}
                 for failure in letter["history"]
             ]
-    show_all(shown, json_=json_)
+    show_records(shown, json_=operator.json)
     return 0 if letters else 1
 
 
@@ -126,21 +107,15 @@ def show(
 Exit codes: 0 done, 1 an event that was named is no dead letter, 130 stopped by Ctrl-C.""",
 )
 @choosing("event_ids", *_NARROWING, "all")
-@operator
-def replay(
-    choice: Choice,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
-) -> int:
+@operator_options
+def replay(operator: Operator, choice: Choice) -> int:
     """Give dead letters back to the group that failed, with all its retries before it.
 
     Mend what made it fail first. Other groups of the event are left alone, the history stays, and
     what the group has committed already it does not do again.
     """
     choice.check(_CHOICE)
-    return _settle("replay", "given back to their groups", choice, config, directory, json_)
+    return _settle(operator, "replay", "given back to their groups", choice)
 
 
 @dlq.command(
@@ -156,33 +131,17 @@ Ctrl-C.""",
 )
 @choosing("event_ids", *_NARROWING, "all")
 @yes_option
-@operator
-def drop(
-    choice: Choice,
-    yes: bool,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
-) -> int:
+@operator_options
+def drop(operator: Operator, choice: Choice, yes: bool) -> int:
     """Delete dead letters: their group never handles these events."""
-    from cordata.cli.session import confirm
 
     choice.check(_CHOICE)
     confirm("Delete these dead letters for good?", yes=yes)
-    return _settle("drop", "dropped", choice, config, directory, json_)
+    return _settle(operator, "drop", "dropped", choice)
 
 
-def _settle(
-    verb: str,
-    what: str,
-    choice: Choice,
-    config: str | None,
-    directory: str | None,
-    json_: bool,
-) -> int:
+def _settle(operator: Operator, verb: str, what: str, choice: Choice) -> int:
     from cordata.broker.inspection import DeadLetters, Filter
-    from cordata.cli.session import Done, carry_out
 
     async def act(ctx: Context, counter: Counter) -> Done:
         letters = DeadLetters(ctx.store)
@@ -195,7 +154,7 @@ def _settle(
             return Done(count=count, missing=missing)
         return Done(count=await _apply(letters, verb, choice.filter(ctx.now_us()), counter))
 
-    return carry_out(config, directory, what, act, json_=json_)
+    return operator.carry_out(what, act)
 
 
 async def _apply(

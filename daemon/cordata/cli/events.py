@@ -3,19 +3,49 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+import json
+import os
+import select
+import stat
+import sys
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cordata.cli.options import Moment, limit_option, moment, operator
+from cordata.cli.operator import Done, Operator, operator_options
+from cordata.cli.options import limit_option
+from cordata.terminal import (
+    Counter,
+    Moment,
+    as_record,
+    moment,
+    printable,
+    show_page,
+)
 
 if TYPE_CHECKING:
     from cordata.context import Context
-    from cordata.eventstore import StoredEvent
+    from cordata.eventstore import NewEvent, StoredEvent
     from cordata.eventstore.search import Found, Wanted
+    from cordata.store import Tx
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_COLUMNS = ("position", "stream", "version", "type", "created_at")
+#: Events of one unit when many are appended.
+_BATCH = 100
+#: For the first byte of a pipe whose writer starts together with us.
+_FED_S = 0.2
 
 
 @click.group()
@@ -60,18 +90,15 @@ Exit codes: 0 done, 1 the stream has another version than the expected one.""",
 )
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="May be repeated.")
 @click.option("--lines", is_flag=True, help="Read events from stdin, one JSON object a line.")
-@operator
+@operator_options
 def append(
+    operator: Operator,
     stream: str,
     type_: str | None,
     payload: str | None,
     expected: int | None,
     headers: tuple[str, ...],
     lines: bool,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
 ) -> int:
     """Append one event to a stream, or with --lines many. PAYLOAD is a JSON object, - for stdin;
     without it the event has an empty one.
@@ -79,16 +106,14 @@ def append(
     A line has "type" and, if wanted, "payload" and "headers". Lines are appended in units of 100:
     after an error in the middle those before it are there, and --expected tells where to go on.
     """
-    from cordata.cli.appending import append_lines, append_one
-    from cordata.cli.session import carry_out
 
     if lines == (type_ is not None):
         raise click.UsageError("either TYPE or --lines")
     if lines:
-        act = append_lines(stream, expected=expected)
+        act = _append_lines(stream, expected=expected)
     else:
-        act = append_one(stream, type_ or "", payload, headers, expected=expected)
-    return carry_out(config, directory, "appended", act, json_=json_)
+        act = _append_one(stream, type_ or "", payload, headers, expected=expected)
+    return operator.carry_out("appended", act)
 
 
 @events.command(
@@ -111,8 +136,9 @@ Exit codes: 0 done, 1 there is no event --at that position.""",
 @click.option("--payload", is_flag=True, help="Whole, with payload and headers. --json always is.")
 @limit_option
 @click.option("--after", type=click.IntRange(min=0), metavar="NUMBER", help="Go on after a page.")
-@operator
+@operator_options
 def read(
+    operator: Operator,
     stream: str | None,
     category: str | None,
     type_: str | None,
@@ -123,18 +149,12 @@ def read(
     payload: bool,
     limit: int,
     after: int | None,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
 ) -> int:
     """Read the events of a stream, of a category, or all, in their order.
 
     Payloads may hold personal data, so people see them with --payload only. NUMBER is a version
     when a STREAM is named, else a position.
     """
-    from cordata.cli.event_view import show_events
-    from cordata.cli.session import run
     from cordata.eventstore.search import Found, Search, Wanted
 
     _check_choice(stream, category)
@@ -153,8 +173,10 @@ def read(
         )
         return await search.page(wanted, after=after, limit=limit, newest=newest)
 
-    found = run(config, directory, act)
-    show_events(found, whole=payload or at is not None, json_=json_)
+    found = operator.run(act)
+    rows = [_row(event) for event in found.events]
+    whole = payload or at is not None
+    show_page(rows, _COLUMNS, next=found.next, json_=operator.json, whole=whole)
     return 1 if at is not None and not found.events else 0
 
 
@@ -181,8 +203,9 @@ Exit codes: 0 ended by Ctrl-C or --count.""",
 @click.option("--from", "origin", metavar="PLACE", help="start, or after this position or version.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many.")
 @click.option("--payload", is_flag=True, help="With payload. --json has it always.")
-@operator
+@operator_options
 def tail(
+    operator: Operator,
     stream: str | None,
     category: str | None,
     type_: str | None,
@@ -190,17 +213,11 @@ def tail(
     origin: str | None,
     count: int | None,
     payload: bool,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
 ) -> int:
     """Print the last events (--lines) and then each new one, until Ctrl-C.
 
     With --json one object a line.
     """
-    from cordata.cli.event_view import line_of
-    from cordata.cli.session import run
     from cordata.eventstore.search import Wanted
 
     _check_choice(stream, category)
@@ -210,13 +227,13 @@ def tail(
         number = 0
         async with contextlib.aclosing(_following(ctx, wanted, origin, lines)) as following:
             async for event in following:
-                click.echo(line_of(event, payload=payload, json_=json_))
+                click.echo(_line_of(event, payload=payload, json_=operator.json))
                 number += 1
                 if number == count:
                     return
 
     with contextlib.suppress(KeyboardInterrupt):
-        run(config, directory, act)
+        operator.run(act)
     return 0
 
 
@@ -248,3 +265,145 @@ def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise click.UsageError(f"--from {text!r} is neither start nor a number")
     return int(text)
+
+
+def _row(event: StoredEvent) -> dict[str, Any]:
+    """As a row of the store has it."""
+    from cordata.clock import to_us
+
+    return {
+        "position": event.position,
+        "stream": event.stream,
+        "version": event.version,
+        "type": event.type,
+        "created_at": to_us(event.created_at),
+        "payload": json.dumps(event.payload, ensure_ascii=False),
+        "headers": json.dumps(event.headers, ensure_ascii=False),
+    }
+
+
+def _line_of(event: StoredEvent, *, payload: bool, json_: bool) -> str:
+    """One event on one line."""
+    if json_:
+        return json.dumps(as_record(_row(event)), ensure_ascii=False)
+    at = f"{event.created_at:%Y-%m-%d %H:%M:%S}Z"
+    line = f"{at}  {event.position}  {event.stream} {event.version}  {event.type}"
+    more = f"  {json.dumps(event.payload, ensure_ascii=False)}" if payload else ""
+    return printable(line + more)
+
+
+def _append_one(
+    stream: str, type: str, payload: str | None, headers: Iterable[str], *, expected: int | None
+) -> Callable[[Context, Counter], Awaitable[Done]]:
+    """Append one event. Raises: click.UsageError."""
+    if payload is None and _is_fed():
+        raise click.UsageError("stdin is read with - as PAYLOAD only; for an empty one say '{}'")
+    text = sys.stdin.read() if payload == "-" else payload or "{}"
+    from cordata.eventstore import NewEvent
+
+    event = NewEvent(type=type, payload=_object(text), headers=_headers(headers))
+
+    async def act(ctx: Context, counter: Counter) -> Done:
+        version = await _append(ctx, stream, [event], expected)
+        return _done(1, stream, version)
+
+    return act
+
+
+def _append_lines(
+    stream: str, *, expected: int | None
+) -> Callable[[Context, Counter], Awaitable[Done]]:
+    """Append what stdin holds, one JSON object a line, in units of _BATCH."""
+
+    async def act(ctx: Context, counter: Counter) -> Done:
+        lines = _Lines()
+        new = (_event(line) for line in lines)
+        count, version, at = 0, 0, expected
+        while batch := list(islice(new, _BATCH)):
+            # From the second unit on nobody else may come between.
+            version = at = await _append(ctx, stream, batch, at)
+            count += len(batch)
+            counter(count, lines.share)
+        return _done(count, stream, version)
+
+    return act
+
+
+def _is_fed() -> bool:
+    """Whether stdin holds something: a file that is not empty, a pipe into which somebody wrote.
+
+    Of a pipe that stays open, as that of a supervisor, nobody waits for the end.
+    """
+    try:
+        stdin = sys.stdin.fileno()
+        if os.isatty(stdin) or not select.select([stdin], [], [], _FED_S)[0]:
+            return False
+        return bool(os.read(stdin, 1))
+    except (AttributeError, OSError, ValueError):  # closed
+        return False
+
+
+class _Lines:
+    """The lines of stdin, and how much of it that is."""
+
+    def __init__(self) -> None:
+        status = os.fstat(sys.stdin.fileno())
+        self._size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+        self._read = 0
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        for number, line in enumerate(sys.stdin, start=1):
+            self._read += len(line.encode())
+            if line.strip():
+                yield _object(line, f"line {number}: ")
+
+    @property
+    def share(self) -> float:
+        """0 to 1; 0 while nobody knows."""
+        return self._read / self._size if self._size else 0.0
+
+
+async def _append(
+    ctx: Context, stream: str, events: Sequence[NewEvent], expected: int | None
+) -> int:
+    from cordata.eventstore import EventStore
+
+    async def unit(tx: Tx) -> int:
+        return await EventStore(tx).append(stream, events, expected=expected)
+
+    return await ctx.run(unit)
+
+
+def _done(count: int, stream: str, version: int) -> Done:
+    note = f"; {stream} is at version {version}" if count else ""
+    return Done(count=count, more={"version": version}, note=note)
+
+
+def _event(line: Mapping[str, Any]) -> NewEvent:
+    from cordata.eventstore import NewEvent
+
+    payload, headers = line.get("payload", {}), line.get("headers", {})
+    if not (isinstance(payload, dict) and isinstance(headers, dict)):
+        raise click.UsageError("payload and headers of a line are JSON objects")
+    return NewEvent(type=str(line.get("type", "")), payload=payload, headers=headers)
+
+
+def _object(text: str, where: str = "") -> Mapping[str, Any]:
+    """Raises: click.UsageError when it is no JSON object."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"{where}not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise click.UsageError(f"{where}a JSON object is needed, not {text.strip()[:40]}")
+    return value
+
+
+def _headers(given: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise click.UsageError(f"--header {text!r} is not NAME=VALUE")
+        found[name] = value
+    return found

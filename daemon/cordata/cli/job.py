@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cordata import events
-from cordata.cli import EXIT_CONFIG, EXIT_FAILED, report, report_bug
 from cordata.cli.options import shared
 from cordata.errors import ConfigError, CordataError, TransientError
 from cordata.log import fields, logger
+from cordata.terminal import EXIT_CONFIG, EXIT_FAILED, report, report_bug
 
 if TYPE_CHECKING:
     from cordata.context import Context

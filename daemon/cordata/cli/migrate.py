@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cordata.cli.options import operator
+from cordata.cli.operator import Operator, operator_options, run_in
+from cordata.cli.options import app_option
+from cordata.terminal import show_json
 
 if TYPE_CHECKING:
     from cordata.context import Context
@@ -27,26 +29,17 @@ Exit codes: 0 the schema is current, 1 --check found something pending, or it fa
 and database do not fit together."""
 )
 @click.option("--check", is_flag=True, help="Only tell what is pending.")
-@click.option("--app", metavar="MODULE:APP", help="Application instead of [app] import.")
-@operator
-def migrate(
-    check: bool,
-    app: str | None,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
-) -> int:
+@app_option
+@operator_options
+def migrate(operator: Operator, check: bool, app: str | None) -> int:
     """Bring the store's schema up to date, as the primary does at each start.
 
     Not beside a running primary: restart that instead.
     """
-    from cordata.cli.session import placed, run_in
-    from cordata.cli.view import show_json
     from cordata.loading import load
 
-    loaded = load(config, app)
-    settings = placed(loaded.config, directory)
+    loaded = load(operator.config, app)
+    settings = operator.place(loaded.config)
 
     async def act(ctx: Context) -> list[Applied]:
         from cordata.services.migration import migrate_once
@@ -58,7 +51,7 @@ def migrate(
         return await migrate_once(ctx, lease, progress=lambda text: click.echo(text, err=True))
 
     found = run_in(settings, loaded.app, act, need_schema=False)
-    if json_:
+    if operator.json:
         show_json({"pending" if check else "applied": [asdict(one) for one in found]})
     elif check:
         click.echo("\n".join(f"pending: {one}" for one in found) or "the schema is current")

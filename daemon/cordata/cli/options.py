@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from cordata.core.outbox import LANES
+from cordata.terminal import Moment, moment
 
 if TYPE_CHECKING:
     from cordata.broker.inspection import Filter
@@ -23,11 +23,11 @@ config_option = click.option(
     envvar="CORDATA_CONFIG",
     help="Configuration file.  [default: ./cordata.toml, else /etc/cordata/cordata.toml]",
 )
-_SHARED = (
-    config_option,
-    click.option("--app", metavar="MODULE:APP", help="Application instead of [app] import."),
-    click.option("--debug", is_flag=True, help="Log everything; show tracebacks."),
+app_option = click.option(
+    "--app", metavar="MODULE:APP", help="Application instead of [app] import."
 )
+debug_option = click.option("--debug", is_flag=True, help="Log everything; show tracebacks.")
+_SHARED = (config_option, app_option, debug_option)
 
 
 def shared(function: F) -> F:
@@ -36,19 +36,6 @@ def shared(function: F) -> F:
         function = option(function)
     return function
 
-
-#: Where and how a command of the operator's looks.
-_OPERATOR = (
-    click.option("--json", "json_", is_flag=True, help="Print JSON."),
-    click.option(
-        "--state-dir",
-        "directory",
-        type=click.Path(file_okay=False),
-        help="What `cordata server` got as --state, instead of [paths].",
-    ),
-    _SHARED[0],
-    _SHARED[2],
-)
 
 limit_option = click.option(
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most."
@@ -59,54 +46,11 @@ _PAGING = (
 )
 
 
-def operator(function: F) -> F:
-    """Add --json, --state-dir, --config and --debug."""
-    for option in reversed(_OPERATOR):
-        function = option(function)
-    return function
-
-
 def paging(function: F) -> F:
     """Add --limit and --after."""
     for option in reversed(_PAGING):
         function = option(function)
     return function
-
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A moment as it was typed: a time of its own, or so long ago."""
-
-    typed: str
-    at: datetime | None
-    ago: timedelta = timedelta()
-
-    def us(self, now_us: int) -> int:
-        """In microseconds since the epoch; `now_us` is the time of the store."""
-        from cordata.clock import to_us
-
-        return now_us - self.ago // timedelta(microseconds=1) if self.at is None else to_us(self.at)
-
-    def __str__(self) -> str:
-        return f"{self.at:%Y-%m-%d %H:%M:%S %Z}" if self.at is not None else f"{self.typed} ago"
-
-
-def moment(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Moment | None:
-    """An option's `90s`, `1h`, `2d` (ago), date or time. Raises: click.BadParameter."""
-    if value is None:
-        return None
-    number, unit = value[:-1], value[-1:]
-    if number.isascii() and number.isdecimal() and len(number) < 9 and unit in _UNITS:
-        return Moment(value, None, timedelta(**{_UNITS[unit]: int(number)}))
-    try:
-        at = datetime.fromisoformat(value)
-    except ValueError:
-        text = "is no time: 90s, 30m, 1h, 2d or 1w ago, 2026-01-31 or 2026-01-31T08:00 (UTC)"
-        raise click.BadParameter(f"{value!r} {text}") from None
-    return Moment(value, at if at.tzinfo is not None else at.replace(tzinfo=UTC))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cordata.cli.options import Choice, Moment, choosing, moment, operator, paging, yes_option
+from cordata.cli.operator import Done, Operator, confirm, operator_options
+from cordata.cli.options import Choice, choosing, paging, yes_option
+from cordata.terminal import Counter, Moment, moment, show_page, show_record
 
 if TYPE_CHECKING:
     from cordata.broker.inspection import Entry, Page
-    from cordata.cli.progress import Counter
-    from cordata.cli.session import Done
     from cordata.context import Context
 
 _COLUMNS = ("event_id", "type", "lane", "state", "priority", "created_at", "due_at", "published_at")
@@ -43,16 +43,8 @@ Exit codes: 0 done, 1 --id names an event that is not there.""",
 )
 @choosing("state", "type", "lane", "group", "error", "since", "before", "event_id")
 @paging
-@operator
-def list_(
-    choice: Choice,
-    limit: int,
-    after: str | None,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
-) -> int:
+@operator_options
+def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> int:
     """List entries, the newest first, without their payload.
 
     --group: those that this group has in hand or has handled. --since and --before go by when the
@@ -60,15 +52,15 @@ def list_(
     POSITION of the next page.
     """
     from cordata.broker.inspection import Outbox
-    from cordata.cli.session import run
-    from cordata.cli.view import show_page
 
     async def act(ctx: Context) -> Page[Entry]:
         wanted = choice.filter(ctx.now_us())
         return await Outbox(ctx.store).page(wanted, limit=limit, after=after)
 
-    page = run(config, directory, act)
-    show_page([asdict(entry) for entry in page.items], page.next, _COLUMNS, json_=json_)
+    page = operator.run(act)
+    show_page(
+        [asdict(entry) for entry in page.items], _COLUMNS, next=page.next, json_=operator.json
+    )
     return 1 if choice.event_id and not page.items else 0
 
 
@@ -79,18 +71,16 @@ def list_(
 Exit codes: 0 done, 1 there is no such event.""",
 )
 @click.argument("event_id", metavar="EVENT")
-@operator
-def show(event_id: str, json_: bool, directory: str | None, config: str | None, debug: bool) -> int:
+@operator_options
+def show(operator: Operator, event_id: str) -> int:
     """Show one entry with its payload, and what became of it in each group."""
     from cordata.broker.inspection import Outbox
-    from cordata.cli.session import run
-    from cordata.cli.view import show_one
 
-    entry = run(config, directory, lambda ctx: Outbox(ctx.store).get(event_id))
+    entry = operator.run(lambda ctx: Outbox(ctx.store).get(event_id))
     if entry is None:
         click.echo(f"error: no event {event_id} in the outbox", err=True)
         return 1
-    show_one(asdict(entry), json_=json_)
+    show_record(asdict(entry), json_=operator.json)
     return 0
 
 
@@ -105,20 +95,13 @@ def show(event_id: str, json_: bool, directory: str | None, config: str | None, 
 Exit codes: 0 done, 1 an event that was named does not wait, 130 stopped by Ctrl-C.""",
 )
 @choosing("event_ids", "type", "lane", "error", "since", "before", "all")
-@operator
-def retry(
-    choice: Choice,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
-) -> int:
+@operator_options
+def retry(operator: Operator, choice: Choice) -> int:
     """Make due now what waits for its time: after a failure, or because it was scheduled.
 
     What the relay has given up begins anew.
     """
     from cordata.broker.inspection import Filter, Outbox
-    from cordata.cli.session import Done, carry_out
 
     choice.check("--type, --lane, --error, --since, --before or --all")
 
@@ -131,7 +114,7 @@ def retry(
             return Done(count=count, missing=missing)
         return Done(count=await box.retry(choice.filter(ctx.now_us()), progress=counter))
 
-    return carry_out(config, directory, "due now", act, json_=json_)
+    return operator.carry_out("due now", act)
 
 
 @outbox.command(
@@ -152,17 +135,8 @@ stopped by Ctrl-C.""",
     "--again", is_flag=True, help="With --group: also what it has handled, effects and all."
 )
 @yes_option
-@operator
-def replay(
-    choice: Choice,
-    group: str | None,
-    again: bool,
-    yes: bool,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
-) -> int:
+@operator_options
+def replay(operator: Operator, choice: Choice, group: str | None, again: bool, yes: bool) -> int:
     """Publish entries again, under the same event id, to the groups that handle their type now.
 
     Groups that have handled an event, have it in hand or as a dead letter are left alone: this is
@@ -172,7 +146,6 @@ def replay(
     With Redis as the broker a group has handled, too, what its position in the stream is past. What
     Redis lost longer ago than [broker] window_s is then past as well: --again brings it.
     """
-    from cordata.cli.session import carry_out, confirm
 
     choice.check("--type, --lane, --since, --before or --all")
     if again and group is None:
@@ -183,14 +156,13 @@ def replay(
     async def act(ctx: Context, counter: Counter) -> Done:
         return await _replay(ctx, choice, group, again, counter)
 
-    return carry_out(config, directory, "looked at", act, json_=json_)
+    return operator.carry_out("looked at", act)
 
 
 async def _replay(
     ctx: Context, choice: Choice, group: str | None, again: bool, counter: Counter
 ) -> Done:
     from cordata.broker.inspection import Filter, Replayed, publish_again
-    from cordata.cli.session import Done
     from cordata.core.plural import plural
 
     total, missing = Replayed(), list[str]()
@@ -238,23 +210,14 @@ Exit codes: 0 done, 1 not confirmed, 130 stopped by Ctrl-C.""",
 )
 @choosing("type", "lane")
 @yes_option
-@operator
-def purge(
-    choice: Choice,
-    before: Moment,
-    yes: bool,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
-) -> int:
+@operator_options
+def purge(operator: Operator, choice: Choice, before: Moment, yes: bool) -> int:
     """Delete entries that were published before a time.
 
     What a group has not handled yet, or has as a dead letter, stays. Retention deletes by itself
     what is older than [engine] retention_s.
     """
     from cordata.broker.inspection import Outbox
-    from cordata.cli.session import Done, carry_out, confirm
 
     of_type = f" of type {choice.type}" if choice.type else ""
     confirm(f"Delete all events{of_type} published before {before}?", yes=yes)
@@ -264,4 +227,4 @@ def purge(
         wanted = choice.filter(now_us, before=before.us(now_us))
         return Done(count=await Outbox(ctx.store).purge(wanted, progress=counter))
 
-    return carry_out(config, directory, "deleted", act, json_=json_)
+    return operator.carry_out("deleted", act)

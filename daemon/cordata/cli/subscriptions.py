@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import math
+import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from cordata.cli.options import limit_option, operator, yes_option
+from cordata.cli.operator import Operator, confirm, operator_options, run_in
+from cordata.cli.options import app_option, limit_option, yes_option
+from cordata.core.plural import plural
+from cordata.core.progress import Progress, readable_s
+from cordata.terminal import ProgressBar, show_json, show_page, show_record
 
 if TYPE_CHECKING:
-    from cordata.eventstore.status import DeadEvent
+    from cordata.app import App
+    from cordata.config import Config
+    from cordata.context import Context
+    from cordata.eventstore.status import DeadEvent, SubscriptionStatus
     from cordata.projection import Projection
+
+Place = int | Literal["start", "end"]
 
 _COLUMNS = ("name", "category", "state", "workers", "partitions", "behind", "blocked", "dead")
 _PARTS = ("partition", "state", "position", "behind", "attempts", "failing", "next_at", "owner")
 _DEAD = ("position", "stream", "version", "type", "attempts", "dead_at", "error")
 _STATES = ("blocked", "unserved", "retrying", "behind", "current")
+#: How often progress is shown, and when for the first time.
+_EVERY_S, _FIRST_S = 1.0, 0.2
+#: Unserved for so long: not merely between two workers.
+_UNSERVED_S = 3.0
 
 
 @click.group()
@@ -42,31 +59,20 @@ def subscriptions() -> None:
 @click.option("--category", metavar="CATEGORY", help="To this category.")
 @limit_option
 @click.option("--after", metavar="NAME", help="Go on where the last page ended.")
-@operator
+@operator_options
 def list_(
-    state: str | None,
-    category: str | None,
-    limit: int,
-    after: str | None,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
+    operator: Operator, state: str | None, category: str | None, limit: int, after: str | None
 ) -> int:
     """List all subscriptions that ever began, by name."""
-    from cordata.cli.session import run
-    from cordata.cli.view import show_page
     from cordata.eventstore.inspection import Subscriptions
 
-    found, following = run(
-        config,
-        directory,
+    found, following = operator.run(
         lambda ctx: Subscriptions(ctx.store).page(
             state=state, category=category, after=after, limit=limit
         ),
     )
     rows = [{**asdict(one), "partitions": len(one.partitions)} for one in found]
-    show_page(rows, following, _COLUMNS, json_=json_)
+    show_page(rows, _COLUMNS, next=following, json_=operator.json)
     return 0
 
 
@@ -83,33 +89,28 @@ Exit codes: 0 done, 1 there is no such subscription.""",
 )
 @click.argument("name")
 @click.option("--follow", is_flag=True, help="Go on every second, until Ctrl-C.")
-@operator
-def status(
-    name: str, follow: bool, json_: bool, directory: str | None, config: str | None, debug: bool
-) -> int:
+@operator_options
+def status(operator: Operator, name: str, follow: bool) -> int:
     """Show how far a subscription and each of its partitions is, and what fails.
 
     The text of an error may quote what an event holds.
     """
     from cordata.broker.owner import plain_name
-    from cordata.cli.following import follow as follow_it
-    from cordata.cli.session import run
-    from cordata.cli.view import show_one
     from cordata.eventstore.inspection import Subscriptions
 
     if follow:
         try:
-            seen = run(
-                config, directory, lambda ctx: follow_it(ctx, name, json_=json_, until_done=False)
+            seen = operator.run(
+                lambda ctx: _follow(ctx, name, json_=operator.json, until_done=False)
             )
         except KeyboardInterrupt:
             return 0
         return 0 if seen is not None else _unknown(name)
-    found = run(config, directory, lambda ctx: Subscriptions(ctx.store).status(name))
+    found = operator.run(lambda ctx: Subscriptions(ctx.store).status(name))
     if found is None:
         return _unknown(name)
-    if json_:
-        show_one(asdict(found), json_=True)
+    if operator.json:
+        show_record(asdict(found), json_=True)
         return 0
     parts = [
         {column: getattr(one, column) for column in _PARTS}
@@ -117,7 +118,7 @@ def status(
         for one in found.partitions
     ]
     errors = [{"partition": o.partition, "error": o.error} for o in found.partitions if o.error]
-    show_one({**asdict(found), "partitions": parts, "errors": errors}, json_=False)
+    show_record({**asdict(found), "partitions": parts, "errors": errors}, json_=False)
     return 0
 
 
@@ -141,37 +142,25 @@ Ctrl-C ended the waiting.""",
     help="start, end, or a position: the events after it are handled.",
 )
 @click.option("--wait", is_flag=True, help="Show how far it is, until it has handled everything.")
-@click.option("--app", metavar="MODULE:APP", help="Application instead of [app] import.")
+@app_option
 @yes_option
-@operator
-def reset(
-    name: str,
-    to: str,
-    wait: bool,
-    app: str | None,
-    yes: bool,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
-) -> int:
+@operator_options
+def reset(operator: Operator, name: str, to: str, wait: bool, app: str | None, yes: bool) -> int:
     """Let a subscription begin anew at a place, with the partitions that the code says.
 
     Its reset function, if it has one, clears its tables in the same unit of work, its dead letters
     are deleted. Workers may go on meanwhile: what they have in hand is refused.
     """
-    from cordata.cli.resetting import is_there, place_of, question, run_reset
-    from cordata.cli.session import confirm, placed
     from cordata.loading import load
 
-    place = place_of(to)
-    loaded = load(config, app)
-    settings = placed(loaded.config, directory)
+    place = _place_of(to)
+    loaded = load(operator.config, app)
+    settings = operator.place(loaded.config)
     projection: Projection | None = loaded.app.projections.get(name)
-    if not (yes or projection or is_there(settings, loaded.app, name)):
+    if not (yes or projection or _is_there(settings, loaded.app, name)):
         return _unknown(name)
-    confirm(question(name, place, projection), yes=yes)
-    return run_reset(settings, loaded.app, name, place, wait=wait, json_=json_)
+    confirm(_question(name, place, projection), yes=yes)
+    return _run_reset(settings, loaded.app, name, place, wait=wait, json_=operator.json)
 
 
 @subscriptions.command(
@@ -188,34 +177,17 @@ Exit codes: 0 done, 1 nothing is blocked.""",
 @click.option("--partition", type=click.IntRange(min=0), metavar="NUMBER", help="Only this one.")
 @click.option("--skip", is_flag=True, help="Leave the failing event out, as a dead letter.")
 @yes_option
-@operator
-def resume(
-    name: str,
-    partition: int | None,
-    skip: bool,
-    yes: bool,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
-) -> int:
+@operator_options
+def resume(operator: Operator, name: str, partition: int | None, skip: bool, yes: bool) -> int:
     """Let blocked partitions go on, with all retries before them: mend what failed first."""
-    from cordata.cli.session import confirm, run
-    from cordata.cli.view import show_json
-    from cordata.core.plural import plural
     from cordata.eventstore.inspection import Subscriptions
 
     if skip:
         confirm(f"Leave out the events at which {name} is blocked?", yes=yes)
-    count = run(
-        config,
-        directory,
+    count = operator.run(
         lambda ctx: Subscriptions(ctx.store).resume(name, partition=partition, skip=skip),
     )
-    if json_:
-        show_json({"count": count})
-    else:
-        click.echo(f"resumed: {plural(count, 'partition')}")
+    operator.say({"count": count}, f"resumed: {plural(count, 'partition')}")
     return 0 if count else 1
 
 
@@ -231,36 +203,21 @@ def resume(
 @click.option("--payload", is_flag=True, help="Whole, with payload and every attempt.")
 @limit_option
 @click.option("--after", type=click.IntRange(min=0), metavar="POSITION", help="Go on after a page.")
-@operator
-def dead(
-    name: str,
-    payload: bool,
-    limit: int,
-    after: int | None,
-    json_: bool,
-    directory: str | None,
-    config: str | None,
-    debug: bool,
-) -> int:
+@operator_options
+def dead(operator: Operator, name: str, payload: bool, limit: int, after: int | None) -> int:
     """List the events that a subscription left out, the newest first, with the kind of the error.
 
     They are those of a subscription with on_error="dead", and what `resume --skip` left out. A
     reset handles them again with all others.
     """
-    from cordata.cli.session import run
-    from cordata.cli.view import show_all, show_page
     from cordata.eventstore.inspection import Subscriptions
 
-    found, following = run(
-        config,
-        directory,
+    found, following = operator.run(
         lambda ctx: Subscriptions(ctx.store).letters(name, before=after, limit=limit),
     )
-    if payload and not json_:
-        show_all([asdict(one) for one in found], json_=False)
-        return 0
     rows = [asdict(one) if payload else _short(one) for one in found]
-    show_page(rows, None if following is None else str(following), _DEAD, json_=json_)
+    start = None if following is None else str(following)
+    show_page(rows, _DEAD, next=start, whole=payload, json_=operator.json)
     return 0
 
 
@@ -272,20 +229,16 @@ Exit codes: 0 done, 1 there is no such subscription, or a worker serves it.""",
 )
 @click.argument("name")
 @yes_option
-@operator
-def drop(
-    name: str, yes: bool, json_: bool, directory: str | None, config: str | None, debug: bool
-) -> int:
+@operator_options
+def drop(operator: Operator, name: str, yes: bool) -> int:
     """Delete the positions and dead letters of a subscription. Its own tables stay."""
-    from cordata.cli.session import confirm, run
-    from cordata.cli.view import show_json
     from cordata.eventstore.inspection import Subscriptions
 
     confirm(f"Forget how far {name} is?", yes=yes)
-    dropped = run(config, directory, lambda ctx: Subscriptions(ctx.store).drop(name))
+    dropped = operator.run(lambda ctx: Subscriptions(ctx.store).drop(name))
     if not dropped:
         return _unknown(name)
-    show_json({"dropped": name}) if json_ else click.echo(f"{name} is forgotten")
+    operator.say({"dropped": name}, f"{name} is forgotten")
     return 0
 
 
@@ -297,3 +250,149 @@ def _short(one: DeadEvent) -> dict[str, Any]:
 def _unknown(name: str) -> int:
     click.echo(f"error: no subscription {name}; see `cordata subscriptions list`", err=True)
     return 1
+
+
+def _place_of(text: str) -> Place:
+    """`start`, `end` or a position. Raises: click.UsageError."""
+    if text == "start":
+        return "start"
+    if text == "end":
+        return "end"
+    if text.isascii() and text.isdecimal() and len(text) < 19:
+        return int(text)
+    raise click.UsageError(f"--to {text!r} is neither start nor end nor a position")
+
+
+def _question(name: str, place: Place, projection: Projection | None) -> str:
+    """What is about to happen, so that nobody is surprised."""
+    if projection is None:
+        tables = "This application does not declare it: nothing of what it wrote is cleared."
+    elif projection.clear is None:
+        tables = "It has no reset function: what it wrote stays, and what comes is added to it."
+    else:
+        tables = "Its reset function clears what it wrote."
+    handled = {
+        "start": "Every event is handled again.",
+        "end": "Events that it has not handled yet never will be.",
+    }.get(str(place), f"Every event after position {place} is handled again, no other.")
+    return f"{tables} {handled} Reset {name}?"
+
+
+def _is_there(config: Config, app: App, name: str) -> bool:
+    """Whether there is such a subscription; asked before the operator is."""
+    from cordata.eventstore.inspection import Subscriptions
+
+    return run_in(config, app, lambda ctx: Subscriptions(ctx.store).status(name)) is not None
+
+
+def _run_reset(
+    config: Config, app: App, name: str, place: Place, *, wait: bool, json_: bool
+) -> int:
+    """Reset, and with `wait` follow it to its end. Returns the exit code."""
+    from cordata.eventstore.inspection import Subscriptions
+
+    projection = app.projections.get(name)
+
+    async def act(ctx: Context) -> tuple[int | None, SubscriptionStatus | None]:
+        position = await Subscriptions(ctx.store).reset(
+            name,
+            place,
+            partitions=None if projection is None else projection.partitions,
+            clear=None if projection is None else projection.clear,
+        )
+        if position is None or not wait:
+            return position, None
+        if not json_:
+            click.echo(f"{name} begins anew after position {position}", err=True)
+        return position, await _follow(ctx, name, json_=json_, until_done=True)
+
+    position, status = run_in(config, app, act)
+    if position is None:
+        click.echo(f"error: no subscription {name}; see `cordata subscriptions list`", err=True)
+        return 1
+    blocked = status is not None and status.blocked > 0
+    if json_ and status is None:
+        show_json({"name": name, "position": position})
+    elif status is None:
+        click.echo(f"{name} begins anew after position {position}")
+    elif not json_:
+        click.echo(f"{name} is {status.state} at position {status.position}")
+    if blocked and status is not None:
+        error = next((asdict(one)["error"] for one in status.partitions if one.error), "")
+        click.echo(f"error: {name} is blocked: {error.partition(':')[0]}", err=True)
+    return 1 if blocked else 0
+
+
+async def _follow(
+    ctx: Context, name: str, *, json_: bool, until_done: bool
+) -> SubscriptionStatus | None:
+    """Show how far a subscription is: on stderr, on a terminal with a bar; with `json_` as lines on
+    stdout.
+
+    With `until_done` it returns once everything is handled, or what is left is blocked; else at
+    Ctrl-C only. None: there is no such subscription.
+    """
+    from cordata import clock
+    from cordata.eventstore.inspection import Subscriptions
+
+    subscriptions, progress, every_s = Subscriptions(ctx.store), Progress(), _FIRST_S
+    unserved_since: float | None = None
+    with ProgressBar() as bar:
+        while True:
+            status = await subscriptions.status(name)
+            if status is None:
+                return None
+            now = clock.monotonic()
+            progress.update(now, status.behind)
+            if json_:
+                click.echo(json.dumps(_progress_record(status, progress)))
+            elif sys.stderr.isatty():
+                bar.draw(progress.share, _progress_text(status, progress))
+            else:
+                text = _progress_text(status, progress)
+                click.echo(f"{progress.share:4.0%}  {text}".replace("%", " %"), err=True)
+            if until_done and _is_over(status):
+                return status
+            if status.state != "unserved":
+                unserved_since = None
+            elif until_done:
+                unserved_since = now if unserved_since is None else unserved_since
+                if now - unserved_since >= _UNSERVED_S:
+                    bar.say(
+                        f"no worker serves {name}: start one, or stop waiting by Ctrl-C; the reset"
+                        " stands"
+                    )
+                    unserved_since = math.inf  # said once
+            await asyncio.sleep(every_s)
+            every_s = _EVERY_S
+
+
+def _is_over(status: SubscriptionStatus) -> bool:
+    """Whether workers will do nothing more by themselves."""
+    return not any(one.behind for one in status.partitions if one.blocked_at is None)
+
+
+def _progress_record(status: SubscriptionStatus, progress: Progress) -> dict[str, object]:
+    eta_s = progress.eta_s
+    return {
+        "name": status.name,
+        "state": status.state,
+        "position": status.position,
+        "head": status.head,
+        "behind": status.behind,
+        "estimated": status.estimated,
+        "rate": round(progress.rate, 1),
+        "eta_s": None if eta_s is None else round(eta_s, 1),
+    }
+
+
+def _progress_text(status: SubscriptionStatus, progress: Progress) -> str:
+    text = (
+        f"{status.state}, position {status.position:,} of {status.head:,},"
+        f" {'about ' if status.estimated else ''}{plural(status.behind, 'event')} left"
+    )
+    if progress.rate:
+        text += f", {progress.rate:,.0f}/s"
+    if status.behind and progress.eta_s is not None:
+        text += f", {readable_s(progress.eta_s)} to go"
+    return text

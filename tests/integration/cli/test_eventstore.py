@@ -308,15 +308,14 @@ def test_unknown_subscription_is_exit_1(tmp_path: Path) -> None:
     assert result.returncode == 2 and "neither start nor end" in result.stderr
 
 
-def test_question_says_what_a_reset_does() -> None:
-    from cordata.cli.resetting import question
-
-    text = question("bank.balances", "start", app.projections["bank.balances"])
-    assert "clears what it wrote. Every event is handled again. Reset bank.balances?" in text
-    text = question("bank.mailer", 7, app.projections["bank.mailer"])
-    assert "no reset function" in text and "after position 7 is handled again, no other" in text
-    text = question("bank.old", "end", None)
-    assert "does not declare it" in text and "never will be" in text
+def test_reset_asks_with_what_it_does(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    asked = run(config, "subscriptions", "reset", "bank.balances").stderr
+    assert "clears what it wrote. Every event is handled again. Reset bank.balances?" in asked
+    asked = run(config, "subscriptions", "reset", "bank.mailer", "--to", "7").stderr
+    assert "no reset function" in asked and "after position 7 is handled again, no other" in asked
+    asked = run(config, "subscriptions", "reset", "bank.mailer", "--to", "end").stderr
+    assert "never will be" in asked
 
 
 def test_test_mode_handles_every_event_that_is_there_and_tells_of_those_given_up(

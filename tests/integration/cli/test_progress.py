@@ -89,7 +89,7 @@ class Terminal:
             data = os.read(self._ours, 4096)
         except OSError:  # EIO: the last one with the other end has ended
             return False
-        self.shown += data.decode()
+        self.shown += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode())
         return bool(data)
 
 
@@ -97,7 +97,7 @@ def test_bar_is_shown_and_ctrl_c_ends_between_two_units(tmp_path: Path) -> None:
     config = filled(tmp_path)
     command = ("outbox", "retry", "--all", "--config", str(config))
     terminal = Terminal(*command)
-    terminal.until(r"\[#*-+\] +\d+ %  [\d,]+ due now")
+    terminal.until(r" \d+ %  [\d,]+ due now")
     terminal.process.send_signal(signal.SIGINT)
     code, out = terminal.ended()
     assert code == 130, terminal.shown
@@ -150,6 +150,6 @@ def assert_grows(terminal: Terminal, what: str, count: int = COUNT) -> None:
     """It ends well, told how many there were, and was shown on the way."""
     code, out = terminal.ended()
     assert code == 0 and out.startswith(f"{count:,} "), (out, terminal.shown)
-    shown = re.findall(rf"\[(#*)(-*)\] +\d+ %  [\d,]+ {what}", terminal.shown)
-    assert shown and shown[0][1], "not before all was done"
-    assert [len(done) for done, _ in shown] == sorted(len(done) for done, _ in shown)
+    shown = [int(share) for share in re.findall(rf" (\d+) %  [\d,]+ {what}", terminal.shown)]
+    assert shown and shown[0] < 100, "not before all was done"
+    assert shown == sorted(shown)

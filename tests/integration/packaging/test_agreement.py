@@ -10,9 +10,9 @@ from pathlib import Path
 
 import cordata
 from cordata import events
-from cordata.cli import EXIT_CONFIG
 from cordata.cli.commands import cordata as cordata_command
 from cordata.services.job import EXIT_AWAY, EXIT_BUSY, EXIT_FAILED
+from cordata.terminal import EXIT_CONFIG
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

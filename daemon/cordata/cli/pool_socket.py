@@ -1,4 +1,4 @@
-"""Whether somebody listens at the pool's socket, and whether this user may connect to it."""
+"""The pool's socket: whether somebody listens there, and whether this user may connect to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RESTART_S = 5.0
 _LOOK_EVERY_S = 0.1
 
 
-def permitted(config: Config) -> None:
+def check_permission(config: Config) -> None:
     """Raises: CordataError when this user may not connect, or when the socket may be that of an
     attacker, since the runtime directory is not of a user whom the state directory or this one
     belongs to. A socket that is not there may come.
@@ -57,20 +57,21 @@ def _check_owner(runtime: Path, state: Path) -> None:
         raise CordataError(f"{runtime} belongs to user {owner}", hint=hint)
 
 
-def listening(config: Config) -> None:
-    """Raises: as `permitted`, and PoolUnavailable when there is nobody."""
-    permitted(config)
+def check_listening(config: Config) -> None:
+    """Raises: as `check_permission`, and PoolUnavailable when there is nobody."""
+    check_permission(config)
     path = pool_socket(config)
     if reason := _absence(path):
         raise _nobody(path, reason)
 
 
-def awaited(config: Config, timeout_s: float) -> None:
-    """Return when somebody listens. Wait a moment for that, since the pool may be restarting, and
-    say so. Raises: as `permitted`, and PoolUnavailable when nobody comes, at once when not even
-    the directories are there.
+def wait_until_listening(config: Config, timeout_s: float) -> None:
+    """Return when somebody listens. The pool may be restarting: wait a moment for it, and say so.
+
+    Raises: as `check_permission`; PoolUnavailable when nobody comes, at once when not even the
+    directories are there.
     """
-    permitted(config)
+    check_permission(config)
     path, state = pool_socket(config), config.paths.state
     reason = _absence(path)
     if not reason:

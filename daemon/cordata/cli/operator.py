@@ -1,0 +1,166 @@
+"""What commands of an operator share: where the store is, long work, how results are printed."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from cordata.cli.options import config_option, debug_option
+from cordata.terminal import EXIT_INTERRUPTED, Counter, Interrupted, show_json
+
+if TYPE_CHECKING:
+    from cordata.app import App
+    from cordata.config import Config
+    from cordata.context import Context
+
+T = TypeVar("T")
+
+state_dir_option = click.option(
+    "--state-dir",
+    type=click.Path(file_okay=False),
+    help="What `cordata server` got as --state, instead of [paths].",
+)
+_OPTIONS = (
+    click.option("--json", "json_", is_flag=True, help="Print JSON."),
+    state_dir_option,
+    config_option,
+    debug_option,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What a command did."""
+
+    count: int
+    #: Events that were named and for which there was nothing to do.
+    missing: Sequence[str] = ()
+    #: Further numbers, by name, and how people read them.
+    more: Mapping[str, int] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """The options of one call: --json, --state-dir, --config, --debug."""
+
+    json: bool
+    state_dir: str | None
+    config: str | None
+    debug: bool
+
+    def run(self, act: Callable[[Context], Awaitable[T]]) -> T:
+        """Open the store, act, close it; the application is not imported.
+
+        Raises: CordataError; click.UsageError for a position that is none.
+        """
+        from cordata.app import App
+        from cordata.broker.inspection import BadPosition
+        from cordata.loading import load_runtime
+
+        try:
+            return run_in(self.place(load_runtime(self.config)), App("operator"), act)
+        except BadPosition as error:
+            raise click.UsageError(str(error)) from None
+
+    def run_salvaged(self, act: Callable[[Context], Awaitable[T]]) -> T:
+        """`run` with what is valid of the configuration: for what one looks at when it is not."""
+        from cordata.app import App
+        from cordata.config import find_file
+        from cordata.loading import salvage
+
+        def warn(problem: str) -> None:
+            click.echo(f"warning: {problem}", err=True)
+
+        return run_in(self.place(salvage(find_file(self.config), warn)), App("operator"), act)
+
+    def place(self, config: Config) -> Config:
+        """The configuration with the directories of `cordata server --state`, if one is named."""
+        return placed(config, self.state_dir)
+
+    def carry_out(self, what: str, act: Callable[[Context, Counter], Awaitable[Done]]) -> int:
+        """Do long work, show how far it is, and print what was done. Returns the exit code.
+
+        1 when an event that was named had nothing to do, 130 when Ctrl-C ended it between two
+        units.
+        """
+        interrupted = False
+        with Counter(what) as counter:
+            try:
+                done = self.run(lambda ctx: act(ctx, counter))
+            except Interrupted:
+                done, interrupted = Done(count=counter.count), True
+        if self.json:
+            state = {"interrupted": True} if interrupted else {}
+            show_json({"count": done.count, **done.more, "missing": list(done.missing), **state})
+        else:
+            click.echo(f"{done.count:,} {what}{done.note}")
+        for event_id in done.missing:
+            click.echo(f"error: nothing to do for {event_id}", err=True)
+        if interrupted:
+            text = "stopped by Ctrl-C: these are done, the rest is as it was"
+            click.echo(f"{text}; the same command goes on with it", err=True)
+        return EXIT_INTERRUPTED if interrupted else 1 if done.missing else 0
+
+    def say(self, record: Mapping[str, object], sentence: str) -> None:
+        """Print what was done: a sentence, or a JSON object."""
+        show_json(dict(record)) if self.json else click.echo(sentence)
+
+
+def operator_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --json, --state-dir, --config and --debug, which the command gets as `operator`."""
+
+    @functools.wraps(function)
+    def packed(
+        *, json_: bool, state_dir: str | None, config: str | None, debug: bool, **given: Any
+    ) -> Any:
+        made = Operator(json=json_, state_dir=state_dir, config=config, debug=debug)
+        return function(operator=made, **given)
+
+    decorated: Callable[..., Any] = packed
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def placed(config: Config, state_dir: str | None) -> Config:
+    """The configuration with the directories of `cordata server --state`."""
+    if state_dir is None:
+        return config
+    directory = Path(state_dir).absolute()
+    paths = replace(
+        config.paths,
+        state=directory,
+        runtime=directory / "run",
+        credentials=directory / "credentials",
+    )
+    return replace(config, paths=paths)
+
+
+def run_in(
+    config: Config, app: App, act: Callable[[Context], Awaitable[T]], *, need_schema: bool = True
+) -> T:
+    """Open the store of a loaded configuration, act, close it. Raises: CordataError."""
+    from cordata.connection import connect
+
+    async def main() -> T:
+        async with connect(app, config, need_schema=need_schema) as ctx:
+            return await act(ctx)
+
+    return asyncio.run(main())
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on only if the answer is yes. Raises: click.UsageError when nobody can be asked."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} Nobody can be asked here: add --yes.")
+    click.confirm(question, abort=True, err=True)

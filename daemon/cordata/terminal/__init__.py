@@ -1,0 +1,31 @@
+"""For commands at a terminal: lists and records, JSON, progress, times, exit codes.
+
+`cordata` and `alpinehub` are made with it; an application's own commands may be, too:
+
+    from cordata.terminal import run_command, show_page
+
+Output is for people on a terminal, and plain, stable text without colours elsewhere; `--json` is
+for programs. rich is imported when there is something to draw.
+"""
+
+from cordata.terminal.group import LazyGroup as LazyGroup
+from cordata.terminal.output import as_record as as_record
+from cordata.terminal.output import printable as printable
+from cordata.terminal.output import show_json as show_json
+from cordata.terminal.output import show_list as show_list
+from cordata.terminal.output import show_page as show_page
+from cordata.terminal.output import show_record as show_record
+from cordata.terminal.output import show_records as show_records
+from cordata.terminal.output import show_table as show_table
+from cordata.terminal.program import EXIT_CONFIG as EXIT_CONFIG
+from cordata.terminal.program import EXIT_FAILED as EXIT_FAILED
+from cordata.terminal.program import EXIT_INTERRUPTED as EXIT_INTERRUPTED
+from cordata.terminal.program import report as report
+from cordata.terminal.program import report_bug as report_bug
+from cordata.terminal.program import run_command as run_command
+from cordata.terminal.progress import Counter as Counter
+from cordata.terminal.progress import Interrupted as Interrupted
+from cordata.terminal.progress import ProgressBar as ProgressBar
+from cordata.terminal.time import Moment as Moment
+from cordata.terminal.time import duration as duration
+from cordata.terminal.time import moment as moment

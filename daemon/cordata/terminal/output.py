@@ -1,0 +1,204 @@
+"""Lists and records: one mapping per row, shown as a table for people and as JSON for programs.
+
+A field named `..._at` or `..._until` that holds an int is a moment in microseconds since the epoch;
+`payload` and `headers` hold JSON as text.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: Longer cells of a table are cut; a record and JSON have the whole text.
+_CELL_CHARS = 72
+#: Where there is no terminal nothing is wrapped, however long.
+_NO_WRAP_WIDTH = 1_000_000
+
+
+def show_json(value: object) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def as_record(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as JSON has it: moments in ISO 8601, UTC; payload and headers as what they hold."""
+    return {name: _plain(name, value) for name, value in fields.items()}
+
+
+def show_page(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    *,
+    next: object = None,
+    whole: bool = False,
+    json_: bool,
+) -> None:
+    """Print one page of a list, and where the next one starts (`next`, for --after).
+
+    `whole`: people see all fields of each row, and not only `columns`.
+    """
+    if json_:
+        show_json({"items": [as_record(row) for row in rows], "next": next})
+        return
+    if whole:
+        show_records(rows, json_=False)
+    else:
+        show_table(rows, columns)
+    if not rows:
+        click.echo("nothing there", err=True)
+    if next is not None:
+        click.echo(f"there is more: --after {next}", err=True)
+
+
+def show_list(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, json_: bool) -> None:
+    """Print a list that is always whole: the heads also without rows, or a JSON array."""
+    if json_:
+        show_json([as_record(row) for row in rows])
+    else:
+        show_table(rows, columns, heads_alone=True)
+
+
+def show_records(records: Sequence[Mapping[str, Any]], *, json_: bool) -> None:
+    """Print records whole, an empty line between them; or a JSON array."""
+    if json_:
+        show_json([as_record(fields) for fields in records])
+        return
+    for number, fields in enumerate(records):
+        if number:
+            click.echo()
+        show_record(fields, json_=False)
+
+
+def show_table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, heads_alone: bool = False
+) -> None:
+    """Print rows under their heads. Without rows nothing, or with `heads_alone` the heads."""
+    if not (rows or heads_alone):
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, column in enumerate(columns):
+        head = column.removesuffix("_at").replace("_", " ").upper()
+        values = [row[column] for row in rows if row[column] is not None]
+        numbers = bool(values) and all(type(value) in (int, float) for value in values)
+        moments = _is_moment(column, values[0]) if values else False
+        table.add_column(
+            head,
+            justify="right" if numbers and not moments else "left",
+            overflow="fold",
+            # What is copied from a narrow terminal stays in one piece.
+            no_wrap=number == 0 or numbers,
+        )
+    for row in rows:
+        table.add_row(*(Text(_cut(_text(column, row[column]))) for column in columns))
+    _print(table)
+
+
+def show_record(fields: Mapping[str, Any], *, json_: bool) -> None:
+    """Print one record, a line for each field; lists of records as tables, JSON indented."""
+    if json_:
+        show_json(as_record(fields))
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    width = max(map(len, fields))
+
+    def grid() -> Table:
+        made = Table.grid(padding=(0, 2, 0, 0))
+        made.add_column(no_wrap=True, min_width=width, style="bold")
+        made.add_column(overflow="fold")
+        return made
+
+    lines = grid()
+    for name, value in fields.items():
+        label = name.replace("_", " ")
+        if isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
+            _print(lines)
+            lines = grid()
+            click.echo(label)
+            show_table(value, list(value[0]))
+        elif name in ("payload", "headers"):
+            text = json.dumps(_plain(name, value), indent=2, ensure_ascii=False)
+            _print(lines)
+            lines = grid()
+            click.echo(label)
+            click.echo("\n".join(f"  {printable(line)}" for line in text.splitlines()))
+        else:
+            lines.add_row(label, Text(_text(name, value)))
+    _print(lines)
+
+
+def printable(text: str) -> str:
+    """A text of others without what would move the cursor of whoever reads it."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
+
+
+def _print(table: Table) -> None:
+    """On a terminal as wide as that is; elsewhere plain text, and nothing wrapped."""
+    if not table.row_count and not table.columns:
+        return
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        Console(highlight=False).print(table)
+        return
+    console = Console(width=_NO_WRAP_WIDTH, force_terminal=False, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    lines: Iterable[str] = captured.get().splitlines()
+    text = "\n".join(line.rstrip() for line in lines)
+    if text:
+        click.echo(text)
+
+
+def _is_moment(name: str, value: object) -> bool:
+    return isinstance(value, int) and (name == "at" or name.endswith(("_at", "_until")))
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain("", item) for item in value]
+    if isinstance(value, Mapping):
+        return as_record(value)
+    if name in ("payload", "headers") and isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:  # damaged: as it is
+            return value
+    if _is_moment(name, value):
+        return datetime.fromtimestamp(value / 1e6, UTC).isoformat(timespec="milliseconds")
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    """One field for people: nothing is "-", several values are separated by commas."""
+    if value is None or value == "" or value == [] or value == ():
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if _is_moment(name, value):
+        return str(_plain(name, value)).replace("+00:00", "Z")
+    if isinstance(value, list | tuple):
+        return ", ".join(_text("", item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_text(key, said)}" for key, said in value.items()) or "-"
+    return printable(str(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CELL_CHARS else f"{text[: _CELL_CHARS - 1]}…"

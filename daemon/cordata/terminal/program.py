@@ -1,0 +1,150 @@
+"""From a click command to an exit code: only here errors become one, and a line for people."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from cordata.errors import ConfigError, CordataError
+
+if TYPE_CHECKING:
+    import click
+
+EXIT_FAILED, EXIT_CONFIG, EXIT_INTERRUPTED = 1, 78, 130
+#: Packages whose code writes our output.
+_WRITERS = {"click", "rich"}
+
+
+def run_command(
+    load: Callable[[], click.Command], name: str, argv: Sequence[str] | None = None
+) -> NoReturn:
+    """Run the command that `load` imports, as the program `name`. Never returns.
+
+    Exit codes: 0 done or stopped in order, or what the command returns; 1 failed, 2 wrong usage, 78
+    the configuration cannot be used (systemd does not restart after that one), 130 ended by Ctrl-C.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    try:
+        result = load().main(args=arguments, prog_name=name, standalone_mode=False)
+        code = result if isinstance(result, int) else 0
+        _flush()
+    except CordataError as error:
+        code = report(error, debug=debug)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output (head, less) had enough; not to fail once more at exit.
+        _drop_output()
+        code = EXIT_FAILED
+    except OSError as error:
+        code = _report_output(error) if _is_of_output(error) else report_bug(error, debug=debug)
+    except Exception as error:  # noqa: BLE001 - the CLI boundary
+        code = report_bug(error, debug=debug)
+    sys.exit(code)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether it was raised by who writes to stdout: the error itself names no file."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
+    return error.filename is None and (where == __name__ or where.partition(".")[0] in _WRITERS)
+
+
+def _drop_output() -> None:
+    """What is left would fail once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _report_output(error: OSError) -> int:
+    _drop_output()
+    print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
+    print("hint: free some space there, or write elsewhere", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _usage(error: Exception) -> int | None:
+    """The exit code of click's own errors, shown; None for any other."""
+    import click
+
+    if isinstance(error, click.ClickException):
+        error.show()
+        return error.exit_code
+    if isinstance(error, click.Abort):  # Ctrl-C, or a question that was not answered with yes
+        return EXIT_INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else EXIT_FAILED
+    return None
+
+
+def report(error: CordataError, *, debug: bool = False) -> int:
+    """Say what is wrong in one sentence per problem, and what to do. Returns the exit code."""
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    if _has_log():
+        _log(error)
+    else:
+        for problem in _problems(error):
+            print(f"error: {problem}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
+    return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED
+
+
+def report_bug(error: Exception, *, debug: bool) -> int:
+    """An error nobody raised on purpose: a role's goes to the log, with its places and without its
+    message, which may quote anything; a command's is for who has called it.
+    """
+    usage = _usage(error)
+    if usage is not None:
+        return usage
+    if _has_log():
+        from cordata import events
+        from cordata.log import fields, logger
+
+        extra = fields(events.SERVICE_FAILED)
+        logger("cordata").critical(
+            "this looks like a bug: %s", type(error).__name__, exc_info=error, extra=extra
+        )
+    elif debug:
+        import traceback
+
+        traceback.print_exception(error)
+    else:
+        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
+        print("hint: --debug shows the traceback; this looks like a bug", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _has_log() -> bool:
+    """A role has set up logging: under systemd its end has to be found in the journal."""
+    import logging
+
+    return bool(logging.getLogger().handlers)
+
+
+def _problems(error: CordataError) -> tuple[str, ...]:
+    return error.problems if isinstance(error, ConfigError) and error.problems else (str(error),)
+
+
+def _log(error: CordataError) -> None:
+    from cordata import events
+    from cordata.log import fields, logger
+
+    config = isinstance(error, ConfigError)
+    extra = fields(events.CONFIG_INVALID if config else "", code=error.code, hint=error.hint or "")
+    hint = f" ({error.hint})" if error.hint else ""
+    problems = _problems(error)
+    for problem in problems:
+        logger("cordata").error(
+            "%s%s", problem, hint if problem == problems[-1] else "", extra=extra
+        )

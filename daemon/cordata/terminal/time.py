@@ -1,0 +1,58 @@
+"""Durations and moments as they are typed: 90s, 30m, 24h, 7d, 2w, 2026-01-31. Click callbacks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import click
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DURATION = re.compile(r"([0-9]{1,8})([smhdw])")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment as it was typed: a time of its own, or so long ago."""
+
+    typed: str
+    at: datetime | None
+    ago: timedelta = timedelta()
+
+    def us(self, now_us: int) -> int:
+        """In microseconds since the epoch; `now_us` is the time of the store."""
+        from cordata.clock import to_us
+
+        return now_us - self.ago // timedelta(microseconds=1) if self.at is None else to_us(self.at)
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S %Z}" if self.at is not None else f"{self.typed} ago"
+
+
+def moment(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Moment | None:
+    """An option's `90s`, `1h`, `2d` (ago), date or time. Raises: click.BadParameter."""
+    if value is None:
+        return None
+    ago = _parsed(value)
+    if ago is not None:
+        return Moment(value, None, ago)
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        text = "is no time: 90s, 30m, 1h, 2d or 1w ago, 2026-01-31 or 2026-01-31T08:00 (UTC)"
+        raise click.BadParameter(f"{value!r} {text}") from None
+    return Moment(value, at if at.tzinfo is not None else at.replace(tzinfo=UTC))
+
+
+def duration(ctx: click.Context, parameter: click.Parameter, value: str) -> int:
+    """An option's `90s`, `24h` or `0` in whole seconds. Raises: click.BadParameter."""
+    found = timedelta() if value == "0" else _parsed(value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no duration; one is 90s, 30m, 24h or 7d")
+    return int(found.total_seconds())
+
+
+def _parsed(text: str) -> timedelta | None:
+    match = _DURATION.fullmatch(text)
+    return timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else None
