@@ -1,348 +1,135 @@
-"""Who may log in: passwords are checked off the loop, and the answer is remembered for a while.
-
-Wrong passwords are limited by account and address. A password that this process knows to be right
-is never limited, so that nobody who guesses can keep the account's own software out.
-"""
+"""Logins of hotel software as the operator manages them. Passwords are stored as scrypt hashes."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import math
-import os
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from hashlib import blake2b
-from time import monotonic
-from weakref import WeakKeyDictionary
+import re
+from collections.abc import Sequence
+from zoneinfo import ZoneInfo
 
-from alpinehub.directory import directory_of
-from alpinehub.party import Hotel, User
-from alpinehub.passwords import nobodys_password, verify_password
-from cordata import Context, Store
+from alpinehub.hotels import Unusable, nearest, require_hotel
+from alpinehub.passwords import hash_password, hash_password_like
+from cordata import Store, Tx, from_us
 
-#: Seconds after its last use for which a verified password is not computed again. A changed
-#: password, a disabled user, another hotel take effect at once: the key holds the stored hash, the
-#: rest is read fresh. A day: this is also the way in while others guess.
-REMEMBER_S = 86_400.0
-#: The same for a wrong one: hotel software that insists on it costs one computation in this time.
-REMEMBER_WRONG_S = 10.0
-#: Right answers one process remembers, and as many wrong ones.
-REMEMBER_MAX = 1024
-#: scrypt computations at once in one process, 16 MiB each.
-_AT_ONCE = 2
-#: Passwords of one user from one address, or of all names that are nobody's, that wait for their
-#: computation: about a second's work.
-MAX_WAITING = 16
-#: Wrong passwords at once and then one in so many seconds, in one process: of a name from an
-#: address (the /64 of IPv6), from an address, and of a name from all addresses that never got in.
-_OF_BOTH, _OF_ADDRESS, _OF_NAME = (10, 6.0), (30, 2.0), (100, 2.0)
-#: Names and addresses that one process counts for.
-_MAX_COUNTED = 10_000
-#: Seconds in which one process tells once that the passwords of an account are guessed.
-_TELL_AGAIN_S = 600.0
-_MAX_NAME_CHARS = 64
+#: HTTP Basic separates name and password by a colon.
+_NAME = re.compile(r"[\x21-\x39\x3b-\x7e]{1,64}")
+_MAX_PASSWORD = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """A user who has proved who he is."""
+async def add_account(
+    store: Store, name: str, password: str, hotels: Sequence[str], *, from_now: bool = False
+) -> int:
+    """Add a login for some hotels; its id. `from_now`: as of `grant`. Raises: Unusable."""
+    if not _NAME.fullmatch(name):
+        raise Unusable(f"account {name!r} must be 1 to 64 visible ASCII characters without a colon")
+    stored = await _hash(password)
 
-    id: int
-    name: str
-    #: The hotels he may read, none of them disabled.
-    hotels: tuple[Hotel, ...]
-
-    def hotel(self, code: str | None, name: str | None = None) -> Hotel | None:
-        """His hotel that is meant; None for one that is not his, and for one that does not exist.
-
-        The code decides where it is given; a name must be that of one of his hotels only.
-        """
-        if code is not None:
-            return next((hotel for hotel in self.hotels if hotel.code == code), None)
-        named = [hotel for hotel in self.hotels if hotel.name == name]
-        return named[0] if len(named) == 1 else None
-
-
-class TooManyLogins(Exception):
-    """So many passwords of this user wait to be checked, or were wrong, that no more is checked."""
-
-    def __init__(self, text: str, retry_after_s: float) -> None:
-        super().__init__(text)
-        #: One line for the client.
-        self.text = text
-        self.retry_after_s = max(1, math.ceil(retry_after_s))
+    async with store.transaction() as tx:
+        row = await tx.fetch_one("add_account", name=name, password=stored, now=tx.now_us)
+        if row is None:
+            raise Unusable(f"account {name!r} exists already", hint="`alpinehub account rotate`?")
+        account_id = int(row["id"])
+        for code in hotels:
+            await _grant(tx, account_id, await require_hotel(tx, code), from_now=from_now)
+        await tx.execute("bump_directory")
+        return account_id
 
 
-class Guessing(TooManyLogins):
-    """Too many wrong passwords came lately."""
+async def list_accounts(store: Store) -> list[dict[str, object]]:
+    """All logins with the codes of their hotels."""
+    rows = await store.read(lambda tx: tx.fetch_all("list_accounts"))
+    return [dict(row) for row in rows]
 
 
-class Allowance:
-    """How often something may happen: `burst` times at once, then once in `every_s`; by key."""
+async def set_password(store: Store, name: str, password: str, *, keep_s: int = 0) -> None:
+    """Give an account another password; the old one is taken for `keep_s` more, and ends within a
+    second without. Raises: Unusable.
+    """
+    before = (
+        await store.read(lambda tx: tx.fetch_one("get_password", name=name)) if keep_s else None
+    )
+    # Of the old one's salt: a wrong password costs one computation, not one for each.
+    stored = await _hash(password, like=before["password"] if before is not None else None)
 
-    def __init__(self, burst: int, every_s: float) -> None:
-        self._burst, self._every_s = burst, every_s
-        #: Until when all that happened so far is paid off, at one in `every_s`.
-        self._paid_at: OrderedDict[bytes, float] = OrderedDict()
+    async def unit(tx: Tx) -> None:
+        await require_account(tx, name)
+        until = tx.now_us + keep_s * 1_000_000 if keep_s else None
+        await tx.execute("set_password", name=name, password=stored, now=tx.now_us, until=until)
+        await tx.execute("bump_directory")
 
-    def wait_s(self, key: bytes, now: float) -> float:
-        """How long until it may happen again; 0: now."""
-        ahead = self._paid_at.get(key, now) - now
-        return max(0.0, ahead - (self._burst - 1) * self._every_s)
-
-    def count(self, key: bytes, now: float, times: int = 1) -> None:
-        """It happened; -1: it did not after all."""
-        self._paid_at[key] = max(now, self._paid_at.get(key, now)) + times * self._every_s
-        self._paid_at.move_to_end(key)
-        while len(self._paid_at) > _MAX_COUNTED:
-            self._paid_at.popitem(last=False)
+    await store.run(unit)
 
 
-class Guesses:
-    """The wrong passwords of one process."""
-
-    def __init__(self, mark: Callable[..., bytes]) -> None:
-        self._mark = mark
-        self._both = Allowance(*_OF_BOTH)
-        self._address = Allowance(*_OF_ADDRESS)
-        self._name = Allowance(*_OF_NAME)
-        #: Names with an address from where they got in.
-        self._known: OrderedDict[bytes, None] = OrderedDict()
-        self._told: dict[str, float] = {}
-
-    def begin(self, name: str, address: str) -> None:
-        """A password of a name is to be computed; it counts for both together until it was right,
-        or was not computed. What many send from one address at once, as behind a proxy after a
-        restart, is no guess yet. Raises: Guessing.
-        """
-        now = monotonic()
-        wait_s = max(limit.wait_s(key, now) for limit, key in self._limits(name, address))
-        if wait_s > 0:
-            raise Guessing("too many wrong passwords; try again later", wait_s)
-        self._both.count(self._mark(name, address), now)
-
-    def was_wrong(self, name: str, address: str) -> None:
-        """The password was a guess."""
-        _, *others = self._limits(name, address)
-        for limit, key in others:
-            limit.count(key, monotonic())
-
-    def was_not_computed(self, name: str, address: str) -> None:
-        """Nobody knows what it was."""
-        self._both.count(self._mark(name, address), monotonic(), -1)
-
-    def was_right(self, name: str, address: str) -> None:
-        """The password was no guess."""
-        self.was_not_computed(name, address)
-        known = self._mark(name, address)
-        self._known[known] = None
-        self._known.move_to_end(known)
-        while len(self._known) > REMEMBER_MAX:
-            self._known.popitem(last=False)
-
-    def _limits(self, name: str, address: str) -> list[tuple[Allowance, bytes]]:
-        both = self._mark(name, address)
-        limits = [(self._both, both)]
-        if address:
-            limits.append((self._address, self._mark(address)))
-        return limits if both in self._known else [*limits, (self._name, self._mark(name))]
-
-    def is_news(self, cause: str) -> bool:
-        """Whether it was not told lately; it counts as told now."""
-        now = monotonic()
-        if now < self._told.get(cause, 0.0):
-            return False
-        self._told[cause] = now + _TELL_AGAIN_S
-        return True
-
-
-class Lane:
-    """What one user, or everybody unknown together, may have computed: one password at a time."""
-
-    __slots__ = ("lock", "waiting")
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.waiting = 0
-
-
-class Memory:
-    """Answers given lately, by keyed hash: neither passwords nor anything to guess them by.
-
-    Whoever guesses passwords keeps the lane of that user and their address busy; the others still
-    get their turns. What is in no lane's queue costs nothing.
+async def set_account_disabled(store: Store, name: str, disabled: bool) -> None:
+    """Disable a login or enable it; what came meanwhile, and is still there, is sent to it then.
+    Raises: Unusable.
     """
 
-    def __init__(self) -> None:
-        self._key = os.urandom(32)
-        self.guesses = Guesses(self._mark)
-        #: Until when, by whether it was right: wrong ones are anybody's and push out no right one.
-        self._answers: dict[bool, OrderedDict[bytes, float]] = {
-            True: OrderedDict(),
-            False: OrderedDict(),
-        }
-        self._asking: dict[bytes, asyncio.Lock] = {}
-        self._lanes: dict[str, Lane] = {}
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+    async def unit(tx: Tx) -> None:
+        await require_account(tx, name)
+        at = tx.now_us if disabled else None
+        await tx.execute("set_account_disabled", name=name, disabled_at=at, now=tx.now_us)
+        await tx.execute("bump_directory")
 
-    async def verify(
-        self, name: str, password: str, *stored: str, lane: str, address: str = ""
-    ) -> bool:
-        """Whether the password is right, by one of what is stored for it. Callers at the same time
-        share one computation.
-
-        Raises: TooManyLogins.
-        """
-        mark = self._mark(name, password, *stored)
-        right = self._remembered(mark)
-        if right is not None:
-            return right
-        lock = self._asking.setdefault(mark, asyncio.Lock())
-        try:
-            async with lock:
-                right = self._remembered(mark)
-                if right is None:
-                    right = await self._judge(name, password, stored, lane, address)
-                    self._remember(mark, right)
-        finally:
-            if not lock.locked():
-                self._asking.pop(mark, None)
-        return right
-
-    async def _judge(
-        self, name: str, password: str, stored: tuple[str, ...], lane: str, address: str
-    ) -> bool:
-        guesses = self.guesses
-        guesses.begin(name, address)
-        try:
-            right = await self._compute(password, stored, f"{lane} {address}")
-        except BaseException:
-            guesses.was_not_computed(name, address)
-            raise
-        (guesses.was_right if right else guesses.was_wrong)(name, address)
-        return right
-
-    async def _compute(self, password: str, stored: tuple[str, ...], name: str) -> bool:
-        lane = self._lanes.setdefault(name, Lane())
-        if lane.waiting >= MAX_WAITING:
-            if not lane.waiting:
-                del self._lanes[name]
-            raise TooManyLogins("too many passwords wait to be checked; try again", 5)
-        lane.waiting += 1
-        try:
-            async with lane.lock, self._turns:
-                return await asyncio.to_thread(verify_password, password, *stored)
-        finally:
-            lane.waiting -= 1
-            if not lane.waiting:
-                del self._lanes[name]
-
-    def _remembered(self, mark: bytes) -> bool | None:
-        now = monotonic()
-        for right, answers in self._answers.items():
-            if now < answers.get(mark, 0.0):
-                if right:
-                    self._remember(mark, right)
-                return right
-        return None
-
-    def _remember(self, mark: bytes, right: bool) -> None:
-        answers = self._answers[right]
-        answers[mark] = monotonic() + (REMEMBER_S if right else REMEMBER_WRONG_S)
-        answers.move_to_end(mark)
-        while len(answers) > REMEMBER_MAX:
-            answers.popitem(last=False)
-
-    def _mark(self, *texts: str) -> bytes:
-        parts = (text.encode("utf-8", "surrogatepass") for text in texts)
-        digest = blake2b(key=self._key, digest_size=32)
-        for part in parts:
-            digest.update(len(part).to_bytes(8, "big") + part)
-        return digest.digest()
+    await store.run(unit)
 
 
-_memories: WeakKeyDictionary[Store, Memory] = WeakKeyDictionary()
-
-
-@cache
-def _nobody() -> str:
-    """What an unknown user's password is checked against, at the same cost."""
-    return nobodys_password()
-
-
-def _before(ctx: Context, user: User) -> str | None:
-    """The password that a rotation left valid for a while."""
-    until = user.before_until
-    return user.password_before if until is not None and ctx.now_us() < until else None
-
-
-def shown(name: str) -> str:
-    """The name of an account for a log line: bounded, and printable whatever it is."""
-    return ascii(name if len(name) <= _MAX_NAME_CHARS else name[:_MAX_NAME_CHARS] + "...")
-
-
-def network_of(address: str) -> str:
-    """What counts as one client: an IPv4 address, or the /64 of IPv6, which one household has."""
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
-        ip = ip.ipv4_mapped
-    if isinstance(ip, ipaddress.IPv4Address):
-        return str(ip)
-    return str(ipaddress.ip_network((int(ip), 64), strict=False))
-
-
-def _counted(address: str) -> str:
-    """By what guesses are counted. "" for this machine's own address: it is that of a proxy that is
-    not trusted, and everybody's.
+async def grant(store: Store, name: str, hotel: str, *, from_now: bool = False) -> None:
+    """Let an account read one more hotel: what comes, and what is open: acknowledged by nobody, not
+    erased, withdrawn or cancelled, the stay not over. `from_now`: only what comes, in a poll with
+    Start, too. Raises: Unusable.
     """
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if (getattr(ip, "ipv4_mapped", None) or ip).is_loopback:
-        return ""
-    return network_of(address)
+
+    async def find(tx: Tx) -> tuple[int, int]:
+        return await require_account(tx, name), await require_hotel(tx, hotel)
+
+    account_id, hotel_id = await store.read(find)
+    async with store.transaction() as tx:
+        await _grant(tx, account_id, hotel_id, from_now=from_now)
+        await tx.execute("bump_directory")
 
 
-def _tell(ctx: Context, memory: Memory, name: str, address: str, *, exists: bool) -> None:
-    """An alert, not at every guess. Names that are nobody's are one cause: there are many."""
-    cause = f"passwords-guessed:{name}" if exists else "passwords-guessed"
-    if memory.guesses.is_news(cause):
-        ctx.alert(
-            cause,
-            f"too many wrong passwords for {'user' if exists else 'the unknown user'}"
-            f" {shown(name)}, last from {address or 'a local socket'}: no more are checked for now",
-            ids=[name] if exists else (),
+async def revoke(store: Store, name: str, hotel: str) -> None:
+    """Take a hotel from an account. Raises: Unusable."""
+
+    async def unit(tx: Tx) -> None:
+        account_id, hotel_id = await require_account(tx, name), await require_hotel(tx, hotel)
+        if not await tx.execute("revoke_hotel", account_id=account_id, hotel_id=hotel_id):
+            raise Unusable(f"account {name!r} does not read hotel {hotel!r}")
+        await tx.execute("bump_directory")
+
+    await store.run(unit)
+
+
+async def _grant(tx: Tx, account_id: int, hotel_id: int, *, from_now: bool) -> None:
+    """In a `transaction()` that wrote first: on PostgreSQL each of its statements sees what is
+    committed by then, so also the version that it waited for. A unit would not.
+    """
+    ids = {"account_id": account_id, "hotel_id": hotel_id}
+    hotel = await tx.fetch_one("hold_hotel", hotel_id=hotel_id)
+    assert hotel is not None  # hotels are never deleted
+    await tx.execute("hold_sources", hotel_id=hotel_id)
+    from_at = tx.now_us if from_now else None
+    if await tx.execute("grant_hotel", **ids, from_at=from_at) and not from_now:
+        today = from_us(tx.now_us).astimezone(ZoneInfo(hotel["time_zone"])).date()
+        await tx.execute("deliver_open", **ids, today=today.isoformat())
+
+
+async def require_account(tx: Tx, name: str) -> int:
+    """The id of a login, disabled ones too. Raises: Unusable naming the nearest name."""
+    row = await tx.fetch_one("get_account", name=name)
+    if row is None:
+        known = [r["name"] for r in await tx.fetch_all("list_accounts")]
+        raise Unusable(
+            f"there is no account {name!r}",
+            hint=nearest(name, known) or "see `alpinehub account list`",
         )
+    return int(row["id"])
 
 
-async def authenticate(
-    ctx: Context, name: str, password: str, *, address: str = ""
-) -> Account | None:
-    """The account of a user, or None: unknown, disabled and wrong password look and cost the same.
-
-    `address` is the client's, by which wrong passwords are counted. Raises: StoreUnavailable,
-    TooManyLogins.
-    """
-    directory = directory_of(ctx)
-    users = (directory.remembered or await directory.current()).users
-    user: User | None = users.get(name)
-    stored = [user.password] if user is not None else [_nobody()]
-    if user is not None and (before := _before(ctx, user)) is not None:
-        stored.append(before)
-    memory = _memories.get(ctx.store) or _memories.setdefault(ctx.store, Memory())
-    lane = name if user is not None else ""
-    try:
-        right = await memory.verify(name, password, *stored, lane=lane, address=_counted(address))
-    except Guessing:
-        _tell(ctx, memory, name, address, exists=user is not None)
-        raise
-    if user is None or not right:
-        return None
-    return Account(id=user.id, name=user.name, hotels=user.hotels)
+async def _hash(password: str, *, like: str | None = None) -> str:
+    if not 1 <= len(password) <= _MAX_PASSWORD:
+        raise Unusable(f"a password has 1 to {_MAX_PASSWORD} characters")
+    if like is not None:
+        return await asyncio.to_thread(hash_password_like, password, like)
+    return await asyncio.to_thread(hash_password, password)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from alpinehub import counts, demo, inbox, trail
+from alpinehub import counts, demo, history, inbox, retention
 from alpinehub.alpinebits.call import READ_LARGE
-from alpinehub.alpinebits.rehearsal import rehearse
+from alpinehub.alpinebits.prerender import prerender
 from alpinehub.alpinebits.serving import FIT_LARGE
 from alpinehub.api import alpinebits, api
-from alpinehub.people import retention, upkeep
-from alpinehub.people.hashing import RULE
-from alpinehub.push import bringing
-from alpinehub.push.waking import waker
-from alpinehub.report.job import due_fleet, due_reports, send_fleet, send_report
+from alpinehub.customers import maintenance
+from alpinehub.customers.hashing import RULE
+from alpinehub.monitoring.stale_clients import watch
+from alpinehub.push import delivery
+from alpinehub.push.schedule import waker
+from alpinehub.report.job import due_portfolio, due_reports, send_portfolio, send_report
 from alpinehub.report.rendering import RENDER
 from alpinehub.settings import HubSettings
 from alpinehub.sources import describe_closed, sealed_elsewhere
-from alpinehub.watch.silent import watch
 from alpinehub.webhooks import form_limit
 from alpinehub.webhooks.endpoint import Webhooks
 from alpinehub.webhooks.generic import generic
@@ -51,7 +51,7 @@ app.settings("alpinehub")(HubSettings)
 async def make_demo(ctx: Context) -> None:
     """The demo hotel, where the configuration asks for it."""
     if ctx.settings["alpinehub"].demo and await demo.set_up(ctx):
-        ctx.log.info("demo hotel made: code %s, user %s, secret %s", "DEMO", "demo", "demo")
+        ctx.log.info("demo hotel made: code %s, account %s, secret %s", "DEMO", "demo", "demo")
 
 
 @app.startup
@@ -99,39 +99,39 @@ async def note_cancelled(event: Event, ctx: EventContext) -> None:
 
 async def _note_version(event: Event, ctx: EventContext) -> None:
     """With it whatever else there is to do for a new version."""
-    held = await rehearse(ctx, event)
+    held = await prerender(ctx, event)
     # Woken first: what the version of his polls cannot carry, that of the push may.
-    await trail.note(event, ctx, await waker(ctx, event.payload["hotel_id"]), held)
+    await history.note(event, ctx, await waker(ctx, event.payload["hotel_id"]), held)
 
 
 @app.on("reservation.delivered", concurrency=TRAIL_AT_ONCE)
 async def note_delivered(event: Event, ctx: EventContext) -> None:
     """That hotel software fetched a version for the first time is on the trail."""
-    await trail.note(event, ctx)
+    await history.note(event, ctx)
 
 
 @app.on("reservation.acknowledged", concurrency=TRAIL_AT_ONCE)
 async def note_acknowledged(event: Event, ctx: EventContext) -> None:
     """That hotel software took a version is on the trail."""
-    await trail.note(event, ctx)
+    await history.note(event, ctx)
 
 
-@app.on("reservation.refused", concurrency=TRAIL_AT_ONCE)
+@app.on("reservation.rejected", concurrency=TRAIL_AT_ONCE)
 async def note_refused(event: Event, ctx: EventContext) -> None:
     """That hotel software cannot use a version is on the trail."""
-    await trail.note(event, ctx)
+    await history.note(event, ctx)
 
 
-@app.on("push.due", key=True, retries=3, concurrency=PUSHED_AT_ONCE, timeout_s=bringing.TIMEOUT_S)
+@app.on("push.due", key=True, retries=3, concurrency=PUSHED_AT_ONCE, timeout_s=delivery.TIMEOUT_S)
 async def push(event: Event, ctx: EventContext) -> None:
     """What waits is brought to hotel software that does not come for it."""
-    await bringing.bring(event, ctx)
+    await delivery.bring(event, ctx)
 
 
 @app.on("reservation.status", concurrency=TRAIL_AT_ONCE)
 async def note_status(event: Event, ctx: EventContext) -> None:
     """What became of a request at the hotel is on the trail."""
-    await trail.note(event, ctx)
+    await history.note(event, ctx)
 
 
 @app.job("daily-report", due=due_reports)
@@ -140,14 +140,14 @@ async def daily_report(ctx: Context, scope: str, period: str) -> None:
     await send_report(ctx, scope, period)
 
 
-@app.job("fleet-report", due=due_fleet)
-async def fleet_report(ctx: Context, scope: str, period: str) -> None:
+@app.job("portfolio-report", due=due_portfolio)
+async def portfolio_report(ctx: Context, scope: str, period: str) -> None:
     """The mail on one day of all hotels."""
-    await send_fleet(ctx, scope, period)
+    await send_portfolio(ctx, scope, period)
 
 
 @app.every(seconds=300)
-async def watch_hotels(ctx: Context) -> None:
+async def check_clients(ctx: Context) -> None:
     """Miss hotel software that does not come."""
     await watch(ctx)
 
@@ -155,7 +155,7 @@ async def watch_hotels(ctx: Context) -> None:
 @app.every(seconds=60)
 async def sweep_pushes(ctx: Context) -> None:
     """Bring what waits for hotel software that does not come, and was forgotten."""
-    await bringing.sweep(ctx)
+    await delivery.sweep(ctx)
 
 
 @app.every(seconds=60)
@@ -179,7 +179,7 @@ async def count_versions(ctx: Context) -> None:
 @app.every(seconds=5)
 async def keep_up_customers(ctx: Context) -> None:
     """Make the numbers and hashes of new customers, and one of those who are one."""
-    await upkeep.keep_up(ctx.store)
+    await maintenance.keep_up(ctx.store)
 
 
 @app.every(seconds=900)
@@ -188,7 +188,7 @@ async def retain(ctx: Context) -> None:
     await retention.retain(ctx)
 
 
-@app.backfill(f"customer-hashes-{RULE}", batch=upkeep.STEP)
+@app.backfill(f"customer-hashes-{RULE}", batch=maintenance.STEP)
 async def hash_customers(ctx: BackfillContext, cursor: str | None) -> str | None:
     """Make them all again by this rule."""
-    return await upkeep.rehash(ctx.store, cursor, ctx.batch)
+    return await maintenance.rehash(ctx.store, cursor, ctx.batch)

@@ -1,10 +1,10 @@
-"""A hotel to try things with: DEMO, its user demo with password demo, its webhook secrets."""
+"""A hotel to try things with: DEMO, its account demo with password demo, its webhook secrets."""
 
 from __future__ import annotations
 
+from alpinehub.accounts import add_account, list_accounts
 from alpinehub.hotels import NewHotel, add_hotel, list_hotels
 from alpinehub.sources import add_source, list_sources
-from alpinehub.users import add_user, list_users
 from cordata import Context
 
 HOTEL, USER, PASSWORD, SOURCE, SECRET = "DEMO", "demo", "demo", "demo", "demo"
@@ -19,8 +19,8 @@ async def set_up(ctx: Context) -> bool:
     if HOTEL not in [row["code"] for row in await list_hotels(store)]:
         await add_hotel(store, NewHotel(code=HOTEL, name="Hotel Demo"))
         made = True
-    if USER not in [row["name"] for row in await list_users(store)]:
-        await add_user(store, USER, PASSWORD, [HOTEL])
+    if USER not in [row["name"] for row in await list_accounts(store)]:
+        await add_account(store, USER, PASSWORD, [HOTEL])
         made = True
     there = {row["name"] for row in await list_sources(store) if row["hotel"] == HOTEL}
     if SOURCE not in there:

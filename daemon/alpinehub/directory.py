@@ -1,4 +1,4 @@
-"""Hotels, users and sources as one process remembers them: read again only after a change.
+"""Hotels, accounts and sources as one process remembers them: read again only after a change.
 
 A look-up trusts what is remembered for a second; after that one row tells whether it still holds.
 So a change is effective everywhere within that second, an idle process asks nothing, and no wake-up
@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary, proxy
 
 import msgspec
 
-from alpinehub.party import Before, Hotel, Options, Settings, Source, User
+from alpinehub.models import Account, Before, Hotel, Options, Settings, Source
 from cordata import Context, Row, Store, Tx
 
 #: Seconds for which a look-up believes its memory; a change is promised to be seen within 2 s.
@@ -34,7 +34,7 @@ class Snapshot:
 
     revision: int
     hotels: Mapping[str, Hotel] = field(default_factory=dict)
-    users: Mapping[str, User] = field(default_factory=dict)
+    accounts: Mapping[str, Account] = field(default_factory=dict)
     sources: Mapping[int, Source] = field(default_factory=dict)
     #: A secret may be shared by sources of several hotels. That of before a rotation is here, too.
     sources_by_fingerprint: Mapping[bytes, tuple[Source, ...]] = field(default_factory=dict)
@@ -91,16 +91,16 @@ async def read_snapshot(tx: Tx, revision: int) -> Snapshot:
         for mark in marks:
             by_fingerprint[mark] = (*by_fingerprint.get(mark, ()), source)
     reads: dict[int, list[Hotel]] = {}
-    for row in await tx.fetch_all("active_user_hotels"):
-        reads.setdefault(row["user_id"], []).append(by_id[row["hotel_id"]])
-    users = {
-        row["name"]: User(**row, hotels=tuple(reads.get(row["id"], ())))
-        for row in await tx.fetch_all("active_users")
+    for row in await tx.fetch_all("active_account_hotels"):
+        reads.setdefault(row["account_id"], []).append(by_id[row["hotel_id"]])
+    accounts = {
+        row["name"]: Account(**row, hotels=tuple(reads.get(row["id"], ())))
+        for row in await tx.fetch_all("active_accounts")
     }
     return Snapshot(
         revision=revision,
         hotels={hotel.code: hotel for hotel in by_id.values()},
-        users=users,
+        accounts=accounts,
         sources=sources,
         sources_by_fingerprint=by_fingerprint,
         sources_by_hotel=by_hotel,

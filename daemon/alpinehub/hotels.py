@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from alpinehub.party import FEATURES
+from alpinehub.models import FEATURES
 from cordata import CordataError, Row, Store, Tx
 
 _CODE = re.compile(r"[\x21-\x7e]{1,16}")
@@ -91,7 +91,7 @@ async def _add_hotel(tx: Tx, hotel: NewHotel) -> int:
 
 
 async def list_hotels(store: Store) -> list[dict[str, object]]:
-    """All hotels with the number of their users and sources."""
+    """All hotels with the number of their accounts and sources."""
     rows = await store.read(lambda tx: tx.fetch_all("list_hotels"))
     return [dict(row) for row in rows]
 
@@ -106,7 +106,7 @@ class HotelChange:
 
     #: Some of name, time_zone, language, region, report_email ("": nobody).
     columns: Mapping[str, str]
-    #: Some of silent_after_h, alert_email, report_language; None: as for all hotels.
+    #: Some of stale_after_h, alert_email, report_language; None: as for all hotels.
     settings: Mapping[str, int | str | None]
     #: Features given back, and taken away.
     on: frozenset[str] = frozenset()
@@ -152,7 +152,7 @@ async def change_hotel(store: Store, code: str, change: HotelChange) -> None:
         settings = _changed(_settings(row), change)
         await tx.execute("change_hotel", id=row["id"], settings=settings, **columns)
         if columns["region"] != row["region"]:  # its national numbers are others now
-            await tx.execute("people_mark_hotel", hotel_id=row["id"])
+            await tx.execute("customer_mark_hotel", hotel_id=row["id"])
         await tx.execute("bump_directory")
 
     await store.run(unit)
@@ -189,7 +189,7 @@ def _settings(row: Row) -> dict[str, object]:
 
 
 async def set_hotel_disabled(store: Store, code: str, disabled: bool) -> None:
-    """Disable a hotel (its sources and users find it no more) or enable it. Raises: Unusable."""
+    """Disable a hotel (its sources and accounts find it no more) or enable it. Raises: Unusable."""
 
     async def unit(tx: Tx) -> None:
         await require_hotel(tx, code)

@@ -20,8 +20,8 @@ from typing import Literal
 import msgspec
 
 from alpinehub import counts
-from alpinehub.party import Source
-from alpinehub.people.identity import find_or_create
+from alpinehub.customers.identity import find_or_create
+from alpinehub.models import Source
 from alpinehub.reservations import (
     STAY,
     ReservationData,
@@ -263,7 +263,8 @@ class _Version:
         )
         if arrival.inbox_id is None:
             await self._add_inbox(tx, reservation_id, version)
-        # Behind the inbox: who grants the hotel to a user meanwhile holds its source (users.py).
+        # Behind the inbox: who grants the hotel to an account meanwhile holds its source
+        # (accounts.py).
         if version > 1:
             await tx.write("end_waiting", reservation_id=reservation_id)
         await tx.write(

@@ -22,7 +22,7 @@ def hash_password(password: str) -> str:
 
 
 def hash_password_like(password: str, stored: str) -> str:
-    """As `hash_password`, with the salt and the parameters of a stored text of the same user.
+    """As `hash_password`, with the salt and the parameters of a stored text of the same account.
 
     Then one computation checks a password against both. A text of another form is not used.
     """

@@ -14,21 +14,21 @@ from alpinehub.hotels import addresses_of
 class HubSettings:
     """[alpinehub]: the hub."""
 
-    #: Make the hotel DEMO, its user demo/demo and its webhook secrets at start. Never in
+    #: Make the hotel DEMO, its account demo/demo and its webhook secrets at start. Never in
     #: production: everybody knows them.
     demo: bool = False
     #: Addresses that get the daily report of every hotel, beside the hotel's own.
     report_to: tuple[str, ...] = ()
     #: Hours after which hotel software that does not poll, or does not acknowledge what it fetched,
     #: is an alert, unless its hotel says otherwise; 0: never.
-    silent_after_h: int = 24
+    stale_after_h: int = 24
     #: Addresses that get the daily summary of all hotels.
-    fleet_to: tuple[str, ...] = ()
+    portfolio_to: tuple[str, ...] = ()
     #: Its clock (at eight it is due), and its language: de, it or en.
-    fleet_zone: str = "Europe/Rome"
-    #: See fleet_zone.
-    fleet_language: str = "de"
-    #: Guest requests may be brought (`alpinehub user push`) to addresses of this machine and of
+    portfolio_zone: str = "Europe/Rome"
+    #: See portfolio_zone.
+    portfolio_language: str = "de"
+    #: Guest requests may be brought (`alpinehub account push`) to addresses of this machine and of
     #: private networks, too, and there without TLS.
     push_private: bool = False
     #: Forms (sources of the kind form) have an address that everybody can read. So many submissions
@@ -45,13 +45,13 @@ class HubSettings:
     #: tells of it two weeks before.
     review_days: int = 180
     #: What became of a request: its trail.
-    trail_days: int = 730
+    history_days: int = 730
     #: A whole request since its last change, when its stay is over and nothing of it waits.
     reservation_days: int = 0
     #: A customer since his last request: then he is erased, as by `alpinehub customer erase`.
     customer_days: int = 1095
     #: That hotel software told something.
-    push_days: int = 90
+    inbound_days: int = 90
 
     def __post_init__(self) -> None:
         """Raises: ValueError for what is no address, as nobody would get what is sent there."""
@@ -59,7 +59,7 @@ class HubSettings:
             raise ValueError(
                 f"form_per_minute: must be 0 or at least 0.01, not {self.form_per_minute}"
             )
-        for key, told in (("report_to", self.report_to), ("fleet_to", self.fleet_to)):
+        for key, told in (("report_to", self.report_to), ("portfolio_to", self.portfolio_to)):
             for one in told:
                 if addresses_of(one) != [one]:
                     raise ValueError(f"{key}: {one!r} is no e-mail address, like name@example.com")

@@ -99,11 +99,11 @@ def _read(mutant: Any, version: str) -> None:
 
     from alpinehub.alpinebits.actions.handshake import ECHO
     from alpinehub.alpinebits.actions.inventory import ASKED
-    from alpinehub.alpinebits.actions.rateplans import WANTED_RATES
+    from alpinehub.alpinebits.actions.rates import WANTED_RATES
     from alpinehub.alpinebits.actions.read import WANTED
     from alpinehub.alpinebits.large import READERS
     from alpinehub.alpinebits.protocol import PROTOCOLS
-    from alpinehub.alpinebits.reading import Reader, read_here
+    from alpinehub.alpinebits.reader import Reader, read_here
     from alpinehub.alpinebits.status import STATUSES
 
     others: tuple[Reader[Any], ...] = (ECHO, WANTED, ASKED, WANTED_RATES, STATUSES)
@@ -146,7 +146,7 @@ def _keep(root: str, told: Any) -> None:
 def forms(data: bytes) -> None:
     """The body of a request of hotel software; the first byte says which kind."""
     from alpinehub.alpinebits.form import parse_form, unpack
-    from alpinehub.alpinebits.refusal import Refusal
+    from alpinehub.alpinebits.transport_error import TransportError
 
     logging.disable()
     kind, body = (data[0] if data else 0), data[1:]
@@ -154,7 +154,7 @@ def forms(data: bytes) -> None:
         if kind >= 128:
             body = unpack(body, "gzip")
         parse_form(_HEADERS[kind % len(_HEADERS)].decode(), body)
-    except Refusal:
+    except TransportError:
         pass
 
 
@@ -162,15 +162,15 @@ def documents(data: bytes) -> None:
     """A document; the first byte says in which version, and of which request."""
     from alpinehub.alpinebits.large import READERS
     from alpinehub.alpinebits.protocol import PROTOCOLS
-    from alpinehub.alpinebits.reading import read_here
-    from alpinehub.alpinebits.refusal import Refusal
+    from alpinehub.alpinebits.reader import read_here
+    from alpinehub.alpinebits.transport_error import TransportError
 
     kind = data[0] if data else 0
     protocol = list(PROTOCOLS.values())[kind % len(PROTOCOLS)]
     reader = list(READERS.values())[kind // len(PROTOCOLS) % len(READERS)]
     try:
         read_here(data[1:], protocol, reader)
-    except Refusal:
+    except TransportError:
         pass
 
 
@@ -179,17 +179,17 @@ def webhooks(data: bytes) -> None:
     from tests.integration.alpinebits.test_accepted import HOTEL
     from tests.integration.alpinebits.test_mapped import MAPPING
 
+    from alpinehub.webhooks.http_error import HttpError
     from alpinehub.webhooks.interpretation import Mapped, Received, interpret
     from alpinehub.webhooks.normalise import normalise
     from alpinehub.webhooks.payload import parse
-    from alpinehub.webhooks.problem import Refused
 
     logging.disable()
     kind, body = (data[0] if data else 0), data[1:]
     if kind % 4 == 3:
         try:
             normalise(parse(body))
-        except Refused:
+        except HttpError:
             pass
         return
     content_type = _HEADERS[kind % 8 // 4].decode()
@@ -205,7 +205,7 @@ def _write(data: Any) -> None:
     from tests.integration.alpinebits.test_accepted import HOTEL
 
     from alpinehub.alpinebits.capability import SERVED
-    from alpinehub.alpinebits.guest import Held, Record, find_invalid, render
+    from alpinehub.alpinebits.guest import Record, Undeliverable, find_invalid, render
     from alpinehub.reservations import decode, encode
 
     record = Record(
@@ -220,7 +220,7 @@ def _write(data: Any) -> None:
     for protocol in SERVED.values():
         try:
             made = render(record, HOTEL, protocol)
-        except Held:
+        except Undeliverable:
             continue
         assert find_invalid([made], protocol) == {}
 

@@ -10,7 +10,7 @@ _PATIENCE_S = 60.0
 #: Ids begin with their time: a range of the primary key.
 _UNTOLD = (
     "SELECT count(*) FROM reservation r WHERE r.id > '{since}' AND NOT EXISTS (SELECT 1 FROM"
-    " reservation_event e WHERE e.reservation_id = r.id AND e.event = 'received')"
+    " reservation_history e WHERE e.reservation_id = r.id AND e.event = 'received')"
 )
 _UNREAD = "SELECT count(*) FROM inbox WHERE state IN ('received', 'review') AND state = 'received'"
 

@@ -40,10 +40,10 @@ _COLUMNS = {
     " request_id created_at",
     "inbox": "source_id external_id received_at headers body state reservation_id"
     " request_id outcome handled_at",
-    "delivery": "reservation_id user_id version hotel_id unique_id_type waiting"
+    "delivery": "reservation_id account_id version hotel_id unique_id_type waiting"
     " first_sent_at last_sent_at acked_at sent_count",
-    "reservation_event": "reservation_id version event user_id at request_id",
-    "contact": "user_id hotel_id protocol client_id polled_at acked_at",
+    "reservation_history": "reservation_id version event account_id at request_id",
+    "contact": "account_id hotel_id protocol client_id polled_at acked_at",
 }
 
 
@@ -137,14 +137,14 @@ async def add_parties(ctx: Context, hotels: int) -> list[Party]:
 
 
 async def _add_users(tx: Tx, *, code: str, names: Sequence[str]) -> tuple[int, dict[int, str]]:
-    """Not by `add_user`: its hashes are made to cost 40 ms, here and again at each first login."""
+    """Not by `add_account`: its hashes cost 40 ms, here and again at each first login."""
     hotel_id = await require_hotel(tx, code)
     users = {}
     for name in names:
-        row = await tx.fetch_one("add_user", name=name, password=_cheap_hash(), now=tx.now_us)
+        row = await tx.fetch_one("add_account", name=name, password=_cheap_hash(), now=tx.now_us)
         assert row is not None
         users[int(row["id"])] = name
-        await tx.execute("grant_hotel", user_id=row["id"], hotel_id=hotel_id, from_at=None)
+        await tx.execute("grant_hotel", account_id=row["id"], hotel_id=hotel_id, from_at=None)
     await tx.execute("bump_directory")
     return hotel_id, users
 
@@ -164,7 +164,7 @@ def read_parties(path: Path) -> list[Party]:
     """What `write_parties` wrote."""
     found = [Party(**one) for one in json.loads(path.read_text())]
     for party in found:
-        named = {int(user_id): name for user_id, name in party.users.items()}
+        named = {int(account_id): name for account_id, name in party.users.items()}
         party.users.clear()
         party.users.update(named)
     return found
@@ -220,15 +220,15 @@ class _Rows:
         done = ("mapped", unique_id, f"request-{number}", "new", at)
         self._rows["inbox"].append((*came, *done))
         trail: list[tuple[str, int | None, int]] = [("received", None, at)]
-        for user_id in hotel.users:
-            delivery = (unique_id, user_id, 1, hotel.hotel_id, 14)
+        for account_id in hotel.users:
+            delivery = (unique_id, account_id, 1, hotel.hotel_id, 14)
             sent = (1, None, None, None, 0) if waits else (0, at, at, at, 1)
             self._rows["delivery"].append((*delivery, *sent))
             if not waits:
                 steps = ("rendered", "delivered", "acknowledged")
-                trail += [(step, user_id, at) for step in steps]
+                trail += [(step, account_id, at) for step in steps]
         events = ((unique_id, 1, *one, f"request-{number}") for one in trail)
-        self._rows["reservation_event"].extend(events)
+        self._rows["reservation_history"].extend(events)
 
     def _add_guest(self, hotel: Party, guest: int, at: int) -> None:
         named = (f"guest{guest}@example.com", f"+39333{guest:07}", "Eva", f"Muster{guest}", 0, at)
@@ -236,8 +236,8 @@ class _Rows:
 
     def add_contacts(self, hotel: Party, now_us: int) -> None:
         """Its software came just now."""
-        for user_id in hotel.users:
-            contact = (user_id, hotel.hotel_id, "2022-10", "load", now_us, now_us)
+        for account_id in hotel.users:
+            contact = (account_id, hotel.hotel_id, "2022-10", "load", now_us, now_us)
             self._rows["contact"].append(contact)
 
 

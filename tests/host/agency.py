@@ -43,8 +43,8 @@ max_per_hour = 1000
 header_timeout_s = 3.0
 body_timeout_s = 3.0
 [alpinehub]
-fleet_to = ["agency@example.com"]
-fleet_language = "en"
+portfolio_to = ["agency@example.com"]
+portfolio_language = "en"
 push_private = true
 """
 
@@ -141,7 +141,7 @@ class Agency:
             to = f"{code.lower()}@example.com"
             self.alpinehub("hotel", "set", code, "--report-email", to, "--alert-email", to)
         for user in USERS:
-            words = ("user", "add", user.name, "--hotel", user.hotel, "--password-stdin")
+            words = ("account", "add", user.name, "--hotel", user.hotel, "--password-stdin")
             self.alpinehub(*words, stdin=f"planted-{user.name}")
         for source in SOURCES:
             words = ("source", "add", source.hotel, source.name, "--kind", source.kind)
@@ -155,7 +155,7 @@ class Agency:
         server = ["python3", "/var/lib/hotel_server.py", _PUSH_PORT, _BROUGHT]
         self.host.run("systemd-run", "-q", "--unit=hotel-server", *server)
         to = f"http://127.0.0.1:{_PUSH_PORT}/alpinebits"
-        words = ("user", "push", "set", BROUGHT.name, "--url", to, "--login", "hub")
+        words = ("account", "push", "set", BROUGHT.name, "--url", to, "--login", "hub")
         self.alpinehub(*words, "--version", BROUGHT.version, stdin="planted-push-password")
 
     def alpinehub(
@@ -209,7 +209,7 @@ class Agency:
         left = (
             "SELECT (SELECT count(*) FROM message) + (SELECT count(*) FROM outbox WHERE state <>"
             " 'published') + (SELECT count(*) FROM inbox WHERE state = 'received') + (SELECT"
-            " count(*) FROM delivery d JOIN hotel_user u ON u.id = d.user_id WHERE d.waiting = 1"
+            " count(*) FROM delivery d JOIN account u ON u.id = d.account_id WHERE d.waiting = 1"
             f" AND u.name = '{BROUGHT.name}')"
         )
         wait_for(lambda: self.number(left) == 0, timeout_s=60, what="the last event")

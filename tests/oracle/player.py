@@ -15,11 +15,11 @@ from urllib.parse import urlencode
 from click.testing import CliRunner
 from tests.oracle.script import CLIENTS, HOTELS, NAMESPACE, SOURCES, Chapter, Step
 
+from alpinehub.accounts import add_account
 from alpinehub.app import app
 from alpinehub.cli import alpinehub
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.sources import add_source
-from alpinehub.users import add_user
 from cordata.testing import Harness, Response, open_app
 
 #: That of every test (cordata.testing), so that commands open what the harness seals.
@@ -28,7 +28,7 @@ PASSWORD = "a password of the oracle"
 #: Headers of an answer that mean something to whoever gets it.
 _HEADERS = ("content-type", "location", "retry-after", "www-authenticate", "allow")
 #: What takes its time by itself, by the name of its function.
-_PERIODIC = ("take_up_inbox", "count_versions", "keep_up_customers", "watch_hotels")
+_PERIODIC = ("take_up_inbox", "count_versions", "keep_up_customers", "check_clients")
 _DAILY = ("retain",)
 _ID = re.compile(r"\b[0-9a-f]{32}\b")
 #: The number of a row says nothing, and a store leaves some out when a unit runs again.
@@ -177,7 +177,9 @@ class Player:
         await self._harness.drain()
         for name in (*_PERIODIC, *_DAILY):
             await self._harness.run_periodic(name)
-        ran = [(await self._harness.run_job(job)).ran for job in ("daily-report", "fleet-report")]
+        ran = [
+            (await self._harness.run_job(job)).ran for job in ("daily-report", "portfolio-report")
+        ]
         return repr(ran)
 
     async def _look(self) -> None:
@@ -200,7 +202,7 @@ class Player:
                 address = f"guest{guest}@example.com"
                 await self._command("customer", "export", "--email", address, "--hotel", code)
             for what in ("freerooms", "rates", "inventory"):
-                await self._command("hotel", "told", code, what)
+                await self._command("hotel", "data", code, what)
 
     async def _command(self, *words: str) -> str:
         said = await run_command(self._config, *words)
@@ -239,7 +241,7 @@ async def play(number: int, directory: Path, *, url: str = "sqlite:") -> list[st
     begins = datetime.combine(chapter.begins, time(9), UTC)
     settings: dict[str, Any] = {
         "store": {"url": url},
-        "alpinehub": {"fleet_to": ["all@example.com"]},
+        "alpinehub": {"portfolio_to": ["all@example.com"]},
     }
     async with open_app(app, now=begins, config=settings, directory=directory) as harness:
         await _set_up(harness)
@@ -260,6 +262,6 @@ async def _set_up(harness: Harness) -> None:
         )
         await add_hotel(store, hotel)
     for login, hotels, _ in CLIENTS:
-        await add_user(store, login, PASSWORD, hotels)
+        await add_account(store, login, PASSWORD, hotels)
     for code, name, kind in SOURCES:
         await add_source(harness.ctx, code, kind, name, secret_of(code, name))

@@ -183,7 +183,7 @@ class Fleet:
         """Events that a group has still to handle, wherever they wait."""
         return self.number(
             "SELECT 2 * (SELECT count(*) FROM reservation)"
-            " - (SELECT count(*) FROM reservation_event WHERE event = 'received')"
+            " - (SELECT count(*) FROM reservation_history WHERE event = 'received')"
             " - (SELECT count(*) FROM received_said)"
         )
 
@@ -223,7 +223,7 @@ class Fleet:
         assert {f"load-{number}" for number in acknowledged} <= counts.keys()
         assert set(counts.values()) <= {1}
         for handled in (
-            "SELECT count(*), count(DISTINCT (reservation_id, version)) FROM reservation_event"
+            "SELECT count(*), count(DISTINCT (reservation_id, version)) FROM reservation_history"
             " WHERE event = 'received'",
             "SELECT count(*), count(DISTINCT event_id) FROM received_said",
         ):

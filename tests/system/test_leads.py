@@ -169,8 +169,8 @@ def test_trail_tells_all_that_became_of_each_lead(story: Story) -> None:
     events = Counter(
         (id_, user, event)
         for id_, user, event in story.agency.rows(
-            "SELECT e.reservation_id, coalesce(u.name, ''), e.event FROM reservation_event e"
-            " LEFT JOIN hotel_user u ON u.id = e.user_id"
+            "SELECT e.reservation_id, coalesce(u.name, ''), e.event FROM reservation_history e"
+            " LEFT JOIN account u ON u.id = e.account_id"
         )
     )
     kinds = dict(
@@ -184,17 +184,17 @@ def test_trail_tells_all_that_became_of_each_lead(story: Story) -> None:
     refused = story.got[LAGO][0]
     for user, got in story.got.items():
         for id_ in got:
-            said = "refused" if (user, id_) == (LAGO, refused) else "acknowledged"
+            said = "rejected" if (user, id_) == (LAGO, refused) else "acknowledged"
             for event in ("rendered", "delivered", said):
                 assert events[id_, user.name, event] == 1, (id_, user, event)
     dateless = {id_ for id_ in story.got[CRM] if id_ not in story.got[PMS]}
-    assert dateless and all(events[id_, PMS.name, "held"] == 1 for id_ in dateless)
+    assert dateless and all(events[id_, PMS.name, "undeliverable"] == 1 for id_ in dateless)
     shown = json.loads(story.agency.alpinehub("requests", "show", refused, "--json"))
-    assert {one["user"]: one["state"] for one in shown["users"]} == {
-        LAGO.name: "refused",
+    assert {one["account"]: one["state"] for one in shown["accounts"]} == {
+        LAGO.name: "rejected",
         BROUGHT.name: "acknowledged",
     }
-    told = [one for one in shown["trail"] if one["event"] == "refused"]
+    told = [one for one in shown["history"] if one["event"] == "rejected"]
     assert [one["detail"]["text"] for one in told] == [REFUSAL]
 
 

@@ -108,7 +108,7 @@ def test_workers_serve_on_when_the_primary_is_killed(hub: Host) -> None:
     assert terms == sorted(set(terms)) and len(terms) >= 4
     sql = (
         "SELECT (SELECT count(*) FROM reservation_version), (SELECT sum(received) FROM hotel_hour)"
-        ", (SELECT count(*) FROM reservation_event), (SELECT count(*) FROM message)"
+        ", (SELECT count(*) FROM reservation_history), (SELECT count(*) FROM message)"
         " + (SELECT count(*) FROM outbox WHERE state = 'pending')"
     )
 

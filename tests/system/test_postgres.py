@@ -79,7 +79,7 @@ def check(servers: ServerHost, acknowledged: set[int]) -> set[str]:
     stored = json.loads(ask(servers, "SELECT json_object_agg(external_id, id) FROM reservation"))
     assert {f"load-{number}" for number in acknowledged} <= stored.keys()
     assert ask(servers, "SELECT count(*) FROM reservation") == str(len(stored))
-    noted = "SELECT json_agg(reservation_id) FROM reservation_event WHERE event = 'received'"
+    noted = "SELECT json_agg(reservation_id) FROM reservation_history WHERE event = 'received'"
     assert sorted(json.loads(ask(servers, noted))) == sorted(stored.values())
     return set(stored.values())
 
@@ -120,7 +120,7 @@ def test_every_request_counts_once_when_workers_and_postgresql_are_killed(
     reads = json.loads(hub.run(*hub.python("hotel_software.py")).stdout)
     assert sorted(one for ids in reads for one in ids) == sorted(reservations)
     settle(servers)
-    taken = "SELECT count(*) FROM reservation_event WHERE event = 'acknowledged'"
+    taken = "SELECT count(*) FROM reservation_history WHERE event = 'acknowledged'"
     assert ask(servers, taken) == str(len(reservations))
 
 

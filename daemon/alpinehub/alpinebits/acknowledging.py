@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from alpinehub.alpinebits.contact import note_contact
+from alpinehub.alpinebits.delivery import publish
 from alpinehub.alpinebits.document import tag
-from alpinehub.alpinebits.reading import Reader
-from alpinehub.alpinebits.sent import publish
+from alpinehub.alpinebits.last_contact import note_contact
+from alpinehub.alpinebits.reader import Reader
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from alpinehub.alpinebits.call import Client
     from cordata import Context, Row, Tx
 
-#: Type "business rule", code "unable to process": the one form in which a request is refused.
+#: Type "business rule", code "unable to process": the one form in which a request is rejected.
 _UNABLE_TO_PROCESS = ("3", "450")
-_MAX_REFUSAL_CHARS = 2000
-#: Taken, and refused, in one unit: webhooks get their turn between them.
+_MAX_REASON_CHARS = 2000
+#: Taken, and rejected, in one unit: webhooks get their turn between them.
 RECORDED = 200
-#: Refused requests that an alert names.
+#: HttpError requests that an alert names.
 _TOLD = 20
 
 _encode = msgspec.json.encode
@@ -39,7 +39,7 @@ class Acknowledgement:
     #: (UniqueID type, ID) of what was processed.
     accepted: tuple[tuple[str, str], ...]
     #: ID -> the hotel's words on why it could not process the request.
-    refused: dict[str, str]
+    rejected: dict[str, str]
 
 
 def _read(root: _Element) -> Acknowledgement:
@@ -48,14 +48,14 @@ def _read(root: _Element) -> Acknowledgement:
     """
     accepted = tuple((one.get("Type", ""), one.get("ID", "")) for one in _all(root, "UniqueID"))
     taken = {unique_id for _, unique_id in accepted}
-    refused: dict[str, str] = {}
+    rejected: dict[str, str] = {}
     for warning in _all(root, "Warning"):
         kind, code = (warning.get(name, "").strip().lstrip("0") for name in ("Type", "Code"))
         record_id = warning.get("RecordID", "")
         if (kind, code) == _UNABLE_TO_PROCESS and record_id not in taken:
             text = " ".join((warning.text or "").split())
-            refused.setdefault(record_id, text[:_MAX_REFUSAL_CHARS])
-    return Acknowledgement(accepted=accepted, refused=refused)
+            rejected.setdefault(record_id, text[:_MAX_REASON_CHARS])
+    return Acknowledgement(accepted=accepted, rejected=rejected)
 
 
 def _all(root: _Element, name: str) -> Iterator[_Element]:
@@ -66,7 +66,7 @@ REPORT = Reader(root="OTA_NotifReportRQ", read=_read, type=Acknowledgement, pool
 
 
 async def acknowledge(ctx: Context, client: Client, told: Acknowledgement) -> Sequence[str]:
-    """Record what a user took and what he refused; the IDs that were never sent to him.
+    """Record what an account took and what he rejected; the IDs that were never sent to him.
 
     Saying the same again changes nothing. Raises: StoreUnavailable; a part of it may be recorded
     then, and is known when it comes again.
@@ -75,45 +75,49 @@ async def acknowledge(ctx: Context, client: Client, told: Acknowledgement) -> Se
     news: list[Row] = []
     try:
         for part in _parts(told):
-            accepted, refused, new = await ctx.store.run(partial(_record, client=client, told=part))
+            accepted, rejected, new = await ctx.store.run(
+                partial(_record, client=client, told=part)
+            )
             taken |= accepted
-            declined |= refused
+            declined |= rejected
             news += new
     finally:
         _tell(ctx, news)
     unknown = [unique_id for kind, unique_id in told.accepted if (kind, unique_id) not in taken]
-    unknown += [unique_id for unique_id in told.refused if unique_id not in declined]
+    unknown += [unique_id for unique_id in told.rejected if unique_id not in declined]
     return list(dict.fromkeys(unknown))
 
 
 def _parts(told: Acknowledgement) -> Iterator[Acknowledgement]:
     """RECORDED at a time."""
-    accepted, refused = tuple(dict.fromkeys(told.accepted)), list(told.refused.items())
-    for start in range(0, max(len(accepted), len(refused)), RECORDED):
+    accepted, rejected = tuple(dict.fromkeys(told.accepted)), list(told.rejected.items())
+    for start in range(0, max(len(accepted), len(rejected)), RECORDED):
         part = slice(start, start + RECORDED)
-        yield Acknowledgement(accepted=accepted[part], refused=dict(refused[part]))
+        yield Acknowledgement(accepted=accepted[part], rejected=dict(rejected[part]))
 
 
 async def _record(
     tx: Tx, client: Client, told: Acknowledgement
 ) -> tuple[set[tuple[str, str]], set[str], list[Row]]:
-    """The unit: what is known of what was taken and of what was refused; refusals that are news."""
-    who = {"user_id": client.user_id, "now_us": tx.now_us}
+    """The unit: what was accepted and rejected of what is known, and which rejections are new."""
+    who = {"account_id": client.account_id, "now_us": tx.now_us}
     taken: list[Row] = []
     if told.accepted:
         accepted = _encode([(int(kind), unique_id) for kind, unique_id in told.accepted]).decode()
         taken = await tx.fetch_all("listing_acknowledge", accepted=accepted, **who)
     declined: list[Row] = []
     before: set[tuple[str, int]] = set()
-    if told.refused:
-        refused = _encode(list(told.refused.items())).decode()
-        known = await tx.fetch_all("listing_refused", refused=refused, user_id=client.user_id)
-        before = {_version(row) for row in known if row["refused_text"] is not None}
-        declined = await tx.fetch_all("listing_refuse", refused=refused, **who)
+    if told.rejected:
+        rejected = _encode(list(told.rejected.items())).decode()
+        known = await tx.fetch_all(
+            "listing_rejected", rejected=rejected, account_id=client.account_id
+        )
+        before = {_version(row) for row in known if row["rejected_text"] is not None}
+        declined = await tx.fetch_all("listing_reject", rejected=rejected, **who)
     # A refusal may follow an acknowledgement: it is news by its own words.
     new = [row for row in declined if _version(row) not in before]
     first = [row for row in taken if row["acked_at"] == tx.now_us]
-    for event, rows in (("acknowledged", first), ("refused", new)):
+    for event, rows in (("acknowledged", first), ("rejected", new)):
         for row in rows:
             await publish(tx, event, row, row["hotel_id"], client)
     for hotel_id in sorted({row["hotel_id"] for row in (*taken, *declined)}):
@@ -125,19 +129,20 @@ async def _record(
     )
 
 
-def _tell(ctx: Context, refused: Sequence[Row]) -> None:
+def _tell(ctx: Context, rejected: Sequence[Row]) -> None:
     """An alert for each hotel. What it said is in the trail: its words may name the guest."""
     by_hotel: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in refused:
+    for row in rejected:
         by_hotel[row["hotel"]].append(row)
     for hotel, rows in by_hotel.items():
         many = "1 guest request" if len(rows) == 1 else f"{len(rows)} guest requests"
         ids = ", ".join(row["reservation_id"] for row in rows[:_TOLD])
         more = ", ..." if len(rows) > _TOLD else ""
+        account = rows[0]["account_name"]
         ctx.alert(
-            f"refused-by-hotel:{hotel}",
-            f"hotel software of user {rows[0]['user_name']} refused {many} of hotel {hotel}: "
-            f"{ids}{more}; see: alpinehub requests list --hotel {hotel} --state refused",
+            f"rejected-by-hotel:{hotel}",
+            f"hotel software of account {account} rejected {many} of hotel {hotel}: "
+            f"{ids}{more}; see: alpinehub requests list --hotel {hotel} --state rejected",
             ids=[hotel],
         )
 

@@ -17,7 +17,7 @@ from alpinehub.alpinebits.actions.inventory import (
     tell_info,
     tell_inventory,
 )
-from alpinehub.alpinebits.actions.rateplans import take_rates, tell_rates
+from alpinehub.alpinebits.actions.rates import take_rates, tell_rates
 from alpinehub.alpinebits.actions.read import read_requests
 from alpinehub.alpinebits.actions.status import update_statuses
 from alpinehub.alpinebits.call import Answer, Call

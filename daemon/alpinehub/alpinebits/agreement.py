@@ -1,4 +1,4 @@
-"""What the software of a user and this server last agreed on, for each protocol version."""
+"""What the software of an account and this server last agreed on, for each protocol version."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Agreed = Mapping[str, Sequence[str]]
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-async def remember(ctx: Context, user_id: int, common: Mapping[str, Agreed]) -> None:
+async def remember(ctx: Context, account_id: int, common: Mapping[str, Agreed]) -> None:
     """Keep what came of a handshake, by protocol version. Writes nothing that is known already:
     there is software that begins each poll with a handshake. Raises: StoreUnavailable.
     """
     told = {version: _encode(agreed).decode() for version, agreed in common.items()}
 
     async def look(tx: Tx) -> dict[str, str]:
-        rows = await tx.fetch_all("agreement_all", user_id=user_id)
+        rows = await tx.fetch_all("agreement_all", account_id=account_id)
         return {row["protocol"]: row["capabilities"] for row in rows}
 
     known = await ctx.store.read(look)
@@ -33,7 +33,7 @@ async def remember(ctx: Context, user_id: int, common: Mapping[str, Agreed]) -> 
         for version, text in sorted(news.items()):
             await tx.write(
                 "agreement_set",
-                user_id=user_id,
+                account_id=account_id,
                 protocol=version,
                 capabilities=text,
                 now_us=tx.now_us,
@@ -43,14 +43,14 @@ async def remember(ctx: Context, user_id: int, common: Mapping[str, Agreed]) -> 
         await ctx.store.run(unit)
 
 
-async def recall(ctx: Context, user_id: int, version: str) -> Agreed:
+async def recall(ctx: Context, account_id: int, version: str) -> Agreed:
     """What was agreed on last in a protocol version; nothing without a handshake.
 
     Raises: StoreUnavailable.
     """
 
     async def look(tx: Tx) -> Agreed:
-        rows = await tx.fetch_all("agreement_all", user_id=user_id)
+        rows = await tx.fetch_all("agreement_all", account_id=account_id)
         found = [row["capabilities"] for row in rows if row["protocol"] == version]
         return msgspec.json.decode(found[0], type=dict[str, list[str]]) if found else {}
 

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from alpinehub.alpinebits.outcome import Verdict, answer
-from alpinehub.alpinebits.reading import Reader, Reading, read_here
-from alpinehub.alpinebits.refusal import Refusal
-from alpinehub.alpinebits.turns import turns_of
+from alpinehub.alpinebits.concurrency_limit import limit_of
+from alpinehub.alpinebits.outcome import Outcome, answer
+from alpinehub.alpinebits.reader import Reader, Reading, read_here
+from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.pooled import in_the_pool
 from cordata import CommandPoisoned, PoolError, WorkerCrashed, fields
 
 if TYPE_CHECKING:
-    from alpinehub.accounts import Account
     from alpinehub.alpinebits.protocol import Protocol
+    from alpinehub.models import Account
     from cordata import Context
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ _log = logging.getLogger("alpinehub.alpinebits")
 class Client:
     """Who fetches guest requests, and how he wants them."""
 
-    user_id: int
+    account_id: int
     protocol: Protocol
     #: X-AlpineBits-ClientID, or "".
     client_id: str
@@ -69,7 +69,7 @@ class Call:
     @property
     def client(self) -> Client:
         """Who calls."""
-        return Client(user_id=self.account.id, protocol=self.protocol, client_id=self.client_id)
+        return Client(account_id=self.account.id, protocol=self.protocol, client_id=self.client_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +84,14 @@ Answer = bytes | Plain | AsyncGenerator[bytes, None]
 
 
 async def read(call: Call, reader: Reader[T]) -> T:
-    """What the document of a request says. Raises: Refusal."""
+    """What the document of a request says. Raises: TransportError."""
     data = call.data
     if data is None:
-        raise Refusal(400, "the field request is missing")
+        raise TransportError(400, "the field request is missing")
     if len(data) > reader.max_bytes:
-        raise Refusal(413, "the document is too large")
+        raise TransportError(413, "the document is too large")
     if len(data) > POOL_BYTES and reader.pooled:
-        async with turns_of(call.ctx).reading():
+        async with limit_of(call.ctx).reading():
             return await _read_in_the_pool(call, data, reader)
     if len(data) > THREAD_BYTES:
         return await asyncio.to_thread(read_here, data, call.protocol, reader)
@@ -109,18 +109,20 @@ async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T]) -> T:
             call.ctx, READ_LARGE, payload, timeout_s=_POOL_TIMEOUT_S, type=Reading
         )
     except WorkerCrashed:  # it would be this worker's turn to die
-        raise Refusal(500, "the request cannot be read") from None
+        raise TransportError(500, "the request cannot be read") from None
     except CommandPoisoned:
-        raise Refusal(503, "large requests cannot be read at the moment; try again") from None
+        raise TransportError(
+            503, "large requests cannot be read at the moment; try again"
+        ) from None
     except PoolError as error:
         _log.warning("a large %s is read here, not by the pool (%s)", reader.root, error.code)
         return await asyncio.to_thread(read_here, data, call.protocol, reader)
     if reading.told is None:
-        raise Refusal(reading.status, reading.text)
+        raise TransportError(reading.status, reading.text)
     return msgspec.msgpack.decode(reading.told, type=reader.type)
 
 
-def respond(call: Call, root: str, verdict: Verdict, inside: str = "") -> bytes:
+def respond(call: Call, root: str, verdict: Outcome, inside: str = "") -> bytes:
     """The response to a request. Its status is 200 even for an error, so that the connection layer
     has no line for it: here is one.
     """

@@ -31,8 +31,7 @@ from alpinehub.alpinebits.protocol import (
 )
 
 if TYPE_CHECKING:
-    from alpinehub.accounts import Account
-    from alpinehub.party import Feature
+    from alpinehub.models import Account, Feature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,12 +16,11 @@ import logging
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from alpinehub.accounts import Account, TooManyLogins
-from alpinehub.alpinebits import action, refusal
+from alpinehub.alpinebits import action, transport_error
 from alpinehub.alpinebits.call import Answer, Call, Plain
 from alpinehub.alpinebits.capability import SERVED
+from alpinehub.alpinebits.concurrency_limit import Turn, limit_of
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS
-from alpinehub.alpinebits.refusal import Refusal
 from alpinehub.alpinebits.transport import (
     HEADERS,
     InParts,
@@ -32,7 +31,9 @@ from alpinehub.alpinebits.transport import (
     read_form,
     refuse,
 )
-from alpinehub.alpinebits.turns import Turn, turns_of
+from alpinehub.alpinebits.transport_error import TransportError
+from alpinehub.login import TooManyLogins
+from alpinehub.models import Account
 from cordata import Context, StoreUnavailable, fields, request_id
 
 _log = logging.getLogger("alpinehub.alpinebits")
@@ -47,9 +48,9 @@ async def alpinebits(request: Request) -> Response:
     ctx: Context = request.state.cordata
     try:
         account = await log_in(ctx, request)
-        with turns_of(ctx).body(account.id) as turn:
+        with limit_of(ctx).body(account.id) as turn:
             answer = await _answer(ctx, request, account, turn)
-    except Refusal as problem:
+    except TransportError as problem:
         return refuse(request, problem)
     except TooManyLogins as error:  # 429 instead of the 401 while somebody tries passwords
         return plain(429, error.text, {"Retry-After": str(error.retry_after_s)})
@@ -81,15 +82,15 @@ async def _answer(ctx: Context, request: Request, account: Account, turn: Turn) 
     name = protocol_name(request)
     sent = await read_form(request, turn)
     if not sent.action:
-        raise Refusal(400, refusal.BAD_ACTION)
+        raise TransportError(400, transport_error.BAD_ACTION)
     protocol = SERVED.get(name)
     if sent.action == HANDSHAKE and (protocol is None or protocol.housekeeping):
         protocol = _NEWEST
     if protocol is None:
-        raise Refusal(400, refusal.BAD_VERSION)
+        raise TransportError(400, transport_error.BAD_VERSION)
     wanted = action.find(sent.action, protocol)
     if wanted is None:
-        raise Refusal(400, refusal.BAD_ACTION)
+        raise TransportError(400, transport_error.BAD_ACTION)
     call = Call(
         ctx=ctx,
         account=account,

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from alpinehub.alpinebits.bounds import MAX_BODY_BYTES
-from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.multipart import Broken, Fault, media_type, read_parts
 
 #: gzip can shrink zeros 1000 times; what hotel software sends shrinks 5 to 40 times.
@@ -37,24 +37,24 @@ class Form:
 
 
 def unpack(body: bytes, encoding: str) -> bytes:
-    """The body without its Content-Encoding. Raises: Refusal for an unknown or broken one (415,
-    400) and for one that grows beyond MAX_BODY_BYTES or MAX_GZIP_RATIO (413).
+    """The body without its Content-Encoding. Raises: TransportError for an unknown or broken one
+    (415, 400) and for one that grows beyond MAX_BODY_BYTES or MAX_GZIP_RATIO (413).
     """
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return body
     if encoding not in ("gzip", "x-gzip"):
-        raise Refusal(415, "the only Content-Encoding accepted is gzip")
+        raise TransportError(415, "the only Content-Encoding accepted is gzip")
     limit = min(MAX_BODY_BYTES, max(_RATIO_FREE_BYTES, len(body) * MAX_GZIP_RATIO))
     unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         unpacked = unpacker.decompress(body, limit + 1)
     except zlib.error:
-        raise Refusal(400, "the body is not gzip, though Content-Encoding says so") from None
+        raise TransportError(400, "the body is not gzip, though Content-Encoding says so") from None
     if len(unpacked) > limit:
-        raise Refusal(413, "the unpacked body is too large")
+        raise TransportError(413, "the unpacked body is too large")
     if not unpacker.eof or unpacker.unused_data:
-        raise Refusal(400, "the gzip body is cut off or followed by other data")
+        raise TransportError(400, "the gzip body is cut off or followed by other data")
     return unpacked
 
 
@@ -62,7 +62,7 @@ def parse_form(content_type: str, body: bytes) -> Form:
     """The form in a body that is no longer packed.
 
     multipart/form-data is the rule, with `request` as a plain field or a file part;
-    application/x-www-form-urlencoded is accepted too. Raises: Refusal.
+    application/x-www-form-urlencoded is accepted too. Raises: TransportError.
     """
     kind = media_type(content_type)
     if kind == "multipart/form-data":
@@ -70,7 +70,7 @@ def parse_form(content_type: str, body: bytes) -> Form:
     elif kind == "application/x-www-form-urlencoded":
         fields = _urlencoded(body)
     else:
-        raise Refusal(415, "the body must be a form: multipart/form-data")
+        raise TransportError(415, "the body must be a form: multipart/form-data")
     action = fields.get(b"action")
     return Form(
         action=_action(action) if action is not None else None, request=fields.get(b"request")
@@ -88,7 +88,7 @@ def _action(value: bytes) -> str | None:
 def _urlencoded(body: bytes) -> dict[bytes, bytes]:
     pairs = body.split(b"&", _MAX_PARTS)
     if len(pairs) > _MAX_PARTS:
-        raise Refusal(400, "the form has too many fields")
+        raise TransportError(400, "the form has too many fields")
     fields: dict[bytes, bytes] = {}
     for pair in pairs:
         name, _, value = pair.partition(b"=")
@@ -100,7 +100,7 @@ def _add(fields: dict[bytes, bytes], name: bytes, value: bytes) -> None:
     if name not in (b"action", b"request"):
         return
     if name in fields:
-        raise Refusal(400, f"the form has two fields named {name.decode()}")
+        raise TransportError(400, f"the form has two fields named {name.decode()}")
     fields[name] = value
 
 
@@ -108,10 +108,10 @@ def _multipart(content_type: str, body: bytes) -> dict[bytes, bytes]:
     try:
         parts = read_parts(body, content_type, most=_MAX_PARTS)
     except Broken as broken:
-        raise Refusal(400, _PROBLEMS[broken.fault]) from None
+        raise TransportError(400, _PROBLEMS[broken.fault]) from None
     fields: dict[bytes, bytes] = {}
     for part in parts:
         if part.name is None:
-            raise Refusal(400, "a part of the form has no name")
+            raise TransportError(400, "a part of the form has no name")
         _add(fields, part.name, part.data)
     return fields

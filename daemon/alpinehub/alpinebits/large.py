@@ -9,12 +9,12 @@ import msgspec
 
 from alpinehub.alpinebits.acknowledging import REPORT
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.alpinebits.reading import Reader, Reading, read_here
-from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.alpinebits.reader import Reader, Reading, read_here
 from alpinehub.alpinebits.rules.content import CONTENT
 from alpinehub.alpinebits.rules.events import EVENTS
 from alpinehub.alpinebits.rules.freerooms import AVAIL, COUNTS
-from alpinehub.alpinebits.rules.rateplans import RATES
+from alpinehub.alpinebits.rules.rate_plans import RATES
+from alpinehub.alpinebits.transport_error import TransportError
 
 #: By the name of the root element.
 READERS: Mapping[str, Reader[Any]] = {
@@ -27,6 +27,6 @@ def read_large(payload: dict[str, Any], session: object) -> Reading:
     protocol, reader = PROTOCOLS[payload["protocol"]], READERS[payload["root"]]
     try:
         told = read_here(payload["document"], protocol, reader)
-    except Refusal as problem:
+    except TransportError as problem:
         return Reading(status=problem.status, text=problem.text)
     return Reading(told=msgspec.msgpack.encode(told))

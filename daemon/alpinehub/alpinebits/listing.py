@@ -1,4 +1,4 @@
-"""What waits for a user, rendered, recorded as sent before it is sent.
+"""What waits for an account, rendered, recorded as sent before it is sent.
 
     version made --> waiting --read--> sent, waiting --ack or refusal--> taken
                         |  ^             |  ^
@@ -6,14 +6,14 @@
                         +--+             +--+
 
 Each first reading, acknowledgement and refusal is an event of its own, written in the same unit.
-The state is a user's own: two users of one hotel each read and acknowledge for themselves. A
+The state is an account's own: two accounts of one hotel each read and acknowledge for themselves. A
 newer version waits anew whatever became of the older one, and what an operator resends waits as if
-it had not been sent; what the operator takes back is in no list (`requests/mending.py`).
+it had not been sent; what the operator takes back is in no list (`requests/actions.py`).
 
-What a user is given depends on what that user was given before, that is, on what was in an answer,
-acknowledged or not: the answer may have arrived though the acknowledgement did not. A booking is
-Reserved until it was given as one and Modify afterwards; a cancellation is given only to a user who
-was given the request. All of it is read when the list is made (`sql/*/listing.sql`).
+What an account is given depends on what that account was given before, that is, on what was in an
+answer, acknowledged or not: the answer may have arrived though the acknowledgement did not. A
+booking is Reserved until it was given as one and Modify afterwards; a cancellation is given only to
+an account who was given the request. All of it is read when the list is made (`sql/*/listing.sql`).
 """
 
 from __future__ import annotations
@@ -27,15 +27,22 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from alpinehub.alpinebits.guest import Held, HeldCode, Record, find_invalid, mark, render
-from alpinehub.alpinebits.sent import HeldBack, Sent, mark_held, mark_sent
+from alpinehub.alpinebits.delivery import Sent, UndeliverableVersion, mark_sent, mark_undeliverable
+from alpinehub.alpinebits.guest import (
+    Record,
+    Undeliverable,
+    UndeliverableCode,
+    find_invalid,
+    mark,
+    render,
+)
 from alpinehub.reservations import decode
 from cordata import Context, Row, Tx, from_us
 
 if TYPE_CHECKING:
     from alpinehub.alpinebits.call import Client
     from alpinehub.alpinebits.protocol import Protocol
-    from alpinehub.party import Hotel
+    from alpinehub.models import Hotel
 
 #: Rows read, rendered, checked and recorded at once; between pages the loop serves others (6 ms),
 #: and webhooks write. In memory is never more than this, whatever waits: 250 KB.
@@ -53,7 +60,7 @@ class Batch:
     xml: list[bytes] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
     #: Where the reason is new.
-    held: list[HeldBack] = field(default_factory=list)
+    held: list[UndeliverableVersion] = field(default_factory=list)
 
     def add(self, rows: Sequence[Row], hotel: Hotel, protocol: Protocol) -> None:
         """Render and check some rows; what cannot be sent is held, and the others go on."""
@@ -64,7 +71,7 @@ class Batch:
         for row, xml in made:
             reservation_id = row["reservation_id"]
             if text := held.get(reservation_id):
-                self._hold(row, HeldCode.SCHEMA, text)
+                self._hold(row, UndeliverableCode.SCHEMA, text)
                 continue
             self.xml.append(xml)
             self.sent.append(
@@ -81,22 +88,22 @@ class Batch:
         """One of them, not checked yet; None: it is held."""
         try:
             return render(record_of(row), hotel, protocol)
-        except Held as reason:
+        except Undeliverable as reason:
             self._hold(row, reason.code, str(reason))
         except Exception:  # noqa: BLE001 - the boundary of one record: a mistake of ours
             text = "the renderer failed; the journal has the details"
-            if self._hold(row, HeldCode.RENDERER, text):
-                # The details; it is `tell_held` that tells of it.
+            if self._hold(row, UndeliverableCode.RENDERER, text):
+                # The details; it is `tell_undeliverable` that tells of it.
                 words = "reservation %s cannot be rendered"
                 _log.warning(words, row["reservation_id"], exc_info=True)
         return None
 
-    def _hold(self, row: Row, code: HeldCode, text: str) -> bool:
+    def _hold(self, row: Row, code: UndeliverableCode, text: str) -> bool:
         """Whether this reason is news."""
-        if (code, text) == (row["held_code"], row["held_text"]):
+        if (code, text) == (row["undeliverable_code"], row["undeliverable_text"]):
             return False
         self.held.append(
-            HeldBack(
+            UndeliverableVersion(
                 reservation_id=row["reservation_id"], version=row["version"], code=code, text=text
             )
         )
@@ -104,11 +111,13 @@ class Batch:
 
 
 def record_of(row: Row) -> Record:
-    """What a version is rendered from. Raises: Held."""
+    """What a version is rendered from. Raises: Undeliverable."""
     try:
         data = decode(row["data"])
     except msgspec.DecodeError:
-        raise Held(HeldCode.UNREADABLE, "the stored record cannot be read") from None
+        raise Undeliverable(
+            UndeliverableCode.UNREADABLE, "the stored record cannot be read"
+        ) from None
     return Record(
         id=row["reservation_id"],
         res_status=row["res_status"],
@@ -144,7 +153,7 @@ async def reservations(
         if since_us is not None:
             today = from_us(ctx.now_us()).astimezone(ZoneInfo(hotel.time_zone)).date()
             where = {"after_at": after_at, "today": today.isoformat()}
-        rows = await _page(ctx, client.user_id, hotel.id, after_id=after_id, limit=size, **where)
+        rows = await _page(ctx, client.account_id, hotel.id, after_id=after_id, limit=size, **where)
         batch = Batch()
         batch.add(rows, hotel, client.protocol)
         await _record_page(ctx, client, hotel, batch)
@@ -157,17 +166,17 @@ async def reservations(
 
 
 async def _record_page(ctx: Context, client: Client, hotel: Hotel, batch: Batch) -> None:
-    async def unit(tx: Tx) -> list[HeldBack]:
+    async def unit(tx: Tx) -> list[UndeliverableVersion]:
         await mark_sent(tx, client, hotel, batch.sent)
-        return await mark_held(tx, client, batch.held)
+        return await mark_undeliverable(tx, client, batch.held)
 
     if batch.sent or batch.held:
-        tell_held(ctx, hotel, client.protocol, await ctx.store.run(unit))
+        tell_undeliverable(ctx, hotel, client.protocol, await ctx.store.run(unit))
 
 
-async def _page(ctx: Context, user_id: int, hotel_id: int, **where: str | int) -> list[Row]:
+async def _page(ctx: Context, account_id: int, hotel_id: int, **where: str | int) -> list[Row]:
     async def unit(tx: Tx) -> list[Row]:
-        who = {"user_id": user_id, "hotel_id": hotel_id}
+        who = {"account_id": account_id, "hotel_id": hotel_id}
         if "after_at" in where:
             return await tx.fetch_all("listing_selected", **who, **where)
         return await tx.fetch_all("listing_waiting", **who, **where)
@@ -175,9 +184,11 @@ async def _page(ctx: Context, user_id: int, hotel_id: int, **where: str | int) -
     return await ctx.store.read(unit)
 
 
-def tell_held(ctx: Context, hotel: Hotel, protocol: Protocol, held: Sequence[HeldBack]) -> None:
+def tell_undeliverable(
+    ctx: Context, hotel: Hotel, protocol: Protocol, held: Sequence[UndeliverableVersion]
+) -> None:
     """An alert for each cause, which is a line in the journal; the trail has each of them."""
-    causes: defaultdict[HeldCode, list[HeldBack]] = defaultdict(list)
+    causes: defaultdict[UndeliverableCode, list[UndeliverableVersion]] = defaultdict(list)
     for one in held:
         causes[one.code].append(one)
     for code, ones in causes.items():
@@ -185,9 +196,9 @@ def tell_held(ctx: Context, hotel: Hotel, protocol: Protocol, held: Sequence[Hel
         more = ", ..." if len(ones) > _TOLD else ""
         many = "1 guest request" if len(ones) == 1 else f"{len(ones)} guest requests"
         ctx.alert(
-            f"held:{hotel.code}:{code.value}",
+            f"undeliverable:{hotel.code}:{code.value}",
             f"{many} of hotel {hotel} held back, AlpineBits {protocol.name} cannot carry "
             f"this: {ones[0].text} ({ids}{more}); "
-            f"see: alpinehub requests list --hotel {hotel.code} --state held",
+            f"see: alpinehub requests list --hotel {hotel.code} --state undeliverable",
             ids=[hotel.code],
         )

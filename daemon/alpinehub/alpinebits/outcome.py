@@ -16,7 +16,7 @@ from typing import Final, Literal
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.markup import attribute, clean, text
 from alpinehub.alpinebits.protocol import Protocol
-from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.alpinebits.transport_error import TransportError
 
 #: OTA error codes.
 INVALID_HOTEL_CODE: Final = 392
@@ -47,7 +47,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Outcome:
     """All there is to say; nothing: success."""
 
     notes: tuple[Note, ...] = ()
@@ -62,9 +62,9 @@ class Verdict:
 _WORST_FIRST: tuple[Kind, ...] = ("error", "warning", "advisory")
 
 
-def failed(code: int, text: str, *, status: str = "") -> Verdict:
+def failed(code: int, text: str, *, status: str = "") -> Outcome:
     """A verdict of one error."""
-    return Verdict((Note(kind="error", code=code, text=text, status=status),))
+    return Outcome((Note(kind="error", code=code, text=text, status=status),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +102,17 @@ def opening(root: str) -> str:
     return f'{_DECLARATION}<{root} xmlns="{NAMESPACE}" Version="{version}">'
 
 
-def answer(root: str, protocol: Protocol, verdict: Verdict, inside: str = "") -> bytes:
+def answer(root: str, protocol: Protocol, verdict: Outcome, inside: str = "") -> bytes:
     """A response; `inside` is what follows Success and its Warnings, as XML.
 
-    A note that the response cannot hold in this version is left out. Raises: Refusal (400) where
-    that is the error itself.
+    A note that the response cannot hold in this version is left out. Raises: TransportError (400)
+    where that is the error itself.
     """
     form = _RESPONSES[root]
     statuses = protocol.statuses if form.statuses else frozenset()
     errors = [note for note in verdict.notes if note.kind == "error"]
     if errors and protocol.year < form.errors:
-        raise Refusal(400, clean(errors[0].text)[:_MAX_TEXT_CHARS])
+        raise TransportError(400, clean(errors[0].text)[:_MAX_TEXT_CHARS])
     if errors:
         told = "".join(_error(note, statuses) for note in errors[:_MAX_NOTES])
         return f"{opening(root)}<Errors>{told}</Errors></{root}>".encode()

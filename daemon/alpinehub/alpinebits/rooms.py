@@ -11,7 +11,7 @@ from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import Note
 
 if TYPE_CHECKING:
-    from alpinehub.party import Hotel
+    from alpinehub.models import Hotel
     from cordata import Row, Store, Tx
 
 _UNKNOWN = Note(

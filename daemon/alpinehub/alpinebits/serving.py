@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from alpinehub.alpinebits.call import POOL_BYTES, Call, respond
+from alpinehub.alpinebits.concurrency_limit import limit_of
 from alpinehub.alpinebits.fitting import Fitted, Telling, fit
-from alpinehub.alpinebits.outcome import Verdict, failed
-from alpinehub.alpinebits.turns import turns_of
+from alpinehub.alpinebits.outcome import Outcome, failed
 from alpinehub.pooled import in_the_pool
 from cordata import PoolError, fields
 
 if TYPE_CHECKING:
-    from alpinehub.party import Hotel
+    from alpinehub.models import Hotel
 
 #: The command: `alpinehub.alpinebits.fitting.fit_large`.
 FIT_LARGE = "fit_message"
@@ -28,7 +28,7 @@ _log = logging.getLogger("alpinehub.alpinebits")
 
 
 async def serve(
-    call: Call, hotel: Hotel, response: str, content: bytes, *, verdict: Verdict | None = None
+    call: Call, hotel: Hotel, response: str, content: bytes, *, verdict: Outcome | None = None
 ) -> bytes:
     """A response with `content`, XML of what follows its Success, as the caller's version has it.
 
@@ -49,13 +49,13 @@ async def serve(
     if fitted.dropped:
         extra = fields(hotel=hotel.code, dropped=fitted.dropped)
         _log.info("%s is told without what its version does not have", response, extra=extra)
-    return respond(call, response, verdict or Verdict(), fitted.inside)
+    return respond(call, response, verdict or Outcome(), fitted.inside)
 
 
 async def _fit(call: Call, told: Telling) -> Fitted:
     if len(told.content) <= POOL_BYTES:
         return await asyncio.to_thread(fit, told)
-    async with turns_of(call.ctx).reading():
+    async with limit_of(call.ctx).reading():
         payload = msgspec.structs.asdict(told)
         try:
             return await in_the_pool(call.ctx, FIT_LARGE, payload, timeout_s=8.0, type=Fitted)

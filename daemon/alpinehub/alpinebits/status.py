@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from alpinehub.alpinebits.delivery import publish
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.moment import moment_us
-from alpinehub.alpinebits.reading import Reader
-from alpinehub.alpinebits.sent import publish
+from alpinehub.alpinebits.reader import Reader
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
     from alpinehub.alpinebits.call import Client
-    from alpinehub.party import Hotel
+    from alpinehub.models import Hotel
     from cordata import Context, Row, Tx
 
 #: Recorded in one unit: webhooks get their turn between them.
@@ -68,7 +68,7 @@ STATUSES = Reader(root="OTA_HotelResNotifRQ", read=_read, type=Statuses)
 async def note_statuses(
     ctx: Context, client: Client, hotels: Mapping[int, Hotel], told: Sequence[Told]
 ) -> set[str]:
-    """Record them; the ids that are requests of these hotels, which the user reads.
+    """Record them; the ids that are requests of these hotels, which the account reads.
 
     What is older than what is known, and what says nothing new, changes nothing. Raises:
     StoreUnavailable; a part of them may be recorded then, and is known when they come again.
@@ -88,7 +88,7 @@ async def _note(
     tx: Tx, client: Client, hotels: Mapping[int, Hotel], told: Sequence[Told]
 ) -> set[str]:
     ids = msgspec.json.encode(sorted({one.id for one in told})).decode()
-    rows = await tx.fetch_all("status_find", ids=ids, user_id=client.user_id)
+    rows = await tx.fetch_all("status_find", ids=ids, account_id=client.account_id)
     found = {row["reservation_id"]: row for row in rows if row["hotel_id"] in hotels}
     for name, row in found.items():
         zone = hotels[row["hotel_id"]].time_zone

@@ -13,13 +13,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from alpinehub.accounts import Account, TooManyLogins, authenticate, shown
-from alpinehub.alpinebits import bounds, form, refusal
+from alpinehub.alpinebits import bounds, form, transport_error
 from alpinehub.alpinebits.call import THREAD_BYTES
+from alpinehub.alpinebits.concurrency_limit import Turn
 from alpinehub.alpinebits.markup import clean
 from alpinehub.alpinebits.protocol import well_formed
-from alpinehub.alpinebits.refusal import Refusal
-from alpinehub.alpinebits.turns import Turn
+from alpinehub.alpinebits.transport_error import TransportError
+from alpinehub.login import TooManyLogins, authenticate, shown
+from alpinehub.models import Account
 from cordata import Context
 
 T = TypeVar("T")
@@ -30,24 +31,24 @@ _MAX_CLIENT_ID_CHARS = 64
 
 
 async def log_in(ctx: Context, request: Request) -> Account:
-    """Who asks. Raises: Refusal (401), TooManyLogins, StoreUnavailable."""
+    """Who asks. Raises: TransportError (401), TooManyLogins, StoreUnavailable."""
     credentials = _credentials(request.headers.get("authorization", ""))
     if credentials is None:
-        raise Refusal(401, refusal.BAD_CREDENTIALS)
+        raise TransportError(401, transport_error.BAD_CREDENTIALS)
     name, password = credentials
     address = request.client.host if request.client is not None else ""
     try:
         account = await authenticate(ctx, name, password, address=address)
     except TooManyLogins as error:
-        request.state.reason = f"{error.text} (user {shown(name)})"
+        request.state.reason = f"{error.text} (account {shown(name)})"
         raise
     if account is None:
-        raise Refusal(401, refusal.BAD_CREDENTIALS, note=f" (user {shown(name)})")
+        raise TransportError(401, transport_error.BAD_CREDENTIALS, note=f" (account {shown(name)})")
     return account
 
 
 def _credentials(header: str) -> tuple[str, str] | None:
-    """User and password of a Basic Authorization header (RFC 7617), None when it is not one.
+    """Account and password of a Basic Authorization header (RFC 7617), None when it is not one.
 
     UTF-8 is what we ask for; what is not UTF-8 is read as Latin-1, as old clients mean it.
     """
@@ -67,12 +68,12 @@ def _credentials(header: str) -> tuple[str, str] | None:
 
 
 def protocol_name(request: Request) -> str:
-    """The version that the client speaks, known to us or not. Raises: Refusal (400)."""
+    """The version that the client speaks, known to us or not. Raises: TransportError (400)."""
     name = request.headers.get("x-alpinebits-clientprotocolversion", "").strip()
     if not name:
-        raise Refusal(400, "the header X-AlpineBits-ClientProtocolVersion is missing")
+        raise TransportError(400, "the header X-AlpineBits-ClientProtocolVersion is missing")
     if not well_formed(name):
-        raise Refusal(400, refusal.BAD_VERSION)
+        raise TransportError(400, transport_error.BAD_VERSION)
     return name
 
 
@@ -83,13 +84,13 @@ def client_id(request: Request) -> str:
 
 
 async def read_form(request: Request, turn: Turn) -> form.Form:
-    """The form in the body. Raises: Refusal (413, 415, 400, 503), ClientDisconnect."""
+    """The form in the body. Raises: TransportError (413, 415, 400, 503), ClientDisconnect."""
     received = bytearray()
     async with aclosing(request.stream()) as chunks:
         async for chunk in chunks:
             received += chunk
             if len(received) > bounds.MAX_BODY_BYTES:
-                raise Refusal(413, "the body is too large")
+                raise TransportError(413, "the body is too large")
             turn.grow(len(received))
     headers = request.headers
     body = form.unpack(bytes(received), headers.get("content-encoding", ""))
@@ -103,7 +104,7 @@ async def _parse(data: bytes, read: Callable[[], T]) -> T:
     return read()
 
 
-def refuse(request: Request, problem: Refusal) -> Response:
+def refuse(request: Request, problem: TransportError) -> Response:
     """The response to what is not AlpineBits as it should be; why, is on the connection layer's
     line of the request.
     """

@@ -11,7 +11,7 @@ from alpinehub.check.suite import PASSED, Check, Result, failed, skipped, warnin
 from alpinehub.check.transport import refused
 from alpinehub.pms import message
 from alpinehub.pms.message import HotelName
-from alpinehub.pms.reading import Reply
+from alpinehub.pms.reply import Reply
 
 #: Everything there ever was, and nothing yet.
 _LONG_AGO, _FAR_AHEAD = "1990-01-01T00:00:00+00:00", "2990-01-01T00:00:00+00:00"

@@ -10,7 +10,7 @@ from alpinehub.check.peer import NO_VERSION, Peer
 from alpinehub.check.suite import PASSED, Check, Result, failed
 from alpinehub.pms import message
 from alpinehub.pms.offer import NoCapabilities, action_of, offer, read_common
-from alpinehub.pms.reading import HANDSHAKE_STATUS, Reply
+from alpinehub.pms.reply import HANDSHAKE_STATUS, Reply
 
 _READ, _PING = "action_OTA_Read", "action_OTA_Ping"
 

@@ -13,7 +13,7 @@ from alpinehub.pms.client import Login, form
 from alpinehub.pms.http import Answer, Caller
 from alpinehub.pms.message import HotelName
 from alpinehub.pms.offer import NoCapabilities, offer, read_common
-from alpinehub.pms.reading import Reply, read_reply
+from alpinehub.pms.reply import Reply, read_reply
 
 #: A version that never was, and a code that no hotel has.
 NO_VERSION, NO_HOTEL = "1999-01", "NO-SUCH-HOTEL-X"

@@ -14,7 +14,7 @@ from cordata import ConfigError, CordataError, __version__
 
 EXIT_FAILED, EXIT_INTERRUPTED, EXIT_CONFIG = 1, 130, 78
 _NAMES = (
-    *("check", "customer", "hotel", "inbox", "pms", "report", "requests", "source", "user"),
+    *("check", "customer", "hotel", "inbox", "pms", "report", "requests", "source", "account"),
     "webhook",
 )
 
@@ -28,7 +28,7 @@ _NAMES = (
 
 \b
   alpinehub hotel add EDELW --name "Hotel Edelweiss" --report-email info@edelweiss.example
-  alpinehub user add edelweiss-pms --hotel EDELW
+  alpinehub account add edelweiss-pms --hotel EDELW
   alpinehub source add EDELW website""",
 )
 @click.version_option(__version__, prog_name="alpinehub")
@@ -48,10 +48,10 @@ def alpinehub(context: click.Context, config: str | None) -> None:
     context.obj = config
 
 
-@alpinehub.command(short_help="Make a hotel, its user and its sources for trying out.")
+@alpinehub.command(short_help="Make a hotel, its account and its sources for trying out.")
 @click.pass_obj
 def demo(config: str | None) -> None:
-    """Make the hotel DEMO, its user demo with password demo, its webhook secrets: demo, and
+    """Make the hotel DEMO, its account demo with password demo, its webhook secrets: demo, and
     demo-wix-0123456789012 of the source wix, likewise of google and form.
 
     For trying out only: everybody knows them. What exists already is left as it is.

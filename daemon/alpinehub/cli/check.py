@@ -24,7 +24,7 @@ from alpinehub.cli.peer import (
     server_options,
 )
 from alpinehub.cli.run import as_json, printable, show_table
-from alpinehub.pms.reading import refusal
+from alpinehub.pms.reply import refusal
 
 _AREAS = {"transport": transport.CHECKS, "handshake": handshake.CHECKS, "guest": guest.CHECKS}
 

@@ -135,19 +135,19 @@ def export(config: str | None, /, output: str | None, all_hotels: bool, **who: A
     _require_hotel(all_hotels, **who)
 
     async def act(ctx: Context) -> tuple[Sequence[Any], Sequence[Any]]:
-        from alpinehub.people import exporting
+        from alpinehub.customers import export
 
         customers = await _one_or_more(ctx, **who)
-        return customers, await exporting.export(ctx.store, customers)
+        return customers, await export.export(ctx.store, customers)
 
     with ExitStack() as stack:
         file = sys.stdout
-        if output is not None:  # before the command becomes another user
+        if output is not None:  # before the command becomes another account
             file = stack.enter_context(_new_file(output))
             on_failure = stack.enter_context(ExitStack())
             on_failure.callback(os.unlink, output)
         found, documents = run(config, act)
-        json.dump({"people": documents}, file, indent=2, ensure_ascii=False)
+        json.dump({"customers": documents}, file, indent=2, ensure_ascii=False)
         file.write("\n")
         if output is not None:
             on_failure.pop_all()
@@ -186,13 +186,13 @@ def erase(
     With --email or --phone, --hotel CODE says at which hotel, or --all-hotels. What hotel software
     has taken is not called back from it, and backups are as they are.
     """
-    from alpinehub.people import erasing
+    from alpinehub.customers import erasure
 
     _require_hotel(all_hotels, **who)
 
     async def look(ctx: Context) -> tuple[Sequence[Any], int]:
         found = await _one_or_more(ctx, **who)
-        return found, await erasing.count_waiting(ctx.store, found)
+        return found, await erasure.count_waiting(ctx.store, found)
 
     found, waiting = run(config, look)
     requests = sum(one["requests"] for one in found)
@@ -213,9 +213,9 @@ def erase(
     if not yes:
         click.confirm(f"erase {sentence}? It cannot be undone", abort=True, err=True)
 
-    async def act(ctx: Context) -> erasing.Erased:
-        why = erasing.Reason(by=OPERATOR, reason=reason, force=force)
-        erased = await erasing.erase(ctx.store, found, why)
+    async def act(ctx: Context) -> erasure.Erased:
+        why = erasure.Reason(by=OPERATOR, reason=reason, force=force)
+        erased = await erasure.erase(ctx.store, found, why)
         await ctx.store.checkpoint(force=True)  # nor is he in the log any more
         return erased
 
@@ -244,16 +244,16 @@ def rehash(config: str | None, hotel: str, json_: bool) -> None:
 
     It is never needed but to be sure: what is new is seen by itself.
     """
-    from alpinehub.people.upkeep import mark_hotel
+    from alpinehub.customers.maintenance import mark_hotel
 
     marked = run(config, lambda ctx: mark_hotel(ctx.store, hotel))
     show({"hotel": hotel, "customers": marked}, f"{marked} customers of {hotel} are due", json_)
 
 
 async def _find(ctx: Context, **by: Any) -> list[dict[str, Any]]:
-    from alpinehub.people import finding
+    from alpinehub.customers import search
 
-    return await finding.find(ctx.store, **by)
+    return await search.find(ctx.store, **by)
 
 
 async def _one_or_more(

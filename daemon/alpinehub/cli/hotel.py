@@ -1,4 +1,4 @@
-"""`alpinehub hotel add|list|show|told|set|disable|enable`."""
+"""`alpinehub hotel add|list|show|data|messages|set|disable|enable`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import fields
 import click
 
 from alpinehub import hotels
-from alpinehub.alpinebits import told as told_
+from alpinehub.alpinebits import hotel_data
 from alpinehub.cli.run import as_json, plain, printable, run, show, show_table
-from alpinehub.party import FEATURES
+from alpinehub.models import FEATURES
 from alpinehub.settings import HubSettings
 
 #: The word for "as for all hotels".
@@ -71,22 +71,22 @@ def add(
 def list_(config: str | None, json_: bool) -> None:
     """List all hotels."""
     rows = run(config, lambda ctx: hotels.list_hotels(ctx.store))
-    columns = ("code", "name", "time_zone", "language", "region", "users", "sources")
+    columns = ("code", "name", "time_zone", "language", "region", "accounts", "sources")
     show_table(rows, (*columns, "report_email", "disabled_at"), json_)
 
 
-@hotel.command("show", short_help="Show a hotel, its settings and what it told.")
+@hotel.command("show", short_help="Show a hotel, its settings and its data.")
 @click.argument("code")
 @as_json
 @click.pass_obj
 def show_(config: str | None, code: str, json_: bool) -> None:
-    """Show a hotel: its settings, what its software may do, and what it told of it."""
+    """Show a hotel: its settings, what its software may do, and which hotel data it sent."""
     found = run(config, lambda ctx: hotels.show_hotel(ctx.store, code))
     record = {name: plain(name, value) for name, value in found.items()}
-    documents = run(config, lambda ctx: told_.overview(ctx.store, code))
+    documents = run(config, lambda ctx: hotel_data.overview(ctx.store, code))
     if json_:
-        told = [{name: plain(name, value) for name, value in one.items()} for one in documents]
-        click.echo(json.dumps({**record, "told": told}, indent=2))
+        data = [{name: plain(name, value) for name, value in one.items()} for one in documents]
+        click.echo(json.dumps({**record, "data": data}, indent=2))
         return
     for name, value in record.items():
         if name == "settings" and isinstance(value, dict):
@@ -96,29 +96,27 @@ def show_(config: str | None, code: str, json_: bool) -> None:
         click.echo(f"{name.replace('_', ' '):14}{printable(text) or '-'}")
     if documents:
         click.echo()
-        show_table(documents, ("kind", "protocol", "told_by", "complete_at", "changed_at"), False)
+        show_table(documents, ("kind", "protocol", "sent_by", "complete_at", "changed_at"), False)
 
 
 @hotel.command(
-    short_help="Show what hotel software told of a hotel.",
+    short_help="Show the data that hotel software sent about a hotel.",
     epilog="""Examples:
 
 \b
-  alpinehub hotel told EDELW freerooms
-  alpinehub hotel told EDELW pushes --limit 10
-  alpinehub hotel told EDELW inventory | xmllint --format -""",
+  alpinehub hotel data EDELW freerooms
+  alpinehub hotel data EDELW inventory | xmllint --format -""",
 )
 @click.argument("code")
-@click.argument("what", type=click.Choice(tuple(told_.COLUMNS)))
-@click.option("--limit", default=50, show_default=True, help="Of the pushes: the newest ones.")
+@click.argument("what", type=click.Choice(tuple(hotel_data.COLUMNS)))
 @as_json
 @click.pass_obj
-def told(config: str | None, code: str, what: str, limit: int, json_: bool) -> None:
-    """Show what hotel software told of a hotel: rooms that are free, what the hotel has, prices,
-    activities; or each time that it told something, and what it was answered.
+def data(config: str | None, code: str, what: str, json_: bool) -> None:
+    """Show the data that hotel software sent about a hotel: rooms that are free, what the hotel
+    has, prices, activities.
     """
-    rows = run(config, lambda ctx: told_.look_at(ctx.store, code, what, limit))
-    columns = told_.COLUMNS[what]
+    rows = run(config, lambda ctx: hotel_data.read_data(ctx.store, code, what))
+    columns = hotel_data.COLUMNS[what]
     if columns == ("xml",) and not json_:
         for row in rows:
             lines = str(row["xml"]).splitlines()
@@ -126,6 +124,23 @@ def told(config: str | None, code: str, what: str, limit: int, json_: bool) -> N
             click.echo("\n".join(seen))
         return
     show_table(rows, columns, json_)
+
+
+@hotel.command(
+    short_help="List the messages that carried hotel data.",
+    epilog="""Example:
+
+\b
+  alpinehub hotel messages EDELW --limit 10""",
+)
+@click.argument("code")
+@click.option("--limit", default=50, show_default=True, help="The newest ones.")
+@as_json
+@click.pass_obj
+def messages(config: str | None, code: str, limit: int, json_: bool) -> None:
+    """List the messages in which hotel software sent hotel data, and how each was answered."""
+    rows = run(config, lambda ctx: hotel_data.list_messages(ctx.store, code, limit))
+    show_table(rows, hotel_data.MESSAGE_COLUMNS, json_)
 
 
 _feature = click.Choice(FEATURES)
@@ -139,8 +154,8 @@ _KEPT = tuple(one.name for one in fields(HubSettings) if one.name.endswith("_day
 
 \b
   alpinehub hotel set EDELW --off deltas --off rooms
-  alpinehub hotel set EDELW --silent-after 6 --alert-email reception@edelw.example
-  alpinehub hotel set EDELW --silent-after default --on rooms
+  alpinehub hotel set EDELW --stale-after 6 --alert-email reception@edelw.example
+  alpinehub hotel set EDELW --stale-after default --on rooms
   alpinehub hotel set EDELW --retention customer_days=365 --retention inbox_days=default""",
 )
 @click.argument("code")
@@ -157,7 +172,7 @@ _KEPT = tuple(one.name for one in fields(HubSettings) if one.name.endswith("_day
     help='Of its mails: de, it or en; "": its own language.',
 )  # fmt: skip
 @click.option(
-    "--silent-after", metavar="HOURS",
+    "--stale-after", metavar="HOURS",
     help="Until its software is missed; 0: never; default: as for all.",
 )  # fmt: skip
 @click.option(
@@ -172,7 +187,7 @@ def set_(
     config: str | None,
     /,
     code: str,
-    silent_after: str | None,
+    stale_after: str | None,
     alert_email: str | None,
     report_language: str | None,
     retention: tuple[str, ...],
@@ -186,8 +201,8 @@ def set_(
     A feature that is taken away is refused, and no longer announced to hotel software.
     """
     settings: dict[str, int | str | None] = {}
-    if silent_after is not None:
-        settings["silent_after_h"] = _hours(silent_after)
+    if stale_after is not None:
+        settings["stale_after_h"] = _hours(stale_after)
     if alert_email is not None:
         settings["alert_email"] = alert_email
     if report_language is not None:
@@ -225,7 +240,7 @@ def _hours(text: str) -> int | None:
     if text == _DEFAULT:
         return None
     if not text.isdecimal() or len(text) > 5:
-        raise click.UsageError(f"--silent-after must be hours or {_DEFAULT}")
+        raise click.UsageError(f"--stale-after must be hours or {_DEFAULT}")
     return int(text)
 
 
@@ -234,7 +249,7 @@ def _hours(text: str) -> int | None:
 @as_json
 @click.pass_obj
 def disable(config: str | None, code: str, json_: bool) -> None:
-    """Disable a hotel: its sources are refused, its users do not find it. Nothing is deleted."""
+    """Disable a hotel: its sources are refused, its accounts do not find it. Nothing is deleted."""
     run(config, lambda ctx: hotels.set_hotel_disabled(ctx.store, code, True))
     show({"code": code, "disabled": True}, f"hotel {code} disabled", json_)
 

@@ -10,8 +10,8 @@ import click
 
 from alpinehub.cli.duration import since as moment
 from alpinehub.cli.run import as_json, printable, run, show, show_line, show_table
-from alpinehub.inbox.mending import Again
-from alpinehub.inbox.review import STATES, Wanted
+from alpinehub.inbox.actions import Again
+from alpinehub.inbox.listing import STATES, Wanted
 from alpinehub.webhooks.mapping import TARGETS
 from cordata import Context
 
@@ -58,7 +58,7 @@ def list_(
     Nothing that a guest wrote is shown; `alpinehub inbox show ID` does that, and for one that is
     held `alpinehub requests show ID`.
     """
-    from alpinehub.inbox.review import list_inbox
+    from alpinehub.inbox.listing import list_inbox
 
     wanted = Wanted(state=state, hotel=hotel, source=source, since=since, limit=limit, after=after)
     rows = run(config, lambda ctx: list_inbox(ctx.store, wanted))
@@ -83,7 +83,7 @@ def show_(config: str | None, id_: int, body: bool, json_: bool) -> None:
 
     This is personal data.
     """
-    from alpinehub.inbox.review import show_submission
+    from alpinehub.inbox.listing import show_submission
 
     record = run(config, lambda ctx: show_submission(ctx.store, id_))
     sent = record.pop("body")
@@ -170,7 +170,7 @@ def map_(
     is told.
     """
     from alpinehub.cli.mapping import changed_by
-    from alpinehub.inbox.mending import change_mapping, would_become
+    from alpinehub.inbox.actions import change_mapping, would_become
     from alpinehub.webhooks.mapping import encode
 
     change = changed_by(file.read() if file else None, **given)
@@ -241,8 +241,8 @@ def reprocess(
         raise click.UsageError("name submissions, or --hotel, --source or --all")
 
     async def act(ctx: Context) -> list[Again]:
-        from alpinehub.inbox.mending import in_review
-        from alpinehub.inbox.mending import reprocess as again
+        from alpinehub.inbox.actions import in_review
+        from alpinehub.inbox.actions import reprocess as again
 
         chosen = ids or await in_review(ctx.store, hotel, source)
         return [one async for one in again(ctx, chosen, dry_run=dry_run, force=force)]
@@ -274,9 +274,9 @@ def reprocess(
 @click.pass_obj
 def reject(config: str | None, id_: int, reason: str, json_: bool) -> None:
     """Take a submission from the review list: no hotel will see it."""
-    from alpinehub.inbox import mending
+    from alpinehub.inbox import actions
 
-    run(config, lambda ctx: mending.reject(ctx.store, id_, reason))
+    run(config, lambda ctx: actions.reject(ctx.store, id_, reason))
     show({"id": id_, "state": "rejected", "reason": reason}, f"submission {id_} rejected", json_)
 
 

@@ -16,7 +16,7 @@ from alpinehub.cli.run import printable, show_document, show_table
 from alpinehub.pms.client import takes_packed
 from alpinehub.pms.http import Answer
 from alpinehub.pms.offer import NoCapabilities, read_common
-from alpinehub.pms.reading import HANDSHAKE_STATUS, Reply, read_reply, refusal
+from alpinehub.pms.reply import HANDSHAKE_STATUS, Reply, read_reply, refusal
 
 _DONE = ("success", "advisory")
 

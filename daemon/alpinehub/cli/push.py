@@ -1,4 +1,4 @@
-"""`alpinehub user push set|list|now|test|off|on`: guest requests brought to hotel software."""
+"""`alpinehub account push set|list|now|test|off|on`: guest requests brought to hotel software."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _VERSIONS = [name for name, one in PROTOCOLS.items() if one.year >= targets.PUSH
 def push() -> None:
     """Bring guest requests to hotel software that does not fetch them.
 
-    What is brought is what the user would fetch, and he may still fetch it. A server that does not
-    answer is tried again after 5 s, 10 s and so on up to 15 minutes.
+    What is brought is what the account would fetch, and he may still fetch it. A server that does
+    not answer is tried again after 5 s, 10 s and so on up to 15 minutes.
     """
 
 
 @push.command(
     "set",
-    short_help="Bring a user's guest requests to a URL from now on.",
+    short_help="Bring an account's guest requests to a URL from now on.",
     epilog="""Example:
 
 \b
-  pass show pms | alpinehub user push set edelweiss-pms --login hub \\
+  pass show pms | alpinehub account push set edelweiss-pms --login hub \\
       --url https://pms.example/alpinebits --version 2022-10""",
 )
 @click.argument("name")
 @click.option("--url", required=True, help="Where the hotel software takes AlpineBits: https://")
-@click.option("--login", required=True, help="Our user name there.")
+@click.option("--login", required=True, help="Our account name there.")
 @click.option(
     "--version",
     "protocol",
@@ -53,7 +53,7 @@ def push() -> None:
 def set_(
     config: str | None, name: str, url: str, login: str, protocol: str, packed: bool, json_: bool
 ) -> None:
-    """Bring a user's guest requests there, from now on; also what waits for him already.
+    """Bring an account's guest requests there, from now on; also what waits for him already.
 
     Our password there is read from standard input, or asked for.
     """
@@ -71,7 +71,7 @@ def set_(
         ),
     )
     record = {"name": name, "url": url, "login": login, "protocol": protocol, "gzip": packed}
-    show(record, f"guest requests of user {name} are brought to {url}", json_)
+    show(record, f"guest requests of account {name} are brought to {url}", json_)
 
 
 @push.command("list", short_help="List who is brought what, and what is in the way.")
@@ -89,17 +89,17 @@ def list_(config: str | None, json_: bool) -> None:
 @as_json
 @click.pass_obj
 def now(config: str | None, name: str, json_: bool) -> None:
-    """Bring what waits for a user now, without the pause after a failure."""
+    """Bring what waits for an account now, without a pause."""
     run(config, lambda ctx: targets.bring_now(ctx, name))
-    show({"name": name}, f"what waits for user {name} is brought now", json_)
+    show({"name": name}, f"what waits for account {name} is brought now", json_)
 
 
-@push.command(short_help="Shake hands with a user's server; nothing is brought.")
+@push.command(short_help="Shake hands with an account's server; nothing is brought.")
 @click.argument("name")
 @as_json
 @click.pass_obj
 def test(config: str | None, name: str, json_: bool) -> None:
-    """Shake hands with a user's server, and show what it can; nothing is brought.
+    """Shake hands with an account's server, and show what it can; nothing is brought.
 
     Exit codes as those of `alpinehub pms`.
     """
@@ -126,9 +126,9 @@ def test(config: str | None, name: str, json_: bool) -> None:
 @as_json
 @click.pass_obj
 def off(config: str | None, name: str, json_: bool) -> None:
-    """Bring a user nothing more; he may still fetch what waits."""
+    """Bring an account nothing more; he may still fetch what waits."""
     run(config, lambda ctx: targets.set_disabled(ctx, name, True))
-    show({"name": name, "disabled": True}, f"user {name} is brought nothing more", json_)
+    show({"name": name, "disabled": True}, f"account {name} is brought nothing more", json_)
 
 
 @push.command()
@@ -138,4 +138,4 @@ def off(config: str | None, name: str, json_: bool) -> None:
 def on(config: str | None, name: str, json_: bool) -> None:
     """Go on with bringing after `off`."""
     run(config, lambda ctx: targets.set_disabled(ctx, name, False))
-    show({"name": name, "disabled": False}, f"guest requests of user {name} are brought", json_)
+    show({"name": name, "disabled": False}, f"guest requests of account {name} are brought", json_)

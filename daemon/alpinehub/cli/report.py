@@ -11,7 +11,7 @@ from alpinehub.cli.run import run
 
 if TYPE_CHECKING:
     from alpinehub.report.figures import Figures
-    from alpinehub.report.fleet import Fleet
+    from alpinehub.report.portfolio import Portfolio
 
 
 @click.command(
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 \b
   alpinehub report --hotel EDELW --date 2026-02-01 --format html > report.html
-  alpinehub report --fleet --date 2026-02-01"""
+  alpinehub report --portfolio --date 2026-02-01"""
 )
 @click.option("--hotel", "code", help="Code of the hotel.")
-@click.option("--fleet", is_flag=True, help="The summary of all hotels.")
+@click.option("--portfolio", is_flag=True, help="The summary of all hotels.")
 @click.option(
     "--date",
     "day",
@@ -40,24 +40,24 @@ if TYPE_CHECKING:
     help="What is shown.",
 )
 @click.pass_obj
-def report(config: str | None, code: str | None, fleet: bool, day: datetime, kind: str) -> None:
+def report(config: str | None, code: str | None, portfolio: bool, day: datetime, kind: str) -> None:
     """Show the daily report of a hotel, or of all. Nothing is sent; what waits is what waits now.
 
     Sent twice is what said nothing new, and what the same guest asked for the same days within 30
     days, by another form say. In JSON moments are microseconds since the epoch.
     """
-    from alpinehub.report.fleet import write_fleet
     from alpinehub.report.job import read_all, read_report
+    from alpinehub.report.portfolio import write_portfolio
     from alpinehub.report.writing import to_json, write
 
-    if (code is None) != fleet:
-        raise click.UsageError("name --hotel CODE or --fleet, one of them")
+    if (code is None) != portfolio:
+        raise click.UsageError("name --hotel CODE or --portfolio, one of them")
     on = day.date().isoformat()
-    found: Figures | Fleet
+    found: Figures | Portfolio
     # What a browser shows has no mail around it that could bring the picture.
     if code is None:
-        found = fleet_found = run(config, lambda ctx: read_all(ctx, on))
-        written = write_fleet(fleet_found, picture=False)
+        found = portfolio_found = run(config, lambda ctx: read_all(ctx, on))
+        written = write_portfolio(portfolio_found, picture=False)
     else:
         found = figures = run(config, lambda ctx: read_report(ctx, code, on))
         written = write(figures, picture=False)

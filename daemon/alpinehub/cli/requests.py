@@ -11,10 +11,10 @@ import click
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.cli.duration import since as moment
 from alpinehub.cli.run import OPERATOR, as_json, printable, run, show, show_document, show_table
-from alpinehub.requests import looking, mending
-from alpinehub.requests.looking import Wanted
+from alpinehub.requests import actions, listing
+from alpinehub.requests.listing import Wanted
 
-_COLUMNS = ("created_at", "id", "hotel", "source", "status", "version", "users")
+_COLUMNS = ("created_at", "id", "hotel", "source", "status", "version", "accounts")
 
 
 @click.group()
@@ -29,8 +29,8 @@ def requests() -> None:
 
 \b
   alpinehub requests list --hotel EDELW
-  alpinehub requests list --state held --since 2d
-  alpinehub requests list --user edelweiss-pms --state refused --since 2027-01-01 --json""",
+  alpinehub requests list --state undeliverable --since 2d
+  alpinehub requests list --account edelweiss-pms --state rejected --since 2027-01-01 --json""",
 )
 @click.option("--hotel", metavar="CODE", help="Of one hotel.")
 @click.option(
@@ -39,10 +39,10 @@ def requests() -> None:
     help="What the newest version is.",
 )
 @click.option(
-    "--state", type=click.Choice(get_args(looking.State)),
-    help="What became of it for a user; open: waiting, sent or held.",
+    "--state", type=click.Choice(get_args(listing.State)),
+    help="What became of it for an account; open: waiting, sent or undeliverable.",
 )  # fmt: skip
-@click.option("--user", metavar="NAME", help="With --state: for this user.")
+@click.option("--account", metavar="NAME", help="With --state: for this account.")
 @click.option(
     "--since", callback=moment, metavar="TIME", help="Made then or later: 2h, 7d, a date."
 )
@@ -64,19 +64,19 @@ def list_(
 ) -> None:
     """List guest requests, the newest first, without anything that a guest wrote.
 
-    USERS tells what became of the newest version for each user: waiting (not fetched yet), sent
-    (fetched, not acknowledged), held (their version of AlpineBits cannot carry it), acknowledged,
-    refused, or cancelled by an operator. Not sent: disabled (the user or the hotel is disabled),
-    revoked (the user no longer reads the hotel), unneeded (a cancellation of a request that the
-    user never got).
+    ACCOUNTS tells what became of the newest version for each account: waiting (not fetched yet),
+    sent (fetched, not acknowledged), undeliverable (their version of AlpineBits cannot carry it),
+    acknowledged, rejected, or cancelled by an operator. Not sent: disabled (the account or the
+    hotel is disabled), revoked (the account no longer reads the hotel), unneeded (a cancellation of
+    a request that the account never got).
     """
     wanted = Wanted(since_us=since, until_us=until or None, **chosen)
-    page = run(config, lambda ctx: looking.list_requests(ctx.store, wanted))
+    page = run(config, lambda ctx: listing.list_requests(ctx.store, wanted))
     if json_:
         items = [_iso(item) for item in page.items]
         click.echo(json.dumps({"items": items, "next": page.next}, indent=2))
         return
-    rows = [{**item, "users": _summary(item["users"])} for item in page.items]
+    rows = [{**item, "accounts": _summary(item["accounts"])} for item in page.items]
     if rows:
         show_table(rows, _COLUMNS, False)
     elif page.next is None:
@@ -110,17 +110,17 @@ def show_request(config: str | None, id_: str, xml: str | None, json_: bool) -> 
         made = run(config, lambda ctx: render_request(ctx.store, id_, protocol))
         show_document(made)
         return
-    found = run(config, lambda ctx: looking.find_request(ctx.store, id_))
+    found = run(config, lambda ctx: listing.find_request(ctx.store, id_))
     if json_:
         click.echo(json.dumps(_iso(found), indent=2))
         return
-    lists = ("data", "versions", "users", "inbox", "trail")
+    lists = ("data", "versions", "accounts", "inbox", "history")
     _show_fields({name: value for name, value in _iso(found).items() if name not in lists})
     _show_fields(found["data"], "guest: ")
-    states = ("user", "version", "state", "sent_count", "last_sent_at", "acked_at", "client_id")
+    states = ("account", "version", "state", "sent_count", "last_sent_at", "acked_at", "client_id")
     for head, columns in (
-        ("users", (*states, "held_text", "refused_text")),
-        ("trail", ("at", "event", "version", "user", "detail")),
+        ("accounts", (*states, "undeliverable_text", "rejected_text")),
+        ("history", ("at", "event", "version", "account", "detail")),
     ):
         click.echo(f"\n{head}:")
         rows = [{**_iso(row), "detail": _detail(row.get("detail", {}))} for row in found[head]]
@@ -132,26 +132,26 @@ def show_request(config: str | None, id_: str, xml: str | None, json_: bool) -> 
 
 \b
   alpinehub requests resend 019f1c434b00a8f1651ad6e57d014363
-  alpinehub requests resend 019f1c434b00a8f1651ad6e57d014363 --user edelweiss-pms"""
+  alpinehub requests resend 019f1c434b00a8f1651ad6e57d014363 --account edelweiss-pms"""
 )
 @click.argument("id_", metavar="ID")
-@click.option("--user", metavar="NAME", help="For one user.  [default: all of the hotel]")
+@click.option("--account", metavar="NAME", help="For one account.  [default: all of the hotel]")
 @as_json
 @click.pass_obj
-def resend(config: str | None, id_: str, user: str | None, json_: bool) -> None:
+def resend(config: str | None, id_: str, account: str | None, json_: bool) -> None:
     """Let hotel software get a guest request again with its next poll.
 
-    For users who acknowledged it, refused it, or from whose list it was taken. A cancellation goes
-    only to users who got the request, and a request that was erased to nobody.
+    For accounts who acknowledged it, refused it, or from whose list it was taken. A cancellation
+    goes only to accounts who got the request, and a request that was erased to nobody.
     """
-    done = run(config, lambda ctx: mending.resend(ctx.store, id_, user=user, by=OPERATOR))
-    names = ", ".join(done.users)
+    done = run(config, lambda ctx: actions.resend(ctx.store, id_, account=account, by=OPERATOR))
+    names = ", ".join(done.accounts)
     sentence = (
         f"version {done.version} waits again for: {names}"
         if names
         else "it waits already, or cancels what nobody got"
     )
-    show({"id": id_, "version": done.version, "users": list(done.users)}, sentence, json_)
+    show({"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence, json_)
 
 
 @requests.command(
@@ -159,41 +159,42 @@ def resend(config: str | None, id_: str, user: str | None, json_: bool) -> None:
     epilog="""Examples:
 
 \b
-  alpinehub requests cancel 019f1c434b00a8f1651ad6e57d014363 --user old-pms
+  alpinehub requests cancel 019f1c434b00a8f1651ad6e57d014363 --account old-pms
   alpinehub requests cancel 019f1c434b00a8f1651ad6e57d014363 --as-cancellation""",
 )
 @click.argument("id_", metavar="ID")
-@click.option("--user", metavar="NAME", help="For one user.  [default: all of the hotel]")
+@click.option("--account", metavar="NAME", help="For one account.  [default: all of the hotel]")
 @click.option(
     "--as-cancellation", is_flag=True,
-    help="Send a cancellation to all users who got it: it may be in their software already.",
+    help="Send a cancellation to all accounts who got it: it may be in their software already.",
 )  # fmt: skip
 @as_json
 @click.pass_obj
 def cancel(
-    config: str | None, id_: str, user: str | None, as_cancellation: bool, json_: bool
+    config: str | None, id_: str, account: str | None, as_cancellation: bool, json_: bool
 ) -> None:
     """Take a guest request from the list of what waits: hotel software does not get it, nor does
     software that comes later.
 
     Nothing is deleted; `resend` brings it back.
     """
-    if as_cancellation and user is not None:
-        raise click.UsageError("a cancellation goes to all users: leave out --user")
+    if as_cancellation and account is not None:
+        raise click.UsageError("a cancellation goes to all accounts: leave out --account")
     if as_cancellation:
-        done = run(config, lambda ctx: mending.cancel_at_hotel(ctx.store, id_, by=OPERATOR))
-        sentence = f"its cancellation waits for: {', '.join(done.users) or 'nobody'}"
+        done = run(config, lambda ctx: actions.cancel_at_hotel(ctx.store, id_, by=OPERATOR))
+        sentence = f"its cancellation waits for: {', '.join(done.accounts) or 'nobody'}"
     else:
-        done = run(config, lambda ctx: mending.cancel(ctx.store, id_, user=user, by=OPERATOR))
-        names = ", ".join(done.users)
+        done = run(config, lambda ctx: actions.cancel(ctx.store, id_, account=account, by=OPERATOR))
+        names = ", ".join(done.accounts)
         sentence = f"it does not wait any more for: {names}" if names else "it waits for nobody"
-    show({"id": id_, "version": done.version, "users": list(done.users)}, sentence, json_)
+    show({"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence, json_)
 
 
-def _summary(users: list[dict[str, Any]]) -> str | None:
+def _summary(accounts: list[dict[str, Any]]) -> str | None:
     told = (
-        f"{one['user']}: {one['state']}" + (f" ({one['held_code']})" if one["held_code"] else "")
-        for one in users
+        f"{one['account']}: {one['state']}"
+        + (f" ({one['undeliverable_code']})" if one["undeliverable_code"] else "")
+        for one in accounts
     )
     return ", ".join(told) or None
 

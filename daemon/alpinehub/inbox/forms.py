@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from alpinehub.webhooks.shape import Change, Shape, change
-from alpinehub.webhooks.words import meant_by_key, meant_by_label
+from alpinehub.webhooks.field_names import meant_by_key, meant_by_label
+from alpinehub.webhooks.form_signature import Change, Shape, change
 from cordata import Context, Row, Tx
 
 #: Shapes kept of one form, and of all forms of a source: the address of an HTML form is anybody's,

@@ -1,4 +1,5 @@
-"""Where a user's guest requests are brought, as the operator manages it; the password is sealed.
+"""Where an account's guest requests are brought, as the operator manages it; the password is
+sealed.
 
 A URL is called by this server, from inside its network: so an address that is not on the internet
 is called only where `[alpinehub] push_private` says so, and only there a URL may do without TLS.
@@ -8,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from alpinehub.accounts import require_account
 from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 from alpinehub.hotels import Unusable
 from alpinehub.pms.address import Allowed, UnusableUrl, Url, is_local, is_near, is_public, parse_url
 from alpinehub.pms.client import Client, Login
 from alpinehub.pms.http import Caller
-from alpinehub.push.waking import wake
-from alpinehub.users import require_user
+from alpinehub.push.schedule import wake
 from cordata import Context, Row, Tx
 
 #: The vault's context of push passwords.
@@ -29,9 +30,9 @@ _MAX_CHARS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where the guest requests of a user are brought."""
+    """Where the guest requests of an account are brought."""
 
-    user: str
+    account: str
     url: Url
     login: str
     password: str = field(repr=False)
@@ -79,7 +80,7 @@ def check_url(written: str, *, private: bool) -> Url:
 async def set_target(
     ctx: Context, name: str, *, url: str, login: str, password: str, protocol: str, packed: bool
 ) -> None:
-    """Bring a user's guest requests there from now on. Raises: Unusable, ConfigError."""
+    """Bring an account's guest requests there from now on. Raises: Unusable, ConfigError."""
     where = check_url(url, private=ctx.settings["alpinehub"].push_private)
     if PROTOCOLS[protocol].year < PUSHED_SINCE:
         raise Unusable(f"AlpineBits {protocol} cannot push", hint="2018-10 is the first that can")
@@ -91,10 +92,10 @@ async def set_target(
     sealed = ctx.vault.seal(password.encode(), context=PUSH_SECRET)
 
     async def unit(tx: Tx) -> None:
-        user_id = await require_user(tx, name)
+        account_id = await require_account(tx, name)
         await tx.execute(
             "push_set_target",
-            user_id=user_id,
+            account_id=account_id,
             url=str(where),
             login=login,
             secret=sealed,
@@ -102,7 +103,7 @@ async def set_target(
             packed=int(packed),
             now_us=tx.now_us,
         )
-        await wake(tx, user_id=user_id, force=True)
+        await wake(tx, account_id=account_id, force=True)
 
     await ctx.store.run(unit)
 
@@ -111,31 +112,31 @@ async def set_disabled(ctx: Context, name: str, disabled: bool) -> None:
     """Stop bringing, or go on with it; polling is not touched. Raises: Unusable."""
 
     async def unit(tx: Tx) -> None:
-        user_id = await require_user(tx, name)
+        account_id = await require_account(tx, name)
         at = tx.now_us if disabled else None
-        if not await tx.execute("push_set_disabled", user_id=user_id, disabled_at=at):
+        if not await tx.execute("push_set_disabled", account_id=account_id, disabled_at=at):
             raise _no_target(name)
         if not disabled:
-            await wake(tx, user_id=user_id, force=True)
+            await wake(tx, account_id=account_id, force=True)
 
     await ctx.store.run(unit)
 
 
 async def bring_now(ctx: Context, name: str) -> None:
-    """Bring what waits for a user without a pause. Raises: Unusable."""
+    """Bring what waits for an account without a pause. Raises: Unusable."""
 
     async def unit(tx: Tx) -> None:
-        user_id = await require_user(tx, name)
-        if await read_target(tx, user_id) is None:
+        account_id = await require_account(tx, name)
+        if await read_target(tx, account_id) is None:
             raise _no_target(name)
-        await wake(tx, user_id=user_id, force=True)
+        await wake(tx, account_id=account_id, force=True)
 
     await ctx.store.run(unit)
 
 
 def _no_target(name: str) -> Unusable:
-    hint = f"`alpinehub user push set {name}`, or `alpinehub user push on {name}`?"
-    return Unusable(f"nothing is brought to user {name!r}", hint=hint)
+    hint = f"`alpinehub account push set {name}`, or `alpinehub account push on {name}`?"
+    return Unusable(f"nothing is brought to account {name!r}", hint=hint)
 
 
 async def list_targets(ctx: Context) -> list[dict[str, object]]:
@@ -145,10 +146,10 @@ async def list_targets(ctx: Context) -> list[dict[str, object]]:
 
 
 async def find_target(ctx: Context, name: str) -> Target:
-    """The target of a user. Raises: Unusable; CordataError when its password cannot be opened."""
+    """The target of an account. Raises: Unusable; CordataError if its password does not open."""
 
     async def unit(tx: Tx) -> Row | None:
-        return await read_target(tx, await require_user(tx, name))
+        return await read_target(tx, await require_account(tx, name))
 
     row = await ctx.store.read(unit)
     if row is None:
@@ -156,15 +157,15 @@ async def find_target(ctx: Context, name: str) -> Target:
     return open_target(ctx, row)
 
 
-async def read_target(tx: Tx, user_id: int) -> Row | None:
-    """As it is stored; None where there is none, or it or its user is disabled."""
-    return await tx.fetch_one("push_target", user_id=user_id)
+async def read_target(tx: Tx, account_id: int) -> Row | None:
+    """As it is stored; None where there is none, or it or its account is disabled."""
+    return await tx.fetch_one("push_target", account_id=account_id)
 
 
 def open_target(ctx: Context, row: Row) -> Target:
     """With its password. Raises: CordataError when this process cannot open it."""
     return Target(
-        user=row["name"],
+        account=row["name"],
         url=parse_url(row["url"]),
         login=row["login"],
         password=ctx.vault.open(row["secret"], context=PUSH_SECRET).decode(),

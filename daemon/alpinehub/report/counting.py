@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from alpinehub.party import Settings
+from alpinehub.models import Settings
 from alpinehub.report.day import day_bounds
 from alpinehub.report.figures import DayCount, Figures, MissedDay, SourceCount, Subject, Waiting
 
@@ -59,12 +59,12 @@ async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
         cancellations=cancellations,
         delivered=int(sent["delivered"]) if sent else 0,
         acknowledged=int(sent["acknowledged"]) if sent else 0,
-        refused=int(sent["refused"]) if sent else 0,
+        rejected=int(sent["rejected"]) if sent else 0,
         duplicates=submitted.get("duplicate", 0) + (int(trouble["duplicates"]) if trouble else 0),
         repeated=repeated["count"] if repeated else 0,
         tests=submitted.get("test", 0),
         spam=submitted.get("spam", 0) + (int(trouble["spam"]) if trouble else 0),
-        errors=int(trouble["errors"] + trouble["refused"]) if trouble else 0,
+        errors=int(trouble["errors"] + trouble["rejected"]) if trouble else 0,
         review=trouble["review"] if trouble else 0,
         waiting=await _waiting(tx, hotel),
         days=await _days(tx, hotel, day),
@@ -88,7 +88,7 @@ async def read_missed_day(tx: Tx, hotel: Subject, day: date) -> MissedDay:
         cancellations=hours["cancellations"] if hours else 0,
         delivered=int(sent["delivered"]) if sent else 0,
         acknowledged=int(sent["acknowledged"]) if sent else 0,
-        refused=int(sent["refused"]) if sent else 0,
+        rejected=int(sent["rejected"]) if sent else 0,
     )
 
 
@@ -113,9 +113,9 @@ async def _waiting(tx: Tx, hotel: Subject) -> tuple[Waiting, ...]:
     rows = await tx.fetch_all("report_waiting", hotel_id=hotel.id, late_at=late_at)
     return tuple(
         Waiting(
-            user=row["name"],
+            account=row["name"],
             count=row["waiting"],
-            held=row["held"],
+            undeliverable=row["undeliverable"],
             since_at=row["since_at"],
             late=row["late"],
             polled_at=row["polled_at"],

@@ -25,12 +25,12 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """One user of the hotel, and what waits for him at this moment."""
+    """One account of the hotel, and what waits for him at this moment."""
 
-    user: str
+    account: str
     count: int
     #: Of them, what his version of the protocol cannot carry.
-    held: int
+    undeliverable: int
     #: When the oldest came; None: nothing waits.
     since_at: int | None
     #: How many of them came more than a day ago.
@@ -75,7 +75,7 @@ class MissedDay:
     cancellations: int
     delivered: int
     acknowledged: int
-    refused: int
+    rejected: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +90,11 @@ class Figures:
     #: New versions of known ones; a cancellation of something never heard of counts too.
     changes: int
     cancellations: int
-    #: Versions sent for the first time, taken, and refused, on that day.
+    #: Versions sent for the first time, taken, and rejected, on that day.
     delivered: int
     acknowledged: int
-    refused: int
-    #: For each user of the hotel; of the moment of `made_at`, not of the day.
+    rejected: int
+    #: For each account of the hotel; of the moment of `made_at`, not of the day.
     waiting: tuple[Waiting, ...]
     made_at: int
     leads: int = 0
@@ -106,7 +106,7 @@ class Figures:
     repeated: int = 0
     tests: int = 0
     spam: int = 0
-    #: What was refused as wrong: of sources, and of hotel software.
+    #: What was rejected as wrong: of sources, and of hotel software.
     errors: int = 0
     #: Submissions nobody could map; of the moment, not of the day.
     review: int = 0
@@ -121,6 +121,6 @@ class Figures:
         return self.requests + self.reservations + self.leads
 
     @property
-    def held(self) -> int:
+    def undeliverable(self) -> int:
         """What waits for somebody whose version of the protocol cannot carry it."""
-        return sum(user.held for user in self.waiting)
+        return sum(account.undeliverable for account in self.waiting)

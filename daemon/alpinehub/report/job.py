@@ -13,7 +13,7 @@ from alpinehub.report.chart import png
 from alpinehub.report.counting import read_figures, read_hotels, read_missed_day
 from alpinehub.report.day import MAX_DAYS, due_days
 from alpinehub.report.figures import DayCount, Figures, MissedDay, Subject
-from alpinehub.report.fleet import Fleet, read_fleet, write_fleet
+from alpinehub.report.portfolio import Portfolio, read_portfolio, write_portfolio
 from alpinehub.report.rendering import render
 from alpinehub.report.writing import PICTURE, Report
 from cordata import Context, Inline, PermanentError, Tx, from_us
@@ -21,7 +21,7 @@ from cordata import Context, Inline, PermanentError, Tx, from_us
 #: Days of which bounds can be told.
 _YEARS = range(1970, 9999)
 #: Days for which a summary of all hotels that was missed is made up for.
-FLEET_DAYS = 7
+PORTFOLIO_DAYS = 7
 #: When more are due of one hotel, the report of the last one tells of the others in a table.
 MAX_REPORTS = 2
 
@@ -147,11 +147,11 @@ def message_id(hotel: Subject, day: date) -> str:
     return f"<daily-report.{hotel.id}.{hotel.created_at:x}.{day.isoformat()}@alpinehub>"
 
 
-async def due_fleet(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
-    """("", day) of the summaries that may be due, oldest first: of FLEET_DAYS at most. Which of
+async def due_portfolio(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
+    """("", day) of the summaries that may be due, oldest first: of PORTFOLIO_DAYS at most. Which of
     them were made, the job knows.
     """
-    zone = ctx.settings["alpinehub"].fleet_zone
+    zone = ctx.settings["alpinehub"].portfolio_zone
     hotels = await ctx.store.read(read_hotels)
     if not hotels:
         return []
@@ -160,34 +160,34 @@ async def due_fleet(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
         days = due_days(since, now, zone)
     except (ZoneInfoNotFoundError, ValueError):
         raise PermanentError(
-            f"[alpinehub] fleet_zone: {zone!r} is not known", hint="Europe/Rome, for example"
+            f"[alpinehub] portfolio_zone: {zone!r} is not known", hint="Europe/Rome, for example"
         ) from None
-    return [("", day.isoformat()) for day in days[-FLEET_DAYS:]]
+    return [("", day.isoformat()) for day in days[-PORTFOLIO_DAYS:]]
 
 
-async def send_fleet(ctx: Context, scope: str, period: str) -> None:
+async def send_portfolio(ctx: Context, scope: str, period: str) -> None:
     """Write the mail on one day of all hotels, if anybody is to get it. Raises: PermanentError."""
-    to = addresses_of(*ctx.settings["alpinehub"].fleet_to)
+    to = addresses_of(*ctx.settings["alpinehub"].portfolio_to)
     if not to:
         return
-    fleet = await read_all(ctx, period)
-    report = write_fleet(fleet)
+    portfolio = await read_all(ctx, period)
+    report = write_portfolio(portfolio)
 
     async def unit(tx: Tx) -> None:
         first = min((one.created_at for one in await read_hotels(tx)), default=0)
-        name = f"<fleet-report.{first:x}.{fleet.day.isoformat()}@alpinehub>"
-        await _send(tx, to, report, fleet.days, name)
+        name = f"<portfolio-report.{first:x}.{portfolio.day.isoformat()}@alpinehub>"
+        await _send(tx, to, report, portfolio.days, name)
 
     await ctx.store.run(unit)
 
 
-async def read_all(ctx: Context, day: str) -> Fleet:
+async def read_all(ctx: Context, day: str) -> Portfolio:
     """The figures of all hotels on one day. Raises: PermanentError."""
     settings, on = ctx.settings["alpinehub"], _day(day)
-    return await read_fleet(
+    return await read_portfolio(
         ctx.store,
         on,
-        time_zone=settings.fleet_zone,
-        language=settings.fleet_language,
-        silent_after_h=settings.silent_after_h,
+        time_zone=settings.portfolio_zone,
+        language=settings.portfolio_language,
+        stale_after_h=settings.stale_after_h,
     )

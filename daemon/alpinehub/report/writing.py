@@ -13,7 +13,7 @@ import msgspec
 
 from alpinehub.report.chart import sparkline, svg
 from alpinehub.report.figures import Figures, Waiting
-from alpinehub.report.words import Words, age_in, words_in
+from alpinehub.report.texts import Words, age_in, words_in
 from cordata import from_us
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def write(figures: Figures, *, picture: bool = True) -> Report:
         "sources": _sources(figures, words),
         "missed_title": words.missed.format(count=len(figures.missed)),
         "missed": _missed(figures, words),
-        "waiting": [(user.user, _waiting(user, figures, words)) for user in figures.waiting],
+        "waiting": [
+            (account.account, _waiting(account, figures, words)) for account in figures.waiting
+        ],
         "waiting_title": words.waiting.format(at=made_at),
         "last_days": last_days,
         "sparkline": sparkline(figures.days),
@@ -85,7 +87,7 @@ def _rows(figures: Figures, words: Words) -> list[tuple[str, int, bool]]:
         (words.spam, figures.spam, False),
         (words.delivered, figures.delivered, False),
         (words.acknowledged, figures.acknowledged, False),
-        (words.refused, figures.refused, False),
+        (words.rejected, figures.rejected, False),
         (words.errors, figures.errors, False),
         (words.review, figures.review, False),
     ]
@@ -101,7 +103,7 @@ def _missed(figures: Figures, words: Words) -> list[list[tuple[str, str]]]:
         (words.cancellations, [one.cancellations for one in figures.missed]),
         (words.delivered, [one.delivered for one in figures.missed]),
         (words.acknowledged, [one.acknowledged for one in figures.missed]),
-        (words.refused, [one.refused for one in figures.missed]),
+        (words.rejected, [one.rejected for one in figures.missed]),
     ]
     told = [(head, column) for head, column in counts if any(column) or head == words.received]
     return [
@@ -125,23 +127,23 @@ def _sources(figures: Figures, words: Words) -> list[tuple[str, str]]:
     return told
 
 
-def _waiting(user: Waiting, figures: Figures, words: Words) -> str:
-    parts = [str(user.count) if user.count else words.nothing]
-    if user.since_at is not None:
-        age = age_in(words, figures.made_at - user.since_at)
-        parts.append(words.since.format(at=_local(user.since_at, figures, words), age=age))
-    if user.late:
-        parts.append(words.late.format(count=user.late))
-    if user.held:
-        parts.append(words.held.format(count=user.held))
-    last = [(words.polled, user.polled_at), (words.acked, user.acked_at)]
-    if user.pushed_at is not None or user.failures:
-        last = [(words.pushed, user.pushed_at)]
+def _waiting(account: Waiting, figures: Figures, words: Words) -> str:
+    parts = [str(account.count) if account.count else words.nothing]
+    if account.since_at is not None:
+        age = age_in(words, figures.made_at - account.since_at)
+        parts.append(words.since.format(at=_local(account.since_at, figures, words), age=age))
+    if account.late:
+        parts.append(words.late.format(count=account.late))
+    if account.undeliverable:
+        parts.append(words.undeliverable.format(count=account.undeliverable))
+    last = [(words.polled, account.polled_at), (words.acked, account.acked_at)]
+    if account.pushed_at is not None or account.failures:
+        last = [(words.pushed, account.pushed_at)]
     for sentence, at in last:
         told = words.never if at is None else _local(at, figures, words)
         parts.append(sentence.format(at=told))
-    if user.failures:
-        parts.append(words.failures.format(count=user.failures))
+    if account.failures:
+        parts.append(words.failures.format(count=account.failures))
     return "; ".join(parts)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from alpinehub.alpinebits.guest import Held, find_invalid, render, response
+from alpinehub.alpinebits.guest import Undeliverable, find_invalid, render, response
 from alpinehub.alpinebits.listing import record_of
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.directory import joined_hotel
 from alpinehub.hotels import Unusable
-from alpinehub.requests.looking import unknown
+from alpinehub.requests.listing import unknown
 from cordata import Store
 
 
@@ -18,7 +18,7 @@ async def render_request(store: Store, request_id: str, protocol: Protocol) -> b
         raise unknown(request_id)
     try:
         made = render(record_of(row), joined_hotel(row), protocol)
-    except Held as reason:
+    except Undeliverable as reason:
         text = f"AlpineBits {protocol.name} cannot carry it: {reason} ({reason.code.value})"
         raise Unusable(text) from None
     if invalid := find_invalid([made], protocol):

@@ -18,9 +18,9 @@ from typing import TypeGuard
 from urllib.parse import parse_qs
 
 from alpinehub.directory import Snapshot
-from alpinehub.party import Before, Source
+from alpinehub.models import Before, Source
 from alpinehub.sources import SOURCE_SECRET
-from alpinehub.webhooks.problem import Refused
+from alpinehub.webhooks.http_error import HttpError
 from cordata import Context, PermanentError, fields
 
 #: Longer ones are nobody's.
@@ -39,13 +39,13 @@ _log = logging.getLogger("alpinehub.webhook")
 
 def unauthorized(
     message: str = "A valid X-Webhook-Secret or X-Signature-256 is required.",
-) -> Refused:
+) -> HttpError:
     """The one answer to whoever cannot prove to be a source."""
-    return Refused(401, "unauthorized", message, headers=((b"www-authenticate", b"Webhook"),))
+    return HttpError(401, "unauthorized", message, headers=((b"www-authenticate", b"Webhook"),))
 
 
 def by_secret(ctx: Context, snapshot: Snapshot, kind: str, secret: bytes) -> tuple[Source, ...]:
-    """The sources that have this secret, one per hotel at most. Raises: Refused 401."""
+    """The sources that have this secret, one per hotel at most. Raises: HttpError 401."""
     if not snapshot.sources or len(secret) > _MAX_SECRET_BYTES:
         raise unauthorized()
     mark = ctx.vault.fingerprint(secret, context=SOURCE_SECRET)
@@ -61,11 +61,11 @@ def one_by_secret(
 ) -> Source:
     """The source of a hotel that has this secret; without a hotel the only one that has it.
 
-    Another hotel's secret, a hotel that does not exist: all one answer. Raises: Refused 401.
+    Another hotel's secret, a hotel that does not exist: all one answer. Raises: HttpError 401.
     """
     try:
         found = by_secret(ctx, snapshot, kind, secret)
-    except Refused:
+    except HttpError:
         found = ()
     ours = [source for source in found if hotel is None or source.hotel.code == hotel]
     if len(ours) != 1 or not _proves(ctx, ours[0], secret):
@@ -116,7 +116,7 @@ def _note_old(source: Source) -> None:
 def by_signature(
     ctx: Context, sources: Sequence[Source], signature: bytes, body: bytes
 ) -> tuple[Source, ...]:
-    """Those of the sources whose secret made the signature. Raises: Refused 401."""
+    """Those of the sources whose secret made the signature. Raises: HttpError 401."""
     given = signature.strip().lower().removeprefix(b"sha256=")
     found = []
     for source in sources:

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from datetime import date, datetime, tzinfo
 from typing import Literal
 
+from alpinehub.webhooks.field_names import plain
 from alpinehub.webhooks.values import MAX_CHARS, line
 from alpinehub.webhooks.vocabulary import MONTHS
-from alpinehub.webhooks.words import plain
 
 #: How 1/2/2027 is meant.
 Order = Literal["dmy", "mdy"]

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from alpinehub.bodies import Bodies, Room
-from alpinehub.webhooks.problem import Refused, error_body
+from alpinehub.memory_budget import MemoryBudget, Room
+from alpinehub.webhooks.http_error import HttpError, error_body
 from cordata import ConfigError, Context, StoreUnavailable, fields, request_id
 
 Scope = MutableMapping[str, Any]
@@ -32,14 +32,14 @@ MAX_REST = 600
 #: Our fields and headers, and what may be meant as one: no address, no telephone number.
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}(\[[0-9]+\])?")
 
-_KEPT = (b"content-type", b"user-agent")
+_KEPT = (b"content-type", b"account-agent")
 HTML = b"text/html; charset=utf-8"
 _encode = msgspec.json.Encoder().encode
 
 _log = logging.getLogger("alpinehub.webhook")
 
 
-_UNCONFIGURED = Refused(
+_UNCONFIGURED = HttpError(
     503,
     "not_configured",
     "The server cannot check secrets at the moment; send it again later.",
@@ -47,7 +47,7 @@ _UNCONFIGURED = Refused(
 )
 
 
-_bodies = Bodies(MAX_HELD_BYTES)
+_bodies = MemoryBudget(MAX_HELD_BYTES)
 
 
 class Call:
@@ -69,7 +69,7 @@ class Call:
         self.rest = rest
 
     async def body(self) -> bytes:
-        """The whole body. Raises: Refused 413, 503, 400 when the client is gone."""
+        """The whole body. Raises: HttpError 413, 503, 400 when the client is gone."""
         length = self.headers.get(b"content-length")
         if length is not None and length.isdigit() and int(length) > MAX_BODY_BYTES:
             raise _too_large()
@@ -82,7 +82,7 @@ class Call:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise Refused(400, "disconnected", "The body did not arrive whole.")
+                raise HttpError(400, "disconnected", "The body did not arrive whole.")
             chunk: bytes = message.get("body", b"")
             size += len(chunk)
             if size > MAX_BODY_BYTES:
@@ -123,7 +123,7 @@ class Webhooks:
             return
         try:
             answer = await self._answer(scope, receive)
-        except Refused as error:
+        except HttpError as error:
             await _refuse(scope, send, error)
         except StoreUnavailable as error:
             await _refuse(scope, send, _unavailable(error))
@@ -141,9 +141,9 @@ class Webhooks:
             name, slash, rest = path[1:].partition("/")
             endpoint = self._endpoints.get(f"/{name}/") if slash and len(rest) <= MAX_REST else None
         if endpoint is None:
-            raise Refused(404, "not_found", "There is no such webhook.")
+            raise HttpError(404, "not_found", "There is no such webhook.")
         if scope["method"] != "POST":
-            raise Refused(
+            raise HttpError(
                 405, "method_not_allowed", "Send it with POST.", headers=((b"allow", b"POST"),)
             )
         return await endpoint(Call(scope, receive, rest))
@@ -161,7 +161,7 @@ async def _respond(send: Send, reply: Reply) -> None:
     await send({"type": "http.response.body", "body": reply.body})
 
 
-async def _refuse(scope: Scope, send: Send, refused: Refused) -> None:
+async def _refuse(scope: Scope, send: Send, refused: HttpError) -> None:
     scope["state"]["reason"] = _reason(refused)
     if refused.page:
         reply = Reply(refused.status, refused.page, HTML, refused.headers)
@@ -170,9 +170,9 @@ async def _refuse(scope: Scope, send: Send, refused: Refused) -> None:
     await _respond(send, Reply(refused.status, body, headers=refused.headers))
 
 
-def _unavailable(error: StoreUnavailable) -> Refused:
+def _unavailable(error: StoreUnavailable) -> HttpError:
     retry_after = b"%d" % max(1, round(error.retry_after_s))
-    return Refused(
+    return HttpError(
         503,
         error.code,
         "The request could not be stored; send it again.",
@@ -181,7 +181,7 @@ def _unavailable(error: StoreUnavailable) -> Refused:
 
 
 def require_json(headers: Mapping[bytes, bytes]) -> None:
-    """Raises: Refused 415 unless the body is said to be plain JSON in UTF-8."""
+    """Raises: HttpError 415 unless the body is said to be plain JSON in UTF-8."""
     value = headers.get(b"content-type", b"").decode("latin-1").lower()
     kind, _, parameters = value.partition(";")
     kind = kind.strip()
@@ -190,14 +190,14 @@ def require_json(headers: Mapping[bytes, bytes]) -> None:
     )
     charset = parameters.replace(" ", "").replace('"', "")
     if not json or (charset.startswith("charset=") and charset != "charset=utf-8"):
-        raise Refused(415, "unsupported_type", "The body must be application/json in UTF-8.")
+        raise HttpError(415, "unsupported_type", "The body must be application/json in UTF-8.")
     require_plain(headers)
 
 
 def require_plain(headers: Mapping[bytes, bytes]) -> None:
-    """Raises: Refused 415 for a compressed body."""
+    """Raises: HttpError 415 for a compressed body."""
     if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
-        raise Refused(415, "unsupported_encoding", "The body must not be compressed.")
+        raise HttpError(415, "unsupported_encoding", "The body must not be compressed.")
 
 
 def kept_headers(headers: Mapping[bytes, bytes]) -> str:
@@ -210,12 +210,12 @@ def kept_headers(headers: Mapping[bytes, bytes]) -> str:
     return _encode(kept).decode()
 
 
-def _too_large() -> Refused:
-    return Refused(413, "too_large", f"The body is larger than {MAX_BODY_BYTES} bytes.")
+def _too_large() -> HttpError:
+    return HttpError(413, "too_large", f"The body is larger than {MAX_BODY_BYTES} bytes.")
 
 
-def _busy() -> Refused:
-    return Refused(
+def _busy() -> HttpError:
+    return HttpError(
         503,
         "busy",
         "Too many large bodies come at once; send it again later.",
@@ -223,7 +223,7 @@ def _busy() -> Refused:
     )
 
 
-def _reason(refused: Refused) -> str:
+def _reason(refused: HttpError) -> str:
     """What was wrong, for the operator whose integrator asks: for the connection layer's line on
     this request, which has a bound. Never what a guest may have written.
     """

@@ -12,10 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from alpinehub.webhooks.field_names import (
+    DAY_KEYS,
+    VAGUE,
+    meant_by_key,
+    meant_by_label,
+    plain,
+    stem,
+)
 from alpinehub.webhooks.mapping import Mapping, is_at, is_ignored
-from alpinehub.webhooks.sheet import Answer
+from alpinehub.webhooks.submission import Answer
 from alpinehub.webhooks.values import line, read_count
-from alpinehub.webhooks.words import DAY_KEYS, VAGUE, meant_by_key, meant_by_label, plain, stem
 
 #: Of these several fields may tell a part each.
 _SEVERAL = frozenset({"children", "message", "address"})

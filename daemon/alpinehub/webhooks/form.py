@@ -8,7 +8,7 @@ from __future__ import annotations
 from urllib.parse import parse_qsl
 
 from alpinehub.multipart import Broken, Fault, media_type, read_parts
-from alpinehub.webhooks.sheet import Answer, Sheet, Unreadable, bounded, check_count
+from alpinehub.webhooks.submission import Answer, Sheet, Unreadable, bounded, check_count
 from alpinehub.webhooks.values import line
 
 _MAX_NAME = 128

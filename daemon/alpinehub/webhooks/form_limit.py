@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakKeyDictionary
 
-from alpinehub.accounts import network_of
-from alpinehub.party import Source
+from alpinehub.login import network_of
+from alpinehub.models import Source
 from alpinehub.settings import HubSettings
 from cordata import Context, Store, Tx, fields
 
-#: Refusals that one worker remembers. When it forgets one, the store says it again.
+#: LimitsReached that one worker remembers. When it forgets one, the store says it again.
 MAX_REMEMBERED = 10_000
 _MINUTE_US, _HOUR_US = 60_000_000, 3_600_000_000
 _HASH = "alpinehub form limit"
@@ -56,7 +56,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class LimitReached:
     """A bucket that was empty."""
 
     bucket: Bucket
@@ -85,15 +85,15 @@ def once(ctx: Context, source: Source, proof: str, valid_us: int) -> Bucket:
     return Bucket("proof", _key(ctx, f"proof {source.id} {proof}"), 1, valid_us)
 
 
-async def take_all(tx: Tx, buckets: Sequence[Bucket]) -> Refusal | None:
+async def take_all(tx: Tx, buckets: Sequence[Bucket]) -> LimitReached | None:
     """Take a token of each; the first that has none. Within the unit that stores."""
     for bucket in buckets:
         if until_us := await bucket.take(tx):
-            return Refusal(bucket, until_us)
+            return LimitReached(bucket, until_us)
     return None
 
 
-class Refusals:
+class LimitsReached:
     """The refusals that one worker remembers, so that a flood costs the store nothing."""
 
     def __init__(self) -> None:
@@ -101,15 +101,15 @@ class Refusals:
         #: When to tell again of a source whose bucket is empty, by its key.
         self._tell_at_us: dict[bytes, int] = {}
 
-    def find(self, buckets: Sequence[Bucket], now_us: int) -> Refusal | None:
+    def find(self, buckets: Sequence[Bucket], now_us: int) -> LimitReached | None:
         """The refusal of one of the buckets that still holds."""
         for bucket in buckets:
             until_us = self._until_us.get(bucket.key, 0)
             if now_us < until_us:
-                return Refusal(bucket, until_us)
+                return LimitReached(bucket, until_us)
         return None
 
-    def remember(self, refusal: Refusal, now_us: int) -> None:
+    def remember(self, refusal: LimitReached, now_us: int) -> None:
         """Forgets those that are over when there are too many, then the oldest."""
         known = self._until_us
         if len(known) >= MAX_REMEMBERED:
@@ -119,7 +119,7 @@ class Refusals:
                 del known[next(iter(known))]
         known[refusal.bucket.key] = refusal.until_us
 
-    def tell(self, ctx: Context, source: Source, refusal: Refusal, client: str | None) -> None:
+    def tell(self, ctx: Context, source: Source, refusal: LimitReached, client: str | None) -> None:
         """Tell the operator, once an hour, what keeps guests out."""
         now_us, key = ctx.now_us(), refusal.bucket.key
         local = client is None or client == "::1" or client.startswith("127.")
@@ -146,12 +146,12 @@ class Refusals:
             )
 
 
-_refusals: WeakKeyDictionary[Store, Refusals] = WeakKeyDictionary()
+_refusals: WeakKeyDictionary[Store, LimitsReached] = WeakKeyDictionary()
 
 
-def refusals_of(ctx: Context) -> Refusals:
+def refusals_of(ctx: Context) -> LimitsReached:
     """The refusals that this process remembers."""
-    return _refusals.get(ctx.store) or _refusals.setdefault(ctx.store, Refusals())
+    return _refusals.get(ctx.store) or _refusals.setdefault(ctx.store, LimitsReached())
 
 
 async def forget(tx: Tx) -> int:

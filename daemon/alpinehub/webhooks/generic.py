@@ -15,12 +15,12 @@ from hashlib import blake2b
 from alpinehub import counts
 from alpinehub.directory import directory_of
 from alpinehub.intake import Arrival, Order, Unknown, take_in
-from alpinehub.party import Source
+from alpinehub.models import Source
 from alpinehub.webhooks import authentication
 from alpinehub.webhooks.endpoint import Call, kept_headers, require_json
+from alpinehub.webhooks.http_error import HttpError, Problem, invalid
 from alpinehub.webhooks.normalise import normalise
 from alpinehub.webhooks.payload import Payload, parse
-from alpinehub.webhooks.problem import Problem, Refused, invalid
 from cordata import KeyReused, StoreUnavailable, request_id
 
 KIND = "generic"
@@ -28,7 +28,7 @@ _KEY = re.compile(rb"[\x21-\x7e]{1,200}")
 
 
 async def generic(call: Call) -> bytes:
-    """Take in one submission; the body of the 200. Raises: Refused, StoreUnavailable."""
+    """Take in one submission; the body of the 200. Raises: HttpError, StoreUnavailable."""
     directory = directory_of(call.ctx)
     snapshot = directory.remembered or await directory.current()
     headers = call.headers
@@ -49,7 +49,7 @@ async def generic(call: Call) -> bytes:
         sources = authentication.by_signature(call.ctx, sources, signature, body)
     try:
         return await _take_in(call, sources, body)
-    except Refused:
+    except HttpError:
         await _count_refused(call, sources)
         raise
 
@@ -67,7 +67,7 @@ def _hotel_code(body: bytes) -> str:
     """The hotel_code of a body that nobody has vouched for yet; "" when it has none."""
     try:
         return (parse(body).payload.hotel_code or "").strip()
-    except Refused:
+    except HttpError:
         return ""
 
 
@@ -93,7 +93,7 @@ async def _take_in(call: Call, sources: Sequence[Source], body: bytes) -> bytes:
         stored = await take_in(call.ctx.store, arrival, now_us=call.ctx.now_us())
     except KeyReused:
         message = "This Idempotency-Key came with another body before."
-        raise Refused(422, "idempotency_key_reused", message) from None
+        raise HttpError(422, "idempotency_key_reused", message) from None
     except Unknown:
         unknown = Problem("external_id", "not known; a cancellation of it must be complete")
         raise invalid([unknown, *submission.lacks]) from None
@@ -106,7 +106,7 @@ def _order(payload: Payload) -> Order:
 
 
 def _source_of_hotel(sources: Sequence[Source], hotel_code: str | None) -> Source:
-    """The source whose hotel the payload names. Raises: Refused 404.
+    """The source whose hotel the payload names. Raises: HttpError 404.
 
     A payload without a usable hotel_code is told so with all its other problems, later.
     """
@@ -115,7 +115,7 @@ def _source_of_hotel(sources: Sequence[Source], hotel_code: str | None) -> Sourc
     for source in sources:
         if source.hotel.code == code:
             return source
-    raise Refused(404, "unknown_hotel", "This source has no hotel of that hotel_code.")
+    raise HttpError(404, "unknown_hotel", "This source has no hotel of that hotel_code.")
 
 
 def _idempotency_key(headers: dict[bytes, bytes]) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from alpinehub.webhooks.sheet import (
+from alpinehub.webhooks.submission import (
     Answer,
     Sheet,
     Unreadable,

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from alpinehub.webhooks.field_names import plain
 from alpinehub.webhooks.values import MAX_CHARS, line, read_count
 from alpinehub.webhooks.vocabulary import NONE
-from alpinehub.webhooks.words import plain
 
 _NUMBERS = re.compile(r"[0-9]+")
 _HEADED = re.compile(

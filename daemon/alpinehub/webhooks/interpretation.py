@@ -13,15 +13,15 @@ from datetime import UTC, date, datetime, tzinfo
 from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from alpinehub.party import Hotel
+from alpinehub.models import Hotel
 from alpinehub.reservations import ReservationData
 from alpinehub.webhooks import form, google, wix
-from alpinehub.webhooks.asking import Asking
+from alpinehub.webhooks.field_resolver import Asking
 from alpinehub.webhooks.fields import Fields
+from alpinehub.webhooks.form_signature import Shape, shape_of
 from alpinehub.webhooks.mapping import Mapping
-from alpinehub.webhooks.reading import record_of
-from alpinehub.webhooks.shape import Shape, shape_of
-from alpinehub.webhooks.sheet import Sheet, Unreadable
+from alpinehub.webhooks.record import record_of
+from alpinehub.webhooks.submission import Sheet, Unreadable
 from alpinehub.webhooks.values import line
 
 

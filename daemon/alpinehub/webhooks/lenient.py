@@ -12,17 +12,17 @@ from collections.abc import Mapping, Sequence
 
 from alpinehub import counts
 from alpinehub.directory import Snapshot, directory_of
+from alpinehub.models import Source
 from alpinehub.multipart import media_type
-from alpinehub.party import Source
 from alpinehub.webhooks import form_limit, proof_of_work
 from alpinehub.webhooks import google as leads
 from alpinehub.webhooks.authentication import one_by_secret, unauthorized
 from alpinehub.webhooks.endpoint import Call, Reply, kept_headers, require_plain
 from alpinehub.webhooks.form import read_fields
-from alpinehub.webhooks.form_limit import Bucket, Refusal
-from alpinehub.webhooks.problem import Refused
+from alpinehub.webhooks.form_limit import Bucket, LimitReached
+from alpinehub.webhooks.http_error import HttpError
 from alpinehub.webhooks.receiving import receive, store
-from alpinehub.webhooks.sheet import Unreadable
+from alpinehub.webhooks.submission import Unreadable
 from alpinehub.webhooks.thanks import AGAIN, WAIT, not_taken, thanks
 from cordata import Tx, request_id
 
@@ -61,7 +61,7 @@ async def form(call: Call) -> Reply:
     require_plain(call.headers)
     content_type = call.headers.get(b"content-type", b"").decode("latin-1")
     if media_type(content_type) not in _FORMS:
-        raise Refused(415, "unsupported_type", f"The body must be {' or '.join(_FORMS)}.")
+        raise HttpError(415, "unsupported_type", f"The body must be {' or '.join(_FORMS)}.")
     body = await _body(call)
     try:
         fields = read_fields(body, content_type)
@@ -100,7 +100,7 @@ class _FormUnit:
         honeypot = source.options.honeypot
         self._trapped = bool(honeypot) and bool(fields.get(honeypot, "").strip())
 
-    async def store(self, tx: Tx) -> Refusal | None:
+    async def store(self, tx: Tx) -> LimitReached | None:
         """Store it; of what a robot filled in a count. The refusal, if a bucket is empty."""
         refusal = await form_limit.take_all(tx, self._buckets)
         if refusal is not None:
@@ -114,7 +114,7 @@ class _FormUnit:
 
 
 def _proof(call: Call, source: Source, fields: Mapping[str, str]) -> Bucket:
-    """What lets the proof of work count once. Raises: Refused 403 without a proof."""
+    """What lets the proof of work count once. Raises: HttpError 403 without a proof."""
     proof = fields.get(proof_of_work.FIELD, "").strip()
     header = call.headers.get(b"x-webhook-secret")
     secret = call.rest.rpartition("/")[2] if header is None else header.decode("latin-1")
@@ -124,15 +124,15 @@ def _proof(call: Call, source: Source, fields: Mapping[str, str]) -> Bucket:
     return form_limit.once(call.ctx, source, proof, 2 * proof_of_work.VALID_S * 1_000_000)
 
 
-def _no_proof(call: Call, source: Source) -> Refused:
+def _no_proof(call: Call, source: Source) -> HttpError:
     message = "The form has no valid proof of work, or was sent before."
-    return not_taken(Refused(403, "proof_required", message), source, call.headers, AGAIN)
+    return not_taken(HttpError(403, "proof_required", message), source, call.headers, AGAIN)
 
 
-def _too_many(call: Call, source: Source, refusal: Refusal) -> Refused:
+def _too_many(call: Call, source: Source, refusal: LimitReached) -> HttpError:
     wait_s = max(1, -(-(refusal.until_us - call.ctx.now_us()) // 1_000_000))
     of = "this address" if refusal.bucket.of == "address" else "this form"
-    refused = Refused(
+    refused = HttpError(
         429,
         "too_many",
         f"Too many submissions of {of}; send it again in {wait_s} s.",
@@ -147,7 +147,7 @@ async def _snapshot(call: Call) -> Snapshot:
 
 
 def _source_of_path(call: Call, snapshot: Snapshot, kind: str) -> Source:
-    """The source that a path names. Raises: Refused 401.
+    """The source that a path names. Raises: HttpError 401.
 
     A hotel's code may have a "/", a secret in a path has none.
     """
@@ -161,5 +161,5 @@ def _source_of_path(call: Call, snapshot: Snapshot, kind: str) -> Source:
 async def _body(call: Call) -> bytes:
     body = await call.body()
     if not body.strip():
-        raise Refused(400, "empty", "The body is empty.")
+        raise HttpError(400, "empty", "The body is empty.")
     return body

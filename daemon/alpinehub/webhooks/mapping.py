@@ -23,8 +23,8 @@ from typing import Literal
 import msgspec
 
 from alpinehub.webhooks.days import Order
-from alpinehub.webhooks.sheet import Answer
-from alpinehub.webhooks.words import plain, stem
+from alpinehub.webhooks.field_names import plain, stem
+from alpinehub.webhooks.submission import Answer
 
 #: What a place can be mapped to. `name`, `dates`, `guests`, `nights`, `children_count` and
 #: `children_or_ages` are read into others; what goes to `privacy` is told to no hotel; `child_age`

@@ -10,8 +10,8 @@ import msgspec
 
 from alpinehub.reservations import ReservationData, Status
 from alpinehub.webhooks.days import YEARS
+from alpinehub.webhooks.http_error import Problem, invalid
 from alpinehub.webhooks.payload import Parsed, Payload
-from alpinehub.webhooks.problem import Problem, invalid
 from alpinehub.webhooks.values import EMAIL, line, read_phone
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2}([-_][A-Za-z0-9]{2,8})*")
@@ -52,7 +52,7 @@ class Submission(msgspec.Struct, frozen=True):
 def normalise(parsed: Parsed, *, plain: bool = False) -> Submission:
     """Check and normalise. `plain`: the body was seen to hold no escape and no noncharacter.
 
-    Raises: Refused 422 with every problem of the payload, those of `parsed` included.
+    Raises: HttpError 422 with every problem of the payload, those of `parsed` included.
     """
     payload, problems = parsed.payload, parsed.problems
     unreadable = {p.field.split("[", 1)[0] for p in problems}

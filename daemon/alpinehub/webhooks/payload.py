@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta, Raw, ValidationError
 
 from alpinehub.reservations import MealPlan, Status
-from alpinehub.webhooks.problem import MAX_PROBLEMS, Problem, Refused, invalid
+from alpinehub.webhooks.http_error import MAX_PROBLEMS, HttpError, Problem, invalid
 
 MAX_UTM = 20
 _UTM = re.compile(r"utm_[a-z0-9_]{1,32}\Z")
@@ -88,7 +88,7 @@ class Parsed(msgspec.Struct):
 
 
 def parse(body: bytes) -> Parsed:
-    """Read a body. Raises: Refused 400 when it is no JSON, 422 when it is no JSON object."""
+    """Read a body. Raises: HttpError 400 when it is no JSON, 422 when it is no JSON object."""
     try:
         return Parsed(_decode(body), {}, [])
     except ValidationError:
@@ -104,7 +104,7 @@ def parse(body: bytes) -> Parsed:
 
 
 def _not_an_object(body: bytes) -> NoReturn:
-    """Raises: Refused 422; 400 when what is not an object is not even JSON."""
+    """Raises: HttpError 422; 400 when what is not an object is not even JSON."""
     try:
         msgspec.json.decode(body)
     except ValidationError:
@@ -157,11 +157,11 @@ def _explain(name: str, message: str) -> Problem:
     return Problem(f"{name}{path}", text)
 
 
-def _bad_json(error: Exception) -> Refused:
+def _bad_json(error: Exception) -> HttpError:
     if isinstance(error, RecursionError):
         message = "The body is nested too deeply."
     elif isinstance(error, UnicodeDecodeError):
         message = "The body is not UTF-8."
     else:
         message = f"The body is not JSON: {error}."
-    return Refused(400, "bad_json", message)
+    return HttpError(400, "bad_json", message)

@@ -1,7 +1,7 @@
 """What a lenient source sends is in the inbox before anybody asks what it means.
 
     POST .... one commit: the row `received`, the event inbox.received .... answer
-    event ... interpretation (inbox/settling.py): mapped, or in the review list, or set aside
+    event ... interpretation (inbox/processing.py): mapped, or in the review list, or set aside
 
 A crash in between loses nothing: the event is delivered again, and what none came for is taken up
 by the primary.
@@ -9,7 +9,7 @@ by the primary.
 
 from __future__ import annotations
 
-from alpinehub.party import Source
+from alpinehub.models import Source
 from cordata import Context, Tx, request_id
 
 EVENT = "inbox.received"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from datetime import date, timedelta
 
-from alpinehub.webhooks.asking import Asking
 from alpinehub.webhooks.days import (
     YEARS,
     Order,
@@ -16,6 +15,7 @@ from alpinehub.webhooks.days import (
     read_days,
     slashed,
 )
+from alpinehub.webhooks.field_resolver import Asking
 from alpinehub.webhooks.headcount import Children, read_adults, read_children, read_guests
 from alpinehub.webhooks.values import read_count, read_language
 
@@ -173,7 +173,7 @@ def _after_nights(asking: Asking, arrival: date, text: str) -> date | None:
     return arrival + timedelta(days=nights) if arrival.year in YEARS else None
 
 
-def people_of(asking: Asking) -> tuple[int, tuple[int, ...]]:
+def customer_of(asking: Asking) -> tuple[int, tuple[int, ...]]:
     """Adults, and the ages of the children."""
     adults, children = _adults(asking)
     for target, says_ages in (("children", True), ("children_or_ages", False)):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from alpinehub.party import Source
+from alpinehub.models import Source
 from alpinehub.webhooks.endpoint import HTML, Reply
-from alpinehub.webhooks.problem import Refused
+from alpinehub.webhooks.http_error import HttpError
 
 _WORDS = {
     "de": ("Danke", "Ihre Anfrage ist angekommen. Wir melden uns bald bei Ihnen."),
@@ -93,11 +93,11 @@ def thanks(source: Source, headers: Mapping[bytes, bytes]) -> Reply:
 
 
 def not_taken(
-    refused: Refused,
+    refused: HttpError,
     source: Source,
     headers: Mapping[bytes, bytes],
     words: Mapping[str, tuple[str, str]],
-) -> Refused:
+) -> HttpError:
     """The refusal with a page for the guest, unless a script asked."""
     if _is_script(headers):
         refused.headers += (_ANY_ORIGIN,)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from alpinehub.webhooks.countries import CODES, NAMES
+from alpinehub.webhooks.field_names import plain
 from alpinehub.webhooks.vocabulary import FEMALE, LANGUAGES, MALE, NO, NONE, YES
-from alpinehub.webhooks.words import plain
 
 #: A day or a number of people in more than this is an essay: what is behind it would be lost.
 MAX_CHARS = 200

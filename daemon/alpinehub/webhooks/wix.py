@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from alpinehub.webhooks.days import Order, read_day
-from alpinehub.webhooks.sheet import (
+from alpinehub.webhooks.submission import (
     Answer,
     Sheet,
     Unreadable,

@@ -55,9 +55,9 @@ _ADD_HOTEL = """INSERT INTO hotel (code, name, time_zone, language, region, crea
 _ADD_SOURCE = """INSERT INTO source
     (hotel_id, kind, name, secret, fingerprint, created_at, changed_at)
     VALUES (?, 'generic', 'website', ?, ?, 0, 0)"""
-_ADD_USER = """INSERT INTO hotel_user (name, password, created_at, changed_at)
+_ADD_USER = """INSERT INTO account (name, password, created_at, changed_at)
     VALUES (?, ?, 0, 0) RETURNING id"""
-_ADD_USER_HOTEL = "INSERT INTO user_hotel (user_id, hotel_id) VALUES (?, ?)"
+_ADD_USER_HOTEL = "INSERT INTO account_hotel (account_id, hotel_id) VALUES (?, ?)"
 _FIND = "SELECT version, status FROM reservation WHERE id = ?"
 _CHANGE = "UPDATE reservation SET version = ?, status = ?, changed_at = ? WHERE id = ?"
 _ADD_RESERVATION = """INSERT INTO reservation
@@ -67,9 +67,9 @@ _ADD_VERSION = """INSERT INTO reservation_version
     (reservation_id, version, content_hash, res_status, data, request_id, created_at)
     VALUES (?, ?, ?, ?, ?, '', ?)"""
 _END_WAITING = "UPDATE delivery SET waiting = 0 WHERE reservation_id = ?"
-_READERS = "SELECT user_id FROM user_hotel WHERE hotel_id = ?"
+_READERS = "SELECT account_id FROM account_hotel WHERE hotel_id = ?"
 _FAN_OUT = """INSERT INTO delivery
-    (reservation_id, user_id, version, hotel_id, unique_id_type, waiting)
+    (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)
     VALUES (?, ?, ?, ?, ?, 1)"""
 
 
@@ -89,7 +89,7 @@ class Hub:
         self._insert(_ADD_SOURCE, hotel["id"], b"\0", code.encode())
         return int(hotel["id"])
 
-    def add_user(self, name: str, *hotel_ids: int) -> int:
+    def add_account(self, name: str, *hotel_ids: int) -> int:
         [user] = self._insert(_ADD_USER, name, _HASH)
         for hotel_id in hotel_ids:
             self._insert(_ADD_USER_HOTEL, user["id"], hotel_id)
@@ -119,11 +119,11 @@ class Hub:
             db.execute(_END_WAITING, reservation_id)
             for reader in db.execute(_READERS, hotel_id):
                 waits = (version, hotel_id, data.unique_id_type)
-                db.execute(_FAN_OUT, reservation_id, reader["user_id"], *waits)
+                db.execute(_FAN_OUT, reservation_id, reader["account_id"], *waits)
 
-    def deliveries(self, user_id: int) -> dict[tuple[str, int], Found]:
+    def deliveries(self, account_id: int) -> dict[tuple[str, int], Found]:
         """The user's delivery rows by (reservation, version)."""
-        rows = self.db.execute("SELECT * FROM delivery WHERE user_id = ?", user_id)
+        rows = self.db.execute("SELECT * FROM delivery WHERE account_id = ?", account_id)
         return {(row["reservation_id"], row["version"]): row for row in rows}
 
     def _insert(self, sql: str, *values: object) -> list[Found]:
@@ -163,11 +163,11 @@ class Hub:
         self,
         user: str,
         *ids: tuple[int, str],
-        refused: Mapping[str, str] | None = None,
+        rejected: Mapping[str, str] | None = None,
         version: str = "2024-10",
     ) -> list[str]:
         """Acknowledge and refuse; the RecordIDs that the answer warns of."""
-        document = notif_report_rq(ids, refused or {})
+        document = notif_report_rq(ids, rejected or {})
         response = await self.post(user, "OTA_NotifReport:GuestRequests", document, version)
         assert response.status_code == 200, response.text
         root = etree.fromstring(response.content)
@@ -184,10 +184,10 @@ def read_rq(hotel: str, start: str = "") -> str:
     )
 
 
-def notif_report_rq(ids: tuple[tuple[int, str], ...], refused: Mapping[str, str]) -> str:
+def notif_report_rq(ids: tuple[tuple[int, str], ...], rejected: Mapping[str, str]) -> str:
     warnings = "".join(
         f'<Warning Type="3" Code="450" RecordID="{unique_id}">{text}</Warning>'
-        for unique_id, text in refused.items()
+        for unique_id, text in rejected.items()
     )
     details = "".join(
         f'<HotelReservation><UniqueID Type="{kind}" ID="{unique_id}"/></HotelReservation>'
@@ -227,7 +227,7 @@ def error_of(response: httpx.Response) -> tuple[str, str]:
 async def open_hub(folder: Path, door: Door | None = None) -> AsyncIterator[Hub]:
     """A hub with the hotel H1 and its user u1; without `door` it has no pool."""
     async with open_worker(folder, door) as hub:
-        hub.add_user("u1", hub.add_hotel("H1"))
+        hub.add_account("u1", hub.add_hotel("H1"))
         yield hub
 
 

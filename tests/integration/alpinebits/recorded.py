@@ -25,7 +25,7 @@ _CHANGES = 12
 _LONGEST = 200
 
 
-class Verdict(NamedTuple):
+class Outcome(NamedTuple):
     """On a message with the characters from `start` to `end` replaced by `text`."""
 
     name: str
@@ -41,9 +41,9 @@ class Verdict(NamedTuple):
         return (whole[: self.start] + self.text + whole[self.end :]).encode()
 
 
-def read() -> list[Verdict]:
+def read() -> list[Outcome]:
     """All of them."""
-    return [Verdict(*json.loads(line)) for line in FILE.read_text().splitlines()]
+    return [Outcome(*json.loads(line)) for line in FILE.read_text().splitlines()]
 
 
 def valid_by_schema(document: bytes) -> str:
@@ -52,10 +52,10 @@ def valid_by_schema(document: bytes) -> str:
     return "".join(str(int(material.schema(name).validate(element))) for name in PROTOCOLS)
 
 
-def _record(path: Path) -> Iterator[Verdict]:
+def _record(path: Path) -> Iterator[Outcome]:
     name = str(path.relative_to(material.OWN))
     whole = path.read_text()
-    yield Verdict(name, valid_by_schema(whole.encode()), 0, 0, "")
+    yield Outcome(name, valid_by_schema(whole.encode()), 0, 0, "")
     for mutant in mutants(whole.encode(), _CHANGES, seed=len(name)):
         changed = etree.tostring(mutant, encoding="utf-8").decode() + "\n"
         start = _alike(whole, changed)
@@ -63,7 +63,7 @@ def _record(path: Path) -> Iterator[Verdict]:
         end = len(changed) - same
         if changed != whole and end - start <= _LONGEST:
             text = changed[start:end]
-            yield Verdict(name, valid_by_schema(changed.encode()), start, len(whole) - same, text)
+            yield Outcome(name, valid_by_schema(changed.encode()), start, len(whole) - same, text)
 
 
 def _alike(one: str, other: str) -> int:

@@ -12,11 +12,11 @@ from tests.integration.alpinebits.payloads import PAYLOADS, as_json, wide
 
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import Record, render, response
-from alpinehub.party import Hotel
+from alpinehub.models import Hotel
 from alpinehub.reservations import ResStatus, decode, encode
+from alpinehub.webhooks.http_error import HttpError
 from alpinehub.webhooks.normalise import Submission, normalise
 from alpinehub.webhooks.payload import parse
-from alpinehub.webhooks.problem import Refused
 
 HOTEL = Hotel(
     id=1, code="<&>'\"~!", name="Ü<\"&'>", time_zone="Europe/Rome", language="de", region="IT"
@@ -33,7 +33,7 @@ def accepted(body: bytes) -> Submission | None:
     plain = b"\\" not in body and b"\xef\xbf" not in body  # as the webhook looks at it
     try:
         return normalise(parse(body), plain=plain)
-    except Refused:
+    except HttpError:
         return None
 
 

@@ -29,7 +29,9 @@ async def push_free(hub: Hub, room: str, version: str, times: int = 1) -> str:
 
 
 def noted(hub: Hub) -> list[str]:
-    return [row["outcome"] for row in hub.db.execute("SELECT outcome FROM pms_push ORDER BY id")]
+    return [
+        row["outcome"] for row in hub.db.execute("SELECT outcome FROM inbound_message ORDER BY id")
+    ]
 
 
 @pytest.mark.parametrize("version", PROTOCOLS)
@@ -61,5 +63,5 @@ async def test_nothing_is_said_of_rooms_where_no_inventory_is_known(tmp_path: Pa
 async def test_advice_is_on_record_with_its_text(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         assert TWICE in await push_free(hub, "DZ", "2024-10", times=2)
-        [row] = hub.db.execute("SELECT outcome, problem FROM pms_push")
+        [row] = hub.db.execute("SELECT outcome, problem FROM inbound_message")
         assert row["outcome"] == "advisory" and TWICE in row["problem"]

@@ -18,8 +18,8 @@ from tests.integration.alpinebits.test_rateplans import pull as pull_rates
 from tests.integration.alpinebits.test_rateplans import push as push_rates
 from tests.unit.alpinebits.test_freerooms import CLOSED, DZ, LIMIT, ROOM, count, status
 
-from alpinehub.accounts import Account
 from alpinehub.alpinebits.capability import SERVED, announce
+from alpinehub.models import Account
 
 NOBODY = Account(id=1, name="u1", hotels=())
 #: Driven by tests of their own: test_transport, test_handshake, test_delivery, tests/.../pms.

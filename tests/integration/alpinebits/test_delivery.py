@@ -15,14 +15,14 @@ from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import Record, find_invalid, render
 from alpinehub.alpinebits.guest.proof import REVISION
 from alpinehub.alpinebits.protocol import Protocol
-from alpinehub.party import Hotel
+from alpinehub.models import Hotel
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
 H1, U1 = 1, 1
 REFUSED = (
-    "hotel software of user u1 refused 1 guest request of hotel H1: a1; "
-    "see: alpinehub requests list --hotel H1 --state refused"
+    "hotel software of account u1 rejected 1 guest request of hotel H1: a1; "
+    "see: alpinehub requests list --hotel H1 --state rejected"
 )
 BOOKED = {"total": 1, "currency": "EUR", "room_type": "DZ"}
 
@@ -65,7 +65,7 @@ async def test_nothing_is_written_when_nothing_waits(tmp_path: Path) -> None:
 
 async def test_two_users_of_one_hotel_acknowledge_for_themselves(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_user("u2", H1)
+        hub.add_account("u2", H1)
         hub.add(H1, "a1")
         assert await hub.read("u1", "H1") == await hub.read("u2", "H1") == ["a1"]
         assert await hub.acknowledge("u2", (14, "a1")) == []
@@ -76,7 +76,7 @@ async def test_two_users_of_one_hotel_acknowledge_for_themselves(tmp_path: Path)
 async def test_users_cannot_see_or_acknowledge_what_is_not_theirs(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         other = hub.add_hotel("H2")
-        hub.add_user("u2", other)
+        hub.add_account("u2", other)
         hub.add(H1, "a1")
         for user, hotel in (("u2", "H1"), ("u2", "H9"), ("u1", "H2")):
             response = await hub.post(user, "OTA_Read:GuestRequests", read_rq(hotel))
@@ -91,7 +91,7 @@ async def test_one_user_of_two_hotels_reads_each_and_acknowledges_both_at_once(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         second = hub.add_hotel("H2")
-        hub.add_user("chain", H1, second)
+        hub.add_account("chain", H1, second)
         hub.add(H1, "a1")
         hub.add(second, "b1")
         assert await hub.read("chain", "H1") == ["a1"]
@@ -159,7 +159,7 @@ async def test_unknown_id_is_success_with_a_warning_where_the_version_has_them(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         unknown = await hub.acknowledge(
-            "u1", (14, "no-such"), (15, "no-such"), refused={"nor-this": "why"}, version=version
+            "u1", (14, "no-such"), (15, "no-such"), rejected={"nor-this": "why"}, version=version
         )
         assert unknown == ([] if version < "2022-10" else ["no-such", "nor-this"])
 
@@ -175,11 +175,11 @@ async def test_many_are_acknowledged_some_at_a_time(
         await hub.read("u1", "H1")
         ids = [(14, f"a{number}") for number in range(5)]
         refused = {"a5": "no room", "a6": "no room", "nowhere": "no room"}
-        unknown = await hub.acknowledge("u1", *ids, (14, "nobody"), refused=refused)
+        unknown = await hub.acknowledge("u1", *ids, (14, "nobody"), rejected=refused)
         # The time of a unit; on PostgreSQL one may run twice.
         taken = "SELECT DISTINCT acked_at FROM delivery WHERE acked_at IS NOT NULL"
         assert unknown == ["nobody", "nowhere"]
-        assert len(hub.db.execute(f"{taken} AND refused_text IS NULL")) == 3
+        assert len(hub.db.execute(f"{taken} AND rejected_text IS NULL")) == 3
         assert await hub.read("u1", "H1") == ["a7"]
 
 
@@ -187,16 +187,16 @@ async def test_refusal_ends_delivery_keeps_the_hotels_words_and_is_an_alert(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_user("u2", H1)
+        hub.add_account("u2", H1)
         hub.add(H1, "a1")
         hub.add(H1, "a2")
-        assert await hub.acknowledge("u1", refused={"a1": "too early"}) == ["a1"]
+        assert await hub.acknowledge("u1", rejected={"a1": "too early"}) == ["a1"]
         await hub.read("u1", "H1")
         await hub.read("u2", "H1")
-        assert await hub.acknowledge("u1", (14, "a2"), refused={"a1": "Room &lt;X&gt;"}) == []
-        assert await hub.acknowledge("u1", refused={"a1": "once more"}) == []
+        assert await hub.acknowledge("u1", (14, "a2"), rejected={"a1": "Room &lt;X&gt;"}) == []
+        assert await hub.acknowledge("u1", rejected={"a1": "once more"}) == []
         row = hub.deliveries(U1)["a1", 1]
-        assert (row["refused_text"], row["waiting"]) == ("Room <X>", 0)
+        assert (row["rejected_text"], row["waiting"]) == ("Room <X>", 0)
         assert row["acked_at"] is not None
         assert await hub.read("u1", "H1") == []
         assert await hub.read("u2", "H1") == ["a1", "a2"]
@@ -209,16 +209,16 @@ async def test_refusal_is_an_alert_for_each_hotel_and_names_it(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         other = hub.add_hotel("20261122")
-        hub.add_user("u2", H1, other)
+        hub.add_account("u2", H1, other)
         hub.add(H1, "a1")
         hub.add(other, "b1")
         for code in ("H1", "20261122"):
             await hub.read("u2", code)
-        await hub.acknowledge("u2", refused={"a1": "too early", "b1": "too late"})
+        await hub.acknowledge("u2", rejected={"a1": "too early", "b1": "too late"})
     told = [r for r in caplog.records if hasattr(r, "ALERT")]
     assert [(r.__dict__["ALERT"], r.__dict__["ALERT_IDS"]) for r in told] == [
-        ("refused-by-hotel:H1", "H1"),
-        ("refused-by-hotel:20261122", "20261122"),
+        ("rejected-by-hotel:H1", "H1"),
+        ("rejected-by-hotel:20261122", "20261122"),
     ]
 
 
@@ -231,19 +231,19 @@ async def test_refusal_after_an_acknowledgement_is_an_event_and_an_alert(
         await hub.acknowledge("u1", (14, "a1"))
         acked_at = hub.deliveries(U1)["a1", 1]["acked_at"]
         for _ in range(2):
-            assert await hub.acknowledge("u1", refused={"a1": "no room"}) == []
+            assert await hub.acknowledge("u1", rejected={"a1": "no room"}) == []
         row = hub.deliveries(U1)["a1", 1]
-        assert (row["refused_text"], row["acked_at"]) == ("no room", acked_at)
+        assert (row["rejected_text"], row["acked_at"]) == ("no room", acked_at)
         rows = hub.db.execute("SELECT type FROM outbox ORDER BY id")
         assert [row["type"].removeprefix("reservation.") for row in rows] == [
-            *("delivered", "acknowledged", "refused"),
+            *("delivered", "acknowledged", "rejected"),
         ]
     alerts = [r.getMessage() for r in caplog.records if hasattr(r, "ALERT")]
     assert alerts == [REFUSED]
 
 
 @pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
-@pytest.mark.parametrize("how", ["taken", "refused"])
+@pytest.mark.parametrize("how", ["taken", "rejected"])
 async def test_acknowledgement_that_meets_a_resending_leaves_it_waiting(
     tmp_path: Path, how: str
 ) -> None:
@@ -255,21 +255,21 @@ async def test_acknowledgement_that_meets_a_resending_leaves_it_waiting(
         with hub.db as db:
             db.execute(resend)
             said = ((14, "a1"),) if how == "taken" else ()
-            refused = {"a1": "no room"} if how == "refused" else {}
-            task = asyncio.create_task(hub.acknowledge("u1", *said, refused=refused))
+            refused = {"a1": "no room"} if how == "rejected" else {}
+            task = asyncio.create_task(hub.acknowledge("u1", *said, rejected=refused))
             async with asyncio.timeout(10):
                 while not db.one("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
         assert await task == ["a1"]
         row = hub.deliveries(U1)["a1", 1]
-        assert (row["waiting"], row["acked_at"], row["refused_text"]) == (1, None, None)
+        assert (row["waiting"], row["acked_at"], row["rejected_text"]) == (1, None, None)
 
 
 async def test_refused_request_is_delivered_again_when_it_changes(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add(H1, "a1")
         await hub.read("u1", "H1")
-        await hub.acknowledge("u1", refused={"a1": "no"})
+        await hub.acknowledge("u1", rejected={"a1": "no"})
         hub.add(H1, "a1", adults=3)
         assert await hub.read("u1", "H1") == ["a1"]
 
@@ -300,7 +300,7 @@ async def test_selection_gives_everything_created_since_acknowledged_or_not(
 async def test_user_who_came_later_can_select_and_acknowledge_the_past(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add(H1, "a1")
-        late = hub.add_user("late", H1)
+        late = hub.add_account("late", H1)
         assert await hub.read("late", "H1", "2024-10", "2020-01-01T00:00:00Z") == ["a1"]
         assert await hub.read("late", "H1") == ["a1"]
         assert await hub.acknowledge("late", (14, "a1")) == []
@@ -319,12 +319,12 @@ async def test_record_that_cannot_be_rendered_is_held_and_blocks_nothing(tmp_pat
         for _ in range(2):
             assert await hub.read("u1", "H1") == ["a1", "a4"]
         rows = hub.deliveries(U1)
-        assert rows["a2", 1]["held_text"] == "there are no adults"
-        codes = {name: rows[name, 1]["held_code"] for name in ("a1", "a2", "a3", "a5")}
+        assert rows["a2", 1]["undeliverable_text"] == "there are no adults"
+        codes = {name: rows[name, 1]["undeliverable_code"] for name in ("a1", "a2", "a3", "a5")}
         assert codes == {"a1": None, "a2": "no_adults", "a3": "room_type_long", "a5": "unreadable"}
-        assert rows["a2", 1]["held_at"] > hub.made_at
-        assert "room type" in rows["a3", 1]["held_text"]
-        assert "cannot be read" in rows["a5", 1]["held_text"]
+        assert rows["a2", 1]["undeliverable_at"] > hub.made_at
+        assert "room type" in rows["a3", 1]["undeliverable_text"]
+        assert "cannot be read" in rows["a5", 1]["undeliverable_text"]
         assert {rows[name, 1]["waiting"] for name in ("a2", "a3", "a5")} == {1}
         assert rows["a2", 1]["first_sent_at"] is None
         assert await hub.acknowledge("u1", (14, "a2")) == ["a2"]
@@ -342,10 +342,10 @@ async def test_record_on_which_the_renderer_fails_blocks_nothing(
         hub.db.execute("UPDATE reservation SET created_at = 1000000000000000000 WHERE id = 'a1'")
         assert await hub.read("u1", "H1") == ["a2"]
         row = hub.deliveries(U1)["a1", 1]
-        assert row["held_code"] == "renderer" and "renderer" in row["held_text"]
+        assert row["undeliverable_code"] == "renderer" and "renderer" in row["undeliverable_text"]
     details, told = (r for r in caplog.records if r.levelno >= logging.WARNING)
     assert details.exc_info and details.levelno == logging.WARNING  # one alert, not two
-    assert told.__dict__["ALERT"] == "held:H1:renderer"
+    assert told.__dict__["ALERT"] == "undeliverable:H1:renderer"
 
 
 async def test_record_that_is_rendered_wrongly_is_held_and_blocks_nothing(
@@ -367,13 +367,18 @@ async def test_record_that_is_rendered_wrongly_is_held_and_blocks_nothing(
             for _ in range(2):
                 assert await hub.read("u1", "H1") == ["a1", "a3"]
         rows = hub.deliveries(U1)
-        assert [rows[name, 1]["held_code"] for name in ("a2", "a4")] == ["schema", "schema"]
-        assert rows["a2", 1]["held_text"] == "HotelReservation/@ResStatus is not valid"
+        assert [rows[name, 1]["undeliverable_code"] for name in ("a2", "a4")] == [
+            "schema",
+            "schema",
+        ]
+        assert rows["a2", 1]["undeliverable_text"] == "HotelReservation/@ResStatus is not valid"
         assert rows["a2", 1]["waiting"] == 1 and rows["a2", 1]["rendered"] is None
         [told] = [record for record in caplog.records if record.levelno >= logging.WARNING]
-        assert told.__dict__["ALERT"] == "held:H1:schema" and "(a2, a4)" in told.getMessage()
+        assert (
+            told.__dict__["ALERT"] == "undeliverable:H1:schema" and "(a2, a4)" in told.getMessage()
+        )
         assert await hub.read("u1", "H1") == ["a1", "a2", "a3", "a4"]
-        assert hub.deliveries(U1)["a2", 1]["held_code"] is None
+        assert hub.deliveries(U1)["a2", 1]["undeliverable_code"] is None
 
 
 async def test_version_is_checked_once_for_each_form_that_it_is_sent_in(
@@ -412,10 +417,14 @@ async def test_held_record_is_released_when_it_can_be_rendered(tmp_path: Path) -
     async with open_hub(tmp_path) as hub:
         hub.add(H1, "a1", arrival=None, departure=None, adults=0, newsletter=True)
         assert await hub.read("u1", "H1", "2020-10") == []
-        assert hub.deliveries(U1)["a1", 1]["held_text"]
+        assert hub.deliveries(U1)["a1", 1]["undeliverable_text"]
         assert await hub.read("u1", "H1", "2022-10") == ["a1"]
         row = hub.deliveries(U1)["a1", 1]
-        assert (row["held_code"], row["held_text"], row["held_at"]) == (None, None, None)
+        assert (row["undeliverable_code"], row["undeliverable_text"], row["undeliverable_at"]) == (
+            None,
+            None,
+            None,
+        )
 
 
 async def test_list_longer_than_a_page_is_complete_and_in_order(tmp_path: Path) -> None:
@@ -448,7 +457,7 @@ async def test_hotel_is_found_by_code_and_before_2024_by_name(tmp_path: Path, ve
 
 async def test_name_of_two_hotels_is_an_invalid_hotel(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_user("u2", H1, hub.add_hotel("H2", name="Hotel H1"))
+        hub.add_account("u2", H1, hub.add_hotel("H2", name="Hotel H1"))
         by_name = read_rq("").replace('HotelCode=""', 'HotelName="Hotel H1"')
         response = await hub.post("u2", "OTA_Read:GuestRequests", by_name, "2022-10")
         assert error_of(response) == ("13", "392")
@@ -499,7 +508,7 @@ async def test_acknowledgements_race_over_two_workers_and_one_wins(tmp_path: Pat
         assert await hub.read("u1", "H1") == await other.read("u1", "H1") == names
         answers = await asyncio.gather(
             *(worker.acknowledge("u1", *ids) for worker in (hub, other, hub, other)),
-            other.acknowledge("u1", refused={names[0]: "too late, or first"}),
+            other.acknowledge("u1", rejected={names[0]: "too late, or first"}),
         )
         assert answers == [[], [], [], [], []]
         rows = hub.deliveries(U1)
@@ -527,14 +536,14 @@ async def test_each_first_reading_acknowledgement_and_refusal_is_one_event(tmp_p
         await hub.read("u1", "H1")
         await hub.read("u1", "H1")
         for _ in range(2):
-            await hub.acknowledge("u1", (14, "a1"), refused={"a2": "no room"})
+            await hub.acknowledge("u1", (14, "a1"), rejected={"a2": "no room"})
         rows = hub.db.execute("SELECT type, key, payload FROM outbox ORDER BY id")
         assert [(row["type"], row["key"]) for row in rows] == [
             ("reservation.delivered", "a1"),
             ("reservation.delivered", "a2"),
             ("reservation.acknowledged", "a1"),
-            ("reservation.refused", "a2"),
+            ("reservation.rejected", "a2"),
         ]
-        expected = {"reservation_id": "a2", "version": 1, "hotel_id": H1, "user_id": U1}
+        expected = {"reservation_id": "a2", "version": 1, "hotel_id": H1, "account_id": U1}
         expected |= {"protocol": "2024-10", "client_id": ""}
         assert json.loads(rows[-1]["payload"]) == expected  # and nothing of what the hotel said

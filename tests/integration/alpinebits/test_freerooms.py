@@ -23,7 +23,7 @@ from tests.unit.alpinebits.test_freerooms import CLOSED, COMPLETE, DZ, LIMIT, RO
 
 from alpinehub.alpinebits.bounds import LARGE_BYTES
 from alpinehub.alpinebits.call import POOL_BYTES
-from alpinehub.alpinebits.keeping import read_document
+from alpinehub.alpinebits.document_store import read_document
 from alpinehub.alpinebits.rules import periods
 from alpinehub.alpinebits.rules.periods import Counts, Key
 from cordata.pool.client.door import Door
@@ -111,7 +111,7 @@ async def test_delta_changes_what_a_complete_set_told_and_another_set_replaces_i
         await push(hub, "<Inventory/>", complete=True)
         assert await known(hub) == {}
         [row] = hub.db.execute("SELECT * FROM hotel_document")
-        assert (row["revision"], row["protocol"], row["user_id"]) == (4, "2024-10", 1)
+        assert (row["revision"], row["protocol"], row["account_id"]) == (4, "2024-10", 1)
 
 
 @pytest.mark.parametrize("version", ["2017-10", "2018-10", "2020-10", "2022-10", "2024-10"])
@@ -192,14 +192,14 @@ async def test_hotel_of_another_is_as_one_that_does_not_exist(tmp_path: Path) ->
         answers = [await push(hub, entry(DZ), complete=True, hotel=code) for code in ("H2", "H3")]
         assert answers[0].content == answers[1].content
         assert error_of(answers[0]) == ("13", "392")
-        assert hub.db.one("SELECT count(*) FROM pms_push") == 0
+        assert hub.db.one("SELECT count(*) FROM inbound_message") == 0
 
 
 async def test_each_push_is_on_record_without_what_it_says(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await push(hub, entry(DZ), complete=True)
         await push(hub, entry(DZ), entry(ROOM), complete=True)
-        rows = hub.db.execute("SELECT * FROM pms_push ORDER BY id")
+        rows = hub.db.execute("SELECT * FROM inbound_message ORDER BY id")
         assert [(row["outcome"], row["problem"]) for row in rows] == [
             ("success", None),
             ("error", "room categories and distinct rooms are mixed"),
@@ -217,7 +217,7 @@ async def test_threshold_is_told_when_it_was_agreed_upon(tmp_path: Path) -> None
     ping = json.dumps({"versions": [{"version": "2018-10", "actions": [offer]}]})
     action = "OTA_HotelAvailNotif:FreeRooms"
     async with open_hub(tmp_path) as hub:
-        hub.add_user("pms", hub.add_hotel("9996"))
+        hub.add_account("pms", hub.add_hotel("9996"))
         assert "<Success/>" in (await hub.post("pms", action, missing, "2018-10")).text
         assert error_of(await hub.post("pms", action, given, "2018-10")) == ("13", "450")
         document = (

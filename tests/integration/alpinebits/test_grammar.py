@@ -15,7 +15,7 @@ from tests.integration.alpinebits.specimen import specimen
 from alpinehub.alpinebits.grammar import check, library, parse
 from alpinehub.alpinebits.grammar.datatype import DATATYPES
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.alpinebits.transport_error import TransportError
 
 #: Of each sample; more with `make fuzz`-like patience: this many take a second for all.
 MUTANTS = 12
@@ -129,7 +129,7 @@ def test_refusal_names_the_place_and_nothing_that_a_client_wrote(
     attributes: str, inside: str, after: str, problem: str
 ) -> None:
     document = READ % (attributes.encode(), inside.encode(), after.encode())
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(TransportError) as caught:
         parse(document, PROTOCOLS["2024-10"], "OTA_ReadRQ")
     assert caught.value.status == 400 and problem in caught.value.text
     assert "yesterday" not in caught.value.text and "\n" not in caught.value.text
@@ -143,7 +143,7 @@ def test_message_is_refused_when_the_version_has_none_or_another_was_meant() -> 
         (b"<OTA_PingRQ/>", ("OTA_PingRQ",), "OTA_PingRQ in namespace http"),
         (ping, ("OTA_PingRQ",), "AlpineBits 2017-10 has no such message"),
     ):
-        with pytest.raises(Refusal, match=problem):
+        with pytest.raises(TransportError, match=problem):
             parse(document, PROTOCOLS["2017-10"], *roots)
 
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tests.integration.alpinebits.hub import PASSWORD, Hub, open_hub, read_rq
 
-from alpinehub.users import add_user, set_password
+from alpinehub.accounts import add_account, set_password
 
 READ = "OTA_Read:GuestRequests"
 GUESSER, OTHER = "203.0.113.7", "198.51.100.1"
@@ -87,7 +87,7 @@ async def test_many_users_get_in_at_once_from_one_address(
     async with open_hub(tmp_path) as hub:
         names = [f"pms{number}" for number in range(120)]
         for name in names:
-            hub.add_user(name, 1)
+            hub.add_account(name, 1)
         await asyncio.sleep(1.1)  # a change counts within two seconds
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(log_in(hub, name, PASSWORD)) for name in names]
@@ -159,7 +159,7 @@ async def test_wrong_password_costs_what_an_unknown_user_costs_after_a_rotation(
 
 
 async def check_costs(hub: Hub, computed: list[str]) -> None:
-    await add_user(hub.ctx.store, "pms", "first", ["H1"])
+    await add_account(hub.ctx.store, "pms", "first", ["H1"])
     await set_password(hub.ctx.store, "pms", "second", keep_s=3600)
     for user, password, status, cost in (
         ("nobody", "wrong", 401, 1),

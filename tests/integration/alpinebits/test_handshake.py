@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.integration.alpinebits import material
 
-from alpinehub.accounts import Account
 from alpinehub.alpinebits.actions.handshake import ECHO, NoCapabilities, intersect, ping, tell
 from alpinehub.alpinebits.capability import SERVED, announce
-from alpinehub.alpinebits.reading import read_here
+from alpinehub.alpinebits.reader import read_here
+from alpinehub.models import Account
 
 NOBODY = Account(id=1, name="u1", hotels=())
 OURS = {name: announce(NOBODY, protocol) for name, protocol in SERVED.items()}

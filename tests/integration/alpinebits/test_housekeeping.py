@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.integration.alpinebits.hub import NAMESPACE, Hub, open_hub
 
-from alpinehub.alpinebits import contact
+from alpinehub.alpinebits import last_contact
 from alpinehub.alpinebits.capability import SERVED
 from cordata import StoreUnavailable
 
@@ -54,7 +54,7 @@ async def test_housekeeping_wants_a_version_that_is_served(tmp_path: Path) -> No
 async def test_handshake_is_remembered_for_the_user_by_version(tmp_path: Path) -> None:
     read, ping = {"action": "action_OTA_Read"}, {"action": "action_OTA_Ping"}
     async with open_hub(tmp_path) as hub:
-        hub.add_user("u2", H1)
+        hub.add_account("u2", H1)
         first = [{"version": "2018-10", "actions": [read, ping]}, {"version": "2030-10"}]
         await hub.post("u1", PING, ping_rq(first), "2018-10")
         agreed: dict[str, object] = {"2018-10": {"action_OTA_Ping": [], "action_OTA_Read": []}}
@@ -68,7 +68,7 @@ async def test_handshake_is_remembered_for_the_user_by_version(tmp_path: Path) -
 def remembered(hub: Hub) -> dict[int, dict[str, object]]:
     found: dict[int, dict[str, object]] = {}
     for row in hub.db.execute("SELECT * FROM handshake"):
-        found.setdefault(row["user_id"], {})[row["protocol"]] = json.loads(row["capabilities"])
+        found.setdefault(row["account_id"], {})[row["protocol"]] = json.loads(row["capabilities"])
     return found
 
 
@@ -88,11 +88,11 @@ async def test_contact_tells_when_a_user_last_polled_and_acknowledged(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         other = hub.add_hotel("H2")
-        hub.add_user("u2", H1, other)
+        hub.add_account("u2", H1, other)
         hub.add(H1, "a1")
         await hub.read("u2", "H1", "2018-10")
         [row] = hub.db.execute("SELECT * FROM contact")
-        assert (row["user_id"], row["hotel_id"], row["protocol"]) == (2, H1, "2018-10")
+        assert (row["account_id"], row["hotel_id"], row["protocol"]) == (2, H1, "2018-10")
         assert row["polled_at"] > 0 and row["acked_at"] is None
         await hub.read("u2", "H1")  # no news within half a minute
         assert hub.db.execute("SELECT * FROM contact") == [row]
@@ -100,8 +100,8 @@ async def test_contact_tells_when_a_user_last_polled_and_acknowledged(
         [acked] = hub.db.execute("SELECT * FROM contact")
         assert (acked["polled_at"], acked["protocol"]) == (row["polled_at"], "2022-10")
         assert acked["acked_at"] > row["polled_at"]
-        monkeypatch.setattr(contact, "POLL_NOTED_S", -1.0)
-        contact._noted.clear()
+        monkeypatch.setattr(last_contact, "POLL_NOTED_S", -1.0)
+        last_contact._noted.clear()
         await hub.read("u2", "H1")
         [polled] = hub.db.execute("SELECT * FROM contact")
         assert polled["polled_at"] > acked["acked_at"] == polled["acked_at"]

@@ -11,7 +11,7 @@ from lxml import etree
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import NAMESPACE, Hub, error_of, open_hub
 
-from alpinehub.alpinebits.keeping import read_document
+from alpinehub.alpinebits.document_store import read_document
 from alpinehub.alpinebits.protocol import PROTOCOLS
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -96,7 +96,7 @@ async def test_sample_of_the_newest_version_is_told_in_each(tmp_path: Path) -> N
     name = "Inventory-Push-OTA_HotelDescriptiveContentNotifRQ-hotelInfo.xml"
     document = material.message("2024-10", name)
     async with open_hub(tmp_path) as hub:
-        hub.add_user("pms", hub.add_hotel("123", name="Frangart Inn"))
+        hub.add_account("pms", hub.add_hotel("123", name="Frangart Inn"))
         answer = await hub.post("pms", f"{PUSH}Info", document)
         assert "<Success/></OTA" in answer.text
         for version in PROTOCOLS:

@@ -11,8 +11,8 @@ from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import notif_report_rq, read_rq
 from tests.integration.hub.material import BOOKING, PRICE, Answer, Hub, open_hub
 
+from alpinehub.accounts import add_account, grant, revoke, set_account_disabled, set_password
 from alpinehub.alpinebits.capability import SERVED
-from alpinehub.users import add_user, grant, revoke, set_password, set_user_disabled
 
 pytestmark = pytest.mark.usefixtures("each_store")
 READ, ACKNOWLEDGE = "OTA_Read:GuestRequests", "OTA_NotifReport:GuestRequests"
@@ -80,7 +80,7 @@ async def test_login_decides_who_reads_what(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         store = hub.ctx.store
         unique_id = (await hub.post(BOOKING)).id
-        await add_user(store, "late", "demo", [])
+        await add_account(store, "late", "demo", [])
         await forget(hub)
         assert (await send(hub, READ, read_rq("DEMO"), "2024-10", "late")).status == 200
         assert await waiting_error(hub, "late")
@@ -93,7 +93,7 @@ async def test_login_decides_who_reads_what(tmp_path: Path) -> None:
         await acknowledge(hub, 14, unique_id, "late")  # no longer his to acknowledge
         assert await hub.one("SELECT count(*) FROM delivery WHERE acked_at IS NOT NULL") == 0
         await set_password(store, "demo", "new")
-        await set_user_disabled(store, "late", True)
+        await set_account_disabled(store, "late", True)
         await forget(hub)
         for user, password, status in (
             ("demo", "demo", 401),

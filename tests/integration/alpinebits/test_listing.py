@@ -14,7 +14,7 @@ from tests.integration.alpinebits.hub import Hub, open_hub, read_rq, reservation
 from alpinehub.alpinebits import listing
 from alpinehub.alpinebits.call import Client
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.party import Hotel
+from alpinehub.models import Hotel
 from cordata import StoreUnavailable
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -24,7 +24,7 @@ READ = "OTA_Read:GuestRequests"
 HOTEL = Hotel(
     id=H1, code="H1", name="Hotel H1", time_zone="Europe/Rome", language="de", region="IT"
 )
-CLIENT = Client(user_id=U1, protocol=PROTOCOLS["2024-10"], client_id="asa")
+CLIENT = Client(account_id=U1, protocol=PROTOCOLS["2024-10"], client_id="asa")
 
 
 @pytest.fixture(autouse=True)
@@ -108,10 +108,10 @@ async def test_held_ones_are_one_alert_for_each_cause_and_told_once(
         for _ in range(2):
             assert await hub.read("u1", "H1", "2018-10") == []
     alerts = {r.__dict__["ALERT"]: r.getMessage() for r in caplog.records if hasattr(r, "ALERT")}
-    assert set(alerts) == {"held:H1:no_adults", "held:H1:room_type_long"}
+    assert set(alerts) == {"undeliverable:H1:no_adults", "undeliverable:H1:room_type_long"}
     text = "3 guest requests of hotel H1 (Hotel H1) held back, AlpineBits 2018-10"
-    assert text in alerts["held:H1:no_adults"]
-    assert "(a0, a1, a2)" in alerts["held:H1:no_adults"]
+    assert text in alerts["undeliverable:H1:no_adults"]
+    assert "(a0, a1, a2)" in alerts["undeliverable:H1:no_adults"]
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 2
     assert "secret" not in caplog.text
 
@@ -122,16 +122,16 @@ async def test_trail_tells_of_each_form_once_and_why_a_version_is_held(tmp_path:
         hub.add(H1, "a2", arrival=None, departure=None)
         for version in ("2024-10", "2024-10", "2020-10", "2020-10"):
             await hub.read("u1", "H1", version)
-        rows = hub.db.execute("SELECT * FROM reservation_event ORDER BY id")
+        rows = hub.db.execute("SELECT * FROM reservation_history ORDER BY id")
         told = [(row["reservation_id"], row["event"], json.loads(row["detail"])) for row in rows]
         reason = "what has no stay (a newsletter, a question) exists only from version 2022-10 on"
         assert told == [
             ("a1", "rendered", {"protocol": "2024-10"}),
             ("a2", "rendered", {"protocol": "2024-10"}),
             ("a1", "rendered", {"protocol": "2020-10"}),
-            ("a2", "held", {"protocol": "2020-10", "code": "no_stay", "text": reason}),
+            ("a2", "undeliverable", {"protocol": "2020-10", "code": "no_stay", "text": reason}),
         ]
-        assert {(row["user_id"], row["version"]) for row in rows} == {(U1, 1)}
+        assert {(row["account_id"], row["version"]) for row in rows} == {(U1, 1)}
 
 
 async def test_user_who_asks_in_two_versions_by_turns_makes_no_trail_of_it(
@@ -142,9 +142,14 @@ async def test_user_who_asks_in_two_versions_by_turns_makes_no_trail_of_it(
         hub.add(H1, "a2", arrival=None, departure=None)
         for version in ("2024-10", "2020-10") * 3:
             await hub.read("u1", "H1", version)
-        rows = hub.db.execute("SELECT event FROM reservation_event ORDER BY id")
-        assert [row["event"] for row in rows] == ["rendered", "rendered", "rendered", "held"]
+        rows = hub.db.execute("SELECT event FROM reservation_history ORDER BY id")
+        assert [row["event"] for row in rows] == [
+            "rendered",
+            "rendered",
+            "rendered",
+            "undeliverable",
+        ]
         hub.add(H1, "a2", arrival=None, departure=None, message="changed")
         await hub.read("u1", "H1", "2020-10")  # a version of its own
-        assert hub.db.one("SELECT count(*) FROM reservation_event") == 5
+        assert hub.db.one("SELECT count(*) FROM reservation_history") == 5
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 2

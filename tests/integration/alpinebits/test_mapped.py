@@ -8,7 +8,7 @@ from tests.integration.alpinebits.payloads import FIELDS, as_json, texts, wide
 from tests.integration.alpinebits.test_accepted import HOTEL
 
 from alpinehub.alpinebits.capability import SERVED
-from alpinehub.alpinebits.guest import Held, HeldCode, Record, render, response
+from alpinehub.alpinebits.guest import Record, Undeliverable, UndeliverableCode, render, response
 from alpinehub.webhooks.interpretation import Mapped, Received, interpret
 from alpinehub.webhooks.mapping import Mapping, decode
 
@@ -41,8 +41,8 @@ def test_every_mapped_form_is_rendered_and_valid_or_held_by_name(
     for version, protocol in SERVED.items():
         try:
             document = response([render(record, HOTEL, protocol)])
-        except Held as held:
-            assert isinstance(held.code, HeldCode) and not found.data.has_stay, held
+        except Undeliverable as held:
+            assert isinstance(held.code, UndeliverableCode) and not found.data.has_stay, held
         else:
             assert material.problems(document, version) == []
 

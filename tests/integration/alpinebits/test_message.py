@@ -12,8 +12,8 @@ from alpinehub.alpinebits.acknowledging import REPORT, Acknowledgement
 from alpinehub.alpinebits.actions.handshake import ECHO
 from alpinehub.alpinebits.actions.read import WANTED, Wanted
 from alpinehub.alpinebits.capability import SERVED
-from alpinehub.alpinebits.reading import Reader, read_here
-from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.alpinebits.reader import Reader, read_here
+from alpinehub.alpinebits.transport_error import TransportError
 
 NAMES = list(SERVED)
 SAMPLES = material.samples(
@@ -30,7 +30,7 @@ def accepts(document: bytes, version: str) -> bool:
     reader = readers[etree.QName(etree.fromstring(document)).localname]
     try:
         read_here(document, SERVED[version], reader)
-    except Refusal as refusal:
+    except TransportError as refusal:
         assert refusal.status == 400
         return False
     return True
@@ -71,7 +71,7 @@ def test_read_request_says_hotel_and_start() -> None:
 def test_read_request_needs_a_code_when_the_version_is_2024() -> None:
     document = read_rq('<HotelReadRequest HotelName="Zur Post"/>')
     assert read_here(document, SERVED["2022-10"], WANTED).hotel_code is None
-    with pytest.raises(Refusal, match="HotelReadRequest/@HotelCode is missing"):
+    with pytest.raises(TransportError, match="HotelReadRequest/@HotelCode is missing"):
         read_here(document, SERVED["2024-10"], WANTED)
 
 
@@ -105,11 +105,11 @@ def test_acknowledgement_tells_accepted_from_refused() -> None:
     )
     assert read_here(document, SERVED["2024-10"], REPORT) == Acknowledgement(
         accepted=(("14", "taken"), ("15", "gone")),
-        refused={"bad": "Room type unknown", "odd": ""},
+        rejected={"bad": "Room type unknown", "odd": ""},
     )
 
 
 def test_acknowledgement_may_hold_nothing() -> None:
     assert read_here(report(""), SERVED["2020-10"], REPORT) == Acknowledgement(
-        accepted=(), refused={}
+        accepted=(), rejected={}
     )

@@ -6,9 +6,9 @@ import pytest
 from lxml import etree
 from tests.integration.alpinebits import material
 
-from alpinehub.alpinebits.outcome import Note, Verdict, answer, failed
+from alpinehub.alpinebits.outcome import Note, Outcome, answer, failed
 from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
-from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.alpinebits.transport_error import TransportError
 
 #: Root -> first year, and what must follow Success.
 ROOTS = {
@@ -49,7 +49,7 @@ each_case = pytest.mark.parametrize(
 
 def said(root: str, protocol: Protocol, *notes: Note) -> etree._Element:
     """The response, valid in its version."""
-    document = answer(root, protocol, Verdict(notes), ROOTS.get(root, (0, ""))[1])
+    document = answer(root, protocol, Outcome(notes), ROOTS.get(root, (0, ""))[1])
     assert material.problems(document, protocol.name) == []
     return etree.fromstring(document)
 
@@ -96,7 +96,7 @@ def test_notes_are_warnings_where_the_response_has_some(root: str, protocol: Pro
 
 @each_case
 def test_error_holds_nothing_else(root: str, protocol: Protocol) -> None:
-    verdict = Verdict(
+    verdict = Outcome(
         (
             Note(kind="advisory", text="and also"),
             Note(kind="error", code=404, text=HOSTILE),
@@ -104,7 +104,7 @@ def test_error_holds_nothing_else(root: str, protocol: Protocol) -> None:
         )
     )
     if root == "OTA_HotelResNotifRS" and protocol.year < 2022:
-        with pytest.raises(Refusal, match="bad <hotel>") as caught:
+        with pytest.raises(TransportError, match="bad <hotel>") as caught:
             answer(root, protocol, verdict)
         assert caught.value.status == 400 and "\x00" not in caught.value.text
         return
@@ -134,10 +134,10 @@ def test_handshake_may_be_asked_for_from_2024_on() -> None:
 
 def test_outcome_is_the_worst_of_what_is_said() -> None:
     advice, rule = Note(kind="advisory", text="a"), Note(kind="warning", text="w")
-    assert Verdict().outcome == "success"
-    assert Verdict((advice,)).outcome == "advisory"
-    assert Verdict((advice, rule)).outcome == "warning"
-    assert Verdict((rule, *failed(392, "no").notes, advice)).outcome == "error"
+    assert Outcome().outcome == "success"
+    assert Outcome((advice,)).outcome == "advisory"
+    assert Outcome((advice, rule)).outcome == "warning"
+    assert Outcome((rule, *failed(392, "no").notes, advice)).outcome == "error"
 
 
 def test_notes_are_bounded_but_none_of_a_record_is_left_out() -> None:

@@ -15,16 +15,16 @@ from tests.integration.alpinebits.mutants import mutants
 from tests.integration.alpinebits.specimen import specimen
 
 from alpinehub.alpinebits.actions.freerooms import change
+from alpinehub.alpinebits.document_store import Document
 from alpinehub.alpinebits.fitting import Telling, fit
 from alpinehub.alpinebits.grammar import check, library
-from alpinehub.alpinebits.keeping import Document
 from alpinehub.alpinebits.large import READERS
 from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
-from alpinehub.alpinebits.reading import Reader
+from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules.content import ContentTold
-from alpinehub.alpinebits.rules.freerooms import RoomsTold
+from alpinehub.alpinebits.rules.freerooms import FreeRoomsMessage
 from alpinehub.alpinebits.rules.overlay import between, laid_over, titled
-from alpinehub.alpinebits.rules.rateplans import PlansTold
+from alpinehub.alpinebits.rules.rate_plans import RatePlansMessage
 
 NOW_US = 1_790_000_000_000_000
 PUSHES = [
@@ -66,7 +66,7 @@ def test_any_push_that_conforms_is_read_kept_and_told(root: str, version: str) -
 
 def use(told: object, protocol: Protocol) -> bool:
     """What becomes of a message; whether it was taken."""
-    if isinstance(told, RoomsTold) and not told.notes:
+    if isinstance(told, FreeRoomsMessage) and not told.notes:
         first = change(told, NOW_US, Document())
         assert first.body is not None
         assert change(told, NOW_US, Document(body=first.body)).body is not None
@@ -78,7 +78,7 @@ def use(told: object, protocol: Protocol) -> bool:
         for other in PROTOCOLS.values():
             tell("OTA_HotelDescriptiveInfoRS", content, other)
         return True
-    if isinstance(told, PlansTold) and not told.notes:
+    if isinstance(told, RatePlansMessage) and not told.notes:
         for plan in told.plans:
             made = laid_over(plan.body, plan.body)
             for part in (made, titled(made), between(made, None, None)):

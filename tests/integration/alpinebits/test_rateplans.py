@@ -14,8 +14,8 @@ from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import NAMESPACE, Hub, error_of, open_hub, open_worker
 from tests.unit.alpinebits.test_freerooms import COMPLETE
 
-from alpinehub.alpinebits import rateplans as stored
-from alpinehub.alpinebits.actions import rateplans
+from alpinehub.alpinebits import rate_plan_store as stored
+from alpinehub.alpinebits.actions import rates as rate_actions
 from alpinehub.alpinebits.call import POOL_BYTES
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.rules import overlay
@@ -156,7 +156,7 @@ async def test_overlay_of_an_unknown_plan_is_an_error_that_asks_for_it(tmp_path:
             text = (await push(hub, *told, version=version)).text
             assert 'Code="450"' in text and (SEND in text) == (version > "2018")
         assert codes(hub) == []
-        rows = hub.db.execute("SELECT outcome FROM pms_push")
+        rows = hub.db.execute("SELECT outcome FROM inbound_message")
         assert [row["outcome"] for row in rows] == ["error"] * 5
 
 
@@ -194,7 +194,7 @@ async def test_days_that_are_too_far_are_left_out_with_a_warning(tmp_path: Path)
             assert '<Success/><Warnings><Warning Type="3">dates are too far' in answer.text
             told = (await pull(hub, 'RatePlanCode="A"')).text
             assert 'Tax="80"' in told and "2190" not in told
-        rows = hub.db.execute("SELECT outcome FROM pms_push")
+        rows = hub.db.execute("SELECT outcome FROM inbound_message")
         assert [row["outcome"] for row in rows] == ["warning"] * 2
 
 
@@ -240,7 +240,9 @@ async def test_of_two_complete_sets_at_once_one_is_left(tmp_path: Path) -> None:
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
     async with open_hub(tmp_path) as one, open_worker(tmp_path) as two:
         with one.db as db:
-            db.execute("LOCK TABLE pms_push IN SHARE MODE")  # so that neither is done at once
+            db.execute(
+                "LOCK TABLE inbound_message IN SHARE MODE"
+            )  # so that neither is done at once
             async with asyncio.timeout(10):
                 first = asyncio.create_task(push(one, plan("A", kind="Full"), complete=True))
                 second = asyncio.create_task(push(two, plan("B", kind="Full"), complete=True))
@@ -293,7 +295,7 @@ async def test_large_answer_is_made_in_a_child_and_one_that_is_too_large_is_an_e
             assert len(answer.content) > POOL_BYTES and answer.text.count("<Rate ") == 1500
             with SyncClient(path, operator=True) as pool:
                 assert pool.status()["results"] == 2  # the push, and this answer
-            monkeypatch.setattr(rateplans, "MAX_ANSWER_BYTES", len(answer.content) * 3 // 2)
+            monkeypatch.setattr(rate_actions, "MAX_ANSWER_BYTES", len(answer.content) * 3 // 2)
             assert (await pull(hub, 'RatePlanCode="A"')).text.count("<Rate ") == 1500
             answer = await pull(hub, days='Start="2027-01-01"')
             assert error_of(answer) == ("13", "450") and "name fewer days" in answer.text

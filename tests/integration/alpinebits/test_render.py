@@ -11,9 +11,9 @@ from lxml import etree
 from tests.integration.alpinebits import material
 
 from alpinehub.alpinebits.capability import SERVED
-from alpinehub.alpinebits.guest import Held, Record, render, response
+from alpinehub.alpinebits.guest import Record, Undeliverable, render, response
 from alpinehub.alpinebits.guest.person import split_name
-from alpinehub.party import Hotel
+from alpinehub.models import Hotel
 from alpinehub.reservations import MEAL_PLAN_CODES, ReservationData, ResStatus
 
 HOTEL = Hotel(
@@ -98,7 +98,7 @@ def attributes(element: etree._Element) -> dict[str, str]:
 
 
 def held(made: Record, version: str = "2024-10") -> str:
-    with pytest.raises(Held) as caught:
+    with pytest.raises(Undeliverable) as caught:
         render(made, HOTEL, SERVED[version])
     return str(caught.value)
 
@@ -299,7 +299,7 @@ def test_any_record_is_valid_or_held_in_every_version(
             made = record(data, res_status, external_id=external_id)
             try:
                 rendered(made, version)
-            except Held as reason:
+            except Undeliverable as reason:
                 assert str(reason)
                 assert data.status != "cancelled"
 

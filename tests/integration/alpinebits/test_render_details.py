@@ -26,7 +26,7 @@ from tests.integration.alpinebits.test_render import (
 )
 
 from alpinehub.alpinebits.capability import SERVED
-from alpinehub.alpinebits.guest import Held
+from alpinehub.alpinebits.guest import Undeliverable
 from alpinehub.reservations import ReservationData, Span
 
 CUSTOMER = "ResGuests/ResGuest/Profiles/ProfileInfo/Profile/Customer"
@@ -176,7 +176,7 @@ def test_services_and_answers_are_comments_beside_the_guests_own(version: str) -
 @each_version
 def test_lead_without_a_stay_is_told_from_2022_on(version: str) -> None:
     if version < "2022-10":
-        with pytest.raises(Held) as caught:
+        with pytest.raises(Undeliverable) as caught:
             rendered(record(LEAD), version)
         assert caught.value.code == "no_stay"
         return
@@ -198,7 +198,7 @@ def test_lead_without_a_stay_is_told_from_2022_on(version: str) -> None:
     ],
 )
 def test_half_a_stay_is_held(version: str, fields: dict[str, Any], code: str) -> None:
-    with pytest.raises(Held) as caught:
+    with pytest.raises(Undeliverable) as caught:
         rendered(record(changed(REQUEST, **fields)), version)
     assert caught.value.code == code
 
@@ -252,6 +252,6 @@ def test_anything_a_record_holds_is_valid_or_held_in_every_version(data: Reserva
             made = record(data, res_status, changed_at=CREATED_AT + 1)
             try:
                 rendered(made, version)
-            except Held as reason:
+            except Undeliverable as reason:
                 assert reason.code not in ("schema", "renderer")
                 assert data.status != "cancelled"

@@ -116,7 +116,7 @@ ANSWERS = {"OTA_PingRS": "advisory", "OTA_HotelResNotifRS": "warning"}
 
 def add_hotels(hub: Hub) -> None:
     names = {"123": "Frangart Inn", "9996": "Rules", "00001": "TestHotel", "...": "Dots"}
-    hub.add_user("pms", *(hub.add_hotel(code, name=name) for code, name in names.items()))
+    hub.add_account("pms", *(hub.add_hotel(code, name=name) for code, name in names.items()))
 
 
 def action_of(case: Case) -> str:
@@ -176,7 +176,7 @@ async def check_rule(folder: Path, case: Case) -> None:
         assert result in expected(case)
         stored = hub.db.one("SELECT count(*) FROM hotel_document")
         assert stored == (result in TAKEN)
-        pushes = hub.db.execute("SELECT outcome FROM pms_push")
+        pushes = hub.db.execute("SELECT outcome FROM inbound_message")
         assert [one["outcome"] for one in pushes] in ([result], [])
 
 

@@ -55,7 +55,7 @@ async def test_status_is_kept_beside_the_request_and_waits_for_nobody(
     tmp_path: Path, version: str
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_user("u2", H1)
+        hub.add_account("u2", H1)
         hub.add(H1, "a1")
         hub.add(H1, "a2")
         await hub.read("u1", "H1")

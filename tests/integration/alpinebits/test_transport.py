@@ -9,13 +9,13 @@ import pytest
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import PASSWORD, Hub, error_of, open_hub, read_rq
 
-from alpinehub import accounts
-from alpinehub.accounts import Account
+from alpinehub import login
 from alpinehub.alpinebits.bounds import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.call import Call, respond
 from alpinehub.alpinebits.capability import SERVED
-from alpinehub.alpinebits.outcome import Note, Verdict
-from alpinehub.alpinebits.turns import MAX_BODIES, turns_of
+from alpinehub.alpinebits.concurrency_limit import MAX_BODIES, limit_of
+from alpinehub.alpinebits.outcome import Note, Outcome
+from alpinehub.models import Account
 from cordata import request_id
 
 URL = "/api/alpinebits"
@@ -144,8 +144,8 @@ async def test_body_that_is_large_only_when_it_is_unpacked_waits_its_turn(tmp_pa
     assert len(packed) < LARGE_BYTES < len(large)
     async with open_hub(tmp_path) as hub:
         with ExitStack() as held:
-            for user_id in range(MAX_BODIES):  # others
-                turn = held.enter_context(turns_of(hub.ctx).body(-user_id))
+            for account_id in range(MAX_BODIES):  # others
+                turn = held.enter_context(limit_of(hub.ctx).body(-account_id))
                 turn.grow(LARGE_BYTES + 1)
             assert_error(await send(hub, packed, Content_Encoding="gzip"), 503, "too many large")
             assert (await send(hub, body())).status_code == 200
@@ -244,7 +244,7 @@ def test_many_errors_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -
         request_id="r-1",
     )
     notes = [Note(kind="error", code=450 + at, text=f"wrong {at}") for at in range(8)]
-    answer = respond(call, "OTA_HotelRatePlanNotifRS", Verdict(tuple(notes)))
+    answer = respond(call, "OTA_HotelRatePlanNotifRS", Outcome(tuple(notes)))
     assert answer.count(b"<Error ") == 8
     assert told(caplog) == [(450, "")]
     [line] = [one.getMessage() for one in caplog.records]
@@ -263,7 +263,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
 async def test_samples_are_answered_in_every_version(tmp_path: Path, version: str) -> None:
     """Their hotel 123 is known; of the IDs that they acknowledge, none."""
     async with open_hub(tmp_path) as hub:
-        hub.add_user("u2", hub.add_hotel("123", name="Frangart Inn"))
+        hub.add_account("u2", hub.add_hotel("123", name="Frangart Inn"))
         notif_report = "OTA_NotifReport:GuestRequests"
         for folder, name, action in (
             ("2020-10", "GuestRequests-OTA_ReadRQ.xml", READ),
@@ -319,7 +319,7 @@ async def test_login_is_told_to_come_again_when_too_many_passwords_wait(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add(1, "a1")
-        monkeypatch.setattr(accounts, "MAX_WAITING", 0)
+        monkeypatch.setattr(login, "MAX_WAITING", 0)
         response = await hub.post("u1", READ, read_rq("H1"))
         assert_error(response, 429)
         assert int(response.headers["retry-after"]) > 0

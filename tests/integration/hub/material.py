@@ -15,10 +15,10 @@ from tests.integration.engine.stores import url_of
 from tests.integration.engine.template import begin
 from tests.raw import raw
 
+from alpinehub.accounts import add_account
 from alpinehub.app import app as hub_app
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.sources import add_source
-from alpinehub.users import add_user
 from cordata import Context, Row, Tx, request_id
 from cordata.opening import chains_of
 from cordata.registry import AsgiApp
@@ -195,6 +195,6 @@ async def open_hub(
         if seed:
             await add_hotel(ctx.store, NewHotel(code="DEMO", name="Hotel Demo"))
             with patch("alpinehub.passwords._LOG2_N", _LOG2_N):
-                await add_user(ctx.store, "demo", "demo", ["DEMO"])
+                await add_account(ctx.store, "demo", "demo", ["DEMO"])
             await add_source(ctx, "DEMO", "generic", "website", SECRET)
         yield Hub(ctx, harness)

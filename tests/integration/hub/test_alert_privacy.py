@@ -14,7 +14,7 @@ from tests.integration.hub.lenient import wix as wix_form
 from tests.integration.hub.material import BOOKING, SECRET
 from tests.raw import raw
 
-from alpinehub.watch.silent import watch
+from alpinehub.monitoring.stale_clients import watch
 from cordata import Tx
 from cordata.alert import Alerter, AlertHandler, Buffer
 from cordata.config.sections import AlertConfig, MailConfig
@@ -68,7 +68,7 @@ async def test_alerts_name_the_hotel_when_its_code_is_a_long_number(tmp_path: Pa
             hub.harness.advance(hours=48)
             await watch(hub.ctx)
     told = {group.cause.partition(":")[0]: group for group in groups}
-    for kind in ("app-unmapped", "app-form-changed", "app-silent"):
+    for kind in ("app-unmapped", "app-form-changed", "app-stale-client"):
         assert f"hotel {CODE} " in told[kind].sample
     assert f"`alpinehub source show {CODE} wix`" in told["app-form-changed"].sample
     assert "4321" not in repr(groups)
@@ -90,7 +90,7 @@ async def test_alerts_of_the_hub_name_no_guest_and_no_secret(tmp_path: Path) -> 
             await watch(hub.ctx)
             hub.ctx.alert("careless", f"{NAME!r} <{MAIL}> {PHONE} has password={SECRET}")
     causes = {group.cause for group in groups}
-    assert {"app-silent:DEMO:demo", "app-careless"} <= causes
+    assert {"app-stale-client:DEMO:demo", "app-careless"} <= causes
     assert any(cause.startswith("app-unmapped:") for cause in causes)
     text = text_of(groups, pace_of(AlertConfig())) + repr(groups)
     assert [word for word in PLANTED if word in text] == []

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.hub.lenient import data, open_lenient, post_form, post_wix, wix
 from tests.integration.hub.material import Hub
 
-from alpinehub.inbox.mending import change_mapping
+from alpinehub.inbox.actions import change_mapping
 from alpinehub.webhooks.mapping import Mapping as FormMapping
 from alpinehub.webhooks.mapping import decode
 

@@ -27,7 +27,7 @@ on_each_store = pytest.mark.usefixtures("each_store")
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "webhook"
 _TABLES = (
     "inbox", "reservation", "reservation_version", "customer", "delivery", "outbox", "form",
-    "reservation_event",
+    "reservation_history",
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.engine.stores import url_of
 from tests.integration.hub.material import BOOKING, MASTER_KEY, open_hub
 
-from alpinehub.accounts import authenticate
+from alpinehub.login import authenticate
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -55,7 +55,7 @@ async def test_command_manages_a_hotel_from_first_to_last(tmp_path: Path, run: R
             return await asyncio.to_thread(done, *words, given=given)
 
         await command("hotel", "add", "ROSE", "--name", "Rosé", "--report-email", "a@b.it")
-        made = json.loads(await command("user", "add", "pms", "--hotel", "ROSE", "--json"))
+        made = json.loads(await command("account", "add", "pms", "--hotel", "ROSE", "--json"))
         source = json.loads(await command("source", "add", "ROSE", "web", "--json"))
         sent: dict[str, str | None] = {"x-webhook-secret": source["secret"]}
         assert (await hub.post({**BOOKING, "hotel_code": "ROSE"}, headers=sent)).status == 200
@@ -65,15 +65,15 @@ async def test_command_manages_a_hotel_from_first_to_last(tmp_path: Path, run: R
         listed = await command("source", "list", "--json")
         assert source["secret"] not in listed and json.loads(listed)[0]["hotel"] == "ROSE"
         [hotel] = json.loads(await command("hotel", "list", "--json"))
-        assert (hotel["name"], hotel["users"], hotel["sources"]) == ("Rosé", 1, 1)
+        assert (hotel["name"], hotel["accounts"], hotel["sources"]) == ("Rosé", 1, 1)
         assert "made" in await command("demo") and "already" in await command("demo")
         for words in (
-            ("user", "disable", "pms"),
-            ("user", "enable", "pms"),
+            ("account", "disable", "pms"),
+            ("account", "enable", "pms"),
             ("hotel", "disable", "ROSE"),
         ):
             await command(*words)
-        table = await command("user", "list")
+        table = await command("account", "list")
         assert table.splitlines()[0].split()[:2] == ["NAME", "HOTELS"]
 
 
@@ -81,8 +81,8 @@ async def test_command_manages_a_hotel_from_first_to_last(tmp_path: Path, run: R
     ("words", "code", "said"),
     [
         (("hotel", "disable", "ROZE"), 1, "did you mean ROSE?"),
-        (("user", "add", "x", "--hotel", "ROZE"), 1, "did you mean ROSE?"),
-        (("user", "rotate", "pms", "--password-stdin"), 2, "standard input holds no password"),
+        (("account", "add", "x", "--hotel", "ROZE"), 1, "did you mean ROSE?"),
+        (("account", "rotate", "pms", "--password-stdin"), 2, "standard input holds no password"),
         (("hotel", "frob"), 2, "No such command"),
         (("--config", "/nonexistent.toml", "hotel", "list"), 78, "nonexistent"),
         (("hotel", "list", "--config", "/nonexistent.toml"), 78, "nonexistent"),
@@ -140,10 +140,10 @@ async def test_command_tells_and_erases_a_person(tmp_path: Path, run: Run) -> No
         file = tmp_path / "eva.json"
         await command("export", *eva, *here, "--output", str(file))
         assert file.stat().st_mode & 0o777 == 0o600
-        [document] = json.loads(file.read_text())["people"]
+        [document] = json.loads(file.read_text())["customers"]
         assert document["requests"][0]["versions"][0]["data"]["message"] == BOOKING["message"]
         printed = json.loads((await command("export", *eva, *here)).stdout)
-        assert printed["people"][0]["requests"] == document["requests"]
+        assert printed["customers"][0]["requests"] == document["requests"]
         there = await command("export", *eva, *here, "--output", str(file), code=1)
         assert "is there already" in there.stderr
         again = str(tmp_path / "nobody.json")
@@ -203,7 +203,7 @@ async def test_command_acts_on_a_person_at_the_hotels_it_names(tmp_path: Path, r
             assert f"of {hotels}" in await command("erase", *eva, *where, "--dry-run")
             tried = json.loads(await command("erase", *eva, *where, "--dry-run", "--json"))
             assert tried["hotels"] == hotels.split(", ")
-            people = json.loads(await command("export", *eva, *where))["people"]
+            people = json.loads(await command("export", *eva, *where))["customers"]
             assert [one["customer"]["hotel"] for one in people] == hotels.split(", ")
         asked = await command("erase", *eva, "--all-hotels", "--force", code=130, given="n\n")
         assert "of DEMO, ROSE" in asked and await known() == ["DEMO", "ROSE"]

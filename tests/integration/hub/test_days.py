@@ -59,17 +59,17 @@ async def poll(hub: Harness) -> list[str]:
 
 
 async def report(
-    hub: Harness, *ids: tuple[int, str], refused: Mapping[str, str] | None = None
+    hub: Harness, *ids: tuple[int, str], rejected: Mapping[str, str] | None = None
 ) -> None:
     """What it says of what it got: (UniqueID's type, id) of each that it took."""
-    request = notif_report_rq(ids, refused or {})
+    request = notif_report_rq(ids, rejected or {})
     answer = await ask(hub, "OTA_NotifReport:GuestRequests", request)
     assert b"<Success/>" in answer, answer
 
 
 async def trail(hub: Harness, reservation_id: str) -> list[tuple[int, str]]:
     """(version, event) on the trail of a reservation, sorted: types are handled in no order."""
-    rows = await hub.ctx.store.read(lambda tx: raw(tx, "SELECT * FROM reservation_event"))
+    rows = await hub.ctx.store.read(lambda tx: raw(tx, "SELECT * FROM reservation_history"))
     own = [row for row in rows if row["reservation_id"] == reservation_id]
     return sorted((row["version"], row["event"]) for row in own)
 
@@ -96,7 +96,7 @@ async def test_each_event_of_a_reservation_is_published_and_on_its_trail_once(
     async with demo_hub(tmp_path) as hub:
         one, other = await book(hub, 1), await book(hub, 2)
         assert sorted(await poll(hub)) == sorted([one, other])
-        await report(hub, (14, one), refused={other: "no room"})
+        await report(hub, (14, one), rejected={other: "no room"})
         assert await hub.drain() == 6
         assert await book(hub, 1, adults=4) == one
         assert await book(hub, 2, status="cancelled") == other
@@ -108,7 +108,7 @@ async def test_each_event_of_a_reservation_is_published_and_on_its_trail_once(
             *((2, "acknowledged"), (2, "delivered"), (2, "modified"), (2, "rendered")),
         ]
         assert await trail(hub, other) == [
-            *((1, "delivered"), (1, "received"), (1, "refused"), (1, "rendered")),
+            *((1, "delivered"), (1, "received"), (1, "rejected"), (1, "rendered")),
             *((2, "acknowledged"), (2, "cancelled"), (2, "delivered"), (2, "rendered")),
         ]
 

@@ -19,11 +19,11 @@ from tests.integration.alpinebits.test_journey import ACKNOWLEDGE, READ, forget,
 from tests.integration.hub.material import Hub, open_hub
 from tests.integration.hub.test_intake import DATA
 
-from alpinehub import users
+from alpinehub import accounts
 from alpinehub.directory import directory_of
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.intake import Arrival, take_in
-from alpinehub.requests import mending
+from alpinehub.requests import actions
 from alpinehub.reservations import ReservationData, Status
 from alpinehub.sources import add_source
 
@@ -252,11 +252,11 @@ class Play:
         user, hotel = self.random.choice(USERS), self.random.choice(HOTELS)
         if user in self.model.readers[hotel]:
             self.log.append(f"revoke {hotel} from {user}")
-            await users.revoke(self.hub.ctx.store, user, hotel)
+            await accounts.revoke(self.hub.ctx.store, user, hotel)
             self.model.readers[hotel].discard(user)
         else:
             self.log.append(f"grant {hotel} to {user}")
-            await users.grant(self.hub.ctx.store, user, hotel)
+            await accounts.grant(self.hub.ctx.store, user, hotel)
             self.model.grant(user, hotel)
         await forget(self.hub)
 
@@ -274,7 +274,7 @@ class Play:
             return
         name, user = chosen
         self.log.append(f"resend {name} to {user}")
-        done = await mending.resend(self.hub.ctx.store, name, user=user, by="test")
+        done = await actions.resend(self.hub.ctx.store, name, account=user, by="test")
         made = self.model.made[name]
         made.withdrawn = made.withdrawn and user is not None
         again = []
@@ -283,14 +283,14 @@ class Play:
                 given = row is not None and row.given
                 self.model.rows[name, who, made.newest] = Row(made.kind, given=given)
                 again.append(who)
-        assert done.users == again
+        assert done.accounts == again
 
     async def withdraw(self) -> None:
         if (chosen := self.chosen()) is None:
             return
         name, user = chosen
         self.log.append(f"withdraw {name} from {user}")
-        done = await mending.cancel(self.hub.ctx.store, name, user=user, by="test")
+        done = await actions.cancel(self.hub.ctx.store, name, account=user, by="test")
         made = self.model.made[name]
         made.withdrawn = made.withdrawn or user is None
         gone = []
@@ -298,7 +298,7 @@ class Play:
             if (one, version) == (name, made.newest) and user in (None, who) and row.waiting:
                 row.waiting, row.withdrawn = False, True
                 gone.append(who)
-        assert done.users == sorted(gone)
+        assert done.accounts == sorted(gone)
 
     async def cancel(self) -> None:
         open_ones = [name for name, made in self.model.made.items() if made.kind == 14]
@@ -306,12 +306,12 @@ class Play:
             return
         name = self.random.choice(open_ones)
         self.log.append(f"cancel {name} at its hotel")
-        await mending.cancel_at_hotel(self.hub.ctx.store, name, by="test")
+        await actions.cancel_at_hotel(self.hub.ctx.store, name, by="test")
         self.model.add_version(name, "cancelled")
 
     async def stored(self) -> dict[tuple[str, str, int], Row]:
         rows = await self.hub.rows(
-            "SELECT d.*, u.name FROM delivery d JOIN hotel_user u ON u.id = d.user_id"
+            "SELECT d.*, u.name FROM delivery d JOIN account u ON u.id = d.account_id"
         )
         return {
             (row["reservation_id"], row["name"], row["version"]): Row(
@@ -337,10 +337,10 @@ async def test_state_of_each_user_is_that_of_the_model(tmp_path: Path, seed: int
             await add_hotel(store, NewHotel(code=hotel, name=f"Hotel {hotel}"))
             await add_source(hub.ctx, hotel, "generic", "web", f"secret-of-{hotel}")
         for user in USERS:
-            await users.add_user(store, user, "demo", [])
+            await accounts.add_account(store, user, "demo", [])
         play = Play(hub, Random(seed))
         for user, hotel in (("u1", "A"), ("u1", "B"), ("u2", "A")):
-            await users.grant(store, user, hotel)
+            await accounts.grant(store, user, hotel)
             play.model.grant(user, hotel)
         await forget(hub)
         for _ in range(STEPS):
@@ -358,5 +358,5 @@ async def test_state_of_each_user_is_that_of_the_model(tmp_path: Path, seed: int
             "SELECT type, payload, count(*) AS times FROM outbox WHERE type LIKE '%delivered' "
             "GROUP BY type, payload"
         )
-        resent = await hub.one("SELECT count(*) FROM reservation_event WHERE event = 'resent'")
+        resent = await hub.one("SELECT count(*) FROM reservation_history WHERE event = 'resent'")
         assert sum(row["times"] - 1 for row in events) <= resent

@@ -23,10 +23,10 @@ from tests.integration.hub.lenient import GOOGLE, GOOGLE_KEY, PATH_SECRET, open_
 from tests.integration.hub.material import Hub
 from tests.raw import raw
 
+from alpinehub.accounts import add_account
 from alpinehub.alpinebits.capability import SERVED
-from alpinehub.alpinebits.guest import HeldCode
-from alpinehub.inbox.review import Wanted, list_inbox
-from alpinehub.users import add_user
+from alpinehub.alpinebits.guest import UndeliverableCode
+from alpinehub.inbox.listing import Wanted, list_inbox
 
 #: (kind of source, what it sends).
 SUBMISSIONS = st.lists(
@@ -87,16 +87,16 @@ async def check(hub: Hub, version: str, stored: set[str]) -> set[str]:
     login = f"pms-{version}"
     listed = {
         (str(row["id"]), str(row["error"]).partition(" for ")[0])
-        for row in await list_inbox(hub.ctx.store, Wanted(state="held", limit=500))
+        for row in await list_inbox(hub.ctx.store, Wanted(state="undeliverable", limit=500))
         if f" for {login}:" in str(row["error"])
     }
     trail = await hub.rows(
-        "SELECT e.reservation_id, e.detail FROM reservation_event e JOIN hotel_user u"
-        f" ON u.id = e.user_id WHERE e.event = 'held' AND u.name = '{login}'"
+        "SELECT e.reservation_id, e.detail FROM reservation_history e JOIN account u"
+        f" ON u.id = e.account_id WHERE e.event = 'undeliverable' AND u.name = '{login}'"
     )
     noted = {(row["reservation_id"], json.loads(row["detail"])["code"]) for row in trail}
     held = {id_ for id_, _ in listed}
-    assert listed <= noted and {code for _, code in listed} <= set(HeldCode)
+    assert listed <= noted and {code for _, code in listed} <= set(UndeliverableCode)
     assert got | held == stored, "never neither"
     assert not got & held, "never both"
     return held
@@ -110,7 +110,7 @@ async def run(submissions: list[tuple[str, dict[str, Any]]], polls: int = 1) -> 
             lenient = "UPDATE source SET mapping = ? WHERE kind IN ('wix', 'form')"
             await hub.ctx.store.run(lambda tx: raw(tx, lenient, [mapping]))
             for version in SERVED:
-                await add_user(hub.ctx.store, f"pms-{version}", "secret", ["DEMO"])
+                await add_account(hub.ctx.store, f"pms-{version}", "secret", ["DEMO"])
             for number, (kind, said) in enumerate(submissions):
                 await send(hub, number, kind, said)
             await hub.handle_events()
@@ -145,5 +145,5 @@ def test_some_are_sent_and_some_are_held() -> None:
         ("wix", lead),
         ("google", {"FULL_NAME": "Eva Muster"}),
     ]
-    # Held by name for the second time as for the first.
+    # Undeliverable by name for the second time as for the first.
     assert asyncio.run(run(sent, polls=2)) == (5, 2)

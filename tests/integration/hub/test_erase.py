@@ -20,18 +20,18 @@ from tests.integration.hub.material import Hub, open_hub
 from tests.raw import raw
 from tests.servers.postgres import find_programs
 
+from alpinehub.accounts import add_account
 from alpinehub.alpinebits.acknowledging import Acknowledgement, acknowledge
 from alpinehub.alpinebits.call import Client
 from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.customers.erasure import Erased, Reason, anonymous, erase
+from alpinehub.customers.export import export
+from alpinehub.customers.matcher import PersonMatcher
+from alpinehub.customers.search import find
+from alpinehub.customers.traces import MAILS, find_traces
+from alpinehub.history import HistoryEntry, add
 from alpinehub.hotels import Unusable
-from alpinehub.people.erasing import Erased, Reason, anonymous, erase
-from alpinehub.people.exporting import export
-from alpinehub.people.finding import find
-from alpinehub.people.mark import Mark
-from alpinehub.people.traces import MAILS, find_traces
 from alpinehub.reservations import ReservationData, decode
-from alpinehub.trail import TrailRow, add
-from alpinehub.users import add_user
 from cordata import Tx
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -93,10 +93,10 @@ async def plant(hub: Hub) -> list[str]:
             )
         await add(
             tx,
-            TrailRow(
+            HistoryEntry(
                 reservation_id=first,
                 version=1,
-                event="refused",
+                event="rejected",
                 detail={"protocol": "2024-10", "client_id": "pms", "text": "Knoedel again"},
             ),
         )
@@ -108,8 +108,8 @@ async def plant(hub: Hub) -> list[str]:
         )
 
     await hub.ctx.store.run(unit)
-    refusal = Acknowledgement(accepted=(), refused={second: "Frau Knoedel is known here"})
-    client = Client(user_id=1, protocol=PROTOCOLS["2024-10"], client_id="pms")
+    refusal = Acknowledgement(accepted=(), rejected={second: "Frau Knoedel is known here"})
+    client = Client(account_id=1, protocol=PROTOCOLS["2024-10"], client_id="pms")
     await acknowledge(hub.ctx, client, refusal)
     await settle(hub)
     assert await hub.one("SELECT count(*) FROM customer_hash") == 2
@@ -171,14 +171,14 @@ async def test_what_is_nobodys_stays_when_a_person_is_erased(tmp_path: Path) -> 
         data = decode(rows[0]["data"])
         assert (data.arrival, data.adults) == (date(2027, 2, 1), 2)
         events = await hub.rows(
-            f"SELECT event, detail FROM reservation_event WHERE reservation_id = '{first}'"
+            f"SELECT event, detail FROM reservation_history WHERE reservation_id = '{first}'"
             " ORDER BY id"
         )
-        assert {row["event"] for row in events} == {"received", "refused", "erased"}
+        assert {row["event"] for row in events} == {"received", "rejected", "erased"}
         assert json.loads(events[-2]["detail"]) == {"protocol": "2024-10", "client_id": "pms"}
         assert json.loads(events[-1]["detail"]) == {"by": "test"}
-        refused = f"SELECT refused_text FROM delivery WHERE reservation_id = '{second}'"
-        assert "" in [row["refused_text"] for row in await hub.rows(refused)]
+        refused = f"SELECT rejected_text FROM delivery WHERE reservation_id = '{second}'"
+        assert "" in [row["rejected_text"] for row in await hub.rows(refused)]
         [other] = await hub.rows("SELECT * FROM customer")
         assert other["email"] == "other@example.com"
         newest = "SELECT data FROM reservation_version WHERE version = 2"
@@ -201,7 +201,7 @@ async def test_person_is_new_when_he_comes_again(tmp_path: Path) -> None:
 
 async def test_person_is_not_erased_while_his_request_waits(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        await add_user(hub.ctx.store, "other", "secret", ["DEMO"])
+        await add_account(hub.ctx.store, "other", "secret", ["DEMO"])
         await write(hub, email=EMAIL)
         assert await hub.one("SELECT count(*) FROM delivery WHERE waiting = 1") == 2
         with pytest.raises(Unusable, match="wait for hotel software: 1"):
@@ -216,7 +216,7 @@ async def test_request_that_comes_before_the_locks_is_not_emptied_while_it_waits
     tmp_path: Path,
 ) -> None:
     """He writes after it was asked what waits, and before his requests are held."""
-    from alpinehub.people import erasing
+    from alpinehub.customers import erasure
 
     async with open_hub(tmp_path) as hub:
         await write(hub, email=EMAIL, message="Plantedmessage")
@@ -224,7 +224,7 @@ async def test_request_that_comes_before_the_locks_is_not_emptied_while_it_waits
         why = Reason(by="test")
         with pytest.raises(Unusable, match="wait for hotel software: 1"):
             await hub.ctx.store.run(
-                lambda tx: erasing._erase_requests(tx, f"[{known['id']}]", [], why)
+                lambda tx: erasure._erase_requests(tx, f"[{known['id']}]", [], why)
             )
         assert "Plantedmessage" in await hub.one("SELECT data FROM reservation_version")
 
@@ -232,15 +232,15 @@ async def test_request_that_comes_before_the_locks_is_not_emptied_while_it_waits
 async def test_erasing_goes_on_where_it_was_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from alpinehub.people import erasing
+    from alpinehub.customers import erasure
 
-    monkeypatch.setattr(erasing, "STEP", 2)
+    monkeypatch.setattr(erasure, "STEP", 2)
     async with open_hub(tmp_path) as hub:
         for number in range(5):
             await write(hub, email=EMAIL, message=f"Plantedmessage {number}")
         found = await find(hub.ctx.store, email=EMAIL)
         done = await hub.ctx.store.run(
-            lambda tx: erasing._erase_requests(tx, f"[{found[0]['id']}]", [], WHY)
+            lambda tx: erasure._erase_requests(tx, f"[{found[0]['id']}]", [], WHY)
         )
         assert done == 2
         assert (await erase_him(hub)).requests == 3
@@ -316,9 +316,9 @@ async def test_loop_serves_others_while_many_are_looked_for_in_many_mails(tmp_pa
             text = "From the hotel, of no one. " * 800 + his
             await tx.send_mail(to=["hotel@example.com"], subject="News", text=text)
 
-    def mark(number: int) -> Mark:
+    def mark(number: int) -> PersonMatcher:
         numbers = frozenset({f"39047100{number:04}", f"047100{number:04}"})
-        return Mark(1, f"{number}@planted.example", numbers, f"given {number} family")
+        return PersonMatcher(1, f"{number}@planted.example", numbers, f"given {number} family")
 
     gaps: list[float] = []
 
@@ -330,7 +330,7 @@ async def test_loop_serves_others_while_many_are_looked_for_in_many_mails(tmp_pa
 
     async with open_hub(tmp_path) as hub:
         await hub.ctx.store.run(mail)
-        marks = [*map(mark, range(49)), Mark(1, EMAIL, frozenset(), "")]
+        marks = [*map(mark, range(49)), PersonMatcher(1, EMAIL, frozenset(), "")]
         ticking = asyncio.create_task(tick())
         found = await find_traces(hub.ctx.store, marks)
         ticking.cancel()
@@ -350,8 +350,8 @@ async def test_export_tells_all_that_is_stored_of_a_person(tmp_path: Path) -> No
         assert {one["platform"] for one in document["hashes"]} == {"google", "meta"}
         [first] = [one for one in document["requests"] if EMAIL in (one["external_id"] or "")]
         assert first["versions"][0]["data"]["last_name"] == "Knoedel"
-        assert first["deliveries"][0]["user"] == "demo" and first["inbox"][0]["body"]["email"]
-        assert [one["event"] for one in first["trail"]] == ["received", "refused"]
+        assert first["deliveries"][0]["account"] == "demo" and first["inbox"][0]["body"]["email"]
+        assert [one["event"] for one in first["history"]] == ["received", "rejected"]
         elsewhere = document["elsewhere"]
         assert len(elsewhere["inbox"]) == 4 and len(elsewhere["versions"]) == 1
         # Every word of him that is in the store is in the document.

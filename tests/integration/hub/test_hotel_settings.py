@@ -17,8 +17,8 @@ from tests.integration.alpinebits.test_rateplans import push as push_plans
 from tests.integration.hub.test_cli import Run, run
 from tests.unit.alpinebits.test_freerooms import CLOSED, DZ, count
 
+from alpinehub.customers.maintenance import keep_up
 from alpinehub.hotels import HotelChange, change_hotel
-from alpinehub.people.upkeep import keep_up
 
 __all__ = ["run"]
 
@@ -35,7 +35,7 @@ async def test_features_are_taken_away_and_given_back(tmp_path: Path, run: Run) 
 
         hub.db.execute("UPDATE hotel SET settings = ?", '{"off": ["of_tomorrow"], "newer": [1]}')
         done = await command(
-            *("set", "H1", "--off", "rooms", "--off", "deltas", "--silent-after", "6"),
+            *("set", "H1", "--off", "rooms", "--off", "deltas", "--stale-after", "6"),
             *("--alert-email", "a@b.example, c@d.example", "--name", "Post"),
         )
         assert done.returncode == 0, done.stderr
@@ -43,11 +43,11 @@ async def test_features_are_taken_away_and_given_back(tmp_path: Path, run: Run) 
         assert json.loads(text) == {
             "off": ["deltas", "of_tomorrow", "rooms"],
             "newer": [1],
-            "silent_after_h": 6,
+            "stale_after_h": 6,
             "alert_email": "a@b.example, c@d.example",
         }
         assert "does not support" in (await push(hub, entry(DZ))).text
-        done = await command("set", "H1", "--on", "deltas", "--silent-after", "default", "--json")
+        done = await command("set", "H1", "--on", "deltas", "--stale-after", "default", "--json")
         shown = json.loads(done.stdout)
         assert shown["features_off"] == ["of_tomorrow", "rooms"] and "deltas" in shown["features"]
         assert shown["settings"] == {"newer": [1], "alert_email": "a@b.example, c@d.example"}
@@ -101,17 +101,17 @@ async def test_what_was_told_is_shown(tmp_path: Path, run: Run) -> None:
             assert done.returncode == 0, done.stderr
             return done.stdout
 
-        rows = json.loads(await told("told", "H1", "freerooms", "--json"))
+        rows = json.loads(await told("data", "H1", "freerooms", "--json"))
         assert [(row["category"], row["bookable"]) for row in rows] == [("closed", 0), ("DZ", 3)]
-        assert (await told("told", "H1", "freerooms")).splitlines()[0].startswith("CATEGORY")
-        assert (await told("told", "H1", "inventory")).startswith("<HotelDescriptiveContent ")
-        assert await told("told", "H1", "info") == ""
-        assert "Titel A" in await told("told", "H1", "rates")
-        assert json.loads(await told("told", "H1", "activities", "--json")) == []
-        pushes = json.loads(await told("told", "H1", "pushes", "--limit", "2", "--json"))
-        assert [row["action"].partition(":")[2] for row in pushes] == ["RatePlans", "Inventory"]
+        assert (await told("data", "H1", "freerooms")).splitlines()[0].startswith("CATEGORY")
+        assert (await told("data", "H1", "inventory")).startswith("<HotelDescriptiveContent ")
+        assert await told("data", "H1", "info") == ""
+        assert "Titel A" in await told("data", "H1", "rates")
+        assert json.loads(await told("data", "H1", "activities", "--json")) == []
+        messages = json.loads(await told("messages", "H1", "--limit", "2", "--json"))
+        assert [row["action"].partition(":")[2] for row in messages] == ["RatePlans", "Inventory"]
         stored = json.loads(await told("show", "H1", "--json"))
-        assert stored["told"][0]["kind"] == "freerooms"
+        assert stored["data"][0]["kind"] == "freerooms"
         assert stored["created_at"] == "2024-01-02T13:26:27+00:00"
         shown = await told("show", "H1")
         for word in ("freerooms", "inventory", "rates A", "Hotel H1", "closing_seasons"):
@@ -125,15 +125,15 @@ async def test_what_was_told_is_shown(tmp_path: Path, run: Run) -> None:
         (("set", "H1"), 2, "nothing is to be changed"),
         (("set", "H1", "--off", "rooms", "--on", "rooms"), 2, "taken away and given back"),
         (("set", "H1", "--off", "roms"), 2, "Invalid value"),
-        (("set", "H1", "--silent-after", "soon"), 2, "hours or default"),
+        (("set", "H1", "--stale-after", "soon"), 2, "hours or default"),
         (("set", "H1", "--time-zone", "Europe/Rom"), 1, "Europe/Rome"),
         (("set", "H1", "--alert-email", "a@b.example,nobody"), 1, "mail addresses"),
         (("set", "H1", "--report-language", "fr"), 2, "'de', 'it', 'en'"),
         (("set", "H1", "--region", "XX"), 1, "region 'XX' must be a country"),
         (("show", "Nowhere"), 1, "see `alpinehub hotel list`"),
         (("show", "H9"), 1, "did you mean H1?"),
-        (("told", "H9", "rates"), 1, "did you mean H1?"),
-        (("told", "H1", "everything"), 2, "Invalid value"),
+        (("data", "H9", "rates"), 1, "did you mean H1?"),
+        (("data", "H1", "everything"), 2, "Invalid value"),
         (("set", "H1", "--report-email", "info@a.example; b@a.example"), 1, "report-email must"),
         (("set", "H1", "--report-email", "hütte@a.example"), 1, "report-email must"),
         (("add", "H9", "--name", "Post", "--report-email", "info"), 1, "report-email must"),

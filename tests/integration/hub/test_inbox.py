@@ -64,7 +64,9 @@ async def test_submission_leaves_review_when_its_mapping_is_mended(
         assert [(one["id"], one["state"]) for one in done] == [(1, "mapped"), (2, "review")]
         assert done[1]["problems"] == ["not_json"]
         assert (await data(hub))["departure"] == "2027-02-08"
-        assert await hub.one("SELECT detail FROM reservation_event") == ('{"inbox":1,"mapping":1}')
+        assert await hub.one("SELECT detail FROM reservation_history") == (
+            '{"inbox":1,"mapping":1}'
+        )
         await command("inbox", "reject", "2", "--reason", "no form")
         assert (await command("inbox", "list", "--json")).strip() == "[]"
         everything = json.loads(await command("inbox", "list", "--state", "all", "--json"))
@@ -74,7 +76,7 @@ async def test_submission_leaves_review_when_its_mapping_is_mended(
 
 @on_each_store
 async def test_mapped_submission_is_a_change_when_it_is_forced(tmp_path: Path) -> None:
-    from alpinehub.inbox.mending import change_mapping, reprocess
+    from alpinehub.inbox.actions import change_mapping, reprocess
     from alpinehub.webhooks.mapping import Mapping, decode
 
     def as_suite(before: Mapping) -> Mapping:
@@ -108,7 +110,7 @@ async def test_mapped_submission_is_a_change_when_it_is_forced(tmp_path: Path) -
 async def test_submission_that_waited_in_review_does_not_undo_what_came_later(
     tmp_path: Path,
 ) -> None:
-    from alpinehub.inbox.mending import change_mapping, reprocess
+    from alpinehub.inbox.actions import change_mapping, reprocess
     from alpinehub.webhooks.mapping import Mapping, decode
 
     def by_key(before: Mapping) -> Mapping:
@@ -143,8 +145,8 @@ async def test_reject_leaves_alone_what_was_settled_a_moment_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from alpinehub.hotels import Unusable
-    from alpinehub.inbox import mending
-    from alpinehub.inbox.review import require_row
+    from alpinehub.inbox import actions
+    from alpinehub.inbox.listing import require_row
 
     async def before(tx: Any, inbox_id: int) -> Any:
         return {**await require_row(tx, inbox_id), "state": "review"}
@@ -152,9 +154,9 @@ async def test_reject_leaves_alone_what_was_settled_a_moment_before(
     async with open_lenient(tmp_path) as hub:
         await post_wix(hub)
         await hub.handle_events()
-        monkeypatch.setattr(mending, "require_row", before)
+        monkeypatch.setattr(actions, "require_row", before)
         with pytest.raises(Unusable, match="settled at this moment"):
-            await mending.reject(hub.ctx.store, 1, "no form")
+            await actions.reject(hub.ctx.store, 1, "no form")
         assert await hub.rows("SELECT state, error FROM inbox") == [
             {"state": "mapped", "error": None}
         ]
@@ -162,7 +164,7 @@ async def test_reject_leaves_alone_what_was_settled_a_moment_before(
 
 @on_each_store
 async def test_held_request_is_in_the_list_beside_the_submissions(tmp_path: Path) -> None:
-    from alpinehub.inbox.review import Wanted, list_inbox
+    from alpinehub.inbox.listing import Wanted, list_inbox
 
     async with open_lenient(tmp_path) as hub:
         await post_google(hub)
@@ -173,18 +175,21 @@ async def test_held_request_is_in_the_list_beside_the_submissions(tmp_path: Path
         async def hold(tx: Any) -> None:
             await raw(
                 tx,
-                "UPDATE delivery SET held_code = 'no_stay', held_text = 'no dates', held_at = 5",
+                "UPDATE delivery SET undeliverable_code = 'no_stay',"
+                " undeliverable_text = 'no dates', undeliverable_at = 5",
             )
 
         await hub.ctx.run(hold)
         rows = await list_inbox(hub.ctx.store, Wanted())
         assert [(row["state"], row["error"]) for row in rows] == [
             ("review", "not_an_object"),
-            ("held", "no_stay for demo: no dates"),
+            ("undeliverable", "no_stay for demo: no dates"),
         ]
-        [held] = await list_inbox(hub.ctx.store, Wanted(state="held", hotel="DEMO", source="ads"))
+        [held] = await list_inbox(
+            hub.ctx.store, Wanted(state="undeliverable", hotel="DEMO", source="ads")
+        )
         assert held["id"] == await hub.one("SELECT id FROM reservation")
-        assert await list_inbox(hub.ctx.store, Wanted(state="held", hotel="OTHER")) == []
+        assert await list_inbox(hub.ctx.store, Wanted(state="undeliverable", hotel="OTHER")) == []
 
 
 @on_each_store
@@ -192,10 +197,10 @@ async def test_held_request_is_in_the_list_beside_the_submissions(tmp_path: Path
 async def test_list_comes_in_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
-    from alpinehub.inbox import review
-    from alpinehub.inbox.review import Wanted, list_inbox
+    from alpinehub.inbox import listing
+    from alpinehub.inbox.listing import Wanted, list_inbox
 
-    monkeypatch.setattr(review, "_WINDOW", window)
+    monkeypatch.setattr(listing, "_WINDOW", window)
 
     async with open_lenient(tmp_path) as hub:
         for number in range(5):
@@ -246,7 +251,7 @@ async def test_changed_form_is_told_by_what_its_fields_mean_and_never_in_the_sen
 
 @on_each_store
 async def test_field_of_a_mapping_that_is_gone_is_found_by_its_prefix(tmp_path: Path) -> None:
-    from alpinehub.inbox.mending import change_mapping
+    from alpinehub.inbox.actions import change_mapping
     from alpinehub.webhooks.mapping import Mapping, decode
 
     def by_key(before: Mapping) -> Mapping:
@@ -281,7 +286,7 @@ async def test_field_of_a_mapping_that_is_gone_is_found_by_its_prefix(tmp_path: 
         }
         assert (await data(hub))["departure"] == "2027-02-09"
         assert "remapped" in await hub.one(
-            "SELECT detail FROM reservation_event WHERE event = 'mapped'"
+            "SELECT detail FROM reservation_history WHERE event = 'mapped'"
         )
 
 

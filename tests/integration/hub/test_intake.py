@@ -11,10 +11,10 @@ import pytest
 from tests.integration.hub.material import Hub, open_hub
 from tests.raw import raw
 
-from alpinehub import trail
+from alpinehub import history
 from alpinehub.directory import directory_of
 from alpinehub.intake import Arrival, Unknown, take_in
-from alpinehub.party import Settings
+from alpinehub.models import Settings
 from alpinehub.reservations import ReservationData
 from cordata import KeyReused, Tx, request_id
 
@@ -78,11 +78,11 @@ async def test_arrival_is_unknown_when_it_cancels_nothing_and_says_too_little(
 async def test_trail_takes_rows_with_and_without_a_detail(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         id_, _ = await stored(hub, await arrival(hub))
-        row = trail.TrailRow(reservation_id=id_, version=1, event="held")
-        other = replace(row, event="sent", user_id=1, detail={"by": "ö"}, at=7, request_id="r-7")
+        row = history.HistoryEntry(reservation_id=id_, version=1, event="undeliverable")
+        other = replace(row, event="sent", account_id=1, detail={"by": "ö"}, at=7, request_id="r-7")
 
         async def unit(tx: Tx) -> int:
-            await trail.add(tx, row, other)
+            await history.add(tx, row, other)
             return tx.now_us
 
         token = request_id.set("r-1")
@@ -91,10 +91,10 @@ async def test_trail_takes_rows_with_and_without_a_detail(tmp_path: Path) -> Non
         finally:
             request_id.reset(token)
         rows = await hub.rows(
-            "SELECT event, user_id, detail, at, request_id FROM reservation_event ORDER BY id"
+            "SELECT event, account_id, detail, at, request_id FROM reservation_history ORDER BY id"
         )
         assert [tuple(one.values()) for one in rows] == [
-            ("held", None, None, now_us, "r-1"),
+            ("undeliverable", None, None, now_us, "r-1"),
             ("sent", 1, '{"by":"ö"}', 7, "r-7"),
         ]
 

@@ -45,7 +45,7 @@ async def test_wix_submission_is_in_the_inbox_before_it_is_a_reservation(tmp_pat
         assert (record["adults"], record["first_name"]) == (2, "Eva")
         assert (record["city"], record["country"], record["language"]) == ("Bozen", "IT", "de")
         assert record["message"] == "Ist das Zimmer frei?" and "extra" not in record
-        events = await hub.rows("SELECT event, detail, request_id FROM reservation_event")
+        events = await hub.rows("SELECT event, detail, request_id FROM reservation_history")
         assert sorted(e["event"] for e in events) == ["mapped", "received"]
         [mapped] = [e for e in events if e["event"] == "mapped"]
         assert json.loads(mapped["detail"]) == {"inbox": row["id"], "mapping": 0}

@@ -21,11 +21,11 @@ from tests.integration.hub.material import Hub, open_hub
 from tests.integration.hub.test_intake import arrival
 
 from alpinehub.alpinebits.capability import SERVED
-from alpinehub.alpinebits.guest import HeldCode
-from alpinehub.inbox import review
+from alpinehub.alpinebits.guest import UndeliverableCode
+from alpinehub.inbox import listing
 from alpinehub.intake import take_in
-from alpinehub.requests import looking
-from alpinehub.requests.looking import Wanted
+from alpinehub.requests import listing as request_listing
+from alpinehub.requests.listing import Wanted
 from alpinehub.reservations import ReservationData, decode, encode
 
 _GIVEN = re.compile(r'<UniqueID Type="\d+" ID="(\w+)"')
@@ -68,18 +68,21 @@ async def check(folder: Path, records: Sequence[ReservationData]) -> None:
             held = await held_in(hub, version)
             assert given_ids | held.keys() == ids
             assert not given_ids & held.keys()
-            assert set(held.values()) <= {one.value for one in HeldCode} - {"schema", "renderer"}
+            assert set(held.values()) <= {one.value for one in UndeliverableCode} - {
+                "schema",
+                "renderer",
+            }
 
 
 async def held_in(hub: Hub, version: str) -> dict[str, str]:
     """Id and reason of each that is held, the same in the list, the review list and the trail."""
     store = hub.ctx.store
-    page = await looking.list_requests(store, Wanted(state="held", limit=1000))
-    held = {row["id"]: row["users"][0]["held_code"] for row in page.items}
-    listed = await review.list_inbox(store, review.Wanted(state="held", limit=1000))
+    page = await request_listing.list_requests(store, Wanted(state="undeliverable", limit=1000))
+    held = {row["id"]: row["accounts"][0]["undeliverable_code"] for row in page.items}
+    listed = await listing.list_inbox(store, listing.Wanted(state="undeliverable", limit=1000))
     assert {row["id"] for row in listed} == held.keys()
     for request_id, code in held.items():
-        trail = (await looking.find_request(store, request_id))["trail"]
-        told = [one["detail"] for one in trail if one["event"] == "held"]
+        trail = (await request_listing.find_request(store, request_id))["history"]
+        told = [one["detail"] for one in trail if one["event"] == "undeliverable"]
         assert told[-1]["code"] == code, (version, told)
     return held

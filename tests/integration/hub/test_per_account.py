@@ -17,13 +17,13 @@ from tests.integration.hub.material import BOOKING, PRICE, Hub, open_hub
 from tests.integration.hub.test_cli import Run, run
 from tests.integration.hub.test_generic import CANCEL
 
+from alpinehub.accounts import add_account, grant, revoke
+from alpinehub.customers.erasure import Reason, erase
+from alpinehub.customers.search import find
 from alpinehub.hotels import NewHotel, add_hotel
-from alpinehub.people.erasing import Reason, erase
-from alpinehub.people.finding import find
-from alpinehub.requests import looking, mending
-from alpinehub.requests.looking import Wanted
+from alpinehub.requests import actions, listing
+from alpinehub.requests.listing import Wanted
 from alpinehub.sources import add_source
-from alpinehub.users import add_user, grant, revoke
 
 __all__ = ["run"]
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -33,7 +33,7 @@ _GIVEN = re.compile(r'ResStatus="(\w+)"[^>]*><UniqueID Type="(\d+)" ID="(\w+)"')
 
 async def login(hub: Hub, name: str, **more: Any) -> None:
     """A login that is new to the hotel."""
-    await add_user(hub.ctx.store, name, "demo", ["DEMO"], **more)
+    await add_account(hub.ctx.store, name, "demo", ["DEMO"], **more)
     await forget(hub)
 
 
@@ -106,14 +106,14 @@ async def test_withdrawn_request_is_for_no_account_that_did_not_get_it(tmp_path:
         await take(hub)
         unsent = await book(hub, 2)
         for one in (got, unsent):
-            await mending.cancel(store, one, user=None, by="eva")
+            await actions.cancel(store, one, account=None, by="eva")
         await login(hub, "late")
         assert await waiting(hub, user="late") == []
         assert await selected(hub, "late") == []
         assert await waiting(hub) == [] and await selected(hub) == [got]
-        await mending.resend(store, unsent, user="late", by="eva")
+        await actions.resend(store, unsent, account="late", by="eva")
         assert await selected(hub, "late") == [unsent] and await selected(hub) == [got]
-        await mending.resend(store, unsent, user=None, by="eva")
+        await actions.resend(store, unsent, account=None, by="eva")
         await login(hub, "later")
         assert await selected(hub, "later") == [unsent]
         assert len(await waiting(hub)) == len(await waiting(hub, user="later")) == 1
@@ -122,7 +122,7 @@ async def test_withdrawn_request_is_for_no_account_that_did_not_get_it(tmp_path:
 async def test_withdrawn_from_one_account_is_for_the_others(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         one = await book(hub)
-        await mending.cancel(hub.ctx.store, one, user="demo", by="eva")
+        await actions.cancel(hub.ctx.store, one, account="demo", by="eva")
         await login(hub, "late")
         assert await polled(hub, "late") == ["Reserved"]
         assert await selected(hub) == []
@@ -168,7 +168,7 @@ async def test_stay_is_over_after_its_last_day_at_the_hotel(tmp_path: Path) -> N
         await say("may end today", **window, nights=6)
         await say("window ended", **window, nights=5)
         await say("no stay", arrival=None, departure=None, adults=0, email="a@b.it")
-        await add_user(store, "late", "demo", ["EAST"])
+        await add_account(store, "late", "demo", ["EAST"])
         await forget(hub)
         for start in ("", "2020-01-01T00:00:00Z"):
             body = (await send(hub, READ, read_rq("EAST", start), "2024-10", "late")).body.decode()
@@ -179,7 +179,7 @@ async def test_stay_is_over_after_its_last_day_at_the_hotel(tmp_path: Path) -> N
 async def test_account_from_now_on_is_given_what_comes(tmp_path: Path, run: Run) -> None:
     async with open_hub(tmp_path) as hub:
         old = await book(hub, 1)
-        words = ("user", "add", "late", "--hotel", "DEMO", "--from-now", "--password-stdin")
+        words = ("account", "add", "late", "--hotel", "DEMO", "--from-now", "--password-stdin")
         done = await asyncio.to_thread(run, *words, given="demo\n")
         assert done.returncode == 0, done.stderr
         await forget(hub)
@@ -196,8 +196,8 @@ async def test_account_from_now_on_is_given_what_comes(tmp_path: Path, run: Run)
 async def test_hotel_from_now_on_is_granted(tmp_path: Path, run: Run) -> None:
     async with open_hub(tmp_path) as hub:
         await book(hub, 1)
-        await add_user(hub.ctx.store, "late", "demo", [])
-        done = await asyncio.to_thread(run, "user", "grant", "late", "DEMO", "--from-now")
+        await add_account(hub.ctx.store, "late", "demo", [])
+        done = await asyncio.to_thread(run, "account", "grant", "late", "DEMO", "--from-now")
         assert done.returncode == 0, done.stderr
         await forget(hub)
         assert await waiting(hub, user="late") == []
@@ -244,10 +244,10 @@ async def test_cancellation_is_only_for_accounts_that_were_given_the_booking(
         assert await waiting(hub, user="later") == []
         assert await selected(hub, "later") == []
         await take(hub)
-        page = await looking.list_requests(hub.ctx.store, Wanted(state="waiting"))
+        page = await listing.list_requests(hub.ctx.store, Wanted(state="waiting"))
         assert page.items == []
-        [item] = (await looking.list_requests(hub.ctx.store, Wanted())).items
-        states = {one["user"]: one["state"] for one in item["users"]}
+        [item] = (await listing.list_requests(hub.ctx.store, Wanted())).items
+        states = {one["account"]: one["state"] for one in item["accounts"]}
         assert states == {"demo": "acknowledged", "late": "unneeded"}
         found = await find(hub.ctx.store, email="eva@example.com")
         assert (await erase(hub.ctx.store, found, Reason(by="test"))).requests == 1
@@ -296,10 +296,10 @@ async def test_operator_cancels_at_the_hotel_for_those_who_have_it(tmp_path: Pat
         store, one = hub.ctx.store, await book(hub)
         await login(hub, "late")
         await take(hub)
-        done = await mending.cancel_at_hotel(store, one, by="eva")
-        assert done.users == ["demo"]
+        done = await actions.cancel_at_hotel(store, one, by="eva")
+        assert done.accounts == ["demo"]
         assert await polled(hub) == ["Cancelled"] and await polled(hub, "late") == []
-        assert (await mending.resend(store, one, user=None, by="eva")).users == []
+        assert (await actions.resend(store, one, account=None, by="eva")).accounts == []
         await take(hub)
-        assert (await mending.resend(store, one, user=None, by="eva")).users == ["demo"]
+        assert (await actions.resend(store, one, account=None, by="eva")).accounts == ["demo"]
         assert await polled(hub) == ["Cancelled"] and await polled(hub, "late") == []

@@ -46,8 +46,8 @@ _PARAMS: dict[str, object] = {
     "external_id": "e-7",
     "form_key": "f",
     "other_id": "e-8",
-    "held_code": "no_stay",
-    "held_text": "why",
+    "undeliverable_code": "no_stay",
+    "undeliverable_text": "why",
     "hotel_id": 7,
     "id": id_of(7),
     "ids": json.dumps(list(range(1, 101))),
@@ -58,7 +58,7 @@ _PARAMS: dict[str, object] = {
     "now_us": 0,
     "phone": "+39shared",
     "rendered": "2024-10/1",
-    "refused": json.dumps([[id_, "no"] for id_ in _NEWEST[:100]]),
+    "rejected": json.dumps([[id_, "no"] for id_ in _NEWEST[:100]]),
     "reservation_id": _NEWEST[0],
     "scope": "source:7",
     "sent": json.dumps([[id_, 1, 14] for id_ in _NEWEST[:100]]),
@@ -67,7 +67,7 @@ _PARAMS: dict[str, object] = {
     "status": "request",
     "today": "2027-01-31",
     "unique_id_type": 14,
-    "user_id": 7,
+    "account_id": 7,
     "version": 1,
 }
 #: Of each: shared buffers that it may touch at most, with a hundred rows in hand.
@@ -75,21 +75,21 @@ _HOT = {
     "idempotency.get": 10,
     "find_reservation": 15,
     "find_either": 25,
-    "people_find": 15,
-    "people_find_by_phone": 10,
+    "customer_find": 15,
+    "customer_find_by_phone": 10,
     "update_reservation": 60,
     "end_waiting": 30,
     "fan_out": 60,
     "inbox_forms": 10,
     "inbox_open": 15,
-    "listing_rehearsal": 60,
+    "listing_prerender": 60,
     "listing_waiting": 2000,
     "listing_selected": 2000,
     "listing_mark_sent": 4500,
-    "listing_mark_held": 30,
+    "listing_mark_undeliverable": 30,
     "listing_acknowledge": 4000,
-    "listing_refuse": 4000,
-    "listing_refused": 4000,
+    "listing_reject": 4000,
+    "listing_rejected": 4000,
     "hour_changes": 1500,
     "add_to_hours": 1500,
     "forget_changes": 1500,
@@ -118,10 +118,10 @@ def _fill() -> str:
     return f"""
         INSERT INTO hotel (code, name, time_zone, language, region, created_at)
         SELECT 'H' || n, 'H', 'UTC', 'de', 'IT', 0 FROM generate_series(1, {HOTELS}) AS n;
-        INSERT INTO hotel_user (name, password, created_at, changed_at)
+        INSERT INTO account (name, password, created_at, changed_at)
         SELECT 'u' || n, '', 0, 0 FROM generate_series(1, {HOTELS}) AS n;
-        INSERT INTO user_hotel SELECT n, n FROM generate_series(1, {HOTELS}) AS n;
-        INSERT INTO push_target (user_id, url, login, secret, protocol, packed, changed_at)
+        INSERT INTO account_hotel SELECT n, n FROM generate_series(1, {HOTELS}) AS n;
+        INSERT INTO push_target (account_id, url, login, secret, protocol, packed, changed_at)
         SELECT n, '', '', '', '2024-10', 0, 0 FROM generate_series(1, {HOTELS}) AS n;
         INSERT INTO source (hotel_id, kind, name, secret, fingerprint, created_at, changed_at)
         SELECT n, 'generic', 'website', '', '', 0, 0 FROM generate_series(1, {HOTELS}) AS n;
@@ -135,9 +135,9 @@ def _fill() -> str:
         FROM generate_series(1, {ALL}) AS n;
         INSERT INTO reservation_version (reservation_id, version, content_hash, res_status, data,
             request_id, created_at)
-        SELECT {_ID}, 1, '', 'Requested', repeat('x', 300), '', n
-        FROM generate_series(1, {ALL}) AS n;
-        INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting,
+        SELECT {_ID}, 1, '', 'Requested', repeat('x', 300), '', n FROM generate_series(1, {ALL}) AS
+        n; INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type,
+        waiting,
             first_sent_at, acked_at)
         SELECT {_ID}, 1 + (n - 1) % {HOTELS}, 1, 1 + (n - 1) % {HOTELS}, 14,
             CASE WHEN {waits} THEN 1 ELSE 0 END, n, CASE WHEN {waits} THEN NULL ELSE n END
@@ -214,7 +214,7 @@ def test_waiting_list_costs_what_waits_and_not_what_ever_was(filled: Database, m
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 def test_sweep_of_what_is_brought_costs_what_waits(filled: Database, mode: str) -> None:
-    for changes in ({"user_id": None}, {"user_id": None, "hotel_id": None}):
+    for changes in ({"account_id": None}, {"account_id": None, "hotel_id": None}):
         text = explain(filled, "push_wake", mode, **changes)
         assert not re.search(r"Seq Scan on delivery\b", text), text
         assert buffers(text) <= 20 * HOTELS, text
@@ -222,7 +222,7 @@ def test_sweep_of_what_is_brought_costs_what_waits(filled: Database, mode: str) 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 def test_look_for_silent_software_costs_what_waits(filled: Database, mode: str) -> None:
-    text = explain(filled, "watch_contacts", mode)
+    text = explain(filled, "monitoring_contacts", mode)
     assert not re.search(r"Seq Scan on (reservation_version|delivery)\b", text), text
     assert buffers(text) <= 150 * HOTELS, text
 
@@ -230,7 +230,7 @@ def test_look_for_silent_software_costs_what_waits(filled: Database, mode: str) 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 def test_customer_of_a_shared_number_is_found_at_once(filled: Database, mode: str) -> None:
     for changes in ({"email": "nobody@example.com"}, {"phone": None}, {"phone": "+390"}):
-        text = explain(filled, "people_find", mode, **changes)
+        text = explain(filled, "customer_find", mode, **changes)
         assert buffers(text) <= 20, text
 
 
@@ -240,15 +240,18 @@ def test_what_an_operator_asks_costs_what_he_sees(filled: Database, mode: str) -
     asked: dict[str, tuple[int, dict[str, Any]]] = {
         "requests_newest": (1000, {"before_id": "g"}),
         "requests_of_hotel": (1000, {"before_at": 2**62, "before_id": "g"}),
-        "requests_open": (8000, {"before_id": "g", "hotel_id": None, "user_id": None, "held": 1}),
+        "requests_open": (
+            8000,
+            {"before_id": "g", "hotel_id": None, "account_id": None, "undeliverable": 1},
+        ),
         "report_deliveries": (3000, {"hotel_id": 7, "from_at": ALL - 999, "until_at": ALL + 1}),
         "requests_states": (2500, {"ids": ids}),
         "requests_one": (20, {}),
         "requests_deliveries": (20, {}),
-        "requests_trail": (20, {}),
-        "requests_resend": (60, {"user_id": None}),
-        "requests_cancel": (30, {"user_id": None}),
-        "listing_rehearsal": (30, {}),
+        "requests_history": (20, {}),
+        "requests_resend": (60, {"account_id": None}),
+        "requests_cancel": (30, {"account_id": None}),
+        "listing_prerender": (30, {}),
         "status_find": (2000, {"ids": ids}),
     }
     for name, (most, changes) in asked.items():
@@ -268,7 +271,7 @@ def test_review_list_costs_what_waits_and_the_inbox_what_is_shown(
         "inbox_list_open": (600, {**every, "state": "review"}),
         "inbox_list": (600, {**every, "state": None, "window": 1000}),
         "inbox_window": (100, {**every, "window": 1000}),
-        "inbox_held": (40, every),
+        "inbox_undeliverable": (40, every),
         "inbox_stale": (40, {"before": 2**62, "limit": 200}),
         "inbox_newer": (20, {"id": 1}),
         "inbox_open": (20, {"id": 407}),

@@ -20,25 +20,25 @@ from cordata.store.queries import sql_folder
 UNCHECKED = {
     ("activity", "hotel_id"),
     ("contact", "hotel_id"),
-    ("contact", "user_id"),
+    ("contact", "account_id"),
     ("customer", "hotel_id"),
     ("customer_hash", "customer_id"),
     ("delivery", "hotel_id"),
     ("delivery", "reservation_id"),
-    ("delivery", "user_id"),
-    ("handshake", "user_id"),
+    ("delivery", "account_id"),
+    ("handshake", "account_id"),
     ("hotel_document", "hotel_id"),
-    ("hotel_document", "user_id"),
+    ("hotel_document", "account_id"),
     ("inbox", "reservation_id"),
-    ("pms_push", "hotel_id"),
-    ("pms_push", "user_id"),
+    ("inbound_message", "hotel_id"),
+    ("inbound_message", "account_id"),
     ("push_hotel", "hotel_id"),
-    ("push_hotel", "user_id"),
-    ("push_target", "user_id"),
+    ("push_hotel", "account_id"),
+    ("push_target", "account_id"),
     ("rate_plan", "hotel_id"),
     ("reservation", "hotel_id"),
     ("reservation", "source_id"),
-    ("reservation_event", "reservation_id"),
+    ("reservation_history", "reservation_id"),
     ("reservation_version", "reservation_id"),
 }
 
@@ -85,7 +85,7 @@ def test_only_what_retention_and_erasure_end_is_ever_deleted_of_what_others_refe
             for key in embedded.execute(f"PRAGMA foreign_key_list({table})")
             if (table, key[3]) in UNCHECKED
         }
-    assert parents == {"customer", "hotel", "hotel_user", "reservation", "source"}
+    assert parents == {"customer", "hotel", "account", "reservation", "source"}
     for dialect in ("sqlite", "postgres"):
         deleting = {
             name: table[1]
@@ -93,6 +93,6 @@ def test_only_what_retention_and_erasure_end_is_ever_deleted_of_what_others_refe
             if (table := re.search(r"DELETE\s+FROM\s+(\w+)", query.sql)) and table[1] in parents
         }
         assert deleting == {
-            "people_delete": "customer",
-            "people_delete_requests": "reservation",
+            "customer_delete": "customer",
+            "retention_delete_requests": "reservation",
         }

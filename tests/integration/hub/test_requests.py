@@ -17,13 +17,13 @@ from tests.integration.hub.test_cli import Run, run
 from tests.integration.hub.test_intake import arrival
 from tests.raw import raw
 
+from alpinehub.accounts import add_account, grant
 from alpinehub.hotels import NewHotel, Unusable, add_hotel
 from alpinehub.intake import take_in
-from alpinehub.requests import looking, mending
-from alpinehub.requests.looking import Wanted
+from alpinehub.requests import actions, listing
+from alpinehub.requests.listing import Wanted
 from alpinehub.reservations import ReservationData
 from alpinehub.sources import add_source
-from alpinehub.users import add_user, grant
 from cordata.store import Tx
 
 __all__ = ["run"]
@@ -35,30 +35,32 @@ async def book(hub: Hub, number: int = 1, **fields: Any) -> str:
 
 
 async def second_user(hub: Hub) -> None:
-    await add_user(hub.ctx.store, "other", "demo", ["DEMO"])
+    await add_account(hub.ctx.store, "other", "demo", ["DEMO"])
     await forget(hub)
 
 
-async def report(hub: Hub, *ids: tuple[int, str], refused: dict[str, str] | None = None) -> None:
-    document = notif_report_rq(ids, refused or {})
+async def report(hub: Hub, *ids: tuple[int, str], rejected: dict[str, str] | None = None) -> None:
+    document = notif_report_rq(ids, rejected or {})
     assert (await send(hub, ACKNOWLEDGE, document, "2024-10")).status == 200
 
 
 async def listed(hub: Hub, **wanted: Any) -> list[str]:
     return [
-        row["id"] for row in (await looking.list_requests(hub.ctx.store, Wanted(**wanted))).items
+        row["id"] for row in (await listing.list_requests(hub.ctx.store, Wanted(**wanted))).items
     ]
 
 
 async def trail(hub: Hub, request_id: str) -> list[tuple[str, str | None]]:
-    found = await looking.find_request(hub.ctx.store, request_id)
-    return [(one["event"], one["user"]) for one in found["trail"]]
+    found = await listing.find_request(hub.ctx.store, request_id)
+    return [(one["event"], one["account"]) for one in found["history"]]
 
 
 async def states(hub: Hub, request_id: str) -> dict[str, str]:
-    found = await looking.find_request(hub.ctx.store, request_id)
+    found = await listing.find_request(hub.ctx.store, request_id)
     return {
-        one["user"]: one["state"] for one in found["users"] if one["version"] == found["version"]
+        one["account"]: one["state"]
+        for one in found["accounts"]
+        if one["version"] == found["version"]
     }
 
 
@@ -69,14 +71,14 @@ async def test_list_tells_what_became_of_each_for_each_user(tmp_path: Path) -> N
         lead = await book(hub, 9, newsletter=True)
         assert await listed(hub) == [lead, *reversed(ids)]
         await waiting(hub)
-        await report(hub, (14, ids[0]), refused={ids[1]: "no room"})
+        await report(hub, (14, ids[0]), rejected={ids[1]: "no room"})
         assert await states(hub, ids[0]) == {"demo": "acknowledged", "other": "waiting"}
-        assert await states(hub, ids[1]) == {"demo": "refused", "other": "waiting"}
+        assert await states(hub, ids[1]) == {"demo": "rejected", "other": "waiting"}
         assert await states(hub, ids[2]) == {"demo": "sent", "other": "waiting"}
         assert await listed(hub, state="acknowledged") == [ids[0]]
-        assert await listed(hub, state="refused") == [ids[1]]
-        assert await listed(hub, state="refused", user="other") == []
-        assert await listed(hub, state="open", user="demo") == [lead, ids[3], ids[2]]
+        assert await listed(hub, state="rejected") == [ids[1]]
+        assert await listed(hub, state="rejected", account="other") == []
+        assert await listed(hub, state="open", account="demo") == [lead, ids[3], ids[2]]
         assert len(await listed(hub, state="waiting")) == 5
         assert await listed(hub, status="reservation") == []
 
@@ -84,7 +86,7 @@ async def test_list_tells_what_became_of_each_for_each_user(tmp_path: Path) -> N
 async def test_list_is_read_in_pages_of_one_hotel_or_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "_READ", 2)
+    monkeypatch.setattr(listing, "_READ", 2)
     async with open_hub(tmp_path) as hub:
         store = hub.ctx.store
         await add_hotel(store, NewHotel(code="ROSE", name="Rosé"))
@@ -106,7 +108,7 @@ async def test_list_is_read_in_pages_of_one_hotel_or_all(
             after = None
             while True:
                 wanted = Wanted(hotel=hotel_code, limit=1, after=after)
-                page = await looking.list_requests(store, wanted)
+                page = await listing.list_requests(store, wanted)
                 found += [row["id"] for row in page.items]
                 if (after := page.next) is None:
                     break
@@ -144,11 +146,11 @@ async def test_list_has_one_whose_worker_made_its_id_long_before_it_was_stored(
 async def test_list_stops_looking_and_says_where_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "_READ", 2)
-    monkeypatch.setattr(looking, "_LOOKED_AT", 4)
+    monkeypatch.setattr(listing, "_READ", 2)
+    monkeypatch.setattr(listing, "_LOOKED_AT", 4)
     async with open_hub(tmp_path) as hub:
         ids = [await book(hub, number) for number in range(6)]
-        page = await looking.list_requests(hub.ctx.store, Wanted(state="refused"))
+        page = await listing.list_requests(hub.ctx.store, Wanted(state="rejected"))
         assert (page.items, page.next) == ([], ids[2])
 
 
@@ -163,7 +165,9 @@ async def test_command_finds_what_is_held_behind_ten_thousand_newer_ones(
         )
 
         async def fill(tx: Tx) -> None:
-            await raw(tx, "UPDATE delivery SET held_code = 'x' WHERE reservation_id = ?", (held,))
+            await raw(
+                tx, "UPDATE delivery SET undeliverable_code = 'x' WHERE reservation_id = ?", (held,)
+            )
             columns = "(id, hotel_id, source_id, version, status, created_at, changed_at)"
             new = "'f' || (100000 + i), hotel_id, source_id, 1, status, created_at, changed_at"
             sql = many.format(f"reservation {columns}", new, "reservation", "id")
@@ -175,16 +179,16 @@ async def test_command_finds_what_is_held_behind_ten_thousand_newer_ones(
                 f"reservation_version {columns}", new, "reservation_version", "reservation_id"
             )
             await raw(tx, sql, (held,))
-            columns = "(reservation_id, user_id, version, hotel_id, unique_id_type, waiting)"
+            columns = "(reservation_id, account_id, version, hotel_id, unique_id_type, waiting)"
             columns = columns.replace(")", ", acked_at)")
-            new = "'f' || (100000 + i), user_id, version, hotel_id, unique_id_type, 0, 1"
+            new = "'f' || (100000 + i), account_id, version, hotel_id, unique_id_type, 0, 1"
             await raw(tx, many.format(f"delivery {columns}", new, "delivery", "reservation_id"),
                       (held,))  # fmt: skip
 
         await hub.ctx.store.run(fill)
         for words, ids in (
-            (("--state", "held"), [held]),
-            (("--state", "open", "--hotel", "DEMO", "--user", "demo"), [waits, held]),
+            (("--state", "undeliverable"), [held]),
+            (("--state", "open", "--hotel", "DEMO", "--account", "demo"), [waits, held]),
             (("--state", "waiting", "--after", waits), []),
             (("--state", "open", "--limit", "1"), [waits]),
         ):
@@ -193,7 +197,7 @@ async def test_command_finds_what_is_held_behind_ten_thousand_newer_ones(
             found = json.loads(done.stdout)
             assert [one["id"] for one in found["items"]] == ids, words
             assert (found["next"] is not None) == ("--limit" in words)
-        done = await asyncio.to_thread(run, "requests", "list", "--state", "refused")
+        done = await asyncio.to_thread(run, "requests", "list", "--state", "rejected")
         assert "nothing there" not in done.stderr
         assert "10000 were looked at; there is more: --after f" in done.stderr
 
@@ -203,25 +207,25 @@ async def test_resend_brings_back_what_was_refused_and_the_trail_keeps_why(tmp_p
         await second_user(hub)
         store, one = hub.ctx.store, await book(hub)
         await waiting(hub)
-        await report(hub, refused={one: "no room"})
+        await report(hub, rejected={one: "no room"})
         assert await waiting(hub) == []
         await hub.handle_events()
-        found = await looking.find_request(store, one)
-        [refused] = [row["detail"] for row in found["trail"] if row["event"] == "refused"]
+        found = await listing.find_request(store, one)
+        [refused] = [row["detail"] for row in found["history"] if row["event"] == "rejected"]
         assert refused == {"protocol": "2024-10", "text": "no room"}
-        done = await mending.resend(store, one, user="demo", by="eva")
-        assert (done.version, done.users) == (1, ["demo"])
+        done = await actions.resend(store, one, account="demo", by="eva")
+        assert (done.version, done.accounts) == (1, ["demo"])
         await report(hub, (14, one))  # of the first sending, which is over
         assert await states(hub, one) == {"demo": "waiting", "other": "waiting"}
         assert [unique_id for *_, unique_id in await waiting(hub)] == [one]
         await report(hub, (14, one))
         assert await states(hub, one) == {"demo": "acknowledged", "other": "waiting"}
         await hub.handle_events()
-        found = await looking.find_request(store, one)
-        [resent] = [row["detail"] for row in found["trail"] if row["event"] == "resent"]
-        assert resent == {"by": "eva", "was": "refused", "text": "no room"}
+        found = await listing.find_request(store, one)
+        [resent] = [row["detail"] for row in found["history"] if row["event"] == "resent"]
+        assert resent == {"by": "eva", "was": "rejected", "text": "no room"}
         events = [event for event, _ in await trail(hub, one)]
-        assert events.count("delivered") == 2 and events.count("refused") == 1
+        assert events.count("delivered") == 2 and events.count("rejected") == 1
 
 
 async def test_resend_leaves_alone_what_waits(tmp_path: Path) -> None:
@@ -229,16 +233,16 @@ async def test_resend_leaves_alone_what_waits(tmp_path: Path) -> None:
         await second_user(hub)
         store, one = hub.ctx.store, await book(hub)
         await waiting(hub)
-        assert (await mending.resend(store, one, user=None, by="eva")).users == []
+        assert (await actions.resend(store, one, account=None, by="eva")).accounts == []
         await report(hub, (14, one))  # of a sending that stands
-        assert (await mending.resend(store, one, user=None, by="eva")).users == ["demo"]
+        assert (await actions.resend(store, one, account=None, by="eva")).accounts == ["demo"]
         assert "resent" in [event for event, _ in await trail(hub, one)]
 
 
 async def test_resend_says_so_when_what_waited_was_taken_at_this_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = mending._readers
+    right = actions._readers
 
     async def taken(tx: Any, *more: Any) -> Any:
         await raw(tx, "UPDATE delivery SET waiting = 0, acked_at = 5")
@@ -247,11 +251,11 @@ async def test_resend_says_so_when_what_waited_was_taken_at_this_moment(
     async with open_hub(tmp_path) as hub:
         store, one = hub.ctx.store, await book(hub)
         await waiting(hub)
-        monkeypatch.setattr(mending, "_readers", taken)
-        assert (await mending.resend(store, one, user=None, by="eva")).users == ["demo"]
+        monkeypatch.setattr(actions, "_readers", taken)
+        assert (await actions.resend(store, one, account=None, by="eva")).accounts == ["demo"]
         assert await states(hub, one) == {"demo": "waiting"}
-        found = await looking.find_request(store, one)
-        assert [row["detail"] for row in found["trail"] if row["event"] == "resent"] == [
+        found = await listing.find_request(store, one)
+        assert [row["detail"] for row in found["history"] if row["event"] == "resent"] == [
             {"by": "eva"}
         ]
 
@@ -263,13 +267,13 @@ async def test_resend_reaches_a_user_who_came_later(tmp_path: Path) -> None:
         await report(hub, (14, one))
         await second_user(hub)
         assert await states(hub, one) == {"demo": "acknowledged"}
-        with pytest.raises(Unusable, match="no user 'othre'"):
-            await mending.resend(store, one, user="othre", by="eva")
-        assert (await mending.resend(store, one, user="other", by="eva")).users == ["other"]
+        with pytest.raises(Unusable, match="no account 'othre'"):
+            await actions.resend(store, one, account="othre", by="eva")
+        assert (await actions.resend(store, one, account="other", by="eva")).accounts == ["other"]
         assert [unique_id for *_, unique_id in await waiting(hub, user="other")] == [one]
-        await add_user(store, "stranger", "demo", [])
+        await add_account(store, "stranger", "demo", [])
         with pytest.raises(Unusable, match="does not read") as caught:
-            await mending.resend(store, one, user="stranger", by="eva")
+            await actions.resend(store, one, account="stranger", by="eva")
         assert caught.value.hint == "those who do: demo, other"
 
 
@@ -277,16 +281,19 @@ async def test_cancel_takes_it_from_the_list_until_it_is_resent(tmp_path: Path) 
     async with open_hub(tmp_path) as hub:
         await second_user(hub)
         store, one = hub.ctx.store, await book(hub)
-        assert (await mending.cancel(store, one, user="other", by="eva")).users == ["other"]
+        assert (await actions.cancel(store, one, account="other", by="eva")).accounts == ["other"]
         assert await states(hub, one) == {"demo": "waiting", "other": "cancelled"}
         assert await waiting(hub, user="other") == []
         since = read_rq("DEMO", "2020-01-01T00:00:00Z")
         answer = await send(hub, READ, since, "2024-10", "other")
         assert one.encode() not in answer.body
-        assert (await mending.cancel(store, one, user=None, by="eva")).users == ["demo"]
-        assert (await mending.cancel(store, one, user=None, by="eva")).users == []
+        assert (await actions.cancel(store, one, account=None, by="eva")).accounts == ["demo"]
+        assert (await actions.cancel(store, one, account=None, by="eva")).accounts == []
         assert await listed(hub, state="cancelled") == [one]
-        assert (await mending.resend(store, one, user=None, by="eva")).users == ["demo", "other"]
+        assert (await actions.resend(store, one, account=None, by="eva")).accounts == [
+            "demo",
+            "other",
+        ]
         assert len(await waiting(hub, user="other")) == 1
         assert await book(hub, adults=5) == one  # a change goes out whatever was cancelled
         assert await states(hub, one) == {"demo": "waiting", "other": "waiting"}
@@ -297,16 +304,16 @@ async def test_cancellation_is_a_version_of_its_own_for_all_users(tmp_path: Path
         store, one = hub.ctx.store, await book(hub)
         await waiting(hub)
         await report(hub, (14, one))
-        done = await mending.cancel_at_hotel(store, one, by="eva")
-        assert (done.version, done.users) == (2, ["demo"])
+        done = await actions.cancel_at_hotel(store, one, by="eva")
+        assert (done.version, done.accounts) == (2, ["demo"])
         assert await waiting(hub) == [("Cancelled", "15", one)]
         with pytest.raises(Unusable, match="cancelled already"):
-            await mending.cancel_at_hotel(store, one, by="eva")
+            await actions.cancel_at_hotel(store, one, by="eva")
         await report(hub, (15, one))
         await hub.handle_events()
         events = [event for event, _ in await trail(hub, one)]
         assert events.count("cancelled") == events.count("withdrawn") == 1
-        assert (await mending.resend(store, one, user=None, by="eva")).users == ["demo"]
+        assert (await actions.resend(store, one, account=None, by="eva")).accounts == ["demo"]
         assert await waiting(hub) == [("Cancelled", "15", one)]
 
 
@@ -314,7 +321,7 @@ async def test_cancellation_stands_when_the_source_repeats_what_it_said(tmp_path
     async with open_hub(tmp_path) as hub:
         store, one = hub.ctx.store, await book(hub)
         await waiting(hub)  # who never got it is not told that it is cancelled
-        await mending.cancel_at_hotel(store, one, by="eva")
+        await actions.cancel_at_hotel(store, one, by="eva")
         assert await book(hub) == one
         assert await waiting(hub) == [("Cancelled", "15", one)]
         assert await hub.one("SELECT version FROM reservation") == 2
@@ -327,11 +334,11 @@ async def test_nobody_knows_an_id_that_is_none(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         store = hub.ctx.store
         for act in (
-            looking.find_request(store, "x"),
-            looking.list_requests(store, Wanted(after="x")),
-            mending.resend(store, "x", user=None, by="eva"),
-            mending.cancel(store, "x", user=None, by="eva"),
-            mending.cancel_at_hotel(store, "x", by="eva"),
+            listing.find_request(store, "x"),
+            listing.list_requests(store, Wanted(after="x")),
+            actions.resend(store, "x", account=None, by="eva"),
+            actions.cancel(store, "x", account=None, by="eva"),
+            actions.cancel_at_hotel(store, "x", by="eva"),
         ):
             with pytest.raises(Unusable, match="no guest request 'x'"):
                 await act
@@ -352,8 +359,8 @@ async def test_command_lists_shows_resends_and_cancels(tmp_path: Path, run: Run)
 
         await send(hub, READ, read_rq("DEMO"), "2018-10")
         table = await command("list", "--hotel", "DEMO")
-        assert "demo: sent" in table and "demo: held (no_stay)" in table
-        rows = json.loads(await command("list", "--state", "held", "--json"))
+        assert "demo: sent" in table and "demo: undeliverable (no_stay)" in table
+        rows = json.loads(await command("list", "--state", "undeliverable", "--json"))
         assert ([row["id"] for row in rows["items"]], rows["next"]) == ([other], None)
         for since, until, found in (
             ("9999d", "2000-01-02", 0),
@@ -368,14 +375,14 @@ async def test_command_lists_shows_resends_and_cancels(tmp_path: Path, run: Run)
         assert "Geheim" in shown and "\u202e" not in shown
         record = json.loads(await command("show", one, "--json"))
         assert record["data"]["last_name"] == "Geheim"
-        assert [row["event"] for row in record["trail"]] == ["rendered"]
+        assert [row["event"] for row in record["history"]] == ["rendered"]
         assert "<OTA_ResRetrieveRS" in await command("show", one, "--xml", "2017-10")
         assert "no_stay" in await command("show", other, "--xml", "2017-10", code=1)
         assert "waits already" in await command("resend", one)
-        assert json.loads(await command("cancel", one, "--json"))["users"] == ["demo"]
-        assert "waits again for: demo" in await command("resend", one, "--user", "demo")
-        assert "--user" in await command(
-            "cancel", one, "--user", "demo", "--as-cancellation", code=2
+        assert json.loads(await command("cancel", one, "--json"))["accounts"] == ["demo"]
+        assert "waits again for: demo" in await command("resend", one, "--account", "demo")
+        assert "--account" in await command(
+            "cancel", one, "--account", "demo", "--as-cancellation", code=2
         )
         assert "its cancellation waits for: demo" in await command(
             "cancel", one, "--as-cancellation"
@@ -391,16 +398,16 @@ async def test_trail_names_who_gave_the_command_and_not_who_he_says_he_is(
         named = {"LOGNAME": "mallory", "USER": "mallory"}
         done = await asyncio.to_thread(run, "requests", "cancel", one, **named)
         assert done.returncode == 0, done.stderr
-        found = await looking.find_request(hub.ctx.store, one)
+        found = await listing.find_request(hub.ctx.store, one)
         me = pwd.getpwuid(os.getuid()).pw_name
-        assert found["trail"][-1]["detail"] == {"by": me}
+        assert found["history"][-1]["detail"] == {"by": me}
 
 
 async def test_race_of_resend_and_change_leaves_only_the_newest_waiting(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await second_user(hub)
         store, one = hub.ctx.store, await book(hub)
-        await mending.cancel(store, one, user=None, by="eva")
+        await actions.cancel(store, one, account=None, by="eva")
 
         async def change(adults: int) -> None:
             await book(hub, adults=adults)
@@ -408,21 +415,21 @@ async def test_race_of_resend_and_change_leaves_only_the_newest_waiting(tmp_path
         async with asyncio.TaskGroup() as group:
             for number in range(3, 13):
                 group.create_task(change(number))
-                group.create_task(mending.resend(store, one, user=None, by="eva"))
-                group.create_task(mending.cancel(store, one, user="demo", by="eva"))
+                group.create_task(actions.resend(store, one, account=None, by="eva"))
+                group.create_task(actions.cancel(store, one, account="demo", by="eva"))
         rows = await hub.rows(
             "SELECT d.version, r.version AS newest FROM delivery d JOIN reservation r "
             "ON r.id = d.reservation_id WHERE d.waiting = 1"
         )
         assert all(row["version"] == row["newest"] for row in rows)
-        await mending.resend(store, one, user=None, by="eva")
+        await actions.resend(store, one, account=None, by="eva")
         assert len(await waiting(hub, user="other")) == len(await waiting(hub)) == 1
         await grant_nothing(hub)
 
 
 async def grant_nothing(hub: Hub) -> None:
     """A grant after all that finds nothing half done."""
-    await add_user(hub.ctx.store, "late", "demo", [])
+    await add_account(hub.ctx.store, "late", "demo", [])
     await grant(hub.ctx.store, "late", "DEMO")
     await forget(hub)
     assert len(await waiting(hub, user="late")) == 1

@@ -17,9 +17,10 @@ from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.integration.hub.test_together import blocked
 from tests.raw import raw
 
+from alpinehub import retention
+from alpinehub.customers import traces
+from alpinehub.customers.erasure import erase_traces
 from alpinehub.hotels import NewHotel, add_hotel
-from alpinehub.people import retention, traces
-from alpinehub.people.erasing import erase_traces
 from alpinehub.settings import HubSettings
 from alpinehub.sources import add_source
 from cordata import Row, Tx
@@ -84,17 +85,17 @@ async def test_text_of_a_submission_goes_but_not_what_waits_for_a_person(tmp_pat
 
 
 async def test_trail_and_pushes_go_when_they_are_old(tmp_path: Path) -> None:
-    async with keeping(tmp_path, trail_days=30, push_days=10) as hub:
+    async with keeping(tmp_path, history_days=30, inbound_days=10) as hub:
         await hub.post(BOOKING)
         await hub.handle_events()
         sql = (
-            "INSERT INTO pms_push (hotel_id, user_id, action, protocol, request_id, received_at,"
-            " size_bytes, outcome) VALUES (1, 1, 'a', '2024-10', 'r', ?, 1, 'success')"
+            "INSERT INTO inbound_message (hotel_id, account_id, action, protocol, request_id,"
+            " received_at, size_bytes, outcome) VALUES (1, 1, 'a', '2024-10', 'r', ?, 1, 'success')"
         )
         await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us]))
-        assert await wait(hub, 11) == {"push_days": 1}
-        assert await wait(hub, 20) == {"trail_days": 1}
-        assert await count(hub, "reservation_event") == 0 == await count(hub, "pms_push")
+        assert await wait(hub, 11) == {"inbound_days": 1}
+        assert await wait(hub, 20) == {"history_days": 1}
+        assert await count(hub, "reservation_history") == 0 == await count(hub, "inbound_message")
         assert await count(hub, "reservation") == 1
 
 
@@ -112,9 +113,9 @@ async def test_request_goes_with_all_of_it_when_its_stay_is_over_and_nothing_wai
         assert await wait(hub, 29) == {}
         kept.append(await write(hub, email="d@example.com", **past))
         assert await wait(hub, 2) == {"reservation_days": 1}
-        for table in ("delivery", "inbox", "reservation_event", "reservation_version"):
+        for table in ("delivery", "inbox", "reservation_history", "reservation_version"):
             ids = {row["reservation_id"] for row in await hub.rows(f"SELECT * FROM {table}")}
-            assert gone not in ids and (table == "reservation_event" or ids == set(kept))
+            assert gone not in ids and (table == "reservation_history" or ids == set(kept))
         assert {row["id"] for row in await hub.rows("SELECT id FROM reservation")} == set(kept)
 
 
@@ -162,7 +163,7 @@ async def test_customer_is_erased_when_he_did_not_write_for_long(tmp_path: Path)
         said = await hub.rows("SELECT data FROM reservation_version")
         assert not any("gone" in row["data"].lower() for row in said)
         assert await count(hub, "reservation") == 5
-        erased = "SELECT detail FROM reservation_event WHERE event = 'erased'"
+        erased = "SELECT detail FROM reservation_history WHERE event = 'erased'"
         assert json.loads(await hub.one(erased)) == {"by": "retention"}
 
 
@@ -367,22 +368,22 @@ async def test_nothing_is_left_of_a_request_that_went_before_its_events_were_han
     tmp_path: Path,
 ) -> None:
     """On the one store a reference would be broken, on the other a row would be left for ever."""
-    async with keeping(tmp_path, reservation_days=30, trail_days=700) as hub:
+    async with keeping(tmp_path, reservation_days=30, history_days=700) as hub:
         past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
         await write(hub, email="a@example.com", **past)
         await take_all(hub)
         assert await wait(hub, 31) == {"reservation_days": 1}
         await hub.handle_events()
-        assert await count(hub, "reservation_event") == 0
+        assert await count(hub, "reservation_history") == 0
 
 
 @pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
 async def test_trail_without_its_request_goes_in_its_time(tmp_path: Path) -> None:
-    async with keeping(tmp_path, trail_days=30) as hub:
+    async with keeping(tmp_path, history_days=30) as hub:
         sql = (
-            "INSERT INTO reservation_event (reservation_id, version, event, at, request_id)"
+            "INSERT INTO reservation_history (reservation_id, version, event, at, request_id)"
             " VALUES ('gone', 1, 'received', ?, '')"
         )
         await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us]))
         assert await wait(hub, 29) == {}
-        assert await wait(hub, 2) == {"trail_days": 1}
+        assert await wait(hub, 2) == {"history_days": 1}

@@ -21,11 +21,11 @@ from tests.integration.hub.lenient import (
 from tests.integration.hub.material import BOOKING, SECRET, Hub
 from tests.integration.hub.test_cli import Run, run
 
-from alpinehub.accounts import authenticate
+from alpinehub.accounts import set_password
 from alpinehub.directory import TRUST_S
 from alpinehub.hotels import NewHotel, Unusable, add_hotel
+from alpinehub.login import authenticate
 from alpinehub.sources import add_source, set_options, set_secret, show_source
-from alpinehub.users import set_password
 
 __all__ = ["run"]
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -183,7 +183,7 @@ async def test_command_adds_shows_and_rotates_sources_of_every_kind(
         at_once = await command("source", "rotate", "DEMO", "lead", "--keep", "0")
         assert "the old one is taken no more\n" in at_once
         await command("source", "set", "DEMO", "home", "--option", "honeypot=url2")
-        kept = await command("user", "rotate", "demo", "--keep", "2h")
+        kept = await command("account", "rotate", "demo", "--keep", "2h")
         assert "the old one is taken for 7200 s more\n" in kept
         for path in (made["path"], rotated["path"]):
             await seen()

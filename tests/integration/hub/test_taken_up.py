@@ -23,7 +23,7 @@ from tests.integration.hub.lenient import (
 from tests.integration.hub.material import open_hub
 from tests.raw import raw
 
-from alpinehub.inbox import settling, take_up
+from alpinehub.inbox import processing, take_up
 from alpinehub.webhooks import interpretation
 from cordata import Tx
 from cordata.errors import TransactionTimeout
@@ -97,7 +97,7 @@ async def test_submission_waits_for_a_person_when_interpretation_fails(
                 raise ZeroDivisionError("eva@example.com")
             return right(received, *more)
 
-        monkeypatch.setattr(settling, "interpret_body", wrong)
+        monkeypatch.setattr(processing, "interpret_body", wrong)
         hub.harness.advance(seconds=601)
         await take_up(hub.ctx)
         rows = await hub.rows("SELECT state, error FROM inbox ORDER BY id")
@@ -108,8 +108,8 @@ async def test_submission_waits_for_a_person_when_interpretation_fails(
         details, told = (r for r in caplog.records if r.levelno >= logging.WARNING)
         assert details.levelno == logging.WARNING and details.exc_info  # one alert, not two
         assert told.__dict__["ALERT"] == "inbox-failed" and "submission 2 " in told.getMessage()
-        monkeypatch.setattr(settling, "interpret_body", right)
-        assert await settling.settle(hub.ctx, 2) == "mapped"
+        monkeypatch.setattr(processing, "interpret_body", right)
+        assert await processing.settle(hub.ctx, 2) == "mapped"
 
 
 async def test_submission_is_taken_up_later_when_it_failed_for_now(
@@ -129,11 +129,11 @@ async def test_submission_is_taken_up_later_when_it_failed_for_now(
         async def states() -> list[str]:
             return [row["state"] for row in await hub.rows("SELECT state FROM inbox ORDER BY id")]
 
-        monkeypatch.setattr(settling, "interpret_body", busy)
+        monkeypatch.setattr(processing, "interpret_body", busy)
         hub.harness.advance(seconds=601)
         await take_up(hub.ctx)
         assert await states() == ["received", "mapped"]
-        monkeypatch.setattr(settling, "interpret_body", right)
+        monkeypatch.setattr(processing, "interpret_body", right)
         await take_up(hub.ctx)
         assert await states() == ["mapped", "mapped"]
 
@@ -146,12 +146,14 @@ async def test_submission_that_two_workers_interpret_at_once_is_one_request(
         for number in range(10):
             await post_wix(hub, wix(submissionId=f"s-{number}"))
         await asyncio.gather(
-            *(settling.settle(one.ctx, n) for n in range(1, 11) for one in (hub, other))
+            *(processing.settle(one.ctx, n) for n in range(1, 11) for one in (hub, other))
         )
         assert await hub.one("SELECT count(*) FROM reservation") == 10
         assert await hub.one("SELECT count(*) FROM reservation_version") == 10
         assert await hub.one("SELECT count(*) FROM inbox WHERE state = 'mapped'") == 10
-        assert await hub.one("SELECT count(*) FROM reservation_event WHERE event = 'mapped'") == 10
+        assert (
+            await hub.one("SELECT count(*) FROM reservation_history WHERE event = 'mapped'") == 10
+        )
 
 
 @on_each_store
@@ -160,7 +162,7 @@ async def test_same_submission_sent_twice_at_once_is_one_request(tmp_path: Path)
         for _ in range(6):
             assert (await post_wix(hub, WIX)).status == 200
             assert (await post_form(hub)).status == 200
-        await asyncio.gather(*(settling.settle((hub, other)[n % 2].ctx, n) for n in range(1, 13)))
+        await asyncio.gather(*(processing.settle((hub, other)[n % 2].ctx, n) for n in range(1, 13)))
         rows = await hub.rows(
             "SELECT source_id, outcome, count(*) AS n FROM inbox GROUP BY source_id, outcome"
         )

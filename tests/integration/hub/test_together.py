@@ -14,9 +14,9 @@ import pytest
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.raw import raw
 
+from alpinehub.accounts import add_account, grant, revoke
 from alpinehub.hotels import HotelChange, Unusable, change_hotel
 from alpinehub.sources import add_source, set_options
-from alpinehub.users import add_user, grant, revoke
 from cordata import Tx
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -26,9 +26,9 @@ only_postgres = pytest.mark.parametrize("each_store", ["postgres"], indirect=Tru
 HOW = {"rendered": "2024-10/1", "client_id": None}
 #: Newest versions without a delivery that waits for each user of their hotel who has not taken
 #: them, and deliveries that wait though they are not of the newest version.
-_MISSING = """SELECT r.id FROM reservation r JOIN user_hotel uh ON uh.hotel_id = r.hotel_id
+_MISSING = """SELECT r.id FROM reservation r JOIN account_hotel uh ON uh.hotel_id = r.hotel_id
     WHERE NOT EXISTS (SELECT 1 FROM delivery d WHERE d.reservation_id = r.id
-        AND d.user_id = uh.user_id AND d.version = r.version
+        AND d.account_id = uh.account_id AND d.version = r.version
         AND (d.waiting = 1 OR d.acked_at IS NOT NULL))"""
 _STALE = """SELECT d.reservation_id FROM delivery d JOIN reservation r ON r.id = d.reservation_id
     WHERE d.waiting = 1 AND (d.version <> r.version OR d.acked_at IS NOT NULL)"""
@@ -86,7 +86,7 @@ async def test_versions_have_no_gap_when_two_workers_change_one_reservation(
 
 async def test_grant_misses_nothing_when_webhooks_come_at_the_same_time(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
-        await add_user(hub.ctx.store, "late", "late", [])
+        await add_account(hub.ctx.store, "late", "late", [])
 
         async def post(number: int) -> None:
             payload = {**BOOKING, "external_id": f"n-{number}", "email": f"{number}@example.com"}
@@ -150,7 +150,7 @@ async def test_granted_user_gets_the_version_that_is_being_made(
         reservation_id = (await hub.post(BOOKING)).id
         if acknowledged:
             await hub.ctx.store.run(lambda tx: raw(tx, "UPDATE delivery SET acked_at=1, waiting=0"))
-        await add_user(hub.ctx.store, "late", "late", [])
+        await add_account(hub.ctx.store, "late", "late", [])
         async with asyncio.TaskGroup() as group:
             async with other.ctx.store.transaction() as tx:
                 await change(tx, reservation_id)
@@ -165,7 +165,7 @@ async def test_granted_user_gets_the_version_that_is_being_made(
 async def test_version_that_is_being_made_is_for_a_user_granted_meanwhile(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
         reservation_id = (await hub.post(BOOKING)).id
-        await add_user(hub.ctx.store, "late", "late", [])
+        await add_account(hub.ctx.store, "late", "late", [])
         async with other.ctx.store.transaction() as tx:
             await change(tx, reservation_id)
             await grant(hub.ctx.store, "late", "DEMO")
@@ -181,12 +181,14 @@ async def test_only_the_newest_version_waits_when_an_older_one_is_sent_meanwhile
     """By a user who asks for the past: no delivery of his is there to be ended."""
     async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
         reservation_id = (await hub.post(BOOKING)).id
-        await add_user(hub.ctx.store, "late", "late", ["DEMO"])
+        await add_account(hub.ctx.store, "late", "late", ["DEMO"])
         await hub.ctx.store.run(forget_deliveries)
 
         async def record(tx: Tx) -> None:
             sent = json.dumps([[reservation_id, 1, 14]])
-            await tx.fetch_all("listing_mark_sent", user_id=2, sent=sent, **HOW, now_us=tx.now_us)
+            await tx.fetch_all(
+                "listing_mark_sent", account_id=2, sent=sent, **HOW, now_us=tx.now_us
+            )
 
         async with asyncio.TaskGroup() as group:
             async with other.ctx.store.transaction() as tx:
@@ -198,13 +200,13 @@ async def test_only_the_newest_version_waits_when_an_older_one_is_sent_meanwhile
 
 
 async def forget_deliveries(tx: Tx) -> None:
-    await raw(tx, "DELETE FROM delivery WHERE user_id = 2")
+    await raw(tx, "DELETE FROM delivery WHERE account_id = 2")
 
 
 @only_postgres
 async def test_of_two_changes_of_one_hotel_at_once_both_stay(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
-        change = HotelChange(columns={"language": "it"}, settings={"silent_after_h": 6})
+        change = HotelChange(columns={"language": "it"}, settings={"stale_after_h": 6})
         async with hub.ctx.transaction() as tx:
             await raw(tx, """UPDATE hotel SET name = 'Post', settings = '{"off": ["rooms"]}'""")
             task = asyncio.create_task(change_hotel(other.ctx.store, "DEMO", change))
@@ -212,7 +214,7 @@ async def test_of_two_changes_of_one_hotel_at_once_both_stay(tmp_path: Path) -> 
         await task
         [row] = await hub.rows("SELECT name, language, settings FROM hotel")
         assert (row["name"], row["language"]) == ("Post", "it")
-        assert json.loads(row["settings"]) == {"off": ["rooms"], "silent_after_h": 6}
+        assert json.loads(row["settings"]) == {"off": ["rooms"], "stale_after_h": 6}
 
 
 @only_postgres

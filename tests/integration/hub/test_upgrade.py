@@ -35,9 +35,9 @@ VALUES (:id, 1, :hash, 'Requested', :data, 'r-1', 1);
 INSERT INTO inbox (source_id, external_id, received_at, headers, body, state, reservation_id,
     request_id)
 VALUES (1, :email, 1, '{}', :hash, 'mapped', :id, 'r-1');
-INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting)
-SELECT :id, user_id, 1, hotel_id, 14, 1 FROM user_hotel WHERE hotel_id = 1;
-INSERT INTO reservation_event (reservation_id, version, event, user_id, at, request_id)
+INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)
+SELECT :id, account_id, 1, hotel_id, 14, 1 FROM account_hotel WHERE hotel_id = 1;
+INSERT INTO reservation_history (reservation_id, version, event, account_id, at, request_id)
 VALUES (:id, 1, 'received', NULL, 1, 'r-1');
 INSERT INTO hour_change (hotel_id, hour_at, received, modified, cancelled) VALUES (1, 0, 1, 0, 0)
 """
@@ -100,7 +100,7 @@ async def test_migrations_of_a_store_in_use_lose_and_refuse_nothing(
         open_worker(tmp_path, chains=old_chains) as older,
         open_worker(tmp_path, chains=old_chains) as newer,
     ):
-        older.add_user("u1", older.add_hotel("H1"))
+        older.add_account("u1", older.add_hotel("H1"))
         before = [await write(older, number) for number in range(200)]
         assert await newer.ctx.store.pending(CHAINS)
         done = asyncio.Event()
@@ -122,13 +122,13 @@ async def test_new_columns_say_what_is_true_of_old_rows(
     tmp_path: Path, old_chains: list[Chain]
 ) -> None:
     async with open_worker(tmp_path, chains=old_chains) as hub:
-        hub.add_user("u1", hub.add_hotel("H1"))
+        hub.add_account("u1", hub.add_hotel("H1"))
         await write(hub, 1)
         await hub.ctx.store.migrate(CHAINS)
         await write(hub, 2)
         for table, expected in (
             ("customer", {"hash_due": 1, "consent": None, "merged_into": None}),
-            ("delivery", {"sent_count": 0, "held_code": None, "rendered": None}),
+            ("delivery", {"sent_count": 0, "undeliverable_code": None, "rendered": None}),
             ("inbox", {"outcome": None, "handled_at": None}),
             ("hour_change", {"duplicates": 0, "errors": 0}),
             ("hotel", {"settings": None}),

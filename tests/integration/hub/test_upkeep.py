@@ -15,10 +15,10 @@ from tests.integration.hub.material import BOOKING, Hub, open_hub
 
 from alpinehub import counts, demo
 from alpinehub.app import app
-from alpinehub.people import upkeep
+from alpinehub.customers import maintenance
+from alpinehub.history import note
 from alpinehub.report.job import read_report
 from alpinehub.sources import add_source, set_secret
-from alpinehub.trail import note
 from cordata import Event, EventContext, Store, StoreUnavailable, Tx, from_us
 from cordata.errors import AlreadySeen
 from cordata.store import Chain
@@ -98,9 +98,9 @@ async def test_upkeep_of_customers_ends_while_new_ones_keep_coming(
         await asyncio.sleep(0)
         return [after + 1]
 
-    monkeypatch.setattr(upkeep, "settle", one_more)
+    monkeypatch.setattr(maintenance, "settle", one_more)
     async with open_hub(tmp_path) as hub, asyncio.timeout(10):
-        assert await upkeep.keep_up(hub.ctx.store, step=2) == 1
+        assert await maintenance.keep_up(hub.ctx.store, step=2) == 1
 
 
 @on_each_store
@@ -124,7 +124,7 @@ async def test_event_is_on_the_trail_once_when_it_is_delivered_twice(tmp_path: P
         await note(event, delivery())
         with pytest.raises(AlreadySeen):
             await note(event, delivery())
-        [noted] = await hub.rows("SELECT * FROM reservation_event")
+        [noted] = await hub.rows("SELECT * FROM reservation_history")
         assert noted["reservation_id"] == answer.id and noted["event"] == "received"
         assert noted["request_id"] == "r-1"
 

@@ -16,10 +16,10 @@ from tests.integration.hub.guests import write
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.integration.hub.test_cli import Run, run
 
+from alpinehub.accounts import add_account, grant, revoke, set_account_disabled
 from alpinehub.hotels import set_hotel_disabled
-from alpinehub.requests import looking
-from alpinehub.requests.looking import Wanted
-from alpinehub.users import add_user, grant, revoke, set_user_disabled
+from alpinehub.requests import listing
+from alpinehub.requests.listing import Wanted
 
 __all__ = ["run"]
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -28,7 +28,7 @@ STAY: dict[str, Any] = {"arrival": date(2027, 2, 1), "departure": date(2027, 2, 
 
 
 async def disable_login(hub: Hub) -> None:
-    await set_user_disabled(hub.ctx.store, "demo", True)
+    await set_account_disabled(hub.ctx.store, "demo", True)
 
 
 async def revoke_login(hub: Hub) -> None:
@@ -50,7 +50,7 @@ NOBODY: list[tuple[Act, str]] = [
     (disable_login, "disabled"),
     (revoke_login, "revoked"),
     (disable_hotel, "disabled"),
-    (poll_with_an_old_version, "held"),
+    (poll_with_an_old_version, "undeliverable"),
 ]
 out_of_reach = pytest.mark.parametrize(
     ("act", "state"), NOBODY, ids=[act.__name__ for act, _ in NOBODY]
@@ -63,13 +63,13 @@ async def lead(hub: Hub) -> str:
 
 
 async def state(hub: Hub, request_id: str) -> str:
-    found = await looking.find_request(hub.ctx.store, request_id)
-    [one] = [one for one in found["users"] if one["version"] == found["version"]]
+    found = await listing.find_request(hub.ctx.store, request_id)
+    [one] = [one for one in found["accounts"] if one["version"] == found["version"]]
     return str(one["state"])
 
 
 async def listed(hub: Hub, **wanted: Any) -> list[str]:
-    page = await looking.list_requests(hub.ctx.store, Wanted(**wanted))
+    page = await listing.list_requests(hub.ctx.store, Wanted(**wanted))
     return [row["id"] for row in page.items]
 
 
@@ -115,33 +115,33 @@ async def test_list_says_why_a_request_does_not_wait(tmp_path: Path, act: Act, s
         await act(hub)
         assert await listed(hub, state="waiting") == []
         assert await listed(hub, state=state) == [one]
-        found = await looking.find_request(hub.ctx.store, one)
-        assert [user["state"] for user in found["users"]] == [state]
+        found = await listing.find_request(hub.ctx.store, one)
+        assert [user["state"] for user in found["accounts"]] == [state]
 
 
 async def test_account_gets_what_came_meanwhile_when_it_is_enabled_again(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         store = hub.ctx.store
         first = (await hub.post(BOOKING)).id
-        await set_user_disabled(store, "demo", True)
+        await set_account_disabled(store, "demo", True)
         second = (await hub.post({**BOOKING, "external_id": "n-2"})).id
         assert await state(hub, second) == "disabled"
-        await set_user_disabled(store, "demo", False)
+        await set_account_disabled(store, "demo", False)
         await forget(hub)
         assert [unique_id for *_, unique_id in await waiting(hub)] == [first, second]
 
 
 async def test_account_is_not_given_who_was_erased_meanwhile(tmp_path: Path) -> None:
     """Nor an empty record under the same UniqueID, which would overwrite the guest."""
-    from alpinehub.people.erasing import Reason, erase
-    from alpinehub.people.finding import find
+    from alpinehub.customers.erasure import Reason, erase
+    from alpinehub.customers.search import find
 
     async with open_hub(tmp_path) as hub:
         store = hub.ctx.store
         await hub.post(BOOKING)
         await disable_login(hub)
         await erase(store, await find(store, email=EMAIL), Reason(by="test"))
-        await set_user_disabled(store, "demo", False)
+        await set_account_disabled(store, "demo", False)
         await forget(hub)
         assert await waiting(hub) == []
         await hub.post({**BOOKING, "external_id": "n-2"})
@@ -154,16 +154,16 @@ async def test_account_is_not_given_who_was_erased_meanwhile(tmp_path: Path) -> 
 
 async def test_account_that_can_be_given_a_request_keeps_it_waiting(tmp_path: Path) -> None:
     """One of two accounts is disabled: the other one still gets it."""
+    from alpinehub.customers.erasure import Reason, erase
+    from alpinehub.customers.search import find
     from alpinehub.hotels import Unusable
-    from alpinehub.people.erasing import Reason, erase
-    from alpinehub.people.finding import find
 
     async with open_hub(tmp_path) as hub:
         store = hub.ctx.store
-        await add_user(store, "other", "demo", ["DEMO"])
+        await add_account(store, "other", "demo", ["DEMO"])
         await forget(hub)
         one = (await hub.post(BOOKING)).id
-        await set_user_disabled(store, "demo", True)
+        await set_account_disabled(store, "demo", True)
         found = await find(store, email=EMAIL)
         with pytest.raises(Unusable, match="wait for hotel software: 1"):
             await erase(store, found, Reason(by="test"))

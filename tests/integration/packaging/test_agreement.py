@@ -129,7 +129,7 @@ def test_report_unit_tries_again_what_passes_and_makes_the_summary_whatever_fail
     unit = (ROOT / "units/daily-report.service").read_text()
     said = dict(re.findall(r"^(\w+)=(.*)$", unit, re.M))
     # Of several ExecStart= lines none runs after one that failed.
-    assert re.findall(r"^ExecStart=\S+ (.*)$", unit, re.M) == ["job daily-report fleet-report"]
+    assert re.findall(r"^ExecStart=\S+ (.*)$", unit, re.M) == ["job daily-report portfolio-report"]
     never = {int(code) for code in said["RestartPreventExitStatus"].split()}
     assert said["Restart"] == "on-failure" and never == {EXIT_FAILED, 2, EXIT_CONFIG}
     assert int(said["SuccessExitStatus"]) == EXIT_BUSY and EXIT_AWAY not in never

@@ -52,8 +52,8 @@ async def test_ack_and_refuse_tell_the_hub_by_id(tmp_path: Path) -> None:
         assert acked.code == 0 and acked.out.splitlines()[-1] == "1 acknowledged"
         refused = await command("pms", "refuse", *to, "--id", second, "--text", "kein Zimmer & Bad")
         assert refused.code == 0
-        said = await hub.rows("SELECT reservation_id, refused_text FROM delivery ORDER BY 1")
-        assert {row["reservation_id"]: row["refused_text"] for row in said} == {
+        said = await hub.rows("SELECT reservation_id, rejected_text FROM delivery ORDER BY 1")
+        assert {row["reservation_id"]: row["rejected_text"] for row in said} == {
             first: None,
             second: "kein Zimmer & Bad",
         }

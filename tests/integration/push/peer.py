@@ -21,7 +21,7 @@ class HotelSoftware:
     refused: dict[str, str] = field(default_factory=dict)
     #: Codes of hotels that it does not know.
     unknown_hotels: set[str] = field(default_factory=set)
-    #: Answers a message otherwise, when it returns something: bytes, or None for silence.
+    #: Answers a message otherwise, when it returns something: bytes, or None for staleness.
     otherwise: Callable[[Asked], bytes | None] | None = None
     #: (type, ID) of what came, message by message.
     came: list[list[tuple[str, str]]] = field(default_factory=list)

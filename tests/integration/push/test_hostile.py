@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.pms.http import Answer, Unreachable, read_answer_of
-from alpinehub.pms.reading import read_reply
-from alpinehub.push.bringing import PushFailed, read_answer
+from alpinehub.pms.reply import read_reply
+from alpinehub.push.delivery import PushFailed, read_answer
 
 _SENT = [("14", "a" * 32), ("15", "b" * 32)]
 _ROOT = f'<OTA_HotelResNotifRS xmlns="{NAMESPACE}" Version="1.000">'
@@ -51,7 +51,7 @@ def test_answer_to_a_push_names_what_was_sent_or_fails(
         assert "Muster" not in str(failed) and len(str(failed)) < 200
     else:
         assert set(told.accepted) <= set(_SENT)
-        assert set(told.refused) <= {unique_id for _, unique_id in _SENT}
+        assert set(told.rejected) <= {unique_id for _, unique_id in _SENT}
         assert status == 200
     reply = read_reply(answer, "OTA_HotelResNotifRS", PROTOCOLS[protocol])
     assert (reply.root is None) <= bool(reply.text)

@@ -17,11 +17,11 @@ from tests.integration.pms.peers import Asked, Scripted, http, make_certificate,
 from tests.integration.push.peer import HotelSoftware, taken
 from tests.raw import raw
 
+from alpinehub.accounts import add_account
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.pms.http import Unreachable
 from alpinehub.push.target import bring_now, find_target, list_targets, set_disabled, set_target
 from alpinehub.sources import add_source
-from alpinehub.users import add_user
 
 pytestmark = pytest.mark.usefixtures("each_store")
 PASSWORD = "s3cret-of-the-peer"
@@ -54,7 +54,7 @@ async def second_hotel(hub: Hub, *users: str) -> None:
     await add_hotel(hub.ctx.store, NewHotel(code="ROSE", name="Rosé"))
     await add_source(hub.ctx, "ROSE", "generic", "website", "ROSE" * 3)
     for user in users:
-        await add_user(hub.ctx.store, user, "x", ["ROSE"])
+        await add_account(hub.ctx.store, user, "x", ["ROSE"])
 
 
 async def acked(hub: Hub) -> dict[str, bool]:
@@ -92,7 +92,7 @@ async def test_request_is_brought_once_and_taken(tmp_path: Path, protocol: str) 
         await hub.handle_events()
         assert len(peer.asked) == count, "brought again"
         events = await hub.rows(
-            f"SELECT event FROM reservation_event WHERE reservation_id = '{first}' ORDER BY id"
+            f"SELECT event FROM reservation_history WHERE reservation_id = '{first}' ORDER BY id"
         )
         names = [row["event"] for row in events]
         assert names.count("delivered") == 2 and names.count("acknowledged") == 2
@@ -105,8 +105,10 @@ async def test_what_the_hotel_refuses_is_kept_with_its_words(tmp_path: Path) -> 
         first = await book(hub, 1)
         software.refused = {first: "kein Zimmer"}
         await hub.handle_events()
-        assert await hub.one("SELECT refused_text FROM delivery") == "kein Zimmer"
-        assert await hub.one("SELECT count(*) FROM reservation_event WHERE event = 'refused'") == 1
+        assert await hub.one("SELECT rejected_text FROM delivery") == "kein Zimmer"
+        assert (
+            await hub.one("SELECT count(*) FROM reservation_history WHERE event = 'rejected'") == 1
+        )
         await hub.handle_events()
         assert software.ids == [first]
 
@@ -240,7 +242,7 @@ async def test_failure_is_told_in_our_words_and_not_in_theirs(
         await hub.harness.drain(within=timedelta(seconds=60))
         told = await state(hub)
         assert said in str(told["last_error"])
-        assert "cannot be brought to user demo" in caplog.text
+        assert "cannot be brought to account demo" in caplog.text
         for secret in ("Muster", PASSWORD, "eva@example.com"):
             assert secret not in caplog.text and secret not in str(told)
 
@@ -250,7 +252,7 @@ async def test_hotel_that_is_unknown_there_delays_no_other_of_the_same_user(tmp_
     async with open_hub(tmp_path, push_private=True) as hub, scripted(software.answer) as peer:
         assert hub.harness is not None
         await second_hotel(hub)
-        await add_user(hub.ctx.store, "group", "x", ["DEMO", "ROSE"])
+        await add_account(hub.ctx.store, "group", "x", ["DEMO", "ROSE"])
         await target(hub, "group", peer.url)
         lost, found = await book(hub, 1), await book(hub, 2, "ROSE")
         await hub.harness.drain(within=timedelta(minutes=3))
@@ -258,7 +260,7 @@ async def test_hotel_that_is_unknown_there_delays_no_other_of_the_same_user(tmp_
         await hub.handle_events()
         rows = await hub.rows(
             "SELECT d.reservation_id, d.acked_at FROM delivery d"
-            " JOIN hotel_user u ON u.id = d.user_id WHERE u.name = 'group'"
+            " JOIN account u ON u.id = d.account_id WHERE u.name = 'group'"
         )
         done = {row["reservation_id"]: row["acked_at"] is not None for row in rows}
         assert done == {lost: False, found: True, later: True}
@@ -379,7 +381,7 @@ async def test_lost_event_is_found_by_the_sweep(tmp_path: Path) -> None:
         await hub.handle_events()
         assert software.ids == []
         async with hub.ctx.store.transaction() as tx:
-            await tx.execute("push_set_disabled", user_id=1, disabled_at=None)
+            await tx.execute("push_set_disabled", account_id=1, disabled_at=None)
         await hub.harness.run_periodic("sweep_pushes")
         await hub.handle_events()
         assert software.ids == [first]

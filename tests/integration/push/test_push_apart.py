@@ -45,6 +45,6 @@ async def test_servers_that_never_answer_delay_no_other(tmp_path: Path) -> None:
             async with open_hub(tmp_path, seed=False, push_private=True) as hub:
                 first = await book(hub, 2)
             await until(lambda: software.ids == [first])
-            listed = await command("--config", config, "user", "push", "list", "--json")
+            listed = await command("--config", config, "account", "push", "list", "--json")
             waiting = {row["name"]: row["waiting"] for row in listed.json_whole}
             assert waiting["slow-7"] == 1 and waiting["demo"] == 0

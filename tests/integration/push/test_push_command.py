@@ -1,4 +1,4 @@
-"""`alpinehub user push` on a real store."""
+"""`alpinehub account push` on a real store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_target_is_set_listed_and_taken_away(tmp_path: Path) -> None:
     config = configure(tmp_path, private=True)
 
     async def push(*words: str, given: str = "") -> Done:
-        return await command("--config", config, "user", "push", *words, given=given)
+        return await command("--config", config, "account", "push", *words, given=given)
 
     async with open_hub(tmp_path) as hub:
         url = ("--url", "http://127.0.0.1:9/x", "--login", "hub")
@@ -52,13 +52,13 @@ async def test_target_is_set_listed_and_taken_away(tmp_path: Path) -> None:
         assert all(SECRET not in one.out + one.err for one in every)
         await push("off", "demo")
         late = await push("now", "demo")
-        assert late.code == 1 and "alpinehub user push on demo" in late.err
+        assert late.code == 1 and "alpinehub account push on demo" in late.err
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("set", "nobody", "--url", "https://x/"), "there is no user"),
+        (("set", "nobody", "--url", "https://x/"), "there is no account"),
         (("set", "demo", "--url", "http://pms.example/"), "https:// only"),
         (("set", "demo", "--url", "ftp://pms.example/"), "begins with https://"),
         (("set", "demo", "--url", "https://u:p@pms.example/"), "do not belong"),
@@ -73,7 +73,7 @@ async def test_what_cannot_be_is_told_with_what_can(
     config = configure(tmp_path, private=False)
     async with open_hub(tmp_path):
         login = ("--login", "hub") if words[0] == "set" else ()
-        done = await command("--config", config, "user", "push", *words, *login, given="x\n")
+        done = await command("--config", config, "account", "push", *words, *login, given="x\n")
         assert done.code in (1, 2) and said in done.err
 
 
@@ -96,7 +96,7 @@ async def test_test_shakes_hands_and_brings_nothing(tmp_path: Path) -> None:
     )
     async with open_hub(tmp_path), scripted(lambda asked: http(answer)) as peer:
         words = ("set", "demo", "--url", peer.url, "--login", "hub")
-        await command("--config", config, "user", "push", *words, given=f"{SECRET}\n")
-        done = await command("--config", config, "user", "push", "test", "demo")
+        await command("--config", config, "account", "push", *words, given=f"{SECRET}\n")
+        done = await command("--config", config, "account", "push", "test", "demo")
         assert done.code == 0 and "action_OTA_HotelResNotif_GuestRequests" in done.out
         assert [one.action for one in peer.asked] == ["OTA_Ping:Handshaking"]

@@ -11,10 +11,10 @@ from tests.integration.pms.peers import Asked, scripted
 from tests.integration.push.peer import HotelSoftware
 from tests.integration.push.test_push import acked, book, target
 
+from alpinehub.accounts import add_account
 from alpinehub.app import app
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.sources import add_source
-from alpinehub.users import add_user
 from cordata.testing import open_app
 
 #: The store gives up after the first, and can be written again after the second.
@@ -38,7 +38,7 @@ async def test_answer_is_recorded_when_the_store_is_back(tmp_path: Path) -> None
     async with open_app(app, config=config, directory=tmp_path, startup=False) as harness:
         hub = Hub(harness.ctx, harness)
         await add_hotel(hub.ctx.store, NewHotel(code="DEMO", name="Hotel Demo"))
-        await add_user(hub.ctx.store, "demo", "demo", ["DEMO"])
+        await add_account(hub.ctx.store, "demo", "demo", ["DEMO"])
         await add_source(hub.ctx, "DEMO", "generic", "website", SECRET)
         async with scripted(answer) as peer:
             await target(hub, "demo", peer.url)

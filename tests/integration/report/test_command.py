@@ -37,11 +37,11 @@ def test_command_shows_the_report_in_each_format_and_sends_nothing(tmp_path: Pat
 
 def test_command_shows_all_hotels(tmp_path: Path) -> None:
     asyncio.run(fill(tmp_path))
-    assert "Eingegangen: 1" in report(tmp_path, "--fleet").stdout
-    assert report(tmp_path, "--fleet", "--format", "html").stdout.startswith("<!DOCTYPE html>")
-    told = json.loads(report(tmp_path, "--fleet", "--format", "json").stdout)
+    assert "Eingegangen: 1" in report(tmp_path, "--portfolio").stdout
+    assert report(tmp_path, "--portfolio", "--format", "html").stdout.startswith("<!DOCTYPE html>")
+    told = json.loads(report(tmp_path, "--portfolio", "--format", "json").stdout)
     assert told["hotels"][0]["code"] == "H1"
-    assert report(tmp_path, "--fleet", "--hotel", "H1").exit_code == 2
+    assert report(tmp_path, "--portfolio", "--hotel", "H1").exit_code == 2
 
 
 def test_command_fails_when_there_is_no_such_hotel(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from tests.integration.alpinebits.hub import CREATED_AT, Hub, open_hub
 
 from alpinehub.hotels import set_hotel_disabled
 from alpinehub.report.job import (
-    due_fleet,
+    due_portfolio,
     due_reports,
     read_all,
     read_report,
-    send_fleet,
+    send_portfolio,
     send_report,
 )
 from alpinehub.settings import HubSettings
@@ -46,7 +46,7 @@ def mails(hub: Hub) -> list[Found]:
 
 async def test_figures_count_what_the_day_brought(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_user("u2", H1)
+        hub.add_account("u2", H1)
         hub.add(H1, "a1")
         hub.add(H1, "a2", "reservation", **BOOKED)
         hub.add(H1, "a3")
@@ -56,7 +56,7 @@ async def test_figures_count_what_the_day_brought(tmp_path: Path) -> None:
         hub.add(H1, "a4", "cancelled")
         await hub.read("u1", "H1")
         await hub.read("u2", "H1")
-        await hub.acknowledge("u1", (14, "a1"), (15, "a4"), refused={"a2": "no"})
+        await hub.acknowledge("u1", (14, "a1"), (15, "a4"), rejected={"a2": "no"})
         await hub.acknowledge("u2", (14, "a1"))
         hub.add(H1, "a5", adults=0)
         await hub.read("u1", "H1")
@@ -64,13 +64,13 @@ async def test_figures_count_what_the_day_brought(tmp_path: Path) -> None:
         assert (figures.requests, figures.reservations, figures.received) == (4, 1, 5)
         assert (figures.changes, figures.cancellations) == (1, 1)
         first, second = figures.waiting
-        assert (first.user, first.count, first.held) == ("u1", 2, 1)
-        assert (second.user, second.count, second.held) == ("u2", 3, 0)
+        assert (first.account, first.count, first.undeliverable) == ("u1", 2, 1)
+        assert (second.account, second.count, second.undeliverable) == ("u2", 3, 0)
         # The cancellation of a4, which u2 never got, is nothing to u2.
         assert first.since_at == CREATED_AT + 4_000_000  # of the version that waits
         sent_on = datetime.now(ZoneInfo("Europe/Rome")).date()
         today = await read_report(hub.ctx, "H1", sent_on.isoformat())
-        assert (today.delivered, today.acknowledged, today.refused) == (5, 2, 1)
+        assert (today.delivered, today.acknowledged, today.rejected) == (5, 2, 1)
         assert today.received == figures.delivered == 0
 
 
@@ -94,8 +94,8 @@ async def test_hotel_far_west_is_in_the_summary_with_its_last_day_that_was_over(
         hub.add(west, "late")
         told = {}
         for day in (2, 3, 4):
-            fleet = await read_all(hub.ctx, f"2024-01-0{day}")
-            [line] = [one for one in fleet.hotels if one.code == "LA"]
+            portfolio = await read_all(hub.ctx, f"2024-01-0{day}")
+            [line] = [one for one in portfolio.hotels if one.code == "LA"]
             told[day] = (line.day.day, line.received)
         assert told == {2: (1, 0), 3: (2, 1), 4: (3, 0)}
 
@@ -155,7 +155,7 @@ async def test_missed_reports_are_caught_up_by_the_job_and_each_comes_once(tmp_p
         task = JobTask(name="daily-report", run=send_report, due=due_reports, claim_timeout_s=60)
         first = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=NOW)
         assert [(run.scope, run.period) for run in first.ran] == [("H1", DAY), ("H2", DAY)]
-        later = datetime.fromisoformat("2024-01-05T12:00:00+01:00")  # a day of silence
+        later = datetime.fromisoformat("2024-01-05T12:00:00+01:00")  # a day of staleness
         second = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=later)
         assert [run.period for run in second.ran] == [
             f"2024-01-{day:02d}" for day in (3, 4) for _ in ("H1", "H2")
@@ -241,8 +241,8 @@ async def test_figures_tell_sources_repeats_and_what_made_no_reservation(tmp_pat
         ):
             hub.db.execute(received, CREATED_AT, b"", state, outcome)
         pushed = (
-            "INSERT INTO pms_push (hotel_id, user_id, action, protocol, request_id, received_at,"
-            " size_bytes, outcome) VALUES (1, 1, 'x', '2024-10', '', ?, 1, ?)"
+            "INSERT INTO inbound_message (hotel_id, account_id, action, protocol, request_id,"
+            " received_at, size_bytes, outcome) VALUES (1, 1, 'x', '2024-10', '', ?, 1, ?)"
         )
         for outcome in ("success", "error"):
             hub.db.execute(pushed, CREATED_AT, outcome)
@@ -314,21 +314,23 @@ async def test_summary_of_all_hotels_has_the_worst_first(tmp_path: Path) -> None
         with_settings(hub)
         second = hub.add_hotel("H2")
         hub.add_hotel("ODD", time_zone="Mars/Olympus")
-        hub.add_user("u2", second)
+        hub.add_account("u2", second)
         hub.add(second, "a1")
-        fleet = await read_all(hub.ctx, DAY)
-        told = [(one.code, one.received, one.waiting, one.silent) for one in fleet.hotels]
+        portfolio = await read_all(hub.ctx, DAY)
+        told = [(one.code, one.received, one.waiting, one.stale) for one in portfolio.hotels]
         assert told == [("H2", 1, 1, True), ("H1", 0, 0, False)]
-        assert fleet.received == fleet.days[-1].received == 1
-        assert fleet.hotels[0].since_at is not None
+        assert portfolio.received == portfolio.days[-1].received == 1
+        assert portfolio.hotels[0].since_at is not None
 
 
 async def test_summary_is_mailed_once_for_each_day_and_missed_ones_are_made_up_for(
     tmp_path: Path,
 ) -> None:
-    task = JobTask(name="fleet-report", run=send_fleet, due=due_fleet, claim_timeout_s=60)
+    task = JobTask(
+        name="portfolio-report", run=send_portfolio, due=due_portfolio, claim_timeout_s=60
+    )
     async with open_hub(tmp_path) as hub:
-        with_settings(hub, fleet_to=("agency@example.com",), fleet_language="en")
+        with_settings(hub, portfolio_to=("agency@example.com",), portfolio_language="en")
         early = NOW - timedelta(seconds=1)
         assert (await run_job(hub.ctx, task, runtime_dir=tmp_path, now=early)).ran == []
         first = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=NOW)
@@ -344,8 +346,8 @@ async def test_summary_is_mailed_once_for_each_day_and_missed_ones_are_made_up_f
 async def test_summary_is_for_nobody_when_nobody_asked(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         with_settings(hub, "boss@example.com")
-        await send_fleet(hub.ctx, "", DAY)
+        await send_portfolio(hub.ctx, "", DAY)
         assert mails(hub) == []
-        with_settings(hub, fleet_zone="Mars/Olympus")
-        with pytest.raises(PermanentError, match="fleet_zone"):
-            await due_fleet(hub.ctx, NOW)
+        with_settings(hub, portfolio_zone="Mars/Olympus")
+        with pytest.raises(PermanentError, match="portfolio_zone"):
+            await due_portfolio(hub.ctx, NOW)

@@ -32,7 +32,7 @@ MAX_MB = 170
 #: And in the end: what large bodies took is given back.
 MAX_LEFT_MB = 85
 _TABLES = (
-    "inbox", "reservation", "reservation_version", "reservation_event", "customer", "delivery",
+    "inbox", "reservation", "reservation_version", "reservation_history", "customer", "delivery",
     "outbox", "message", "form", "hotel_document", "mail",
 )  # fmt: skip
 _READ = (

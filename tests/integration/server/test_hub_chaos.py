@@ -43,15 +43,15 @@ class Life:
         ]
         self.told = Told()
         made.command(
-            "user", "add", "second", "--hotel", "DEMO", "--password-stdin",
+            "account", "add", "second", "--hotel", "DEMO", "--password-stdin",
             given="second-password\n",
         )  # fmt: skip
         made.command(
-            "user", "add", "brought", "--hotel", "DEMO", "--password-stdin",
+            "account", "add", "brought", "--hotel", "DEMO", "--password-stdin",
             given="third-password\n",
         )  # fmt: skip
         made.command(
-            "user", "push", "set", "brought", "--url", self.told.url, "--login", "hub",
+            "account", "push", "set", "brought", "--url", self.told.url, "--login", "hub",
             given="fourth-password\n",
         )  # fmt: skip
 
@@ -86,7 +86,7 @@ class Life:
         until(lambda: made.number(waiting) == 0, "the last delivery", patience_s=60)
         # An event that was handed to Redis is in no table until it is handled.
         missing = f"""SELECT (SELECT count(*) FROM reservation) * {1 + 2 * len(USERS)}
-            - (SELECT count(*) FROM reservation_event WHERE event IN ({_TRAIL}))"""
+            - (SELECT count(*) FROM reservation_history WHERE event IN ({_TRAIL}))"""
         until(lambda: made.number(missing) <= 0, "the last of the trail", patience_s=120)
         until(lambda: made.number(OPEN) == 0, "the last event handled", patience_s=60)
 
@@ -122,7 +122,7 @@ class Life:
             assert one.done <= ids
         assert set(self.told.came) == ids
         events = f"""SELECT e.reservation_id, e.event, coalesce(u.name, '')
-            FROM reservation_event e LEFT JOIN hotel_user u ON u.id = e.user_id
+            FROM reservation_history e LEFT JOIN account u ON u.id = e.account_id
             WHERE e.event IN ({_TRAIL})"""
         expected = [(one, "received", "") for one in ids]
         expected += [

@@ -74,7 +74,7 @@ class Hub:
         stored = dict(self.rows("SELECT external_id, id FROM reservation"))
         assert {f"load-{number}" for number in acknowledged} <= stored.keys()
         assert self.number("SELECT count(*) FROM reservation") == len(stored)
-        noted = self.rows("SELECT reservation_id FROM reservation_event WHERE event = 'received'")
+        noted = self.rows("SELECT reservation_id FROM reservation_history WHERE event = 'received'")
         assert sorted(row[0] for row in noted) == sorted(stored.values())
         return list(stored.values())
 
@@ -193,7 +193,7 @@ def test_every_request_counts_once_when_workers_and_the_server_are_killed(
         words = ("report", "--hotel", "DEMO", "--date", day, "--format", "json")
         told = json.loads(made.command(*words))
         assert told["requests"] == told["delivered"] == told["acknowledged"] == len(reservations)
-        taken = "SELECT count(*) FROM reservation_event WHERE event = 'acknowledged'"
+        taken = "SELECT count(*) FROM reservation_history WHERE event = 'acknowledged'"
         assert made.number(taken) == len(reservations)
 
 

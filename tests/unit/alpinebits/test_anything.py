@@ -1,4 +1,6 @@
-"""Whatever a client sends, it gets an answer: a reader takes it or raises Refusal, nothing else."""
+"""Whatever a client sends, it gets an answer: a reader takes it or raises TransportError, nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.document import parse
 from alpinehub.alpinebits.form import parse_form, unpack
 from alpinehub.alpinebits.large import READERS as LARGE
-from alpinehub.alpinebits.reading import Reader, read_here
-from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.alpinebits.reader import Reader, read_here
+from alpinehub.alpinebits.transport_error import TransportError
 
 READERS: tuple[Reader[Any], ...] = (ECHO, WANTED, *LARGE.values())
 
@@ -49,21 +51,21 @@ XML = st.lists(
 )
 def test_form_reader_takes_or_refuses(body: bytes, boundary: str) -> None:
     for kind in (f"multipart/form-data; boundary={boundary}", "application/x-www-form-urlencoded"):
-        with contextlib.suppress(Refusal):
+        with contextlib.suppress(TransportError):
             parse_form(kind, body)
 
 
 @given(content_type=st.text(max_size=60) | st.from_regex(r"multipart/form-data;.*"))
 def test_form_reader_takes_or_refuses_any_type(content_type: str) -> None:
     header = content_type.encode("latin-1", "replace").decode("latin-1")
-    with contextlib.suppress(Refusal):
+    with contextlib.suppress(TransportError):
         parse_form(header, b"--B\r\n\r\n--B--")
 
 
 @given(body=st.binary(max_size=100), cut=st.integers(0, 60))
 def test_unpacking_takes_or_refuses(body: bytes, cut: int) -> None:
     for packed in (body, gzip.compress(body)[:cut], gzip.compress(body) + body):
-        with contextlib.suppress(Refusal):
+        with contextlib.suppress(TransportError):
             unpack(packed, "gzip")
 
 
@@ -71,11 +73,11 @@ def test_unpacking_takes_or_refuses(body: bytes, cut: int) -> None:
 @given(document=XML.map(str.encode) | st.binary(max_size=100))
 @example(document=b"<?xml version='1.0' encoding='utf-16'?><a/>")
 def test_document_reader_takes_or_refuses(document: bytes) -> None:
-    with contextlib.suppress(Refusal):
+    with contextlib.suppress(TransportError):
         parse(document)
     for protocol in SERVED.values():
         for reader in READERS:
-            with contextlib.suppress(Refusal):
+            with contextlib.suppress(TransportError):
                 read_here(document, protocol, reader)
 
 

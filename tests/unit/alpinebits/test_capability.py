@@ -6,13 +6,12 @@ from typing import get_args
 
 import pytest
 
-from alpinehub.accounts import Account
 from alpinehub.alpinebits import capability
 from alpinehub.alpinebits.action import ACTIONS, find
 from alpinehub.alpinebits.capability import CAPABILITIES, SERVED, Capability, Support, announce
 from alpinehub.alpinebits.large import READERS
 from alpinehub.alpinebits.protocol import ACKNOWLEDGE, PROTOCOLS, READ
-from alpinehub.party import Feature, Hotel, Settings
+from alpinehub.models import Account, Feature, Hotel, Settings
 
 FREEROOMS = Capability(
     name="action_OTA_Some",

@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 
 from alpinehub.alpinebits.document import MAX_ATTRIBUTES, MAX_DEPTH, MAX_MARKUP, parse
-from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.alpinebits.transport_error import TransportError
 
 BOMB = b"""<?xml version="1.0"?><!-- x --><!DOCTYPE a [
 <!ENTITY b "bbbbbbbbbb"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;&b;&b;">
 <!ENTITY d "&c;&c;&c;&c;&c;&c;&c;&c;&c;&c;">]><a>&d;</a>"""
 
 
-def refused(data: bytes) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def refused(data: bytes) -> TransportError:
+    with pytest.raises(TransportError) as caught:
         parse(data)
     return caught.value
 

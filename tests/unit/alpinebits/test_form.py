@@ -7,7 +7,7 @@ import pytest
 
 from alpinehub.alpinebits.bounds import MAX_BODY_BYTES
 from alpinehub.alpinebits.form import Form, parse_form, unpack
-from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.alpinebits.transport_error import TransportError
 
 TYPE = "multipart/form-data; boundary=xxBOUNDxx"
 
@@ -21,8 +21,8 @@ END = b"--xxBOUNDxx--\r\n"
 ACTION = part("action", b"OTA_Read:GuestRequests")
 
 
-def refused(content_type: str, body: bytes) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def refused(content_type: str, body: bytes) -> TransportError:
+    with pytest.raises(TransportError) as caught:
         parse_form(content_type, body)
     return caught.value
 
@@ -102,13 +102,13 @@ def test_body_is_unpacked_when_it_is_gzip() -> None:
 
 @pytest.mark.parametrize("size", [MAX_BODY_BYTES + 1, 20_000_000])
 def test_body_is_refused_when_it_unpacks_to_too_much(size: int) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(TransportError) as caught:
         unpack(gzip.compress(b"\0" * size), "gzip")
     assert caught.value.status == 413
 
 
 def test_body_is_refused_when_it_unpacks_to_less_than_the_limit_but_by_a_bombs_ratio() -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(TransportError) as caught:
         unpack(gzip.compress(b"\0" * (MAX_BODY_BYTES - 1)), "gzip")
     assert caught.value.status == 413
 
@@ -124,13 +124,13 @@ def test_body_is_refused_when_it_unpacks_to_less_than_the_limit_but_by_a_bombs_r
     ],
 )
 def test_body_is_refused_when_it_is_not_one_whole_gzip_stream(body: bytes) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(TransportError) as caught:
         unpack(body, "gzip")
     assert caught.value.status == 400
 
 
 @pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip"])
 def test_body_is_refused_when_the_encoding_is_unknown(encoding: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(TransportError) as caught:
         unpack(b"x", encoding)
     assert caught.value.status == 415

@@ -9,15 +9,15 @@ import pytest
 
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.alpinebits.reading import read_here
-from alpinehub.alpinebits.rules.freerooms import AVAIL, COUNTS, RoomsTold
+from alpinehub.alpinebits.reader import read_here
+from alpinehub.alpinebits.rules.freerooms import AVAIL, COUNTS, FreeRoomsMessage
 from alpinehub.alpinebits.rules.periods import Counts, Key, Period
 
 JAN_1 = date(2027, 1, 1).toordinal()
 COMPLETE = '<UniqueID Type="16" ID="1" Instance="CompleteSet"/>'
 
 
-def counts(*entries: str, complete: bool = True, protocol: str = "2022-10") -> RoomsTold:
+def counts(*entries: str, complete: bool = True, protocol: str = "2022-10") -> FreeRoomsMessage:
     document = (
         f'<OTA_HotelInvCountNotifRQ xmlns="{NAMESPACE}" Version="1">{COMPLETE if complete else ""}'
         f'<Inventories HotelCode="H1">{"".join(entries)}</Inventories></OTA_HotelInvCountNotifRQ>'
@@ -25,7 +25,7 @@ def counts(*entries: str, complete: bool = True, protocol: str = "2022-10") -> R
     return read_here(document.encode(), PROTOCOLS[protocol], COUNTS)
 
 
-def avail(*entries: str, complete: bool = True) -> RoomsTold:
+def avail(*entries: str, complete: bool = True) -> FreeRoomsMessage:
     document = (
         f'<OTA_HotelAvailNotifRQ xmlns="{NAMESPACE}" Version="1">{COMPLETE if complete else ""}'
         f'<AvailStatusMessages HotelCode="H1">{"".join(entries)}</AvailStatusMessages>'
@@ -142,4 +142,4 @@ def test_many_problems_are_not_all_told() -> None:
 def test_what_a_child_of_the_pool_reads_comes_back_the_same() -> None:
     for told in (counts(entry(DZ, count(9, 3))), counts(entry(""))):
         packed = msgspec.msgpack.encode(told)
-        assert msgspec.msgpack.decode(packed, type=RoomsTold) == told
+        assert msgspec.msgpack.decode(packed, type=FreeRoomsMessage) == told

@@ -11,9 +11,9 @@ from lxml import etree
 
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.alpinebits.reading import read_here
+from alpinehub.alpinebits.reader import read_here
 from alpinehub.alpinebits.rules.overlay import between, laid_over
-from alpinehub.alpinebits.rules.rateplans import RATES, Plan
+from alpinehub.alpinebits.rules.rate_plans import RATES, Plan
 
 FIRST = date(2028, 2, 20)
 #: (room, first night from FIRST, how many, amount); the room "": what counts for all of them.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.alpinebits.reading import read_here
-from alpinehub.alpinebits.rules.rateplans import RATES, PlansTold
+from alpinehub.alpinebits.reader import read_here
+from alpinehub.alpinebits.rules.rate_plans import RATES, RatePlansMessage
 
 DAYS, LATER = 'Start="2027-01-01" End="2027-01-31"', 'Start="2027-02-01" End="2027-02-28"'
 ACROSS = 'Start="2027-01-31" End="2027-02-01"'
@@ -80,7 +80,7 @@ def offers(*some: str) -> str:
     return f"<Offers>{''.join(some)}</Offers>"
 
 
-def told(inside: str, attributes: str = "") -> PlansTold:
+def told(inside: str, attributes: str = "") -> RatePlansMessage:
     document = (
         '<OTA_HotelRatePlanNotifRQ xmlns="http://www.opentravel.org/OTA/2003/05" Version="1.000">'
         '<RatePlans HotelCode="H1"><RatePlan RatePlanNotifType="New" RatePlanCode="A"'

@@ -38,6 +38,6 @@ def test_every_event_has_a_handler() -> None:
     assert handled >= {"inbox.received", "push.due"}
     handled -= {"inbox.received", "push.due"}
     by_source = ("received", "modified", "cancelled")
-    by_user = ("delivered", "acknowledged", "refused", "status")
+    by_user = ("delivered", "acknowledged", "rejected", "status")
     assert handled == {f"reservation.{what}" for what in by_source + by_user}
     assert len({s.group for s in app.subscriptions}) == len(app.subscriptions)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpinehub.people.hashing import FIELDS, PLATFORMS, hashes
+from alpinehub.customers.hashing import FIELDS, PLATFORMS, hashes
 
 NOBODY: dict[str, str | None] = dict.fromkeys(FIELDS)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alpinehub.party import Hotel
+from alpinehub.models import Hotel
 from alpinehub.reservations import ReservationData, decode, encode
 from alpinehub.webhooks.interpretation import (
     Ignored,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alpinehub.accounts import network_of
+from alpinehub.login import network_of
 
 
 @pytest.mark.parametrize(

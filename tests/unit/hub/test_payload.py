@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alpinehub import reservations
+from alpinehub.webhooks.http_error import MAX_PROBLEMS, HttpError, Problem, error_body, invalid
 from alpinehub.webhooks.normalise import Submission, normalise
 from alpinehub.webhooks.payload import Payload, parse
-from alpinehub.webhooks.problem import MAX_PROBLEMS, Problem, Refused, error_body, invalid
 
 DATA = Path(__file__).parents[2] / "data" / "webhook"
 REQUEST: dict[str, Any] = {
@@ -37,7 +37,7 @@ def accept(payload: Any) -> Submission:
 
 def refuse(payload: Any) -> dict[str, str]:
     """The problems of a payload, by field."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(HttpError) as caught:
         accept(payload)
     assert caught.value.status == 422
     return {problem.field: problem.problem for problem in caught.value.problems}
@@ -58,7 +58,7 @@ def test_payload_is_accepted_when_the_corpus_says_so(payload: dict[str, Any]) ->
         assert getattr(submission.data, name) == (payload.get(name) or "")
 
 
-@pytest.mark.parametrize("case", corpus("refused"))
+@pytest.mark.parametrize("case", corpus("rejected"))
 def test_payload_names_every_problem_when_refused(case: dict[str, Any]) -> None:
     assert sorted(refuse(case["payload"])) == sorted(case["problems"])
 
@@ -91,7 +91,7 @@ def test_payload_names_every_problem_when_refused(case: dict[str, Any]) -> None:
     ids=lambda value: repr(value[:24]) if isinstance(value, bytes) else None,
 )
 def test_body_gets_a_clear_answer_when_it_is_hostile(body: bytes, status: int) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(HttpError) as caught:
         normalise(parse(body))
     assert caught.value.status == status
 
@@ -189,7 +189,7 @@ def test_cancellation_says_what_it_lacks_when_it_carries_little() -> None:
 
 def test_errors_are_bounded_and_repeat_no_value_when_all_is_wrong() -> None:
     payload = {f"field{i}" * 20: "secret value" for i in range(5000)}
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(HttpError) as caught:
         accept({**payload, "status": "secret value", "adults": "secret value"})
     body = error_body(caught.value, "r-1")
     decoded = json.loads(body)
@@ -224,7 +224,7 @@ def test_any_json_is_accepted_or_refused_with_reasons(payload: dict[str, Any]) -
     body = json.dumps(payload, allow_nan=True).encode("utf-8", "surrogatepass")
     try:
         normalise(parse(body))
-    except Refused as refused:
+    except HttpError as refused:
         assert refused.status in (400, 422)
         assert refused.status == 400 or refused.problems
         json.loads(error_body(refused, ""))
@@ -233,7 +233,7 @@ def test_any_json_is_accepted_or_refused_with_reasons(payload: dict[str, Any]) -
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_refused_without_a_crash(body: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(HttpError):
         normalise(parse(body))
 
 
@@ -246,7 +246,7 @@ def test_text_is_kept_verbatim_or_refused_by_name(name: str, text: str) -> None:
     for body in (raw, escaped):
         try:
             submission = normalise(parse(body), plain=b"\\" not in body and b"\xef\xbf" not in body)
-        except Refused as refused:
+        except HttpError as refused:
             results.append([p.field for p in refused.problems])
             assert results[-1] == [name]
         else:

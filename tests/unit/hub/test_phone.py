@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alpinehub.people.phone import e164
+from alpinehub.customers.phone import e164
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from cordata.config import build, open_document
 from cordata.errors import ConfigError
 
 
-@pytest.mark.parametrize("key", ["report_to", "fleet_to"])
+@pytest.mark.parametrize("key", ["report_to", "portfolio_to"])
 @pytest.mark.parametrize("text", ["boss", "Boss <boss@example.com>", "a@x.it, b@x.it", ""])
 def test_configuration_names_what_is_no_address(tmp_path: Path, key: str, text: str) -> None:
     path = tmp_path / "cordata.toml"

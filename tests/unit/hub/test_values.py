@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from alpinehub.webhooks.days import Order, read_day, read_days
+from alpinehub.webhooks.field_names import meant_by_key, meant_by_label, stem
 from alpinehub.webhooks.headcount import Children, read_adults, read_children, read_guests
 from alpinehub.webhooks.values import (
     read_count,
@@ -17,7 +18,6 @@ from alpinehub.webhooks.values import (
     read_phone,
     read_yes,
 )
-from alpinehub.webhooks.words import meant_by_key, meant_by_label, stem
 
 ROME, APIA = ZoneInfo("Europe/Rome"), ZoneInfo("Pacific/Apia")
 FIRST = date(2027, 2, 1)

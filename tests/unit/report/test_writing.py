@@ -12,7 +12,7 @@ from tests.unit.report.golden import HOSTILE, check_golden, check_harmless
 
 from alpinehub.report.figures import DayCount, Figures, SourceCount, Subject, Waiting
 from alpinehub.report.job import message_id
-from alpinehub.report.words import words_in
+from alpinehub.report.texts import words_in
 from alpinehub.report.writing import render, to_json, write
 
 HOTEL = Subject(
@@ -38,20 +38,20 @@ FIGURES = Figures(
     cancellations=12,
     delivered=13,
     acknowledged=14,
-    refused=15,
+    rejected=15,
     waiting=(
         Waiting(
-            user="pms<b>",
+            account="pms<b>",
             count=4,
-            held=1,
+            undeliverable=1,
             since_at=1_767_187_587_938_000,
             late=3,
             polled_at=1_767_423_000_000_000,
         ),
         Waiting(
-            user="second",
+            account="second",
             count=0,
-            held=0,
+            undeliverable=0,
             since_at=None,
             polled_at=1_767_423_500_000_000,
             acked_at=1_767_360_387_938_000,
@@ -89,7 +89,7 @@ def test_report_reads_as_it_should(language: str) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_change_nothing_but_themselves(name: str) -> None:
     hotel = dataclasses.replace(HOTEL, name=name)
-    users = (dataclasses.replace(FIGURES.waiting[0], user=name),)
+    users = (dataclasses.replace(FIGURES.waiting[0], account=name),)
     sources = (dataclasses.replace(FIGURES.sources[0], source=name),)
     report = write(changed(hotel=hotel, waiting=users, sources=sources))
     check_harmless(report, name)
@@ -127,7 +127,7 @@ def test_report_speaks_the_hotels_language(language: str, word: str, day: str) -
 @pytest.mark.parametrize("language", ["de", "it", "en"])
 def test_report_says_so_when_no_software_is_connected(language: str) -> None:
     report = write(dataclasses.replace(in_language(language), waiting=()))
-    sentence = words_in(language).no_user
+    sentence = words_in(language).no_account
     assert sentence in report.text
     assert sentence in report.html.replace("&#39;", "'")
 
@@ -137,7 +137,7 @@ def test_json_holds_every_figure() -> None:
     assert told["hotel"]["code"] == "POST"
     assert told["day"] == "2026-01-02"
     assert told["waiting"][0]["count"] == 4
-    assert (told["requests"], told["refused"]) == (3, 15)
+    assert (told["requests"], told["rejected"]) == (3, 15)
 
 
 def test_report_is_the_same_when_its_figures_were_json_meanwhile() -> None:

@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Answer, Call, read
-from alpinehub.alpinebits.outcome import Verdict, failed
+from alpinehub.alpinebits.inbound import Push, note_alone, take
+from alpinehub.alpinebits.outcome import Outcome, failed
 from alpinehub.alpinebits.protocol import EVENT_REPORTS
-from alpinehub.alpinebits.pushes import Push, note_alone, take
-from alpinehub.alpinebits.rules.events import EVENTS, EventsTold
-from alpinehub.alpinebits.rules.told import UNABLE
+from alpinehub.alpinebits.rules.events import EVENTS, EventsMessage
+from alpinehub.alpinebits.rules.inbound import UNABLE
 
 if TYPE_CHECKING:
     from cordata import Tx
@@ -31,7 +31,7 @@ async def take_events(call: Call) -> Answer:
     """OTA_HotelPostEventNotif:EventReports."""
     told = await read(call, EVENTS)
 
-    async def store(push: Push) -> Verdict:
+    async def store(push: Push) -> Outcome:
         try:
             await call.ctx.store.run(partial(_write, push=push, told=told))
         except _TooMany:
@@ -39,12 +39,12 @@ async def take_events(call: Call) -> Answer:
             verdict = failed(UNABLE, text)
             await note_alone(push, verdict)
             return verdict
-        return Verdict()
+        return Outcome()
 
     return await take(call, EVENT_REPORTS, "OTA_HotelPostEventNotifRS", told, store)
 
 
-async def _write(tx: Tx, push: Push, told: EventsTold) -> None:
+async def _write(tx: Tx, push: Push, told: EventsMessage) -> None:
     hotel_id = push.hotel.id
     await tx.execute("activity_forget", hotel_id=hotel_id, before=tx.now_us - _KEPT_US)
     for one in sorted(told.reports, key=lambda one: (one.context, one.id)):
@@ -62,4 +62,4 @@ async def _write(tx: Tx, push: Push, told: EventsTold) -> None:
     row = await tx.fetch_one("activity_count", hotel_id=hotel_id)
     if row is not None and row["activities"] > MAX_ACTIVITIES:
         raise _TooMany
-    await push.note(tx, Verdict())
+    await push.note(tx, Outcome())

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.agreement import recall
 from alpinehub.alpinebits.call import Answer, Call, read
-from alpinehub.alpinebits.keeping import Change, Document, change_document
-from alpinehub.alpinebits.outcome import Note, Verdict, failed
+from alpinehub.alpinebits.document_store import Change, Document, change_document
+from alpinehub.alpinebits.inbound import Push, note_alone, take
+from alpinehub.alpinebits.outcome import Note, Outcome, failed
 from alpinehub.alpinebits.protocol import AVAIL, INV_COUNT
-from alpinehub.alpinebits.pushes import Push, note_alone, take
 from alpinehub.alpinebits.rules import freerooms, periods
-from alpinehub.alpinebits.rules.freerooms import RoomsTold
-from alpinehub.alpinebits.rules.told import FAR, MISSING, TOO_FAR, UNABLE, error
+from alpinehub.alpinebits.rules.freerooms import FreeRoomsMessage
+from alpinehub.alpinebits.rules.inbound import FAR, MISSING, TOO_FAR, UNABLE, error
 from cordata import from_us
 
 if TYPE_CHECKING:
-    from alpinehub.alpinebits.reading import Reader
+    from alpinehub.alpinebits.reader import Reader
 
 _SEND_FREEROOMS = "ALPINEBITS_SEND_FREEROOMS"
 #: Nights that are over are kept for so long.
@@ -40,12 +40,12 @@ async def take_counts(call: Call) -> Answer:
     return await _take(call, INV_COUNT, freerooms.COUNTS, "OTA_HotelInvCountNotifRS")
 
 
-async def _take(call: Call, action: str, reader: Reader[RoomsTold], response: str) -> Answer:
+async def _take(call: Call, action: str, reader: Reader[FreeRoomsMessage], response: str) -> Answer:
     told = await read(call, reader)
 
-    async def store(push: Push) -> Verdict:
+    async def store(push: Push) -> Outcome:
         if problem := await _threshold_problem(call, told):
-            verdict = Verdict((problem,))
+            verdict = Outcome((problem,))
             await note_alone(push, verdict)
             return verdict
         now_us = call.ctx.now_us()
@@ -54,7 +54,7 @@ async def _take(call: Call, action: str, reader: Reader[RoomsTold], response: st
     return await take(call, action, response, told, store)
 
 
-def change(told: RoomsTold, now_us: int, old: Document) -> Change:
+def change(told: FreeRoomsMessage, now_us: int, old: Document) -> Change:
     """What becomes of what is known."""
     today = from_us(now_us).date().toordinal()
     rooms = told.rooms()
@@ -77,7 +77,7 @@ def change(told: RoomsTold, now_us: int, old: Document) -> Change:
     if known.size > _MAX_PERIODS:
         return Change(verdict=failed(UNABLE, "there are too many periods", status=_SEND_FREEROOMS))
     body = periods.encode(known)
-    return Change(verdict=Verdict(tuple(notes)), body=body, complete=told.complete)
+    return Change(verdict=Outcome(tuple(notes)), body=body, complete=told.complete)
 
 
 def _advice(complete_at: int | None, now_us: int) -> list[Note]:
@@ -91,7 +91,7 @@ def _advice(complete_at: int | None, now_us: int) -> list[Note]:
     return [Note(kind="advisory", text=text, status=_SEND_FREEROOMS)]
 
 
-async def _threshold_problem(call: Call, told: RoomsTold) -> Note | None:
+async def _threshold_problem(call: Call, told: FreeRoomsMessage) -> Note | None:
     """BookingThreshold changes what BookingLimit means: it is there if that was agreed upon.
 
     Before there were handshakes it might be left out.

@@ -15,7 +15,7 @@ from alpinehub.alpinebits.call import Answer, Call, read, respond
 from alpinehub.alpinebits.capability import SERVED, announce
 from alpinehub.alpinebits.markup import text
 from alpinehub.alpinebits.outcome import INVALID_VALUE, failed, opening
-from alpinehub.alpinebits.reading import Reader
+from alpinehub.alpinebits.reader import Reader
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

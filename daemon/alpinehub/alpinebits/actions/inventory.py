@@ -10,13 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from alpinehub.alpinebits.call import Answer, Call, read, respond
-from alpinehub.alpinebits.keeping import Change, Document, change_document, read_document
-from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Note, Verdict, failed
+from alpinehub.alpinebits.document_store import Change, Document, change_document, read_document
+from alpinehub.alpinebits.inbound import Push, take
+from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Note, Outcome, failed
 from alpinehub.alpinebits.protocol import INFO_PUSH, INVENTORY_PUSH
-from alpinehub.alpinebits.pushes import Push, take
-from alpinehub.alpinebits.reading import Reader
+from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules.content import CONTENT
-from alpinehub.alpinebits.rules.told import Told
+from alpinehub.alpinebits.rules.inbound import Told
 from alpinehub.alpinebits.serving import serve
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ async def _take(call: Call, action: str, kind: Kind) -> Answer:
     def change(old: Document) -> Change:
         return Change(body=told.content)
 
-    async def store(push: Push) -> Verdict:
+    async def store(push: Push) -> Outcome:
         return await change_document(push, kind, change)
 
     return await take(call, action, "OTA_HotelDescriptiveContentNotifRS", told.as_(kind), store)
@@ -84,11 +84,11 @@ async def _tell(call: Call, kind: Kind) -> Answer:
         return respond(call, _ANSWER, failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
     if not hotel.offers(kind):
         refused = Told(uses=frozenset({kind})).refused(hotel)
-        return respond(call, _ANSWER, Verdict(refused))
+        return respond(call, _ANSWER, Outcome(refused))
     known = await call.ctx.store.read(partial(read_document, hotel_id=hotel.id, kind=kind))
     if not known.body:
         text = f"no {kind} of this hotel has been received yet"
         note = Note(kind="advisory", text=text, status="ALPINEBITS_SEND_INVENTORY")
-        return await serve(call, hotel, _ANSWER, _NOTHING[kind], verdict=Verdict((note,)))
+        return await serve(call, hotel, _ANSWER, _NOTHING[kind], verdict=Outcome((note,)))
     content = b"<HotelDescriptiveContents>%b</HotelDescriptiveContents>" % known.body
     return await serve(call, hotel, _ANSWER, content)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Answer, Call, read, respond
-from alpinehub.alpinebits.contact import note_poll
 from alpinehub.alpinebits.guest import RESPONSE_END, response, response_start
+from alpinehub.alpinebits.last_contact import note_poll
 from alpinehub.alpinebits.listing import reservations
 from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, failed
-from alpinehub.alpinebits.reading import Reader
+from alpinehub.alpinebits.reader import Reader
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

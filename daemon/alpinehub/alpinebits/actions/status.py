@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from alpinehub.alpinebits.call import Answer, Call, read, respond
 from alpinehub.alpinebits.markup import attribute
-from alpinehub.alpinebits.outcome import Note, Verdict, failed
-from alpinehub.alpinebits.rules.told import UNABLE
+from alpinehub.alpinebits.outcome import Note, Outcome, failed
+from alpinehub.alpinebits.rules.inbound import UNABLE
 from alpinehub.alpinebits.status import STATUSES, note_statuses
 
 _RESPONSE = "OTA_HotelResNotifRS"
-_UNKNOWN = "no guest request of this user's hotels has this ID"
+_UNKNOWN = "no guest request of this account's hotels has this ID"
 
 
 async def update_statuses(call: Call) -> Answer:
@@ -29,4 +29,4 @@ async def update_statuses(call: Call) -> Answer:
         for kind, name in taken
     )
     inside = f"<HotelReservations>{inside}</HotelReservations>"
-    return respond(call, _RESPONSE, Verdict(tuple(notes)), inside)
+    return respond(call, _RESPONSE, Outcome(tuple(notes)), inside)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits import document
 from alpinehub.alpinebits.document import NAMESPACE
-from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.alpinebits.transport_error import TransportError
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def parse(
     data: bytes, protocol: Protocol, *roots: str, max_markup: int = document.MAX_MARKUP
 ) -> _Element:
-    """The root element of a message, one of these, bounded and checked. Raises: Refusal."""
+    """The root element of a message, one of these, bounded and checked. Raises: TransportError."""
     element = document.parse(data, max_markup=max_markup)
     if _name(element) not in roots:
         raise _does_not_conform(f"{' or '.join(roots)} in namespace {NAMESPACE} expected")
@@ -47,5 +47,5 @@ def _name(element: _Element) -> str:
     return name if namespace == f"{{{NAMESPACE}" else ""
 
 
-def _does_not_conform(problem: str) -> Refusal:
-    return Refusal(400, f"the request does not conform to the schema: {problem}")
+def _does_not_conform(problem: str) -> TransportError:
+    return TransportError(400, f"the request does not conform to the schema: {problem}")

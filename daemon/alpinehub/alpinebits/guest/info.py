@@ -12,7 +12,7 @@ from alpinehub.alpinebits.protocol import ADDITIONAL, CUSTOMER, SERVICES, Protoc
 from alpinehub.reservations import ReservationData
 
 if TYPE_CHECKING:
-    from alpinehub.party import Hotel
+    from alpinehub.models import Hotel
 
 _MAX_RES_ID_CHARS = 64
 _MAX_HOTEL_NAME_CHARS = 128

@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING
 from unicodedata import category
 
-from alpinehub.alpinebits.guest.record import Held, HeldCode
+from alpinehub.alpinebits.guest.record import Undeliverable, UndeliverableCode
 from alpinehub.alpinebits.markup import clean, text
 from alpinehub.reservations import ReservationData
 
 if TYPE_CHECKING:
-    from alpinehub.party import Hotel
+    from alpinehub.models import Hotel
 
 _MAX_NAME_CHARS = 64
 #: Herr, Dott.ssa; street, town, postal code.
@@ -29,7 +29,7 @@ _GENDERS = {"female": "Female", "male": "Male"}
 
 
 def guests(data: ReservationData, hotel: Hotel) -> str:
-    """ResGuests. Raises: Held."""
+    """ResGuests. Raises: Undeliverable."""
     contact = clean(data.email) or clean(data.phone)
     given, surname = split_name(clean(data.first_name), clean(data.last_name), contact)
     said = {
@@ -99,7 +99,7 @@ def _email(data: ReservationData) -> str:
     if not address:
         return ""
     if not _EMAIL.fullmatch(address):
-        raise Held(HeldCode.EMAIL_INVALID, "the e-mail address is not one")
+        raise Undeliverable(UndeliverableCode.EMAIL_INVALID, "the e-mail address is not one")
     remark = ""
     if data.newsletter is not None:
         remark = f' Remark="newsletter:{"yes" if data.newsletter else "no"}"'

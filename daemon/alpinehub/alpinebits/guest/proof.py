@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from alpinehub.alpinebits import document, grammar
 from alpinehub.alpinebits.guest.write import response
 from alpinehub.alpinebits.protocol import Protocol
-from alpinehub.alpinebits.refusal import Refusal
+from alpinehub.alpinebits.transport_error import TransportError
 
 #: Of the renderer: goes up with each change of what it writes, so that it is checked anew.
 REVISION = 2
@@ -32,6 +32,6 @@ def find_invalid(reservations: Sequence[bytes], protocol: Protocol) -> dict[int,
 def _find_problem(reservations: Sequence[bytes], protocol: Protocol) -> str | None:
     try:
         root = document.parse(response(reservations))
-    except Refusal as refusal:
+    except TransportError as refusal:
         return refusal.text
     return grammar.check(root, protocol)

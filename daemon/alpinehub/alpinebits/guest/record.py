@@ -8,8 +8,10 @@ from enum import StrEnum
 from alpinehub.reservations import ReservationData, ResStatus
 
 
-class HeldCode(StrEnum):
-    """`delivery.held_code`: why a version cannot be written in a protocol. None is ever renamed."""
+class UndeliverableCode(StrEnum):
+    """`delivery.undeliverable_code`: why a version cannot be written in a protocol. None is ever
+    renamed.
+    """
 
     #: No dates, and no way to say so in this protocol.
     NO_STAY = "no_stay"
@@ -34,10 +36,10 @@ class HeldCode(StrEnum):
     RENDERER = "renderer"
 
 
-class Held(Exception):
+class Undeliverable(Exception):
     """The record cannot be rendered in this version; the text says why, for people."""
 
-    def __init__(self, code: HeldCode, text: str) -> None:
+    def __init__(self, code: UndeliverableCode, text: str) -> None:
         super().__init__(text)
         self.code = code
 

@@ -9,7 +9,7 @@ from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.reservations import ReservationData
 
 if TYPE_CHECKING:
-    from alpinehub.party import Hotel
+    from alpinehub.models import Hotel
 
 #: pets, adults, ages of children, province.
 _WORDS = {

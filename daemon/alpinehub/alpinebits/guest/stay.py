@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import date
 
-from alpinehub.alpinebits.guest.record import Held, HeldCode, Record
+from alpinehub.alpinebits.guest.record import Record, Undeliverable, UndeliverableCode
 from alpinehub.alpinebits.markup import attribute, clean
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.reservations import MEAL_PLAN_CODES, ReservationData
@@ -14,13 +14,13 @@ _ROOM_KINDS = range(1, 10)
 
 
 def room_stays(record: Record, protocol: Protocol) -> str:
-    """RoomStays: of a request with all that would do as well. Raises: Held."""
+    """RoomStays: of a request with all that would do as well. Raises: Undeliverable."""
     data = record.data
     booked = record.res_status in ("Reserved", "Modify")
     if booked and not data.room_type:
-        raise Held(HeldCode.ROOM_TYPE_MISSING, "a reservation needs a room type")
+        raise Undeliverable(UndeliverableCode.ROOM_TYPE_MISSING, "a reservation needs a room type")
     if booked and data.total is None:
-        raise Held(HeldCode.TOTAL_MISSING, "a reservation needs a total")
+        raise Undeliverable(UndeliverableCode.TOTAL_MISSING, "a reservation needs a total")
     before = f"{_room_type(data, protocol)}{_rate_plan(data, booked)}{_guest_counts(data)}"
     spans = [_time_span(data, booked)]
     if record.res_status == "Requested":
@@ -45,9 +45,11 @@ def _time_span(data: ReservationData, booked: bool) -> str:
     if arrival and data.departure:
         return _days(arrival, data.departure)
     if booked or not (arrival and latest and data.nights > 0):
-        raise Held(HeldCode.NO_STAY, "there is no arrival and departure")
+        raise Undeliverable(UndeliverableCode.NO_STAY, "there is no arrival and departure")
     if latest < arrival:
-        raise Held(HeldCode.WINDOW_INVALID, "the latest arrival is before the earliest")
+        raise Undeliverable(
+            UndeliverableCode.WINDOW_INVALID, "the latest arrival is before the earliest"
+        )
     return (
         f'<TimeSpan Duration="P{data.nights}N"><StartDateWindow '
         f'EarliestDate="{arrival.isoformat()}" LatestDate="{latest.isoformat()}"/></TimeSpan>'
@@ -56,14 +58,18 @@ def _time_span(data: ReservationData, booked: bool) -> str:
 
 def _days(arrival: date, departure: date) -> str:
     if departure <= arrival:
-        raise Held(HeldCode.DEPARTURE_BEFORE_ARRIVAL, "the departure is not after the arrival")
+        raise Undeliverable(
+            UndeliverableCode.DEPARTURE_BEFORE_ARRIVAL, "the departure is not after the arrival"
+        )
     return f'<TimeSpan Start="{arrival.isoformat()}" End="{departure.isoformat()}"/>'
 
 
 def _room_type(data: ReservationData, protocol: Protocol) -> str:
     code = clean(data.room_type)
     if len(code) > 8:
-        raise Held(HeldCode.ROOM_TYPE_LONG, "the room type is longer than 8 characters")
+        raise Undeliverable(
+            UndeliverableCode.ROOM_TYPE_LONG, "the room type is longer than 8 characters"
+        )
     told = f' RoomTypeCode="{attribute(code)}"' if code else ""
     if data.room_class > 0:
         told += f' RoomClassificationCode="{data.room_class}"'
@@ -76,7 +82,9 @@ def _rate_plan(data: ReservationData, booked: bool) -> str:
     """A reservation always tells its meals: where nothing was said, none were promised."""
     code = clean(data.rate_plan)
     if len(code) > 64:
-        raise Held(HeldCode.RATE_PLAN_LONG, "the rate plan is longer than 64 characters")
+        raise Undeliverable(
+            UndeliverableCode.RATE_PLAN_LONG, "the rate plan is longer than 64 characters"
+        )
     meals = data.meal_plan or ("room_only" if booked else None)
     if not (code or meals):
         return ""
@@ -92,9 +100,9 @@ def _rate_plan(data: ReservationData, booked: bool) -> str:
 def _guest_counts(data: ReservationData) -> str:
     """One count of adults, without an age; children of one age are counted together."""
     if data.adults < 1:
-        raise Held(HeldCode.NO_ADULTS, "there are no adults")
+        raise Undeliverable(UndeliverableCode.NO_ADULTS, "there are no adults")
     if any(age < 0 for age in data.children):
-        raise Held(HeldCode.CHILD_AGE, "a child has a negative age")
+        raise Undeliverable(UndeliverableCode.CHILD_AGE, "a child has a negative age")
     children = "".join(
         f'<GuestCount Count="{count}" Age="{age}"/>'
         for age, count in sorted(Counter(data.children).items(), reverse=True)
@@ -106,9 +114,11 @@ def _total(data: ReservationData) -> str:
     if data.total is None:
         return ""
     if not data.total.is_finite() or (data.total.is_signed() and data.total):
-        raise Held(HeldCode.TOTAL_INVALID, "the total is not an amount of money")
+        raise Undeliverable(UndeliverableCode.TOTAL_INVALID, "the total is not an amount of money")
     currency = clean(data.currency)
     if len(currency) != 3:
-        raise Held(HeldCode.CURRENCY_UNKNOWN, "the currency of the total is not known")
+        raise Undeliverable(
+            UndeliverableCode.CURRENCY_UNKNOWN, "the currency of the total is not known"
+        )
     amount = format(abs(data.total), "f")
     return f'<Total AmountAfterTax="{amount}" CurrencyCode="{attribute(currency)}"/>'

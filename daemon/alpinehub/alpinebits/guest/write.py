@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.guest.info import global_info
 from alpinehub.alpinebits.guest.person import guests, is_known
-from alpinehub.alpinebits.guest.record import Held, HeldCode, Record
+from alpinehub.alpinebits.guest.record import Record, Undeliverable, UndeliverableCode
 from alpinehub.alpinebits.guest.stay import room_stays
 from alpinehub.alpinebits.markup import attribute, clean
 from alpinehub.alpinebits.outcome import opening
@@ -20,7 +20,7 @@ from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.reservations import STAY
 
 if TYPE_CHECKING:
-    from alpinehub.party import Hotel
+    from alpinehub.models import Hotel
 
 
 def response_start() -> bytes:
@@ -37,14 +37,14 @@ def response(reservations: Iterable[bytes]) -> bytes:
 
 
 def render(record: Record, hotel: Hotel, protocol: Protocol) -> bytes:
-    """One HotelReservation. Raises: Held."""
+    """One HotelReservation. Raises: Undeliverable."""
     if protocol.max_hotel_code_chars and len(hotel.code) > protocol.max_hotel_code_chars:
         text = f"the hotel code is longer than {protocol.max_hotel_code_chars} characters"
-        raise Held(HeldCode.HOTEL_CODE_LONG, text)
+        raise Undeliverable(UndeliverableCode.HOTEL_CODE_LONG, text)
     lead = _is_lead(record)
     if lead and not protocol.no_stay:
         text = "what has no stay (a newsletter, a question) exists only from version 2022-10 on"
-        raise Held(HeldCode.NO_STAY, text)
+        raise Undeliverable(UndeliverableCode.NO_STAY, text)
     start, body = _start(record, protocol, lead), _body(record, hotel, protocol, lead)
     return f"{start}{body}</HotelReservation>".encode()
 
@@ -79,7 +79,7 @@ def _body(record: Record, hotel: Hotel, protocol: Protocol, lead: bool) -> str:
         stays = room_stays(record, protocol) if data.arrival else ""
         person = guests(data, hotel) if is_known(data) else ""
         return stays + person + global_info(record, hotel, protocol)
-    except Held:
+    except Undeliverable:
         return ""  # the UniqueID alone cancels; a cancellation is never held
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from alpinehub.alpinebits.rules.told import count
+from alpinehub.alpinebits.rules.inbound import count
 
 #: OTA: classification of guest rooms (GRI), room amenities (RMA), categories of pictures (PIC).
 ROOM_CLASSES: Final = range(1, 84)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import Note
-from alpinehub.alpinebits.reading import PUSH_BYTES, PUSH_MARKUP, Reader
+from alpinehub.alpinebits.reader import PUSH_BYTES, PUSH_MARKUP, Reader
+from alpinehub.alpinebits.rules.inbound import MISSING, UNABLE, Problems, Told
 from alpinehub.alpinebits.rules.inventory import Inventory
 from alpinehub.alpinebits.rules.texts import check_texts
-from alpinehub.alpinebits.rules.told import MISSING, UNABLE, Problems, Told
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-    from alpinehub.party import Feature
+    from alpinehub.models import Feature
 
 CONTENT_RQ: Final = "OTA_HotelDescriptiveContentNotifRQ"
 _NOT_INVENTORY = ("HotelInfo", "Policies", "AffiliationInfo", "ContactInfos")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
-from alpinehub.alpinebits.reading import Reader
-from alpinehub.alpinebits.rules.told import INVALID_DATES, UNABLE, Problems, Told, day
+from alpinehub.alpinebits.reader import Reader
+from alpinehub.alpinebits.rules.inbound import INVALID_DATES, UNABLE, Problems, Told, day
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -28,13 +28,13 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventsTold(Told):
+class EventsMessage(Told):
     """A push of event reports."""
 
     reports: tuple[Report, ...] = ()
 
 
-def _read(root: _Element) -> EventsTold:
+def _read(root: _Element) -> EventsMessage:
     problems = Problems()
     sites = list(root.iter(tag("EventSite")))
     hotels = {(one.get("HotelCode"), one.get("HotelName")) for one in sites}
@@ -43,7 +43,7 @@ def _read(root: _Element) -> EventsTold:
     reports = [_read_report(one, at, problems) for at, one in enumerate(root[0], start=1)]
     if len({(one.context, one.id) for one in reports}) < len(reports):
         problems.add(INVALID_VALUE, "an event stands there twice")
-    return EventsTold(
+    return EventsMessage(
         hotel_code=sites[0].get("HotelCode"),
         hotel_name=sites[0].get("HotelName"),
         notes=tuple(problems.notes),
@@ -78,4 +78,4 @@ def _turned(start: str, end: str) -> bool:
     return last < first or (last == first and alike and end < start)
 
 
-EVENTS = Reader(root=EVENTS_RQ, read=_read, type=EventsTold, pooled=True)
+EVENTS = Reader(root=EVENTS_RQ, read=_read, type=EventsMessage, pooled=True)

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE, Note
-from alpinehub.alpinebits.reading import PUSH_BYTES, PUSH_MARKUP, Reader
-from alpinehub.alpinebits.rules.periods import Counts, FreeRooms, Key, Period
-from alpinehub.alpinebits.rules.told import (
+from alpinehub.alpinebits.reader import PUSH_BYTES, PUSH_MARKUP, Reader
+from alpinehub.alpinebits.rules.inbound import (
     INVALID_DATES,
     MISSING,
     UNABLE,
@@ -27,11 +26,12 @@ from alpinehub.alpinebits.rules.told import (
     count,
     day,
 )
+from alpinehub.alpinebits.rules.periods import Counts, FreeRooms, Key, Period
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-    from alpinehub.party import Feature
+    from alpinehub.models import Feature
 
 AVAIL_RQ: Final = "OTA_HotelAvailNotifRQ"
 COUNT_RQ: Final = "OTA_HotelInvCountNotifRQ"
@@ -63,7 +63,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoomsTold(Told):
+class FreeRoomsMessage(Told):
     """A FreeRooms message."""
 
     #: It replaces everything that is known.
@@ -97,13 +97,13 @@ class _Message:
         #: A distinct room is told to be there more than once.
         self.has_room_twice = False
 
-    def told(self, thresholds: Literal["", "none", "some", "all"] = "") -> RoomsTold:
+    def told(self, thresholds: Literal["", "none", "some", "all"] = "") -> FreeRoomsMessage:
         """What was read."""
         if not self.problems:
             self._check_together()
         notes = tuple(self.problems.notes) or tuple(self._remarks())
         refused = bool(self.problems)
-        return RoomsTold(
+        return FreeRoomsMessage(
             hotel_code=self.list.get("HotelCode"),
             hotel_name=self.list.get("HotelName"),
             notes=notes,
@@ -181,7 +181,7 @@ def _overlap(entries: list[Entry]) -> bool:
     return False
 
 
-def _read_counts(root: _Element) -> RoomsTold:
+def _read_counts(root: _Element) -> FreeRoomsMessage:
     message = _Message(root)
     if message.is_reset():
         return message.told()
@@ -216,7 +216,7 @@ def _counted(entry: Entry, counts: _Element | None, at: int, message: _Message) 
     return replace(entry, counts=(told[0], told[1], told[2]))
 
 
-def _read_avail(root: _Element) -> RoomsTold:
+def _read_avail(root: _Element) -> FreeRoomsMessage:
     message = _Message(root)
     if message.is_reset():
         return message.told()
@@ -256,7 +256,7 @@ def _limited(
 AVAIL = Reader(
     root=AVAIL_RQ,
     read=_read_avail,
-    type=RoomsTold,
+    type=FreeRoomsMessage,
     pooled=True,
     max_bytes=PUSH_BYTES,
     max_markup=PUSH_MARKUP,
@@ -264,7 +264,7 @@ AVAIL = Reader(
 COUNTS = Reader(
     root=COUNT_RQ,
     read=_read_counts,
-    type=RoomsTold,
+    type=FreeRoomsMessage,
     pooled=True,
     max_bytes=PUSH_BYTES,
     max_markup=PUSH_MARKUP,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from alpinehub.alpinebits.document import listed, tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
 from alpinehub.alpinebits.rules.codes import PICTURES, ROOM_CLASSES, is_amenity
-from alpinehub.alpinebits.rules.told import INVALID_ROOM, MISSING, UNABLE, Problems, count
+from alpinehub.alpinebits.rules.inbound import INVALID_ROOM, MISSING, UNABLE, Problems, count
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

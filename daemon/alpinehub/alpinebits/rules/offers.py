@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
+from alpinehub.alpinebits.rules.inbound import MISSING, Problems, count
 from alpinehub.alpinebits.rules.pricing import Pricing
-from alpinehub.alpinebits.rules.told import MISSING, Problems, count
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

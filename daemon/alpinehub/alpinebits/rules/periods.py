@@ -42,7 +42,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FreeRooms:
-    """What a hotel told. In a closing season nothing is free, whatever the entries say."""
+    """What a hotel data. In a closing season nothing is free, whatever the entries say."""
 
     closings: tuple[Period, ...] = ()
     entries: dict[Key, tuple[Period, ...]] = field(default_factory=dict)

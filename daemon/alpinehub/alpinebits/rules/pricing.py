@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.document import listed, tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
+from alpinehub.alpinebits.rules.inbound import INVALID_DATES, MISSING, Problems, count
 from alpinehub.alpinebits.rules.subject import END, START, Subject, days_of, overlap, subject
-from alpinehub.alpinebits.rules.told import INVALID_DATES, MISSING, Problems, count
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

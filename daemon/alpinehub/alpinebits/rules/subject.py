@@ -7,7 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.document import tag
-from alpinehub.alpinebits.rules.told import day
+from alpinehub.alpinebits.rules.inbound import day
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

@@ -10,7 +10,7 @@ from alpinehub.alpinebits.rules.codes import is_language
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-    from alpinehub.alpinebits.rules.told import Problems
+    from alpinehub.alpinebits.rules.inbound import Problems
 
 
 def check_texts(element: _Element, problems: Problems) -> None:

@@ -2,68 +2,68 @@
 
 -- name: push_hotels
 -- Small: hotels of which somebody is brought their requests.
-SELECT DISTINCT uh.hotel_id FROM push_target t JOIN user_hotel uh ON uh.user_id = t.user_id
+SELECT DISTINCT uh.hotel_id FROM push_target t JOIN account_hotel uh ON uh.account_id = t.account_id
 WHERE t.disabled_at IS NULL
 
 -- name: push_wake
 -- Everybody who is to be brought something, and for whom no push.due is on its way (or was due
 -- before :lost_at, and is lost). With :force it is due now, whatever waits and whatever failed.
-INSERT INTO push_hotel (user_id, hotel_id, due_at, failures)
-SELECT t.user_id, uh.hotel_id, :now_us::bigint, 0
+INSERT INTO push_hotel (account_id, hotel_id, due_at, failures)
+SELECT t.account_id, uh.hotel_id, :now_us::bigint, 0
 FROM push_target t
-JOIN hotel_user u ON u.id = t.user_id
-JOIN user_hotel uh ON uh.user_id = t.user_id
+JOIN account u ON u.id = t.account_id
+JOIN account_hotel uh ON uh.account_id = t.account_id
 JOIN hotel h ON h.id = uh.hotel_id
 WHERE t.disabled_at IS NULL AND u.disabled_at IS NULL AND h.disabled_at IS NULL
-  AND (:user_id::bigint IS NULL OR t.user_id = :user_id)
+  AND (:account_id::bigint IS NULL OR t.account_id = :account_id)
   AND (:hotel_id::bigint IS NULL OR uh.hotel_id = :hotel_id)
   AND (:force::integer = 1 OR EXISTS (
       SELECT 1 FROM waiting_delivery d
-      WHERE d.user_id = t.user_id AND d.hotel_id = uh.hotel_id
-        AND d.held_code IS NULL AND d.held_text IS NULL))
-ON CONFLICT (user_id, hotel_id) DO UPDATE SET due_at = excluded.due_at
+      WHERE d.account_id = t.account_id AND d.hotel_id = uh.hotel_id
+        AND d.undeliverable_code IS NULL AND d.undeliverable_text IS NULL))
+ON CONFLICT (account_id, hotel_id) DO UPDATE SET due_at = excluded.due_at
 WHERE push_hotel.due_at IS NULL OR push_hotel.due_at < :lost_at OR :force::integer = 1
-RETURNING user_id, hotel_id
+RETURNING account_id, hotel_id
 
 -- name: push_target
 SELECT u.name, t.url, t.login, t.secret, t.protocol, t.packed
-FROM push_target t JOIN hotel_user u ON u.id = t.user_id
-WHERE t.user_id = :user_id AND t.disabled_at IS NULL AND u.disabled_at IS NULL
+FROM push_target t JOIN account u ON u.id = t.account_id
+WHERE t.account_id = :account_id AND t.disabled_at IS NULL AND u.disabled_at IS NULL
 
 -- name: push_state
-SELECT due_at, failures FROM push_hotel WHERE user_id = :user_id AND hotel_id = :hotel_id
+SELECT due_at, failures FROM push_hotel WHERE account_id = :account_id AND hotel_id = :hotel_id
 
 -- name: push_waits
 SELECT 1 AS waits FROM waiting_delivery
-WHERE user_id = :user_id AND hotel_id = :hotel_id
-  AND held_code IS NULL AND held_text IS NULL
+WHERE account_id = :account_id AND hotel_id = :hotel_id
+  AND undeliverable_code IS NULL AND undeliverable_text IS NULL
 LIMIT 1
 
 -- name: push_settle
 UPDATE push_hotel
 SET due_at = :due_at, failures = :failures, last_error = :last_error,
     pushed_at = coalesce(:pushed_at::bigint, pushed_at)
-WHERE user_id = :user_id AND hotel_id = :hotel_id
+WHERE account_id = :account_id AND hotel_id = :hotel_id
 
 -- name: push_set_target
-INSERT INTO push_target (user_id, url, login, secret, protocol, packed, changed_at)
-VALUES (:user_id, :url, :login, :secret, :protocol, :packed, :now_us)
-ON CONFLICT (user_id) DO UPDATE SET
+INSERT INTO push_target (account_id, url, login, secret, protocol, packed, changed_at)
+VALUES (:account_id, :url, :login, :secret, :protocol, :packed, :now_us)
+ON CONFLICT (account_id) DO UPDATE SET
     url = excluded.url, login = excluded.login, secret = excluded.secret,
     protocol = excluded.protocol, packed = excluded.packed, changed_at = excluded.changed_at,
     disabled_at = NULL
 
 -- name: push_set_disabled
-UPDATE push_target SET disabled_at = :disabled_at WHERE user_id = :user_id
+UPDATE push_target SET disabled_at = :disabled_at WHERE account_id = :account_id
 
 -- name: push_list
 SELECT u.name, h.code AS hotel, t.url, t.login, t.protocol, t.packed, t.disabled_at,
     p.failures, p.last_error, p.due_at, p.pushed_at,
     (SELECT count(*) FROM waiting_delivery d
-     WHERE d.user_id = t.user_id AND d.hotel_id = uh.hotel_id) AS waiting
+     WHERE d.account_id = t.account_id AND d.hotel_id = uh.hotel_id) AS waiting
 FROM push_target t
-JOIN hotel_user u ON u.id = t.user_id
-LEFT JOIN user_hotel uh ON uh.user_id = t.user_id
+JOIN account u ON u.id = t.account_id
+LEFT JOIN account_hotel uh ON uh.account_id = t.account_id
 LEFT JOIN hotel h ON h.id = uh.hotel_id
-LEFT JOIN push_hotel p ON p.user_id = t.user_id AND p.hotel_id = uh.hotel_id
+LEFT JOIN push_hotel p ON p.account_id = t.account_id AND p.hotel_id = uh.hotel_id
 ORDER BY u.name, h.code

@@ -15,12 +15,12 @@ ORDER BY r.created_at DESC, r.id DESC LIMIT :limit
 
 -- name: requests_open
 -- Those that wait for somebody, found by what waits (delivery_waiting): it may be much older than
--- the newest. :held 1: those of them that cannot be sent. :user_id, :hotel_id NULL: of all.
+-- the newest. :undeliverable 1: those of them that cannot be sent. :account_id, :hotel_id NULL: of all.
 WITH open AS MATERIALIZED (
     SELECT d.reservation_id FROM delivery d
     WHERE d.waiting = 1 AND (:hotel_id::bigint IS NULL OR d.hotel_id = :hotel_id::bigint)
-      AND (:user_id::bigint IS NULL OR d.user_id = :user_id::bigint)
-      AND (:held::integer = 0 OR d.held_code IS NOT NULL OR d.held_text IS NOT NULL))
+      AND (:account_id::bigint IS NULL OR d.account_id = :account_id::bigint)
+      AND (:undeliverable::integer = 0 OR d.undeliverable_code IS NOT NULL OR d.undeliverable_text IS NOT NULL))
 SELECT r.id, h.code AS hotel, s.name AS source, r.status, r.version, r.created_at, r.changed_at,
     r.hotel_status
 FROM (SELECT DISTINCT reservation_id AS id FROM open WHERE reservation_id < :before_id
@@ -34,20 +34,20 @@ SELECT created_at FROM reservation WHERE id = :id
 
 -- name: requests_states
 -- :ids is [reservation id, ...]; of the newest version of each.
-SELECT d.reservation_id, u.name AS user, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
-    d.acked_at, d.cancelled_at, d.sent_count, d.held_code, d.client_id,
-    (d.refused_text IS NOT NULL) AS refused,
-    (d.held_code IS NOT NULL OR d.held_text IS NOT NULL) AS held,
-    (uh.user_id IS NULL) AS revoked,
+SELECT d.reservation_id, u.name AS account, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
+    d.acked_at, d.cancelled_at, d.sent_count, d.undeliverable_code, d.client_id,
+    (d.rejected_text IS NOT NULL) AS rejected,
+    (d.undeliverable_code IS NOT NULL OR d.undeliverable_text IS NOT NULL) AS undeliverable,
+    (uh.account_id IS NULL) AS revoked,
     (u.disabled_at IS NOT NULL OR h.disabled_at IS NOT NULL) AS disabled,
     (d.unique_id_type = 15 AND NOT EXISTS (  -- as in waiting_delivery
         SELECT 1 FROM delivery given
-        WHERE given.reservation_id = d.reservation_id AND given.user_id = d.user_id
+        WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
             AND given.version < d.version AND given.last_sent_at IS NOT NULL)) AS unneeded
 FROM json_array_elements_text(:ids::json) AS j (value) JOIN reservation r ON r.id = j.value
 JOIN delivery d ON d.reservation_id = r.id AND d.version = r.version
-JOIN hotel_user u ON u.id = d.user_id
-LEFT JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
+JOIN account u ON u.id = d.account_id
+LEFT JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
 JOIN hotel h ON h.id = d.hotel_id
 ORDER BY u.name
 
@@ -63,18 +63,18 @@ SELECT version, res_status, created_at, request_id FROM reservation_version
 WHERE reservation_id = :id ORDER BY version
 
 -- name: requests_deliveries
-SELECT d.user_id, u.name AS user, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
-    d.acked_at, d.cancelled_at, d.sent_count, d.held_code, d.held_text, d.refused_text,
-    d.client_id, (d.refused_text IS NOT NULL) AS refused,
-    (d.held_code IS NOT NULL OR d.held_text IS NOT NULL) AS held,
-    (uh.user_id IS NULL) AS revoked,
+SELECT d.account_id, u.name AS account, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
+    d.acked_at, d.cancelled_at, d.sent_count, d.undeliverable_code, d.undeliverable_text, d.rejected_text,
+    d.client_id, (d.rejected_text IS NOT NULL) AS rejected,
+    (d.undeliverable_code IS NOT NULL OR d.undeliverable_text IS NOT NULL) AS undeliverable,
+    (uh.account_id IS NULL) AS revoked,
     (u.disabled_at IS NOT NULL OR h.disabled_at IS NOT NULL) AS disabled,
     (d.unique_id_type = 15 AND NOT EXISTS (  -- as in waiting_delivery
         SELECT 1 FROM delivery given
-        WHERE given.reservation_id = d.reservation_id AND given.user_id = d.user_id
+        WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
             AND given.version < d.version AND given.last_sent_at IS NOT NULL)) AS unneeded
-FROM delivery d JOIN hotel_user u ON u.id = d.user_id
-LEFT JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
+FROM delivery d JOIN account u ON u.id = d.account_id
+LEFT JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
 JOIN hotel h ON h.id = d.hotel_id
 WHERE d.reservation_id = :id ORDER BY d.version, u.name
 
@@ -82,9 +82,9 @@ WHERE d.reservation_id = :id ORDER BY d.version, u.name
 SELECT id, received_at, state, outcome, request_id FROM inbox
 WHERE reservation_id = :id ORDER BY id
 
--- name: requests_trail
-SELECT e.at, e.event, e.version, u.name AS user, e.request_id, e.detail
-FROM reservation_event e LEFT JOIN hotel_user u ON u.id = e.user_id
+-- name: requests_history
+SELECT e.at, e.event, e.version, u.name AS account, e.request_id, e.detail
+FROM reservation_history e LEFT JOIN account u ON u.id = e.account_id
 WHERE e.reservation_id = :id ORDER BY e.at, e.id
 
 -- name: requests_xml
@@ -112,32 +112,32 @@ FOR NO KEY UPDATE
 SELECT data, content_hash FROM reservation_version WHERE reservation_id = :id AND version = :version
 
 -- name: requests_readers
-SELECT uh.user_id, u.name AS user FROM user_hotel uh JOIN hotel_user u ON u.id = uh.user_id
+SELECT uh.account_id, u.name AS account FROM account_hotel uh JOIN account u ON u.id = uh.account_id
 WHERE uh.hotel_id = :hotel_id ORDER BY u.name
 
 -- name: requests_resend
--- Of what he was done with, a user is sent the version anew; a late acknowledgement of the earlier
+-- Of what he was done with, an account is sent the version anew; a late acknowledgement of the earlier
 -- sending does not count for it. What waits is left as it is, and not returned; nor is a cancellation
--- of what the user never got. :user_id NULL: all who read the hotel.
-INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting)
-SELECT r.id, uh.user_id, r.version, r.hotel_id, :unique_id_type::integer, 1
-FROM reservation r JOIN user_hotel uh ON uh.hotel_id = r.hotel_id
-WHERE r.id = :id AND (:user_id::bigint IS NULL OR uh.user_id = :user_id::bigint)
+-- of what the account never got. :account_id NULL: all who read the hotel.
+INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)
+SELECT r.id, uh.account_id, r.version, r.hotel_id, :unique_id_type::integer, 1
+FROM reservation r JOIN account_hotel uh ON uh.hotel_id = r.hotel_id
+WHERE r.id = :id AND (:account_id::bigint IS NULL OR uh.account_id = :account_id::bigint)
   AND (:unique_id_type::integer = 14 OR EXISTS (  -- as in waiting_delivery
         SELECT 1 FROM delivery given
-        WHERE given.reservation_id = r.id AND given.user_id = uh.user_id
+        WHERE given.reservation_id = r.id AND given.account_id = uh.account_id
             AND given.version < r.version AND given.last_sent_at IS NOT NULL))
-ORDER BY uh.user_id
-ON CONFLICT (reservation_id, user_id, version) DO UPDATE SET
-    first_sent_at = NULL, waiting = 1, acked_at = NULL, refused_text = NULL, cancelled_at = NULL
+ORDER BY uh.account_id
+ON CONFLICT (reservation_id, account_id, version) DO UPDATE SET
+    first_sent_at = NULL, waiting = 1, acked_at = NULL, rejected_text = NULL, cancelled_at = NULL
     WHERE delivery.waiting = 0
-RETURNING user_id, (SELECT name FROM hotel_user u WHERE u.id = user_id) AS user
+RETURNING account_id, (SELECT name FROM account u WHERE u.id = account_id) AS account
 
 -- name: requests_cancel
 UPDATE delivery SET waiting = 0, cancelled_at = :now_us
 WHERE reservation_id = :id AND waiting = 1
-  AND (:user_id::bigint IS NULL OR user_id = :user_id::bigint)
-RETURNING user_id
+  AND (:account_id::bigint IS NULL OR account_id = :account_id::bigint)
+RETURNING account_id
 
 -- name: requests_withdraw
 -- From everybody, also from accounts that come later; at NULL: no more.
@@ -145,5 +145,5 @@ UPDATE reservation SET withdrawn_at = :at WHERE id = :id
 
 -- name: requests_waiting
 -- Whom a request waits for.
-SELECT u.name AS user FROM deliverable d JOIN hotel_user u ON u.id = d.user_id
+SELECT u.name AS account FROM deliverable d JOIN account u ON u.id = d.account_id
 WHERE d.reservation_id = :id ORDER BY u.name

@@ -1,18 +1,18 @@
--- What has served its time (people/retention.py): windows of a table, what of them is old, its end.
+-- What has served its time (retention.py): windows of a table, what of them is old, its end.
 
--- name: people_old_inbox
+-- name: retention_old_inbox
 -- What waits to be looked at is kept.
 SELECT i.id, s.hotel_id, i.received_at AS at FROM inbox i JOIN source s ON s.id = i.source_id
 WHERE i.id > :after AND i.id <= :last AND i.received_at < :before AND length(i.body) > 0
     AND i.state IN ('mapped', 'rejected')
 ORDER BY i.id
 
--- name: people_empty_inbox
+-- name: retention_empty_inbox
 UPDATE inbox SET body = ''::bytea, headers = '{}'
 WHERE id IN (SELECT value::bigint FROM json_array_elements_text(:ids::json))
     AND state IN ('mapped', 'rejected')
 
--- name: people_review_range
+-- name: retention_review_range
 -- Of the few that wait for a person, by their index.
 SELECT max(id) AS last, min(received_at) AS oldest
 FROM (SELECT id, received_at FROM inbox
@@ -20,60 +20,60 @@ FROM (SELECT id, received_at FROM inbox
       ORDER BY id LIMIT :limit)
     AS next
 
--- name: people_old_reviews
+-- name: retention_old_reviews
 SELECT i.id, s.hotel_id, i.received_at AS at FROM inbox i JOIN source s ON s.id = i.source_id
 WHERE i.state IN ('received', 'review') AND i.state = 'review'
     AND i.id > :after AND i.id <= :last AND i.received_at < :before
 ORDER BY i.id
 
--- name: people_expire_reviews
+-- name: retention_expire_reviews
 UPDATE inbox SET state = 'rejected', error = 'nobody mapped it in time (review_days)',
     handled_at = :now, body = ''::bytea, headers = '{}'
 WHERE id IN (SELECT value::bigint FROM json_array_elements_text(:ids::json))
     AND state = 'review'
 
--- name: people_event_range
+-- name: retention_event_range
 SELECT max(id) AS last, min(at) AS oldest
-FROM (SELECT id, at FROM reservation_event WHERE id > :after ORDER BY id LIMIT :limit)
+FROM (SELECT id, at FROM reservation_history WHERE id > :after ORDER BY id LIMIT :limit)
     AS next
 
--- name: people_old_events
+-- name: retention_old_events
 -- hotel_id NULL: what an event noted after its reservation had gone.
 SELECT e.id, r.hotel_id, e.at
-FROM reservation_event e LEFT JOIN reservation r ON r.id = e.reservation_id
+FROM reservation_history e LEFT JOIN reservation r ON r.id = e.reservation_id
 WHERE e.id > :after AND e.id <= :last AND e.at < :before
 ORDER BY e.id
 
--- name: people_delete_events
-DELETE FROM reservation_event
+-- name: retention_delete_events
+DELETE FROM reservation_history
 WHERE id IN (SELECT value::bigint FROM json_array_elements_text(:ids::json))
 
--- name: people_push_range
+-- name: retention_push_range
 SELECT max(id) AS last, min(received_at) AS oldest
-FROM (SELECT id, received_at FROM pms_push WHERE id > :after ORDER BY id LIMIT :limit)
+FROM (SELECT id, received_at FROM inbound_message WHERE id > :after ORDER BY id LIMIT :limit)
     AS next
 
--- name: people_old_pushes
-SELECT id, hotel_id, received_at AS at FROM pms_push
+-- name: retention_old_pushes
+SELECT id, hotel_id, received_at AS at FROM inbound_message
 WHERE id > :after AND id <= :last AND received_at < :before
 ORDER BY id
 
--- name: people_delete_pushes
-DELETE FROM pms_push WHERE id IN (SELECT value::bigint FROM json_array_elements_text(:ids::json))
+-- name: retention_delete_pushes
+DELETE FROM inbound_message WHERE id IN (SELECT value::bigint FROM json_array_elements_text(:ids::json))
 
--- name: people_request_range
+-- name: retention_request_range
 -- Their ids begin with the time.
 SELECT max(id) AS last, min(created_at) AS oldest
 FROM (SELECT id, created_at FROM reservation WHERE id > :after ORDER BY id LIMIT :limit)
     AS next
 
--- name: people_old_requests
+-- name: retention_old_requests
 SELECT r.id, r.hotel_id, r.changed_at AS at FROM reservation r
 WHERE r.id > :after AND r.id <= :last AND r.changed_at < :before AND NOT EXISTS (
     SELECT 1 FROM deliverable d WHERE d.reservation_id = r.id)
 ORDER BY r.id
 
--- name: people_hold_old
+-- name: retention_hold_old
 -- A source that changes one meanwhile waits, and finds that it is gone.
 SELECT r.id, v.data FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
@@ -83,26 +83,26 @@ WHERE r.id IN (SELECT value FROM json_array_elements_text(:ids::json))
 ORDER BY r.id
 FOR UPDATE OF r
 
--- name: people_delete_deliveries_of
+-- name: retention_delete_deliveries_of
 DELETE FROM delivery
 WHERE reservation_id IN (SELECT value FROM json_array_elements_text(:ids::json))
 
--- name: people_delete_events_of
-DELETE FROM reservation_event
+-- name: retention_delete_events_of
+DELETE FROM reservation_history
 WHERE reservation_id IN (SELECT value FROM json_array_elements_text(:ids::json))
 
--- name: people_delete_inbox_of
+-- name: retention_delete_inbox_of
 DELETE FROM inbox
 WHERE reservation_id IN (SELECT value FROM json_array_elements_text(:ids::json))
 
--- name: people_delete_versions_of
+-- name: retention_delete_versions_of
 DELETE FROM reservation_version
 WHERE reservation_id IN (SELECT value FROM json_array_elements_text(:ids::json))
 
--- name: people_delete_requests
+-- name: retention_delete_requests
 DELETE FROM reservation WHERE id IN (SELECT value FROM json_array_elements_text(:ids::json))
 
--- name: people_old_customers
+-- name: retention_old_customers
 -- at: of his last request, or when he was new.
 SELECT c.id, c.hotel_id, coalesce(
     (SELECT max(r.changed_at) FROM reservation r WHERE r.customer_id = c.id), c.created_at) AS at
@@ -112,7 +112,7 @@ WHERE c.id > :after AND c.id <= :last AND c.created_at < :before AND NOT EXISTS 
     WHERE r.customer_id = c.id)
 ORDER BY c.id
 
--- name: people_stays
+-- name: retention_stays
 SELECT r.customer_id, v.data FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.customer_id IN (SELECT value::bigint FROM json_array_elements_text(:ids::json))

@@ -1,10 +1,10 @@
 -- What became of guest requests at the hotel.
 
 -- name: status_find
--- :ids is [reservation id, ...]: those of hotels that the user reads.
+-- :ids is [reservation id, ...]: those of hotels that the account reads.
 SELECT r.id AS reservation_id, r.version, r.hotel_id, r.hotel_status, r.hotel_status_at
 FROM json_array_elements_text(:ids::json) AS j (value) JOIN reservation r ON r.id = j.value
-JOIN user_hotel uh ON uh.hotel_id = r.hotel_id AND uh.user_id = :user_id
+JOIN account_hotel uh ON uh.hotel_id = r.hotel_id AND uh.account_id = :account_id
 ORDER BY r.id
 FOR NO KEY UPDATE OF r
 

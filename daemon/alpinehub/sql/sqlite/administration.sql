@@ -1,4 +1,4 @@
--- What the command line changes and shows (hotels.py, users.py, sources.py). Each change bumps
+-- What the command line changes and shows (hotels.py, accounts.py, sources.py). Each change bumps
 -- the directory's revision in the same unit.
 
 -- name: add_hotel
@@ -10,7 +10,7 @@ RETURNING id
 -- name: list_hotels
 SELECT h.id, h.code, h.name, h.time_zone, h.language, h.region, h.report_email, h.created_at,
     h.disabled_at,
-    (SELECT count(*) FROM user_hotel uh WHERE uh.hotel_id = h.id) AS users,
+    (SELECT count(*) FROM account_hotel uh WHERE uh.hotel_id = h.id) AS accounts,
     (SELECT count(*) FROM source s WHERE s.hotel_id = h.id) AS sources
 FROM hotel h ORDER BY h.code
 
@@ -54,34 +54,34 @@ SET disabled_at = :disabled_at,
     END
 WHERE code = :code
 
--- name: add_user
-INSERT INTO hotel_user (name, password, created_at, changed_at)
+-- name: add_account
+INSERT INTO account (name, password, created_at, changed_at)
 VALUES (:name, :password, :now, :now)
 ON CONFLICT (name) DO NOTHING
 RETURNING id
 
--- name: get_user
-SELECT id, name, disabled_at FROM hotel_user WHERE name = :name
+-- name: get_account
+SELECT id, name, disabled_at FROM account WHERE name = :name
 
 -- name: get_password
-SELECT password FROM hotel_user WHERE name = :name
+SELECT password FROM account WHERE name = :name
 
--- name: list_users
+-- name: list_accounts
 SELECT u.id, u.name, u.created_at, u.changed_at, u.disabled_at,
     (SELECT group_concat(code, ' ') FROM (
-        SELECT h.code FROM user_hotel uh JOIN hotel h ON h.id = uh.hotel_id
-        WHERE uh.user_id = u.id ORDER BY h.code)) AS hotels
-FROM hotel_user u ORDER BY u.name
+        SELECT h.code FROM account_hotel uh JOIN hotel h ON h.id = uh.hotel_id
+        WHERE uh.account_id = u.id ORDER BY h.code)) AS hotels
+FROM account u ORDER BY u.name
 
 -- name: set_password
 -- until: how long the password before it is still taken.
-UPDATE hotel_user
+UPDATE account
 SET password = :password, changed_at = :now, before_until = :until,
     password_before = CASE WHEN :until IS NULL THEN NULL ELSE password END
 WHERE name = :name
 
--- name: set_user_disabled
-UPDATE hotel_user
+-- name: set_account_disabled
+UPDATE account
 SET disabled_at = :disabled_at,
     enabled_at = CASE
         WHEN disabled_at IS NOT NULL AND :disabled_at IS NULL THEN :now ELSE enabled_at
@@ -89,18 +89,18 @@ SET disabled_at = :disabled_at,
 WHERE name = :name
 
 -- name: grant_hotel
-INSERT INTO user_hotel (user_id, hotel_id, from_at) VALUES (:user_id, :hotel_id, :from_at)
+INSERT INTO account_hotel (account_id, hotel_id, from_at) VALUES (:account_id, :hotel_id, :from_at)
 ON CONFLICT DO NOTHING
 
 -- name: revoke_hotel
-DELETE FROM user_hotel WHERE user_id = :user_id AND hotel_id = :hotel_id
+DELETE FROM account_hotel WHERE account_id = :account_id AND hotel_id = :hotel_id
 
 -- name: deliver_open
--- For a user new to a hotel: the newest version of what no user has acknowledged; and of what this
--- user was given when it read the hotel before, cancellations too. Nothing that was erased or
+-- For an account new to a hotel: the newest version of what no account has acknowledged; and of what this
+-- account was given when it read the hotel before, cancellations too. Nothing that was erased or
 -- withdrawn, and no stay that is over. :today is the hotel's.
-INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting)
-SELECT r.id, :user_id, r.version, r.hotel_id,
+INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)
+SELECT r.id, :account_id, r.version, r.hotel_id,
     CASE r.status WHEN 'cancelled' THEN 15 ELSE 14 END, 1
 FROM reservation r
 WHERE r.hotel_id = :hotel_id AND r.erased_at IS NULL AND r.withdrawn_at IS NULL
@@ -110,9 +110,9 @@ WHERE r.hotel_id = :hotel_id AND r.erased_at IS NULL AND r.withdrawn_at IS NULL
             WHERE d.reservation_id = r.id AND d.version = r.version AND d.acked_at IS NOT NULL))
         OR EXISTS (
             SELECT 1 FROM delivery given
-            WHERE given.reservation_id = r.id AND given.user_id = :user_id
+            WHERE given.reservation_id = r.id AND given.account_id = :account_id
                 AND given.version < r.version AND given.last_sent_at IS NOT NULL))
-ON CONFLICT (reservation_id, user_id, version) DO NOTHING
+ON CONFLICT (reservation_id, account_id, version) DO NOTHING
 
 -- name: list_sources
 SELECT s.id, h.code AS hotel, s.kind, s.name, s.created_at, s.changed_at, s.disabled_at,

@@ -1,4 +1,4 @@
--- Hotels, users and sources as the workers need them; the workers remember them (directory.py).
+-- Hotels, accounts and sources as the workers need them; the workers remember them (directory.py).
 
 -- name: directory_revision
 SELECT revision FROM directory WHERE id = 1
@@ -17,11 +17,11 @@ FROM source s JOIN hotel h ON h.id = s.hotel_id
 WHERE s.disabled_at IS NULL AND h.disabled_at IS NULL
 ORDER BY s.id
 
--- name: active_users
-SELECT id, name, password, password_before, before_until FROM hotel_user WHERE disabled_at IS NULL
+-- name: active_accounts
+SELECT id, name, password, password_before, before_until FROM account WHERE disabled_at IS NULL
 
--- name: active_user_hotels
-SELECT uh.user_id, uh.hotel_id
-FROM user_hotel uh JOIN hotel h ON h.id = uh.hotel_id
+-- name: active_account_hotels
+SELECT uh.account_id, uh.hotel_id
+FROM account_hotel uh JOIN hotel h ON h.id = uh.hotel_id
 WHERE h.disabled_at IS NULL
-ORDER BY uh.user_id, uh.hotel_id
+ORDER BY uh.account_id, uh.hotel_id

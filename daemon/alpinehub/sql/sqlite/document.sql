@@ -1,4 +1,4 @@
--- What hotel software tells of its hotel (alpinebits/keeping.py, pushes.py).
+-- What hotel software tells of its hotel (alpinebits/keeping.py, inbound.py).
 
 -- name: document_get
 SELECT revision, protocol, body, complete_at, changed_at FROM hotel_document
@@ -7,8 +7,8 @@ WHERE hotel_id = :hotel_id AND kind = :kind
 -- name: document_add
 -- Nothing comes back: somebody was first.
 INSERT INTO hotel_document
-    (hotel_id, kind, revision, protocol, user_id, body, complete_at, changed_at)
-VALUES (:hotel_id, :kind, 1, :protocol, :user_id, :body, :complete_at, :now_us)
+    (hotel_id, kind, revision, protocol, account_id, body, complete_at, changed_at)
+VALUES (:hotel_id, :kind, 1, :protocol, :account_id, :body, :complete_at, :now_us)
 ON CONFLICT (hotel_id, kind) DO NOTHING
 RETURNING revision
 
@@ -17,24 +17,24 @@ RETURNING revision
 UPDATE hotel_document SET
     revision = revision + 1,
     protocol = :protocol,
-    user_id = :user_id,
+    account_id = :account_id,
     body = :body,
     complete_at = coalesce(:complete_at, complete_at),
     changed_at = :now_us
 WHERE hotel_id = :hotel_id AND kind = :kind AND revision = :seen
 RETURNING revision
 
--- name: document_note_push
-INSERT INTO pms_push
-    (hotel_id, user_id, action, protocol, client_id, request_id, received_at, size_bytes, outcome,
+-- name: inbound_message_add
+INSERT INTO inbound_message
+    (hotel_id, account_id, action, protocol, client_id, request_id, received_at, size_bytes, outcome,
     problem)
 VALUES
-    (:hotel_id, :user_id, :action, :protocol, :client_id, :request_id, :now_us, :size_bytes,
+    (:hotel_id, :account_id, :action, :protocol, :client_id, :request_id, :now_us, :size_bytes,
     :outcome, :problem)
 
 -- name: document_list
-SELECT d.kind, d.protocol, u.name AS told_by, d.complete_at, d.changed_at
-FROM hotel_document d JOIN hotel_user u ON u.id = d.user_id
+SELECT d.kind, d.protocol, u.name AS sent_by, d.complete_at, d.changed_at
+FROM hotel_document d JOIN account u ON u.id = d.account_id
 WHERE d.hotel_id = :hotel_id
 UNION ALL SELECT 'rates ' || code, protocol, NULL, NULL, changed_at
 FROM rate_plan WHERE hotel_id = :hotel_id
@@ -42,11 +42,11 @@ UNION ALL SELECT 'activity ' || event_id, protocol, NULL, NULL, changed_at
 FROM activity WHERE hotel_id = :hotel_id
 ORDER BY 1
 
--- name: document_pushes
+-- name: inbound_messages
 -- The newest first.
-SELECT p.id, p.received_at, u.name AS told_by, p.action, p.protocol, p.client_id, p.size_bytes,
+SELECT p.id, p.received_at, u.name AS sent_by, p.action, p.protocol, p.client_id, p.size_bytes,
     p.outcome, p.problem
-FROM pms_push p JOIN hotel_user u ON u.id = p.user_id
+FROM inbound_message p JOIN account u ON u.id = p.account_id
 WHERE p.hotel_id = :hotel_id ORDER BY p.id DESC LIMIT :limit
 
 -- name: rateplan_all

@@ -80,18 +80,18 @@ WHERE i.state IN ('received', 'review') AND i.state = :state
     AND h.code = coalesce(:hotel, h.code) AND s.name = coalesce(:source, s.name)
 ORDER BY i.id DESC LIMIT :limit
 
--- name: inbox_held
+-- name: inbox_undeliverable
 -- Versions that hotel software waits for and that its protocol cannot carry.
 SELECT d.reservation_id, d.version, h.code AS hotel, s.name AS source, s.kind, u.name AS login,
-    d.held_code, d.held_text, d.held_at
+    d.undeliverable_code, d.undeliverable_text, d.undeliverable_at
 FROM delivery d JOIN reservation r ON r.id = d.reservation_id JOIN hotel h ON h.id = d.hotel_id
-JOIN source s ON s.id = r.source_id JOIN hotel_user u ON u.id = d.user_id
-WHERE d.waiting = 1 AND d.held_code IS NOT NULL
+JOIN source s ON s.id = r.source_id JOIN account u ON u.id = d.account_id
+WHERE d.waiting = 1 AND d.undeliverable_code IS NOT NULL
     AND u.disabled_at IS NULL AND h.disabled_at IS NULL
-    AND (SELECT 1 FROM user_hotel uh
-         WHERE uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id) IS NOT NULL
+    AND (SELECT 1 FROM account_hotel uh
+         WHERE uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id) IS NOT NULL
     AND h.code = coalesce(:hotel, h.code) AND s.name = coalesce(:source, s.name)
-ORDER BY d.held_at DESC LIMIT :limit
+ORDER BY d.undeliverable_at DESC LIMIT :limit
 
 -- name: inbox_reject
 -- Unless somebody settled it meanwhile.

@@ -59,8 +59,8 @@ VALUES (:source_id, :external_id, :now, :headers, :body, 'mapped', :reservation_
 UPDATE delivery SET waiting = 0 WHERE reservation_id = :reservation_id AND waiting = 1
 
 -- name: fan_out
--- One delivery for each user of the hotel, disabled ones too: they get it when they are
+-- One delivery for each account of the hotel, disabled ones too: they get it when they are
 -- enabled again.
-INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting)
-SELECT :reservation_id, user_id, :version, hotel_id, :unique_id_type, 1
-FROM user_hotel WHERE hotel_id = :hotel_id
+INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)
+SELECT :reservation_id, account_id, :version, hotel_id, :unique_id_type, 1
+FROM account_hotel WHERE hotel_id = :hotel_id

@@ -2,16 +2,16 @@
 -- guest requests cost one statement.
 
 -- name: listing_waiting
--- What waits for a user, in the order it came. Costs what waits, not what ever was (partial index).
+-- What waits for an account, in the order it came. Costs what waits, not what ever was (partial index).
 -- A booking is Modify only for an account that was given it as a booking before, by the newest
 -- version that it was given.
-SELECT d.reservation_id, d.version, d.held_code, d.held_text, d.rendered, d.last_sent_at,
+SELECT d.reservation_id, d.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.last_sent_at,
        r.external_id, r.created_at,
        CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((
            SELECT CASE WHEN g.res_status IN ('Reserved', 'Modify') THEN 'Modify' ELSE 'Reserved' END
            FROM delivery given JOIN reservation_version g
                ON g.reservation_id = given.reservation_id AND g.version = given.version
-           WHERE given.reservation_id = d.reservation_id AND given.user_id = :user_id
+           WHERE given.reservation_id = d.reservation_id AND given.account_id = :account_id
                AND given.version < d.version AND given.last_sent_at IS NOT NULL
            ORDER BY given.version DESC LIMIT 1), 'Reserved')
        ELSE v.res_status END AS res_status,
@@ -20,24 +20,24 @@ FROM delivery d
 JOIN reservation r ON r.id = d.reservation_id
 JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
 JOIN source s ON s.id = r.source_id
-WHERE d.user_id = :user_id AND d.hotel_id = :hotel_id AND d.waiting = 1
+WHERE d.account_id = :account_id AND d.hotel_id = :hotel_id AND d.waiting = 1
   AND (d.unique_id_type = 14 OR EXISTS (  -- as in waiting_delivery
         SELECT 1 FROM delivery given
-        WHERE given.reservation_id = d.reservation_id AND given.user_id = d.user_id
+        WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
             AND given.version < d.version AND given.last_sent_at IS NOT NULL))
   AND d.reservation_id > :after_id
 ORDER BY d.reservation_id LIMIT :limit
 
--- name: listing_rehearsal
--- A new version, for each enabled user of its hotel, as what waits; protocol: that in which his
+-- name: listing_prerender
+-- A new version, for each enabled account of its hotel, as what waits; protocol: that in which his
 -- software has come, or is brought it, NULL for neither.
-SELECT d.user_id, coalesce(t.protocol, c.protocol) AS protocol, d.reservation_id, d.version, d.held_code, d.held_text, d.rendered,
+SELECT d.account_id, coalesce(t.protocol, c.protocol) AS protocol, d.reservation_id, d.version, d.undeliverable_code, d.undeliverable_text, d.rendered,
        r.external_id, r.created_at, v.res_status, v.data, v.created_at AS changed_at,
        s.name AS source
 FROM delivery d
-JOIN hotel_user u ON u.id = d.user_id AND u.disabled_at IS NULL
-LEFT JOIN contact c ON c.user_id = d.user_id AND c.hotel_id = d.hotel_id
-LEFT JOIN push_target t ON t.user_id = d.user_id AND t.disabled_at IS NULL
+JOIN account u ON u.id = d.account_id AND u.disabled_at IS NULL
+LEFT JOIN contact c ON c.account_id = d.account_id AND c.hotel_id = d.hotel_id
+LEFT JOIN push_target t ON t.account_id = d.account_id AND t.disabled_at IS NULL
 JOIN reservation r ON r.id = d.reservation_id
 JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
 JOIN source s ON s.id = r.source_id
@@ -47,13 +47,13 @@ WHERE d.reservation_id = :reservation_id AND d.version = :version AND d.waiting 
 -- Everything created since a moment, acknowledged or not, each in its newest version: what waits, and
 -- what the account got or may still get. Not what was erased, nor the end of what it never got; and
 -- what does not wait only while the stay is not over. :today is the hotel's.
-SELECT r.id AS reservation_id, r.version, d.held_code, d.held_text, d.rendered, d.last_sent_at,
+SELECT r.id AS reservation_id, r.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.last_sent_at,
        r.external_id, r.created_at,
        CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((
            SELECT CASE WHEN g.res_status IN ('Reserved', 'Modify') THEN 'Modify' ELSE 'Reserved' END
            FROM delivery given JOIN reservation_version g
                ON g.reservation_id = given.reservation_id AND g.version = given.version
-           WHERE given.reservation_id = r.id AND given.user_id = :user_id
+           WHERE given.reservation_id = r.id AND given.account_id = :account_id
                AND given.version < r.version AND given.last_sent_at IS NOT NULL
            ORDER BY given.version DESC LIMIT 1), 'Reserved')
        ELSE v.res_status END AS res_status,
@@ -61,38 +61,38 @@ SELECT r.id AS reservation_id, r.version, d.held_code, d.held_text, d.rendered, 
 FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 JOIN source s ON s.id = r.source_id
-JOIN user_hotel uh ON uh.user_id = :user_id AND uh.hotel_id = r.hotel_id
+JOIN account_hotel uh ON uh.account_id = :account_id AND uh.hotel_id = r.hotel_id
 LEFT JOIN delivery d
-    ON d.reservation_id = r.id AND d.user_id = :user_id AND d.version = r.version
+    ON d.reservation_id = r.id AND d.account_id = :account_id AND d.version = r.version
 WHERE r.hotel_id = :hotel_id AND (r.created_at, r.id) > (:after_at, :after_id)
   AND d.cancelled_at IS NULL AND r.erased_at IS NULL
   AND (r.status <> 'cancelled' OR EXISTS (
         SELECT 1 FROM delivery given
-        WHERE given.reservation_id = r.id AND given.user_id = :user_id
+        WHERE given.reservation_id = r.id AND given.account_id = :account_id
             AND given.version < r.version AND given.last_sent_at IS NOT NULL))
   AND (d.waiting = 1 OR (
         (r.ends_on IS NULL OR r.ends_on >= :today)
         AND (d.version IS NOT NULL OR r.changed_at >= coalesce(uh.from_at, 0))
         AND (r.withdrawn_at IS NULL OR EXISTS (
             SELECT 1 FROM delivery given
-            WHERE given.reservation_id = r.id AND given.user_id = :user_id
+            WHERE given.reservation_id = r.id AND given.account_id = :account_id
                 AND given.version <= r.version AND given.last_sent_at IS NOT NULL))))
 ORDER BY r.created_at, r.id LIMIT :limit
 
 -- name: listing_mark_sent
--- :sent is [[reservation id, version, unique id type], ...]. A user who got the hotel after the
+-- :sent is [[reservation id, version, unique id type], ...]. An account who got the hotel after the
 -- version was made has no row yet; it waits for him if nothing newer does.
-INSERT INTO delivery (reservation_id, user_id, version, hotel_id, unique_id_type, waiting,
+INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting,
                       first_sent_at, last_sent_at, rendered, client_id, sent_count)
-SELECT r.id, :user_id, j.value ->> 1, r.hotel_id, j.value ->> 2,
+SELECT r.id, :account_id, j.value ->> 1, r.hotel_id, j.value ->> 2,
        CASE WHEN r.version = j.value ->> 1 AND r.erased_at IS NULL THEN 1 ELSE 0 END, :now_us, :now_us, :rendered,
        :client_id, 1
 FROM json_each(:sent) j JOIN reservation r ON r.id = j.value ->> 0
 WHERE true
-ON CONFLICT (reservation_id, user_id, version) DO UPDATE SET
+ON CONFLICT (reservation_id, account_id, version) DO UPDATE SET
     first_sent_at = COALESCE(delivery.first_sent_at, excluded.first_sent_at),
     last_sent_at = excluded.last_sent_at,
-    held_text = NULL, held_code = NULL, held_at = NULL, rendered = excluded.rendered,
+    undeliverable_text = NULL, undeliverable_code = NULL, undeliverable_at = NULL, rendered = excluded.rendered,
     client_id = excluded.client_id, sent_count = delivery.sent_count + 1
 RETURNING reservation_id, version, first_sent_at
 
@@ -102,49 +102,49 @@ RETURNING reservation_id, version, first_sent_at
 UPDATE delivery SET last_sent_at = j.value ->> 2
 FROM json_each(:unsent) j
 WHERE delivery.reservation_id = j.value ->> 0 AND delivery.version = j.value ->> 1
-  AND delivery.user_id = :user_id
+  AND delivery.account_id = :account_id
 
--- name: listing_mark_held
--- A version that this user's protocol version cannot carry: it keeps waiting.
+-- name: listing_mark_undeliverable
+-- A version that this account's protocol version cannot carry: it keeps waiting.
 UPDATE delivery
-SET held_code = :held_code, held_text = :held_text, held_at = coalesce(held_at, :now_us),
+SET undeliverable_code = :undeliverable_code, undeliverable_text = :undeliverable_text, undeliverable_at = coalesce(undeliverable_at, :now_us),
     rendered = NULL
-WHERE reservation_id = :reservation_id AND user_id = :user_id AND version = :version
+WHERE reservation_id = :reservation_id AND account_id = :account_id AND version = :version
 
 -- name: listing_acknowledge
--- :accepted is [[unique id type, reservation id], ...]. Each acknowledges, for this user, the
+-- :accepted is [[unique id type, reservation id], ...]. Each acknowledges, for this account, the
 -- newest version of that type and id that was sent to him, and none that was not.
 UPDATE delivery SET acked_at = COALESCE(delivery.acked_at, :now_us), waiting = 0
 FROM (SELECT d.reservation_id, max(d.version) AS version
       FROM json_each(:accepted) j
       JOIN delivery d ON d.reservation_id = j.value ->> 1 AND d.unique_id_type = j.value ->> 0
-      JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
-      WHERE d.user_id = :user_id AND d.first_sent_at IS NOT NULL
+      JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
+      WHERE d.account_id = :account_id AND d.first_sent_at IS NOT NULL
       GROUP BY d.reservation_id, d.unique_id_type) AS sent
-WHERE delivery.user_id = :user_id AND delivery.reservation_id = sent.reservation_id
+WHERE delivery.account_id = :account_id AND delivery.reservation_id = sent.reservation_id
   AND delivery.version = sent.version
 RETURNING unique_id_type, reservation_id, version, hotel_id, acked_at
 
--- name: listing_refused
--- :refused as in listing_refuse: what was refused before of what it is about.
-SELECT d.reservation_id, d.version, d.refused_text
-FROM json_each(:refused) j
+-- name: listing_rejected
+-- :rejected as in listing_reject: what was refused before of what it is about.
+SELECT d.reservation_id, d.version, d.rejected_text
+FROM json_each(:rejected) j
 JOIN delivery d ON d.reservation_id = j.value ->> 0
-WHERE d.user_id = :user_id AND d.refused_text IS NOT NULL
+WHERE d.account_id = :account_id AND d.rejected_text IS NOT NULL
 
--- name: listing_refuse
--- :refused is [[reservation id, text], ...]. Taken, and the hotel says why it cannot use it: no
+-- name: listing_reject
+-- :rejected is [[reservation id, text], ...]. Taken, and the hotel says why it cannot use it: no
 -- longer delivered. A refusal names no type: it means the newest version sent.
 UPDATE delivery SET acked_at = COALESCE(delivery.acked_at, :now_us), waiting = 0,
-    refused_text = COALESCE(delivery.refused_text, sent.refused_text)
-FROM (SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS refused_text
-      FROM json_each(:refused) j
+    rejected_text = COALESCE(delivery.rejected_text, sent.rejected_text)
+FROM (SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS rejected_text
+      FROM json_each(:rejected) j
       JOIN delivery d ON d.reservation_id = j.value ->> 0
-      JOIN user_hotel uh ON uh.user_id = d.user_id AND uh.hotel_id = d.hotel_id
-      WHERE d.user_id = :user_id AND d.first_sent_at IS NOT NULL
+      JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
+      WHERE d.account_id = :account_id AND d.first_sent_at IS NOT NULL
       GROUP BY d.reservation_id) AS sent
-WHERE delivery.user_id = :user_id AND delivery.reservation_id = sent.reservation_id
+WHERE delivery.account_id = :account_id AND delivery.reservation_id = sent.reservation_id
   AND delivery.version = sent.version
 RETURNING reservation_id, version, hotel_id, acked_at,
     (SELECT h.code FROM hotel h WHERE h.id = delivery.hotel_id) AS hotel,
-    (SELECT hu.name FROM hotel_user hu WHERE hu.id = delivery.user_id) AS user_name
+    (SELECT hu.name FROM account hu WHERE hu.id = delivery.account_id) AS account_name

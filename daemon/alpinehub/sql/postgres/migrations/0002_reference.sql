@@ -5,15 +5,15 @@
 -- the lock of its row. The embedded store has them all, where they cost next to nothing: what would
 -- break one is found there.
 --
--- The inbox still checks its source and locks it thereby: whoever grants a hotel to a user relies
+-- The inbox still checks its source and locks it thereby: whoever grants a hotel to an account relies
 -- on that (hold_sources).
 
 -- In the order in which a webhook uses them.
-LOCK TABLE reservation, reservation_version, customer, inbox, delivery, reservation_event, hotel
+LOCK TABLE reservation, reservation_version, customer, inbox, delivery, reservation_history, hotel
     IN ACCESS EXCLUSIVE MODE;
 ALTER TABLE customer DROP CONSTRAINT customer_hotel_id_fkey;
 ALTER TABLE reservation DROP CONSTRAINT reservation_hotel_id_fkey;
 ALTER TABLE reservation_version DROP CONSTRAINT reservation_version_reservation_id_fkey;
 ALTER TABLE inbox DROP CONSTRAINT inbox_reservation_id_fkey;
 ALTER TABLE delivery DROP CONSTRAINT delivery_reservation_id_fkey;
-ALTER TABLE reservation_event DROP CONSTRAINT reservation_event_reservation_id_fkey;
+ALTER TABLE reservation_history DROP CONSTRAINT reservation_history_reservation_id_fkey;

@@ -1,2 +1,2 @@
 -- What else there is to say of an event: JSON; nothing that a guest wrote.
-ALTER TABLE reservation_event ADD COLUMN detail TEXT;
+ALTER TABLE reservation_history ADD COLUMN detail TEXT;

@@ -1,27 +1,27 @@
 -- When hotel software last came, for each hotel that it reads.
 CREATE TABLE contact (
-    user_id BIGINT NOT NULL,
+    account_id BIGINT NOT NULL,
     hotel_id BIGINT NOT NULL,
     protocol TEXT COLLATE "C" NOT NULL, -- of the last time
     client_id TEXT,
     polled_at BIGINT,
     acked_at BIGINT,
-    silent_at BIGINT,                   -- the operator was told that it does not come
-    PRIMARY KEY (user_id, hotel_id)
+    stale_at BIGINT,                   -- the operator was told that it does not come
+    PRIMARY KEY (account_id, hotel_id)
 );
 
--- What a user's software and this server last agreed on.
+-- What an account's software and this server last agreed on.
 CREATE TABLE handshake (
-    user_id BIGINT NOT NULL,
+    account_id BIGINT NOT NULL,
     protocol TEXT COLLATE "C" NOT NULL,
     capabilities TEXT NOT NULL,         -- JSON {action: [support, ...]}
     at BIGINT NOT NULL,
-    PRIMARY KEY (user_id, protocol)
+    PRIMARY KEY (account_id, protocol)
 );
 
 -- Hotel software that does not come: guest requests are brought to it.
 CREATE TABLE push_target (
-    user_id BIGINT NOT NULL PRIMARY KEY,
+    account_id BIGINT NOT NULL PRIMARY KEY,
     url TEXT NOT NULL,
     login TEXT NOT NULL,
     secret BYTEA NOT NULL,              -- sealed with the master key

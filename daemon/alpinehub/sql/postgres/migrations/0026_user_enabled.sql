@@ -1,2 +1,2 @@
 -- Since when a login may come again after it was disabled: it is not called silent before.
-ALTER TABLE hotel_user ADD COLUMN enabled_at BIGINT;
+ALTER TABLE account ADD COLUMN enabled_at BIGINT;

@@ -1,6 +1,6 @@
 -- The hub's tables, first part. Times are microseconds since the epoch, UTC; JSON is TEXT.
 
--- One row: goes up with each change of hotels, users or sources, so that a worker sees by one
+-- One row: goes up with each change of hotels, accounts or sources, so that a worker sees by one
 -- look-up whether what it remembers of them still holds.
 CREATE TABLE directory (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -22,7 +22,7 @@ CREATE TABLE hotel (
 ) STRICT;
 
 -- A login of hotel software.
-CREATE TABLE hotel_user (
+CREATE TABLE account (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
     password TEXT NOT NULL,             -- scrypt, parameters and salt within
@@ -31,13 +31,13 @@ CREATE TABLE hotel_user (
     disabled_at INTEGER
 ) STRICT;
 
--- Which hotels a user reads. His acknowledgements are his own.
-CREATE TABLE user_hotel (
-    user_id INTEGER NOT NULL REFERENCES hotel_user (id),
+-- Which hotels an account reads. His acknowledgements are his own.
+CREATE TABLE account_hotel (
+    account_id INTEGER NOT NULL REFERENCES account (id),
     hotel_id INTEGER NOT NULL REFERENCES hotel (id),
-    PRIMARY KEY (user_id, hotel_id)
+    PRIMARY KEY (account_id, hotel_id)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX user_hotel_hotel ON user_hotel (hotel_id, user_id);
+CREATE INDEX account_hotel_hotel ON account_hotel (hotel_id, account_id);
 
 -- Where guest requests of one hotel come from.
 CREATE TABLE source (
@@ -114,13 +114,13 @@ CREATE TABLE inbox (
 ) STRICT;
 CREATE INDEX inbox_open ON inbox (state, id) WHERE state IN ('received', 'review');
 
--- One version for one user. The row is made with the version, for each user of the hotel.
--- waiting = 1: the newest version, not acknowledged by him; so the list of what waits for a user
+-- One version for one account. The row is made with the version, for each account of the hotel.
+-- waiting = 1: the newest version, not acknowledged by him; so the list of what waits for an account
 -- costs what waits, however much history there is. A newer version ends the waiting of the older,
 -- which keeps its row: a late acknowledgement of it is still recorded.
 CREATE TABLE delivery (
     reservation_id TEXT NOT NULL REFERENCES reservation (id),
-    user_id INTEGER NOT NULL REFERENCES hotel_user (id),
+    account_id INTEGER NOT NULL REFERENCES account (id),
     version INTEGER NOT NULL,
     hotel_id INTEGER NOT NULL REFERENCES hotel (id),
     unique_id_type INTEGER NOT NULL CHECK (unique_id_type IN (14, 15)),
@@ -128,24 +128,24 @@ CREATE TABLE delivery (
     first_sent_at INTEGER,
     last_sent_at INTEGER,
     acked_at INTEGER,
-    refused_text TEXT,                  -- he took it and said why he cannot use it
-    held_text TEXT,                     -- why his protocol version cannot carry it; it keeps waiting
-    PRIMARY KEY (reservation_id, user_id, version)
+    rejected_text TEXT,                  -- he took it and said why he cannot use it
+    undeliverable_text TEXT,                     -- why his protocol version cannot carry it; it keeps waiting
+    PRIMARY KEY (reservation_id, account_id, version)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX delivery_waiting ON delivery (user_id, hotel_id, reservation_id) WHERE waiting = 1;
+CREATE INDEX delivery_waiting ON delivery (account_id, hotel_id, reservation_id) WHERE waiting = 1;
 
 -- The trail of a reservation: what became of it, appended only.
-CREATE TABLE reservation_event (
+CREATE TABLE reservation_history (
     id INTEGER PRIMARY KEY,
     reservation_id TEXT NOT NULL REFERENCES reservation (id),
     version INTEGER NOT NULL,
-    event TEXT NOT NULL,                -- received, modified, cancelled; by a user: delivered,
+    event TEXT NOT NULL,                -- received, modified, cancelled; by an account: delivered,
                                         -- acknowledged, refused
-    user_id INTEGER REFERENCES hotel_user (id),
+    account_id INTEGER REFERENCES account (id),
     at INTEGER NOT NULL,
     request_id TEXT NOT NULL
 ) STRICT;
-CREATE INDEX reservation_event_reservation ON reservation_event (reservation_id);
+CREATE INDEX reservation_history_reservation ON reservation_history (reservation_id);
 
 -- Versions per hotel and hour (hour_at: its start), each counted once.
 CREATE TABLE hotel_hour (

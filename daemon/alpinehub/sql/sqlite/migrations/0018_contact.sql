@@ -1,27 +1,27 @@
 -- When hotel software last came, for each hotel that it reads.
 CREATE TABLE contact (
-    user_id INTEGER NOT NULL REFERENCES hotel_user (id),
+    account_id INTEGER NOT NULL REFERENCES account (id),
     hotel_id INTEGER NOT NULL REFERENCES hotel (id),
     protocol TEXT NOT NULL,             -- of the last time
     client_id TEXT,
     polled_at INTEGER,
     acked_at INTEGER,
-    silent_at INTEGER,                  -- the operator was told that it does not come
-    PRIMARY KEY (user_id, hotel_id)
+    stale_at INTEGER,                  -- the operator was told that it does not come
+    PRIMARY KEY (account_id, hotel_id)
 ) STRICT, WITHOUT ROWID;
 
--- What a user's software and this server last agreed on.
+-- What an account's software and this server last agreed on.
 CREATE TABLE handshake (
-    user_id INTEGER NOT NULL REFERENCES hotel_user (id),
+    account_id INTEGER NOT NULL REFERENCES account (id),
     protocol TEXT NOT NULL,
     capabilities TEXT NOT NULL,         -- JSON {action: [support, ...]}
     at INTEGER NOT NULL,
-    PRIMARY KEY (user_id, protocol)
+    PRIMARY KEY (account_id, protocol)
 ) STRICT, WITHOUT ROWID;
 
 -- Hotel software that does not come: guest requests are brought to it.
 CREATE TABLE push_target (
-    user_id INTEGER NOT NULL PRIMARY KEY REFERENCES hotel_user (id),
+    account_id INTEGER NOT NULL PRIMARY KEY REFERENCES account (id),
     url TEXT NOT NULL,
     login TEXT NOT NULL,
     secret BLOB NOT NULL,               -- sealed with the master key

@@ -4,7 +4,7 @@ CREATE TABLE hotel_document (
     kind TEXT NOT NULL CHECK (kind IN ('freerooms', 'inventory', 'info')),
     revision INTEGER NOT NULL,
     protocol TEXT NOT NULL,             -- in which it came
-    user_id INTEGER NOT NULL REFERENCES hotel_user (id),    -- who sent it
+    account_id INTEGER NOT NULL REFERENCES account (id),    -- who sent it
     body BLOB NOT NULL,                 -- zlib: JSON of freerooms, else canonical XML
     complete_at INTEGER,                -- last complete set
     changed_at INTEGER NOT NULL,
@@ -29,10 +29,10 @@ CREATE TABLE activity (
 ) STRICT, WITHOUT ROWID;
 
 -- Each time that hotel software told something, and what it was answered.
-CREATE TABLE pms_push (
+CREATE TABLE inbound_message (
     id INTEGER PRIMARY KEY,
     hotel_id INTEGER NOT NULL REFERENCES hotel (id),
-    user_id INTEGER NOT NULL REFERENCES hotel_user (id),
+    account_id INTEGER NOT NULL REFERENCES account (id),
     action TEXT NOT NULL,
     protocol TEXT NOT NULL,
     client_id TEXT,
@@ -42,4 +42,4 @@ CREATE TABLE pms_push (
     outcome TEXT NOT NULL CHECK (outcome IN ('success', 'advisory', 'warning', 'error')),
     problem TEXT                        -- the first one of the answer
 ) STRICT;
-CREATE INDEX pms_push_hotel ON pms_push (hotel_id, id);
+CREATE INDEX inbound_message_hotel ON inbound_message (hotel_id, id);

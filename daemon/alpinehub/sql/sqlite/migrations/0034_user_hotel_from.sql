@@ -1,2 +1,2 @@
 -- From when on the account is given what comes; NULL: also what was there before.
-ALTER TABLE user_hotel ADD COLUMN from_at INTEGER;
+ALTER TABLE account_hotel ADD COLUMN from_at INTEGER;

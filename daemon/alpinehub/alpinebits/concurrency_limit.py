@@ -1,0 +1,99 @@
+"""Large requests: few of them in memory, and one read at a time, so that memory stays flat."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from alpinehub.alpinebits.bounds import LARGE_BYTES, MAX_BODY_BYTES
+from alpinehub.alpinebits.transport_error import TransportError
+from alpinehub.memory_budget import MemoryBudget
+
+if TYPE_CHECKING:
+    from alpinehub.memory_budget import Room
+    from cordata import Context, Store
+
+#: MemoryBudget of more than `LARGE_BYTES` that one worker holds, and of them those of one account,
+#: so that what sends slowly is in nobody else's way. Each costs three times its size.
+MAX_BODIES, MAX_OF_ONE = 4, 2
+#: How long a large document waits for the one before it.
+WAIT_S = 10.0
+
+_BUSY = "too many large requests come at once; try again"
+
+
+class Turn:
+    """Of one request: what it holds of this worker's memory."""
+
+    def __init__(self, large: Counter[int], account_id: int, room: Room) -> None:
+        self._large = large
+        self._user_id = account_id
+        self._room = room
+        self._is_large = False
+
+    def grow(self, size: int) -> None:
+        """The body has `size` bytes by now. Raises: TransportError (503)."""
+        if size > LARGE_BYTES and not self._is_large:
+            of_one = self._large[self._user_id]
+            if of_one >= MAX_OF_ONE or self._large.total() >= MAX_BODIES:
+                raise TransportError(503, _BUSY)
+            self._large[self._user_id] = of_one + 1
+            self._is_large = True
+        if not self._room.need(size):
+            raise TransportError(503, _BUSY)
+
+    def end(self) -> None:
+        """It is gone."""
+        if self._is_large:
+            self._large[self._user_id] -= 1
+            self._large += Counter()  # without those who have none
+
+
+class ConcurrencyLimit:
+    """Who of one worker's clients may be large."""
+
+    def __init__(self) -> None:
+        self._bodies = MemoryBudget(MAX_BODIES * MAX_BODY_BYTES, MAX_OF_ONE * MAX_BODY_BYTES)
+        #: By account.
+        self._large: Counter[int] = Counter()
+        self._one = asyncio.Lock()
+
+    @contextmanager
+    def body(self, account_id: int) -> Iterator[Turn]:
+        """While the body of an account's request is held."""
+        with self._bodies.room(account_id) as room:
+            turn = Turn(self._large, account_id, room)
+            try:
+                yield turn
+            finally:
+                turn.end()
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """While a large document is read: a tree of it is ten times its size. Raises:
+        TransportError (503) when those before it take too long.
+        """
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await self._one.acquire()
+        except TimeoutError:
+            raise TransportError(503, _BUSY) from None
+        try:
+            yield
+        finally:
+            self._one.release()
+
+
+_turns: WeakKeyDictionary[Store, ConcurrencyLimit] = WeakKeyDictionary()
+
+
+def limit_of(ctx: Context) -> ConcurrencyLimit:
+    """Those of this process."""
+    turns = _turns.get(ctx.store)
+    if turns is None:
+        turns = _turns[ctx.store] = ConcurrencyLimit()
+    return turns

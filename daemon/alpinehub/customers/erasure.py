@@ -1,0 +1,255 @@
+"""Erasing a person: what he said of himself goes, that somebody asked stays.
+
+A request keeps its stay, its price and its trail, so that the figures of a hotel remain true; what
+it holds of a person goes, wherever it lies, and the customer's row and hashes with it. It is done
+in small units and can be done again: the customer's row goes last, and the foreign key keeps it
+while a request of his is left, or comes meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from alpinehub import history
+from alpinehub.customers.matcher import PersonMatcher, matcher_of
+from alpinehub.customers.merge import encode_list
+from alpinehub.customers.search import Customer
+from alpinehub.customers.traces import Traces, find_traces
+from alpinehub.hotels import Unusable
+from alpinehub.reservations import ReservationData, decode, encode
+from cordata import Conflict, Row, Store, Tx
+
+#: Requests of one unit.
+STEP = 50
+#: What a version says of nobody. A field that is not here goes.
+_KEPT = (
+    "status",
+    "arrival",
+    "departure",
+    "adults",
+    "children",
+    "total",
+    "currency",
+    "room_type",
+    "rate_plan",
+    "meal_plan",
+    "alternatives",
+    "arrival_latest",
+    "nights",
+    "pets",
+    "room_class",
+    "room_kind",
+)
+#: What the detail of an event says of nobody.
+_KEPT_DETAILS = ("protocol", "client_id", "res_status", "code", "by", "inbox", "mapping")
+#: As inbox/processing.py makes the id of a submission that has none.
+_MADE = re.compile("[0-9a-f]{24}")
+#: Runs of the whole, when requests of the person come meanwhile.
+_RUNS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erased:
+    """What was erased, in numbers."""
+
+    customers: int
+    requests: int
+    inbox: int
+    #: Old versions of requests that are another's now.
+    versions: int
+    mails: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Who erases, and why: for the trail."""
+
+    by: str
+    reason: str = ""
+    #: Also what an account can still be given: it never gets it.
+    force: bool = False
+    #: A submission that was not interpreted yet is left: it may be a request of today.
+    spare_open: bool = False
+
+
+async def count_waiting(store: Store, customers: Sequence[Customer]) -> int:
+    """How many of their requests an account can still be given."""
+    return await store.read(partial(_count_waiting, ids=_ids(customers)))
+
+
+async def _count_waiting(tx: Tx, ids: str) -> int:
+    row = await tx.fetch_one("customer_waiting", ids=ids)
+    return int(row["waiting"]) if row is not None else 0
+
+
+def _refuse(waiting: int) -> None:
+    if waiting:
+        raise Unusable(
+            f"guest requests of the customer wait for hotel software: {waiting}",
+            hint="erase when it has taken them, or use --force: then it never gets them",
+        )
+
+
+async def erase(store: Store, customers: Sequence[Customer], why: Reason) -> Erased:
+    """Erase them. Raises: Unusable while something waits for hotel software, or comes meanwhile."""
+    requests = gone = 0
+    left = customers
+    for _ in range(_RUNS):
+        requests += await erase_requests(store, left, why)
+        found = await erase_traces(store, customers, why)
+        deleted, left = await erase_rows(store, left)
+        gone += deleted
+        if left:
+            continue
+        if gone < len(customers):
+            raise Unusable(
+                "a customer was made one with another meanwhile", hint="find and erase that one"
+            )
+        return Erased(
+            customers=gone,
+            requests=requests,
+            inbox=len(found.inbox),
+            versions=len(found.versions),
+            mails=len(found.mails),
+        )
+    raise Unusable("the customer keeps sending requests", hint="run it once more")
+
+
+async def erase_requests(store: Store, customers: Sequence[Customer], why: Reason) -> int:
+    """The first step: their requests, some at a time; how many. Raises: Unusable while one waits
+    for hotel software.
+    """
+    if not why.force:
+        _refuse(await count_waiting(store, customers))
+    marks = [matcher_of(customer) for customer in customers]
+    ids, count = _ids(customers), 0
+    while done := await store.run(partial(_erase_requests, ids=ids, marks=marks, why=why)):
+        count += done
+    return count
+
+
+async def erase_traces(store: Store, customers: Sequence[Customer], why: Reason) -> Traces:
+    """The second step: what no request of theirs leads to. It reads all that is stored of the
+    kind once, whether they are few or many.
+    """
+    marks = [matcher_of(customer) for customer in customers]
+    found = await find_traces(store, marks, spare_open=why.spare_open)
+    for start in range(0, max(len(found.inbox), len(found.versions), len(found.mails)), STEP):
+        await store.run(partial(_erase_traces, found=found, start=start))
+    return found
+
+
+async def erase_rows(store: Store, customers: Sequence[Customer]) -> tuple[int, list[Customer]]:
+    """The last step: how many went, and who stays, a request of whom came meanwhile."""
+    gone, left = 0, list[Customer]()
+    for start in range(0, len(customers), STEP):
+        some = customers[start : start + STEP]
+        try:
+            gone += await store.run(partial(_erase_customers, ids=_ids(some)))
+        except Conflict:
+            for one in some:
+                try:
+                    gone += await store.run(partial(_erase_customers, ids=_ids([one])))
+                except Conflict:
+                    left.append(one)
+    return gone, left
+
+
+def _ids(customers: Sequence[Customer]) -> str:
+    return encode_list(customer["id"] for customer in customers)
+
+
+async def _erase_customers(tx: Tx, ids: str) -> int:
+    await tx.execute("customer_forget_hashes", ids=ids)
+    return await tx.execute("customer_delete", ids=ids)
+
+
+async def _erase_requests(tx: Tx, ids: str, marks: Sequence[PersonMatcher], why: Reason) -> int:
+    """The next STEP of their requests; how many they were."""
+    requests = await tx.fetch_all("customer_hold_requests", ids=ids, limit=STEP)
+    if not requests:
+        return 0
+    if not why.force:  # they are held: what waits of them by now is known, and no more comes
+        _refuse(await _count_waiting(tx, ids))
+    mine = encode_list(row["id"] for row in requests)
+    versions = await tx.fetch_all("customer_versions", ids=mine)
+    await tx.execute_many("customer_clear_version", [_cleared(row) for row in versions])
+    inbox = await tx.fetch_all("customer_inbox", ids=mine)
+    await tx.execute("customer_clear_inbox", ids=encode_list(row["id"] for row in inbox))
+    await tx.execute("customer_clear_refusals", ids=mine)
+    await tx.execute("customer_end_waiting", ids=mine, now=tx.now_us)
+    events = await tx.fetch_all("customer_events", ids=mine)
+    if details := [_detail(row) for row in events if row["detail"]]:
+        await tx.execute_many("customer_clear_event", details)
+    for row in requests:
+        told = row["external_id"]
+        if told is not None and (
+            any(mark.is_in(told.lower()) for mark in marks) or _is_made(row["kind"], told)
+        ):
+            told = None
+        await tx.execute("customer_clear_request", id=row["id"], external_id=told, now=tx.now_us)
+    detail = {"by": why.by, "reason": why.reason} if why.reason else {"by": why.by}
+    rows = [
+        history.HistoryEntry(
+            reservation_id=row["id"], version=row["version"], event="erased", detail=detail
+        )
+        for row in requests
+    ]
+    await history.add(tx, *rows)
+    return len(requests)
+
+
+async def _erase_traces(tx: Tx, found: Traces, start: int) -> None:
+    end = start + STEP
+    if inbox := found.inbox[start:end]:
+        await tx.execute("customer_clear_inbox", ids=encode_list(inbox))
+    if versions := found.versions[start:end]:
+        rows = await tx.fetch_all("customer_versions_at", ids=encode_list(versions))
+        await tx.execute_many("customer_clear_version", [_cleared(row) for row in rows])
+    if mails := found.mails[start:end]:
+        names = ("id", "subject", "text", "html")
+        rows_ = [dict(zip(names, mail, strict=True)) for mail in mails]
+        await tx.execute_many("customer_clear_mail", rows_)
+
+
+def _is_made(kind: str, external_id: str) -> bool:
+    """Whether we may have made it, of what he wrote: it could be tried against what one guesses."""
+    return kind != "generic" and bool(_MADE.fullmatch(external_id))
+
+
+def anonymous(data: ReservationData) -> ReservationData:
+    """The record without the person."""
+    return ReservationData(**{name: getattr(data, name) for name in _KEPT})
+
+
+def _cleared(row: Row) -> dict[str, object]:
+    """A version without the person. Its hash could be tried against what one guesses: it goes."""
+    try:
+        data = anonymous(decode(row["data"]))
+    except msgspec.DecodeError:
+        data = ReservationData(status="cancelled")
+    return {
+        "reservation_id": row["reservation_id"],
+        "version": row["version"],
+        "data": encode(data).decode(),
+        "content_hash": secrets.token_bytes(16),
+    }
+
+
+def _detail(row: Row) -> dict[str, object]:
+    try:
+        told: Any = json.loads(row["detail"])
+    except ValueError:
+        told = None
+    kept: Mapping[str, Any] = (
+        {k: v for k, v in told.items() if k in _KEPT_DETAILS} if isinstance(told, dict) else {}
+    )
+    return {"id": row["id"], "detail": json.dumps(kept) if kept else None}

@@ -1,0 +1,95 @@
+"""All that is known of a person, as one JSON document."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from alpinehub.customers.hashing import FIELDS
+from alpinehub.customers.matcher import matcher_of
+from alpinehub.customers.merge import encode_list
+from alpinehub.customers.search import Customer
+from alpinehub.customers.traces import find_traces
+from cordata import Row, Store, Tx
+
+Document = dict[str, Any]
+
+
+async def export(store: Store, customers: Sequence[Customer]) -> list[Document]:
+    """A document for each of the customers."""
+    return [await _export(store, customer) for customer in customers]
+
+
+async def _export(store: Store, customer: Customer) -> Document:
+    traces = await find_traces(store, [matcher_of(customer)])
+
+    async def unit(tx: Tx) -> Document:
+        hashes = await tx.fetch_all("customer_hashes", id=customer["id"])
+        requests = await tx.fetch_all("customer_requests", ids=encode_list([customer["id"]]))
+        mine = encode_list(row["id"] for row in requests)
+        versions = _by_request(await tx.fetch_all("customer_versions", ids=mine))
+        deliveries = _by_request(await tx.fetch_all("customer_deliveries", ids=mine))
+        trail = _by_request(await tx.fetch_all("customer_events", ids=mine))
+        inbox = _by_request(await tx.fetch_all("customer_inbox", ids=mine))
+        linked = {one["id"] for rows in inbox.values() for one in rows}
+        ids = encode_list(id_ for id_ in traces.inbox if id_ not in linked)
+        own = {row["id"] for row in requests}
+        others = encode_list(one for one in traces.versions if one[0] not in own)
+        return {
+            "customer": _plain(customer, leave=("hotel_id", "region", "hash_due")),
+            "hashes": [_hashes(row) for row in hashes],
+            "requests": [
+                {
+                    **_plain(row),
+                    "versions": versions[row["id"]],
+                    "deliveries": deliveries[row["id"]],
+                    "history": trail[row["id"]],
+                    "inbox": inbox[row["id"]],
+                }
+                for row in requests
+            ],
+            "elsewhere": {
+                "inbox": [_plain(row) for row in await tx.fetch_all("customer_inbox_at", ids=ids)],
+                "versions": [
+                    _plain(row) for row in await tx.fetch_all("customer_versions_at", ids=others)
+                ],
+                "mails": len(traces.mails),
+            },
+        }
+
+    return await store.read(unit)
+
+
+def _by_request(rows: Iterable[Row]) -> Mapping[str, list[Document]]:
+    found: defaultdict[str, list[Document]] = defaultdict(list)
+    for row in rows:
+        found[row["reservation_id"]].append(_plain(row, leave=("reservation_id",)))
+    return found
+
+
+def _hashes(row: Row) -> Document:
+    told = {name: bytes(row[name]).hex() for name in FIELDS if row[name] is not None}
+    return {"platform": row["platform"], "rule": row["rule"], **told}
+
+
+def _plain(row: Mapping[str, Any] | Row, leave: Sequence[str] = ()) -> Document:
+    """A row as JSON can say it: moments in ISO 8601, JSON as what it is, bytes as text."""
+    return {name: _value(name, value) for name, value in dict(row).items() if name not in leave}
+
+
+def _value(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name.endswith("_at") or name == "at":
+        return datetime.fromtimestamp(value // 1_000_000, UTC).isoformat()
+    if isinstance(value, bytes | bytearray | memoryview):
+        value = bytes(value).decode("utf-8", "replace")
+    if name in ("data", "headers", "detail", "body"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return bool(value) if name == "consent" else value

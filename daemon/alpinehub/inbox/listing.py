@@ -1,0 +1,140 @@
+"""What waits for a person: submissions that could not be mapped, versions that are held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alpinehub.hotels import Unusable
+from alpinehub.inbox.processing import interpreted, parts_of
+from alpinehub.webhooks.field_names import meant_by_key, meant_by_label
+from alpinehub.webhooks.fields import title
+from alpinehub.webhooks.interpretation import Mapped, Unmapped
+from alpinehub.webhooks.mapping import OF_KIND
+from cordata import Row, Store, Tx
+
+#: What `alpinehub inbox list --state` takes.
+STATES = ("review", "undeliverable", "received", "mapped", "rejected", "all")
+_NEWEST = 2**62
+#: Rows of the inbox that one query looks at.
+_WINDOW = 5000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which submissions are asked for; None and 0: all."""
+
+    #: None: what waits for a person.
+    state: str | None = None
+    hotel: str | None = None
+    source: str | None = None
+    #: Microseconds since the epoch.
+    since: int = 0
+    limit: int = 50
+    #: Of the last one on the page before.
+    after: int = 0
+
+
+async def list_inbox(store: Store, wanted: Wanted) -> list[dict[str, object]]:
+    """A page, newest first, with nothing that a guest wrote."""
+    return await store.read(lambda tx: _list(tx, wanted))
+
+
+async def _list(tx: Tx, wanted: Wanted) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    if wanted.state != "undeliverable":
+        found += await _submissions(tx, wanted)
+    if wanted.state == "undeliverable" or (wanted.state is None and not wanted.after):
+        rows = await tx.fetch_all(
+            "inbox_undeliverable", hotel=wanted.hotel, source=wanted.source, limit=wanted.limit
+        )
+        found += [_held(row) for row in rows]
+    return found
+
+
+async def _submissions(tx: Tx, wanted: Wanted) -> list[dict[str, object]]:
+    asked: dict[str, object] = {
+        "hotel": wanted.hotel,
+        "source": wanted.source,
+        "since": wanted.since,
+        "after": wanted.after or _NEWEST,
+        "limit": wanted.limit,
+    }
+    state = wanted.state or "review"
+    if state in ("received", "review"):
+        rows = await tx.fetch_all("inbox_list_open", state=state, **asked)
+        return [dict(row) for row in rows]
+    asked["state"] = None if state == "all" else state
+    return await _by_windows(tx, asked, wanted)
+
+
+async def _by_windows(tx: Tx, asked: dict[str, object], wanted: Wanted) -> list[dict[str, object]]:
+    """A page of a long inbox, looked for some rows at a time: what is asked for may be rare."""
+    found: list[dict[str, object]] = []
+    while len(found) < wanted.limit:
+        asked["limit"] = wanted.limit - len(found)
+        found += [dict(row) for row in await tx.fetch_all("inbox_list", window=_WINDOW, **asked)]
+        end = await tx.fetch_one("inbox_window", after=asked["after"], window=_WINDOW)
+        if end is None or end["id"] is None or end["received_at"] < wanted.since:
+            break
+        asked["after"] = end["id"]
+    return found
+
+
+def _held(row: Row) -> dict[str, object]:
+    return {
+        "id": row["reservation_id"],
+        "received_at": row["undeliverable_at"],
+        "hotel": row["hotel"],
+        "source": row["source"],
+        "kind": row["kind"],
+        "state": "undeliverable",
+        "outcome": None,
+        "error": f"{row['undeliverable_code']} for {row['login']}: {row['undeliverable_text']}",
+        "reservation_id": row["reservation_id"],
+    }
+
+
+async def require_row(tx: Tx, inbox_id: int) -> Row:
+    """A submission. Raises: Unusable."""
+    row = await tx.fetch_one("inbox_open", id=inbox_id)
+    if row is None:
+        raise Unusable(f"there is no submission {inbox_id}", hint="`alpinehub inbox list`")
+    return row
+
+
+async def show_submission(store: Store, inbox_id: int) -> dict[str, object]:
+    """A submission with its fields and what they are taken for: personal data. Raises: Unusable."""
+    row = await store.read(lambda tx: require_row(tx, inbox_id))
+    shown = (
+        "id", "hotel", "source", "kind", "state", "outcome", "error", "received_at", "handled_at",
+        "reservation_id", "external_id", "request_id",
+    )  # fmt: skip
+    return {
+        **{name: row[name] for name in shown},
+        "fields": [
+            {
+                "key": answer.key,
+                "label": answer.label,
+                "value": answer.value,
+                "means": meant_by_key(answer.key) or meant_by_label(answer.label),
+                "title": title(answer),
+            }
+            for answer in parts_of(row)
+        ],
+        "now": becomes(row) if row["kind"] in OF_KIND else None,
+        "body": bytes(row["body"]).decode("utf-8", "replace"),
+    }
+
+
+def becomes(row: Row) -> dict[str, object]:
+    """What a submission would be if it came now."""
+    found, mapping = interpreted(row)
+    if isinstance(found, Mapped):
+        return {"state": "mapped", "mapping": mapping.revision, "problems": []}
+    if isinstance(found, Unmapped):
+        return {
+            "state": "review",
+            "mapping": mapping.revision,
+            "problems": list(found.problems),
+        }
+    return {"state": "rejected", "mapping": mapping.revision, "problems": [found.outcome]}

@@ -1,0 +1,296 @@
+r"""One row of the inbox, interpreted and settled: in one unit with the reservation that it makes.
+
+The state of the row is what makes it happen once: whoever comes second finds it settled. So it may
+be tried again by anybody, and after a crash it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+
+import msgspec
+
+from alpinehub import history
+from alpinehub.directory import joined_hotel, options_of
+from alpinehub.inbox.forms import see_form
+from alpinehub.intake import RUNS, Arrival, Stored, store_arrival
+from alpinehub.models import Source
+from alpinehub.reservations import encode
+from alpinehub.webhooks import mapping as mappings
+from alpinehub.webhooks.interpretation import (
+    Ignored,
+    Mapped,
+    Received,
+    Unmapped,
+    take_apart,
+)
+from alpinehub.webhooks.interpretation import (
+    interpret as interpret_body,
+)
+from alpinehub.webhooks.mapping import Mapping
+from alpinehub.webhooks.submission import Answer, Unreadable
+from cordata import (
+    Conflict,
+    Context,
+    Event,
+    EventContext,
+    Row,
+    StoreUnavailable,
+    TransientError,
+    Tx,
+)
+
+#: States of a row that is not settled.
+OPEN = ("received", "review")
+#: Microseconds after which a row that is still `received` has been left lying.
+_STALE_US = 600_000_000
+_STEP = 200
+#: Microseconds in which the same fields sent twice are one submission: a double click, a reload.
+_SAME_US = 600_000_000
+
+
+async def interpret(event: Event, ctx: EventContext) -> None:
+    """Settle the row that an event tells of."""
+    await settle(ctx, event.payload["inbox_id"])
+
+
+async def take_up(ctx: Context) -> None:
+    """Settle what was received and then left lying, as when no event came for it in time.
+
+    One that cannot be interpreted at all goes to the review list.
+    """
+    before = ctx.now_us() - _STALE_US
+    rows = await ctx.store.read(lambda tx: tx.fetch_all("inbox_stale", before=before, limit=_STEP))
+    for row in rows:
+        try:
+            await settle(ctx, row["id"])
+        except StoreUnavailable:
+            raise
+        except TransientError as error:  # nothing is wrong with it: the next pass has it again
+            ctx.log.warning("submission %d of the inbox has to wait: %s", row["id"], error)
+        except Exception:  # one row must not keep the others from it
+            text = f"submission {row['id']} of the inbox cannot be interpreted"
+            ctx.log.warning("%s", text, exc_info=True)  # the details; the alert tells of it
+            ctx.alert("inbox-failed", f"{text}: `alpinehub inbox show {row['id']}`")
+            await ctx.run(partial(_set_aside, inbox_id=row["id"]))
+
+
+async def _set_aside(tx: Tx, *, inbox_id: int) -> None:
+    """To the review list, unread."""
+    held = await tx.fetch_one("inbox_hold", id=inbox_id)
+    if held is not None and held["state"] == "received":
+        await _write(tx, inbox_id, "review", error="handler_failed")
+
+
+async def settle(ctx: Context, inbox_id: int, *, force: bool = False) -> str | None:
+    """Interpret a row and store what it is; its state then, None when there was nothing to do.
+
+    `force`: one that is mapped already, too; what it is now is a change of its reservation.
+    Raises: StoreUnavailable.
+    """
+    row = await ctx.store.read(lambda tx: tx.fetch_one("inbox_open", id=inbox_id))
+    if row is None or row["kind"] not in mappings.OF_KIND or not can_settle(row["state"], force):
+        return None
+    found, mapping = interpreted(row)
+    form_id = None
+    if not isinstance(found, Ignored) and found.shape is not None:
+        form_id = await see_form(ctx, row, found.shape)
+    settling = _Settling(row=row, found=found, mapping=mapping, form_id=form_id, force=force)
+    for _ in range(RUNS):
+        try:
+            state = await ctx.run(settling.store)
+        except Conflict:
+            continue
+        if state == "review" and row["state"] == "received" and isinstance(found, Unmapped):
+            _tell(ctx, row, found)
+        return state
+    raise StoreUnavailable("too many change the same reservation at once", retry_after_s=1)
+
+
+def interpreted(
+    row: Row, mapping: Mapping | None = None
+) -> tuple[Mapped | Unmapped | Ignored, Mapping]:
+    """What a row of `inbox_open` is, by a mapping: its source's unless another is given."""
+    try:
+        mapping = mapping or mappings.of_source(row["kind"], row["mapping"])
+    except msgspec.DecodeError:
+        return Unmapped(("mapping_unreadable",)), Mapping()
+    return interpret_body(_received(row), mapping, joined_hotel(row)), mapping
+
+
+def parts_of(row: Row) -> tuple[Answer, ...]:
+    """The fields of a row; none of what cannot be taken apart, or has no fields."""
+    if row["kind"] not in mappings.OF_KIND:
+        return ()
+    try:
+        return take_apart(_received(row)).answers
+    except Unreadable:
+        return ()
+
+
+def _received(row: Row) -> Received:
+    return Received(
+        kind=row["kind"],
+        body=bytes(row["body"]),
+        content_type=content_type(row["headers"]),
+        honeypot=options_of(row["options"], row["source"]).honeypot,
+        received_at=row["received_at"],
+    )
+
+
+def content_type(headers: str) -> str:
+    """Of the body, as the sender said."""
+    kept = msgspec.json.decode(headers)
+    return str(kept.get("content-type", "")) if isinstance(kept, dict) else ""
+
+
+def _tell(ctx: Context, row: Row, found: Unmapped) -> None:
+    problems = ", ".join(found.problems[:10])
+    ctx.alert(
+        f"unmapped:{row['source_id']}",
+        f"a submission of source {row['source']} of hotel {row['hotel']} cannot be mapped: "
+        f"{problems}; see `alpinehub inbox list --state review`",
+        ids=[row["hotel"]],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settling:
+    """The unit of one row."""
+
+    row: Row
+    found: Mapped | Unmapped | Ignored
+    mapping: Mapping
+    form_id: int | None
+    force: bool
+
+    async def store(self, tx: Tx) -> str | None:
+        """The state of the row then; None when somebody else settled it."""
+        held = await tx.fetch_one("inbox_hold", id=self.row["id"])
+        state = held["state"] if held is not None else ""
+        if not can_settle(state, self.force):
+            return None
+        found = self.found
+        if state == "mapped" and await self._is_outdated(tx, self.row["reservation_id"]):
+            return "mapped"
+        if isinstance(found, Mapped):
+            return await self._map(tx, found)
+        if state == "mapped":
+            return "mapped"  # its reservation stays what it was
+        if isinstance(found, Ignored):
+            return await self._write(tx, "rejected", outcome=found.outcome)
+        problems = "; ".join(found.problems)
+        return await self._write(tx, "review", error=problems, external_id=found.external_id)
+
+    async def _is_outdated(self, tx: Tx, reservation_id: str) -> bool:
+        """Whether a reservation is by now what a later submission said."""
+        newer = await tx.fetch_one("inbox_newer", reservation_id=reservation_id, id=self.row["id"])
+        return newer is not None
+
+    async def _map(self, tx: Tx, found: Mapped) -> str:
+        external_id, known = await self._find(tx, found)
+        if known is not None and await self._is_outdated(tx, known["id"]):
+            stored = Stored(known["id"], "duplicate")  # it waited, and was overtaken
+        else:
+            stored = await store_arrival(tx, self._arrival(found, external_id), known)
+        if stored.outcome != "duplicate":
+            await self._note(tx, stored, found)
+        return await self._write(
+            tx,
+            "mapped",
+            outcome=stored.outcome,
+            reservation_id=stored.reservation_id,
+            external_id=external_id,
+        )
+
+    async def _write(self, tx: Tx, state: str, **said: str | None) -> str:
+        await _write(tx, self.row["id"], state, form_id=self.form_id, **said)
+        return state
+
+    async def _note(self, tx: Tx, stored: Stored, found: Mapped) -> None:
+        detail: dict[str, object] = {"inbox": self.row["id"], "mapping": self.mapping.revision}
+        if found.remapped:
+            detail["remapped"] = list(found.remapped)
+        row = history.HistoryEntry(
+            reservation_id=stored.reservation_id,
+            version=stored.version,
+            event="mapped",
+            detail=detail,
+            request_id=self.row["request_id"],
+        )
+        await history.add(tx, row)
+
+    def _arrival(self, found: Mapped, external_id: str) -> Arrival:
+        row = self.row
+        source = Source(
+            id=row["source_id"],
+            hotel=joined_hotel(row),
+            kind=row["kind"],
+            name=row["source"],
+            sealed=b"",
+            fingerprint=b"",
+        )
+        return Arrival(
+            source=source,
+            data=found.data,
+            external_id=external_id,
+            body=b"",
+            headers="",
+            request_id=row["request_id"],
+            inbox_id=row["id"],
+        )
+
+    async def _find(self, tx: Tx, found: Mapped) -> tuple[str, Row | None]:
+        """The sender's id and what is known by it; without one an id that is made of the content
+        and the time: what is sent twice within some minutes is one submission, and the same wish
+        a week later is another.
+        """
+        row = self.row
+        if row["external_id"] and row["state"] == "mapped":
+            ids = [row["external_id"]]  # by which its reservation is known
+        elif found.external_id is not None:
+            ids = [found.external_id]
+        else:
+            content, slot = encode(found.data), row["received_at"] // _SAME_US
+            ids = [_mark(content, slot), _mark(content, slot - 1)]
+        rows = await tx.fetch_all(
+            "find_either", source_id=row["source_id"], external_id=ids[0], other_id=ids[-1]
+        )
+        known = {one["external_id"]: one for one in rows}
+        first = next((one for one in reversed(ids) if one in known), ids[0])
+        return first, known.get(first)
+
+
+def can_settle(state: str, force: bool) -> bool:
+    """Whether a row in this state is to be interpreted."""
+    return state in OPEN or (force and state == "mapped")
+
+
+async def _write(
+    tx: Tx,
+    inbox_id: int,
+    state: str,
+    *,
+    outcome: str | None = None,
+    error: str | None = None,
+    reservation_id: str | None = None,
+    external_id: str | None = None,
+    form_id: int | None = None,
+) -> None:
+    await tx.write(
+        "inbox_settle",
+        id=inbox_id,
+        state=state,
+        outcome=outcome,
+        error=error,
+        reservation_id=reservation_id,
+        external_id=external_id,
+        form_id=form_id,
+        now=tx.now_us,
+    )
+
+
+def _mark(content: bytes, slot: int) -> str:
+    return blake2b(content, digest_size=12, salt=slot.to_bytes(8, "big")).hexdigest()

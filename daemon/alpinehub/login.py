@@ -1,0 +1,328 @@
+"""Who may log in: passwords are checked off the loop, and the answer is remembered for a while.
+
+Wrong passwords are limited by account and address. A password that this process knows to be right
+is never limited, so that nobody who guesses can keep the account's own software out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import math
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import cache
+from hashlib import blake2b
+from time import monotonic
+from weakref import WeakKeyDictionary
+
+from alpinehub.directory import directory_of
+from alpinehub.models import Account
+from alpinehub.passwords import nobodys_password, verify_password
+from cordata import Context, Store
+
+#: Seconds after its last use for which a verified password is not computed again. A changed
+#: password, a disabled account, another hotel take effect at once: the key holds the stored hash,
+#: the rest is read fresh. A day: this is also the way in while others guess.
+REMEMBER_S = 86_400.0
+#: The same for a wrong one: hotel software that insists on it costs one computation in this time.
+REMEMBER_WRONG_S = 10.0
+#: Right answers one process remembers, and as many wrong ones.
+REMEMBER_MAX = 1024
+#: scrypt computations at once in one process, 16 MiB each.
+_AT_ONCE = 2
+#: Passwords of one account from one address, or of all names that are nobody's, that wait for their
+#: computation: about a second's work.
+MAX_WAITING = 16
+#: Wrong passwords at once and then one in so many seconds, in one process: of a name from an
+#: address (the /64 of IPv6), from an address, and of a name from all addresses that never got in.
+_OF_BOTH, _OF_ADDRESS, _OF_NAME = (10, 6.0), (30, 2.0), (100, 2.0)
+#: Names and addresses that one process counts for.
+_MAX_COUNTED = 10_000
+#: Seconds in which one process tells once that the passwords of an account are guessed.
+_TELL_AGAIN_S = 600.0
+_MAX_NAME_CHARS = 64
+
+
+class TooManyLogins(Exception):
+    """Too many passwords of this account wait to be checked, or were wrong."""
+
+    def __init__(self, text: str, retry_after_s: float) -> None:
+        super().__init__(text)
+        #: One line for the client.
+        self.text = text
+        self.retry_after_s = max(1, math.ceil(retry_after_s))
+
+
+class Guessing(TooManyLogins):
+    """Too many wrong passwords came lately."""
+
+
+class Allowance:
+    """How often something may happen: `burst` times at once, then once in `every_s`; by key."""
+
+    def __init__(self, burst: int, every_s: float) -> None:
+        self._burst, self._every_s = burst, every_s
+        #: Until when all that happened so far is paid off, at one in `every_s`.
+        self._paid_at: OrderedDict[bytes, float] = OrderedDict()
+
+    def wait_s(self, key: bytes, now: float) -> float:
+        """How long until it may happen again; 0: now."""
+        ahead = self._paid_at.get(key, now) - now
+        return max(0.0, ahead - (self._burst - 1) * self._every_s)
+
+    def count(self, key: bytes, now: float, times: int = 1) -> None:
+        """It happened; -1: it did not after all."""
+        self._paid_at[key] = max(now, self._paid_at.get(key, now)) + times * self._every_s
+        self._paid_at.move_to_end(key)
+        while len(self._paid_at) > _MAX_COUNTED:
+            self._paid_at.popitem(last=False)
+
+
+class Guesses:
+    """The wrong passwords of one process."""
+
+    def __init__(self, mark: Callable[..., bytes]) -> None:
+        self._mark = mark
+        self._both = Allowance(*_OF_BOTH)
+        self._address = Allowance(*_OF_ADDRESS)
+        self._name = Allowance(*_OF_NAME)
+        #: Names with an address from where they got in.
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._told: dict[str, float] = {}
+
+    def begin(self, name: str, address: str) -> None:
+        """A password of a name is to be computed; it counts for both together until it was right,
+        or was not computed. What many send from one address at once, as behind a proxy after a
+        restart, is no guess yet. Raises: Guessing.
+        """
+        now = monotonic()
+        wait_s = max(limit.wait_s(key, now) for limit, key in self._limits(name, address))
+        if wait_s > 0:
+            raise Guessing("too many wrong passwords; try again later", wait_s)
+        self._both.count(self._mark(name, address), now)
+
+    def was_wrong(self, name: str, address: str) -> None:
+        """The password was a guess."""
+        _, *others = self._limits(name, address)
+        for limit, key in others:
+            limit.count(key, monotonic())
+
+    def was_not_computed(self, name: str, address: str) -> None:
+        """Nobody knows what it was."""
+        self._both.count(self._mark(name, address), monotonic(), -1)
+
+    def was_right(self, name: str, address: str) -> None:
+        """The password was no guess."""
+        self.was_not_computed(name, address)
+        known = self._mark(name, address)
+        self._known[known] = None
+        self._known.move_to_end(known)
+        while len(self._known) > REMEMBER_MAX:
+            self._known.popitem(last=False)
+
+    def _limits(self, name: str, address: str) -> list[tuple[Allowance, bytes]]:
+        both = self._mark(name, address)
+        limits = [(self._both, both)]
+        if address:
+            limits.append((self._address, self._mark(address)))
+        return limits if both in self._known else [*limits, (self._name, self._mark(name))]
+
+    def is_news(self, cause: str) -> bool:
+        """Whether it was not told lately; it counts as told now."""
+        now = monotonic()
+        if now < self._told.get(cause, 0.0):
+            return False
+        self._told[cause] = now + _TELL_AGAIN_S
+        return True
+
+
+class Lane:
+    """Passwords of one account, or of all unknown names, are computed one at a time."""
+
+    __slots__ = ("lock", "waiting")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting = 0
+
+
+class Memory:
+    """Answers given lately, by keyed hash: neither passwords nor anything to guess them by.
+
+    Whoever guesses passwords keeps the lane of that account and their address busy; the others
+    still get their turns. What is in no lane's queue costs nothing.
+    """
+
+    def __init__(self) -> None:
+        self._key = os.urandom(32)
+        self.guesses = Guesses(self._mark)
+        #: Until when, by whether it was right: wrong ones are anybody's and push out no right one.
+        self._answers: dict[bool, OrderedDict[bytes, float]] = {
+            True: OrderedDict(),
+            False: OrderedDict(),
+        }
+        self._asking: dict[bytes, asyncio.Lock] = {}
+        self._lanes: dict[str, Lane] = {}
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def verify(
+        self, name: str, password: str, *stored: str, lane: str, address: str = ""
+    ) -> bool:
+        """Whether the password is right, by one of what is stored for it. Callers at the same time
+        share one computation.
+
+        Raises: TooManyLogins.
+        """
+        mark = self._mark(name, password, *stored)
+        right = self._remembered(mark)
+        if right is not None:
+            return right
+        lock = self._asking.setdefault(mark, asyncio.Lock())
+        try:
+            async with lock:
+                right = self._remembered(mark)
+                if right is None:
+                    right = await self._judge(name, password, stored, lane, address)
+                    self._remember(mark, right)
+        finally:
+            if not lock.locked():
+                self._asking.pop(mark, None)
+        return right
+
+    async def _judge(
+        self, name: str, password: str, stored: tuple[str, ...], lane: str, address: str
+    ) -> bool:
+        guesses = self.guesses
+        guesses.begin(name, address)
+        try:
+            right = await self._compute(password, stored, f"{lane} {address}")
+        except BaseException:
+            guesses.was_not_computed(name, address)
+            raise
+        (guesses.was_right if right else guesses.was_wrong)(name, address)
+        return right
+
+    async def _compute(self, password: str, stored: tuple[str, ...], name: str) -> bool:
+        lane = self._lanes.setdefault(name, Lane())
+        if lane.waiting >= MAX_WAITING:
+            if not lane.waiting:
+                del self._lanes[name]
+            raise TooManyLogins("too many passwords wait to be checked; try again", 5)
+        lane.waiting += 1
+        try:
+            async with lane.lock, self._turns:
+                return await asyncio.to_thread(verify_password, password, *stored)
+        finally:
+            lane.waiting -= 1
+            if not lane.waiting:
+                del self._lanes[name]
+
+    def _remembered(self, mark: bytes) -> bool | None:
+        now = monotonic()
+        for right, answers in self._answers.items():
+            if now < answers.get(mark, 0.0):
+                if right:
+                    self._remember(mark, right)
+                return right
+        return None
+
+    def _remember(self, mark: bytes, right: bool) -> None:
+        answers = self._answers[right]
+        answers[mark] = monotonic() + (REMEMBER_S if right else REMEMBER_WRONG_S)
+        answers.move_to_end(mark)
+        while len(answers) > REMEMBER_MAX:
+            answers.popitem(last=False)
+
+    def _mark(self, *texts: str) -> bytes:
+        parts = (text.encode("utf-8", "surrogatepass") for text in texts)
+        digest = blake2b(key=self._key, digest_size=32)
+        for part in parts:
+            digest.update(len(part).to_bytes(8, "big") + part)
+        return digest.digest()
+
+
+_memories: WeakKeyDictionary[Store, Memory] = WeakKeyDictionary()
+
+
+@cache
+def _nobody() -> str:
+    """What an unknown account's password is checked against, at the same cost."""
+    return nobodys_password()
+
+
+def _before(ctx: Context, account: Account) -> str | None:
+    """The password that a rotation left valid for a while."""
+    until = account.before_until
+    return account.password_before if until is not None and ctx.now_us() < until else None
+
+
+def shown(name: str) -> str:
+    """The name of an account for a log line: bounded, and printable whatever it is."""
+    return ascii(name if len(name) <= _MAX_NAME_CHARS else name[:_MAX_NAME_CHARS] + "...")
+
+
+def network_of(address: str) -> str:
+    """What counts as one client: an IPv4 address, or the /64 of IPv6, which one household has."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    return str(ipaddress.ip_network((int(ip), 64), strict=False))
+
+
+def _counted(address: str) -> str:
+    """By what guesses are counted. "" for this machine's own address: it is that of a proxy that is
+    not trusted, and everybody's.
+    """
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if (getattr(ip, "ipv4_mapped", None) or ip).is_loopback:
+        return ""
+    return network_of(address)
+
+
+def _tell(ctx: Context, memory: Memory, name: str, address: str, *, exists: bool) -> None:
+    """An alert, not at every guess. Names that are nobody's are one cause: there are many."""
+    cause = f"passwords-guessed:{name}" if exists else "passwords-guessed"
+    if memory.guesses.is_news(cause):
+        ctx.alert(
+            cause,
+            f"too many wrong passwords for {'account' if exists else 'the unknown account'}"
+            f" {shown(name)}, last from {address or 'a local socket'}: no more are checked for now",
+            ids=[name] if exists else (),
+        )
+
+
+async def authenticate(
+    ctx: Context, name: str, password: str, *, address: str = ""
+) -> Account | None:
+    """The account of an account, or None: unknown, disabled and wrong password look and cost the
+    same.
+
+    `address` is the client's, by which wrong passwords are counted. Raises: StoreUnavailable,
+    TooManyLogins.
+    """
+    directory = directory_of(ctx)
+    accounts = (directory.remembered or await directory.current()).accounts
+    account: Account | None = accounts.get(name)
+    stored = [account.password] if account is not None else [_nobody()]
+    if account is not None and (before := _before(ctx, account)) is not None:
+        stored.append(before)
+    memory = _memories.get(ctx.store) or _memories.setdefault(ctx.store, Memory())
+    lane = name if account is not None else ""
+    try:
+        right = await memory.verify(name, password, *stored, lane=lane, address=_counted(address))
+    except Guessing:
+        _tell(ctx, memory, name, address, exists=account is not None)
+        raise
+    if account is None or not right:
+        return None
+    return account

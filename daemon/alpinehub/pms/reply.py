@@ -1,0 +1,173 @@
+"""What a server's answer says: the outcome, the remarks, and whether it is what the protocol wants.
+
+success, advisory, warning, error ... as `alpinebits/outcome.py` has them
+refused ............................. a status other than 200, or "ERROR:": nothing was done
+unreadable .......................... 200, and no AlpineBits
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from alpinehub.alpinebits import document, grammar
+from alpinehub.alpinebits.document import tag
+from alpinehub.alpinebits.transport_error import TransportError
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+    from alpinehub.alpinebits.protocol import Protocol
+    from alpinehub.pms.http import Answer
+
+Outcome = Literal["success", "advisory", "warning", "error", "rejected", "unreadable"]
+
+#: Of the Warning that says what client and server have in common.
+HANDSHAKE_STATUS: Final = "ALPINEBITS_HANDSHAKE"
+#: The Type of a Warning that is advice and takes nothing back.
+_ADVISORY = "11"
+#: A list of requests has no bound of its own; each has some 60 tags.
+_MAX_MARKUP = 3_000_000
+_MAX_TEXT_CHARS = 300
+_HTML = re.compile(rb"\s*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+_TITLE = re.compile(rb"<title[^>]*>([^<]{1,200})", re.IGNORECASE)
+_NEXT: Final = {
+    401: "check the user name and the password",
+    403: "check the user name and the password; perhaps this address may not call",
+    404: "check the URL: the server is there, AlpineBits is not at this path",
+    405: "check the URL: what is there takes no POST",
+    408: "the server gave up waiting for the request; try again",
+    413: "send less at once",
+    415: "the server does not read this form; try without --gzip",
+    429: "too many attempts; wait, then try again",
+    500: "the server's own failure; its operator finds the reason in its journal",
+    502: "what is behind the server's proxy does not run",
+    503: "the server cannot answer at the moment; try again",
+    504: "what is behind the server's proxy does not answer",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """A Warning or an Error."""
+
+    kind: Literal["warning", "error"]
+    type: str
+    code: str
+    status: str
+    record: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A response, read."""
+
+    outcome: Outcome
+    status: int
+    remarks: tuple[Remark, ...] = ()
+    #: One sentence where there is no OTA message: what was answered instead.
+    text: str = ""
+    #: What to do about it.
+    hint: str = ""
+    #: What the message has against the schema of its version; "": nothing.
+    invalid: str = ""
+    #: None where there is no OTA message.
+    root: _Element | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the message: OTA_PingRS."""
+        return "" if self.root is None else str(self.root.tag).rpartition("}")[2]
+
+    def all(self, name: str) -> Iterator[_Element]:
+        """The elements of a name."""
+        return iter(()) if self.root is None else self.root.iter(tag(name))
+
+
+def read_reply(answer: Answer, expected: str, protocol: Protocol) -> Reply:
+    """What the response to an action says that is answered by the message `expected`."""
+    if answer.status != 200 or answer.body.lstrip()[:6] == b"ERROR:":
+        text, hint = refusal(answer)
+        return Reply(outcome="rejected", status=answer.status, text=text, hint=hint)
+    if not answer.body.strip():
+        return Reply(outcome="unreadable", status=200, text="the answer is empty")
+    if _HTML.match(answer.body):
+        text, hint = _page(answer.body), "check the URL: AlpineBits is not at this path"
+        return Reply(outcome="unreadable", status=200, text=text, hint=hint)
+    try:
+        root = document.parse(answer.body, max_markup=_MAX_MARKUP)
+    except TransportError as no:
+        return Reply(outcome="unreadable", status=200, text=f"the answer: {no.text}")
+    reply = _read(root, protocol)
+    if reply.name != expected:
+        text = f"the answer is not {expected} but {_short(reply.name or str(root.tag))}"
+        return Reply(outcome="unreadable", status=200, text=text)
+    return reply
+
+
+def _read(root: _Element, protocol: Protocol) -> Reply:
+    """The outcome is told by Success and Errors at the top, and by the worst of the warnings."""
+    remarks = tuple(_remarks(root))
+    # What both can is told by a warning, which says nothing of the outcome.
+    said = [one for one in remarks if one.status != HANDSHAKE_STATUS]
+    top = {str(one.tag).rpartition("}")[2] for one in root}
+    outcome: Outcome = "success"
+    if any(one.kind == "error" for one in remarks) or "Errors" in top:
+        outcome = "error"
+    elif "Success" not in top:
+        outcome = "unreadable"
+    elif any(one.type != _ADVISORY for one in said):
+        outcome = "warning"
+    elif said:
+        outcome = "advisory"
+    text = "the answer says neither Success nor Errors" if outcome == "unreadable" else ""
+    invalid = grammar.check(root, protocol) or ""
+    return Reply(
+        outcome=outcome, status=200, remarks=remarks, text=text, invalid=invalid, root=root
+    )
+
+
+def _remarks(root: _Element) -> Iterator[Remark]:
+    kinds: tuple[tuple[Literal["warning", "error"], str], ...] = (
+        ("error", "Error"),
+        ("warning", "Warning"),
+    )
+    for kind, name in kinds:
+        for one in root.iter(tag(name)):
+            yield Remark(
+                kind=kind,
+                type=one.get("Type", ""),
+                code=one.get("Code", ""),
+                status=one.get("Status", ""),
+                record=one.get("RecordID", ""),
+                text="".join(map(str, one.itertext())).strip(),
+            )
+
+
+def refusal(answer: Answer) -> tuple[str, str]:
+    """What was answered instead of an OTA message, and what to do."""
+    said = _short(answer.body.decode("utf-8", "replace").strip().removeprefix("ERROR:"))
+    if _HTML.match(answer.body):
+        said = _page(answer.body)
+    if 300 <= answer.status < 400:
+        place = _short(answer.headers.get("location", ""))
+        return (
+            f"HTTP {answer.status}: a redirect to {place or 'nowhere'}, which is not followed",
+            "use the URL at which AlpineBits itself answers",
+        )
+    hint = _NEXT.get(answer.status, "")
+    return f"HTTP {answer.status}: {said or 'without a text'}", hint
+
+
+def _page(body: bytes) -> str:
+    title = _TITLE.search(body)
+    named = f" ({_short(title[1].decode('utf-8', 'replace'))})" if title else ""
+    return f"a web page instead of AlpineBits{named}"
+
+
+def _short(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _MAX_TEXT_CHARS else f"{words[:_MAX_TEXT_CHARS]}…"

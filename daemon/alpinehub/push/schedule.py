@@ -1,0 +1,77 @@
+"""Who is to be brought something: one `push.due` is on its way for each account and hotel at most.
+
+nothing waits (due_at NULL) --a version is made--> push.due now --success--> nothing waits
+                                                    ^       |
+                                                    +-later-+ failure
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import monotonic
+from weakref import WeakKeyDictionary
+
+from cordata import Context, Store, Tx
+
+#: Seconds for which a process believes what it remembers of which hotels are brought anything; what
+#: comes meanwhile is found by the sweep.
+_TRUST_S = 2.0
+
+_remembered: WeakKeyDictionary[Store, tuple[float, frozenset[int]]] = WeakKeyDictionary()
+
+
+async def waker(ctx: Context, hotel_id: int) -> Callable[[Tx], Awaitable[None]] | None:
+    """What is to be done in the unit that notes a new version; None: the hotel's are fetched."""
+    if hotel_id not in await _hotels(ctx.store):
+        return None
+    return partial(wake, hotel_id=hotel_id)
+
+
+async def _hotels(store: Store) -> frozenset[int]:
+    """Hotels of which somebody is brought their requests."""
+    before = _remembered.get(store)
+    if before is not None:
+        until, hotels = before
+        if monotonic() < until:
+            return hotels
+        # One looks; the others believe it as long as that takes.
+        _remembered[store] = monotonic() + _TRUST_S, hotels
+    try:
+        rows = await store.read(lambda tx: tx.fetch_all("push_hotels"))
+    except BaseException:
+        _remembered.pop(store, None)
+        raise
+    found = frozenset(int(row["hotel_id"]) for row in rows)
+    _remembered[store] = monotonic() + _TRUST_S, found
+    return found
+
+
+async def wake(
+    tx: Tx,
+    *,
+    account_id: int | None = None,
+    hotel_id: int | None = None,
+    lost_at: int = 0,
+    force: bool = False,
+) -> None:
+    """Publish `push.due` for each pair (of this account, of this hotel) that has none pending."""
+    rows = await tx.fetch_all(
+        "push_wake",
+        account_id=account_id,
+        hotel_id=hotel_id,
+        lost_at=lost_at,
+        force=int(force),
+        now_us=tx.now_us,
+    )
+    for row in rows:
+        await publish(tx, row["account_id"], row["hotel_id"], tx.now_us)
+
+
+async def publish(tx: Tx, account_id: int, hotel_id: int, at: int, *, after_id: str = "") -> None:
+    """A `push.due`; those of one account and hotel are handled one after the other.
+
+    `after_id`: where each guest request goes alone, it begins behind this one.
+    """
+    payload = {"account_id": account_id, "hotel_id": hotel_id, "after_id": after_id}
+    await tx.publish("push.due", payload, key=f"push:{account_id}:{hotel_id}", at=at)

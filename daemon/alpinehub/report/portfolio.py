@@ -1,0 +1,190 @@
+"""One day of all hotels on a page, for the agency that looks after them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import partial
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from alpinehub.monitoring.stale_clients import read_clients
+from alpinehub.report.chart import sparkline, svg
+from alpinehub.report.counting import read_figures, read_hotels
+from alpinehub.report.day import REPORT_TIME
+from alpinehub.report.figures import DayCount, Figures
+from alpinehub.report.texts import Words, age_in, words_in
+from alpinehub.report.writing import PICTURE, Report, plain, templates
+from cordata import Store, from_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortfolioHotel:
+    """A hotel's line. Moments are microseconds since the epoch."""
+
+    code: str
+    name: str
+    #: Its own day that is counted: its last one that was over when the summary was due.
+    day: date
+    received: int
+    changes: int
+    cancellations: int
+    duplicates: int
+    repeated: int
+    errors: int
+    #: Of this moment: what waits for somebody, since when the oldest does, when software last came.
+    waiting: int
+    undeliverable: int
+    review: int
+    since_at: int | None
+    last_contact_at: int | None
+    #: Its software does not come, or does not acknowledge.
+    stale: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portfolio:
+    """The day of all hotels, those first that need somebody."""
+
+    day: date
+    #: The agency's.
+    time_zone: str
+    language: str
+    hotels: tuple[PortfolioHotel, ...]
+    #: Of all hotels together.
+    days: tuple[DayCount, ...]
+    made_at: int
+
+    @property
+    def received(self) -> int:
+        """New guest requests and reservations of all hotels."""
+        return sum(hotel.received for hotel in self.hotels)
+
+
+async def read_portfolio(
+    store: Store, day: date, *, time_zone: str, language: str, stale_after_h: int
+) -> Portfolio:
+    """Count one day of each hotel, by its own clock; a read for each: there may be hundreds.
+
+    Of a hotel so far west that its day is not over when the summary is due, the day before it is
+    counted, so that each of its days is in one summary.
+    """
+    watched = await store.read(partial(read_clients, default_h=stale_after_h))
+    stale = {one.hotel.code for one in watched if one.staleness is not None}
+    lines, totals, made_at = [], dict[date, int](), store.now_us()
+    for hotel in await store.read(read_hotels):
+        try:
+            own = own_day(day, hotel.time_zone, time_zone)
+            figures = await store.read(partial(read_figures, hotel=hotel, day=own))
+        except (ZoneInfoNotFoundError, ValueError):  # the daily report says so
+            continue
+        lines.append(_line(figures, stale=hotel.code in stale))
+        for one in figures.days:
+            totals[one.day] = totals.get(one.day, 0) + one.received
+    return Portfolio(
+        day=day,
+        time_zone=time_zone,
+        language=language,
+        hotels=tuple(sorted(lines, key=_urgency)),
+        days=tuple(DayCount(day=day, received=totals[day]) for day in sorted(totals)),
+        made_at=made_at,
+    )
+
+
+def own_day(day: date, time_zone: str, portfolio_zone: str) -> date:
+    """The day of a hotel that the summary of a day counts: the same rule all year, else a day
+    would be missing, or twice there, when one of two clocks changes. Raises: as ZoneInfo.
+    """
+    zone, portfolio = ZoneInfo(time_zone), ZoneInfo(portfolio_zone)
+    first = date(day.year, 1, 1)
+    for week in range(53):
+        counted = first + timedelta(weeks=week)
+        due_at = datetime.combine(counted + timedelta(days=1), REPORT_TIME, portfolio)
+        if due_at.astimezone(zone).date() <= counted:
+            return day - timedelta(days=1)
+    return day
+
+
+def _line(figures: Figures, *, stale: bool) -> PortfolioHotel:
+    since = [one.since_at for one in figures.waiting if one.since_at is not None]
+    contacts = [
+        at
+        for one in figures.waiting
+        for at in (one.polled_at, one.acked_at, one.pushed_at)
+        if at is not None
+    ]
+    return PortfolioHotel(
+        code=figures.hotel.code,
+        name=figures.hotel.name,
+        day=figures.day,
+        received=figures.received,
+        changes=figures.changes,
+        cancellations=figures.cancellations,
+        duplicates=figures.duplicates,
+        repeated=figures.repeated,
+        errors=figures.errors,
+        waiting=max((one.count for one in figures.waiting), default=0),
+        undeliverable=figures.undeliverable,
+        review=figures.review,
+        since_at=min(since, default=None),
+        last_contact_at=max(contacts, default=None),
+        stale=stale,
+    )
+
+
+def _urgency(hotel: PortfolioHotel) -> tuple[object, ...]:
+    trouble = hotel.undeliverable + hotel.review + hotel.errors
+    since_at = hotel.since_at if hotel.since_at is not None else 2**63
+    return (not hotel.stale, not trouble, since_at, hotel.code)
+
+
+def write_portfolio(portfolio: Portfolio, *, picture: bool = True) -> Report:
+    """The summary in the agency's language, its times in the agency's zone."""
+    words = words_in(portfolio.language)
+    zone = ZoneInfo(portfolio.time_zone)
+
+    def local(us: int) -> str:
+        return from_us(us).astimezone(zone).strftime(words.date_time)
+
+    stale = [hotel.code for hotel in portfolio.hotels if hotel.stale]
+    last_days = words.last_days.format(count=len(portfolio.days))
+    context: dict[str, Any] = {
+        "portfolio": portfolio,
+        "words": words,
+        "day": portfolio.day.strftime(words.date),
+        "heads": _heads(words),
+        "lines": [_cells(hotel, portfolio, words, local) for hotel in portfolio.hotels],
+        "waiting_title": words.waiting.format(at=local(portfolio.made_at)),
+        "stale": words.stale.format(hotels=", ".join(stale)) if stale else "",
+        "last_days": last_days,
+        "sparkline": sparkline(portfolio.days),
+        "chart": svg(portfolio.days, title=last_days, date_format=words.short_date),
+        "picture": PICTURE if picture else "",
+    }
+    subject = f"{words.portfolio_title}: {words.title} {context['day']}"
+    return Report(
+        subject=subject,
+        text=templates().get_template("portfolio.txt.j2").render(context),
+        html=templates().get_template("portfolio.html.j2").render(context),
+    )
+
+
+def _heads(words: Words) -> tuple[str, ...]:
+    return (
+        *(words.hotel, words.received, words.open, words.oldest, words.last_contact),
+        *(words.to_review, words.undeliverable_short, words.errors_short),
+    )
+
+
+def _cells(
+    hotel: PortfolioHotel, portfolio: Portfolio, words: Words, local: Any
+) -> tuple[str, ...]:
+    since, contact = hotel.since_at, hotel.last_contact_at
+    other_day = "" if hotel.day == portfolio.day else f" ({hotel.day.strftime(words.date)})"
+    return (
+        f"{hotel.code} {plain(hotel.name)}{other_day}",
+        *(str(hotel.received), str(hotel.waiting)),
+        "" if since is None else age_in(words, portfolio.made_at - since),
+        words.never if contact is None else local(contact),
+        *(str(hotel.review), str(hotel.undeliverable), str(hotel.errors)),
+    )

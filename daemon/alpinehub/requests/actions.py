@@ -1,0 +1,202 @@
+"""What an operator does to a guest request: send it again, take it from the list, cancel it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from alpinehub import history
+from alpinehub.accounts import require_account
+from alpinehub.history import HistoryEntry
+from alpinehub.hotels import Unusable
+from alpinehub.intake import ends_on
+from alpinehub.requests.listing import state_of, unknown
+from alpinehub.reservations import ReservationData, decode, encode
+from cordata import Row, Store, Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What was done, for which accounts."""
+
+    version: int
+    accounts: Sequence[str]
+
+
+async def resend(store: Store, request_id: str, *, account: str | None, by: str) -> Change:
+    """Let the newest version wait again, for one account or all of the hotel; an acknowledgement or
+    a refusal is forgotten, but for the trail. What waits anyway is left as it is, and so is a
+    cancellation for accounts who never got the request.
+
+    Raises: Unusable, StoreUnavailable.
+    """
+
+    async def unit(tx: Tx) -> Change:
+        request = await _hold(tx, request_id)
+        if request["erased_at"] is not None:
+            raise Unusable(
+                f"guest request {request_id} was erased: there is no guest in it to be sent",
+                hint="when the guest writes again, the hotel gets that",
+            )
+        before = await _newest(tx, request)
+        chosen = await _readers(tx, request, account)
+        if chosen is None:
+            await tx.write("requests_withdraw", id=request_id, at=None)
+        rows = await tx.fetch_all(
+            "requests_resend",
+            id=request_id,
+            account_id=chosen,
+            unique_id_type=15 if request["status"] == "cancelled" else 14,
+        )
+        again = []
+        for row in rows:
+            known = before.get(row["account_id"])
+            detail = {"by": by}
+            if known is not None and not known["waiting"]:  # else it ended since it was read
+                detail["was"] = state_of(known)
+                if known["rejected_text"]:
+                    detail["text"] = known["rejected_text"]
+            await _note(tx, request, "resent", detail, account_id=row["account_id"])
+            again.append(str(row["account"]))
+        return Change(request["version"], sorted(again))
+
+    return await store.run(unit)
+
+
+async def cancel(store: Store, request_id: str, *, account: str | None, by: str) -> Change:
+    """Take the newest version from the list of one account, or of all: it waits no more. Where it
+    is all, it is not given to accounts who come later, either.
+
+    Raises: Unusable, StoreUnavailable.
+    """
+
+    async def unit(tx: Tx) -> Change:
+        request = await _hold(tx, request_id)
+        chosen = await _readers(tx, request, account)
+        rows = await tx.fetch_all(
+            "requests_cancel", id=request_id, account_id=chosen, now_us=tx.now_us
+        )
+        if chosen is None:
+            await tx.write("requests_withdraw", id=request_id, at=tx.now_us)
+        for row in rows:
+            await _note(tx, request, "withdrawn", {"by": by}, account_id=row["account_id"])
+        names = await _newest(tx, request)
+        return Change(
+            request["version"], sorted(str(names[r["account_id"]]["account"]) for r in rows)
+        )
+
+    return await store.run(unit)
+
+
+async def cancel_at_hotel(store: Store, request_id: str, *, by: str) -> Change:
+    """Make a cancellation of it, a version of its own that goes out to the accounts of the hotel
+    who were given the request: their software may have taken it. Raises: Unusable,
+    StoreUnavailable.
+    """
+
+    async def unit(tx: Tx) -> Change:
+        request = await _hold(tx, request_id)
+        if request["status"] == "cancelled":
+            raise Unusable(f"guest request {request_id} is cancelled already")
+        found = await tx.fetch_one("requests_data", id=request_id, version=request["version"])
+        assert found is not None
+        try:
+            data = msgspec.structs.replace(decode(found["data"]), status="cancelled")
+        except msgspec.DecodeError:
+            data = ReservationData(status="cancelled")
+        version = request["version"] + 1
+        await _add_version(tx, request, version, data, found["content_hash"])
+        payload = {
+            "reservation_id": request_id,
+            "version": version,
+            "hotel_id": request["hotel_id"],
+            "source_id": request["source_id"],
+            "status": "cancelled",
+        }
+        await tx.publish("reservation.cancelled", payload, key=request_id)
+        row = HistoryEntry(
+            reservation_id=request_id, version=version, event="withdrawn", detail={"by": by}
+        )
+        await history.add(tx, row)
+        accounts = await tx.fetch_all("requests_waiting", id=request_id)
+        return Change(version, [row["account"] for row in accounts])
+
+    return await store.run(unit)
+
+
+async def _add_version(
+    tx: Tx, request: Row, version: int, data: ReservationData, content_hash: bytes
+) -> None:
+    """`content_hash`: of what the source said last, so that the same once more says nothing."""
+    await tx.write(
+        "update_reservation",
+        id=request["id"],
+        version=version,
+        status="cancelled",
+        customer_id=request["customer_id"],
+        ends_on=ends_on(data),
+        now=tx.now_us,
+    )
+    await tx.write(
+        "insert_version",
+        reservation_id=request["id"],
+        version=version,
+        content_hash=content_hash,
+        res_status="Cancelled",
+        data=encode(data).decode(),
+        request_id="",
+        now=tx.now_us,
+    )
+    await tx.write("end_waiting", reservation_id=request["id"])
+    await tx.write(
+        "fan_out",
+        reservation_id=request["id"],
+        version=version,
+        hotel_id=request["hotel_id"],
+        unique_id_type=15,
+    )
+
+
+async def _hold(tx: Tx, request_id: str) -> Row:
+    """The reservation, which nobody changes until the end of the unit, nor who reads its hotel."""
+    row = await tx.fetch_one("requests_hold_source", id=request_id)
+    if row is not None:
+        row = await tx.fetch_one("requests_hold", id=request_id)
+    if row is None:
+        raise unknown(request_id)
+    return row
+
+
+async def _readers(tx: Tx, request: Row, account: str | None) -> int | None:
+    """The id of the one that is meant; None: all. Raises: Unusable."""
+    if account is None:
+        return None
+    account_id = await require_account(tx, account)
+    readers = await tx.fetch_all("requests_readers", hotel_id=request["hotel_id"])
+    if account_id not in {row["account_id"] for row in readers}:
+        names = ", ".join(row["account"] for row in readers) or "nobody"
+        raise Unusable(
+            f"account {account!r} does not read this hotel", hint=f"those who do: {names}"
+        )
+    return account_id
+
+
+async def _newest(tx: Tx, request: Row) -> dict[int, Row]:
+    """The deliveries of the newest version, by account."""
+    rows = await tx.fetch_all("requests_deliveries", id=request["id"])
+    return {row["account_id"]: row for row in rows if row["version"] == request["version"]}
+
+
+async def _note(
+    tx: Tx, request: Row, event: str, detail: dict[str, str], *, account_id: int
+) -> None:
+    row = HistoryEntry(
+        reservation_id=request["id"],
+        version=request["version"],
+        event=event,
+        account_id=account_id,
+        detail=detail,
+    )
+    await history.add(tx, row)

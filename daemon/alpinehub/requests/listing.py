@@ -1,0 +1,234 @@
+"""Lists of guest requests, newest first, and one with everything that became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from alpinehub.accounts import require_account
+from alpinehub.hotels import Unusable, require_hotel
+from alpinehub.reservations import Status
+from cordata import Row, Store, Tx
+
+#: What became of a version for an account. open: waiting, sent or undeliverable. What is disabled,
+#: revoked or unneeded is not given to the account, and so it does not wait.
+State = Literal[
+    "open",
+    "waiting",
+    "sent",
+    "undeliverable",
+    "acknowledged",
+    "rejected",
+    "cancelled",
+    "disabled",
+    "revoked",
+    "unneeded",
+]
+OPEN = frozenset({"waiting", "sent", "undeliverable"})
+#: Open but for the account: why it is not given to it.
+_NOT_GIVEN = ("revoked", "disabled", "unneeded")
+
+#: Read at once; and so many are looked at for one list that leaves some out.
+_READ, _LOOKED_AT = 200, 10_000
+#: An id has its worker's time, `created_at` the store's, and a unit may wait: so far they differ.
+_APART_US = 60_000_000
+#: After every id: they are hex digits.
+_LAST = "g"
+#: After every moment.
+_EVER_US = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which guest requests are wanted; None: all."""
+
+    hotel: str | None = None
+    status: Status | None = None
+    state: State | None = None
+    account: str | None = None
+    #: Microseconds since the epoch: created then or later, and before.
+    since_us: int | None = None
+    until_us: int | None = None
+    #: Only those that come behind this one.
+    after: str | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some guest requests; without anything that a guest wrote."""
+
+    items: Sequence[dict[str, Any]]
+    #: Where the next one begins; None: there is no more.
+    next: str | None
+    #: Guest requests that were looked at for it.
+    looked_at: int = 0
+
+
+async def list_requests(store: Store, wanted: Wanted) -> Page:
+    """A page of a list. Raises: Unusable, StoreUnavailable."""
+
+    async def look(tx: Tx) -> Page:
+        return await _list(tx, wanted)
+
+    return await store.read(look)
+
+
+async def _list(tx: Tx, wanted: Wanted) -> Page:
+    hotel_id = await require_hotel(tx, wanted.hotel) if wanted.hotel is not None else None
+    account_id = await require_account(tx, wanted.account) if wanted.account is not None else None
+    before_id, before_at = await _start(tx, wanted)
+    items: list[dict[str, Any]] = []
+    looked_at = 0
+    while True:
+        if wanted.state in (*OPEN, "open", *_NOT_GIVEN):
+            rows = await tx.fetch_all(
+                "requests_open",
+                hotel_id=hotel_id,
+                account_id=account_id,
+                undeliverable=int(wanted.state == "undeliverable"),
+                before_id=before_id,
+                limit=_READ,
+            )
+        else:
+            rows = await _read(tx, hotel_id, before_id, before_at)
+        states = await _states(tx, [row["id"] for row in rows])
+        for row in rows:
+            if row["created_at"] < (wanted.since_us or 0) - _APART_US:
+                return Page(items, None)
+            if (found := _chosen(row, states.get(row["id"], []), wanted)) is not None:
+                if len(items) == wanted.limit:
+                    return Page(items, before_id)
+                items.append(found)
+            before_id, before_at = row["id"], row["created_at"]
+        if len(rows) < _READ:
+            return Page(items, None)
+        looked_at += len(rows)
+        if looked_at >= _LOOKED_AT:
+            return Page(items, before_id, looked_at)
+
+
+async def _start(tx: Tx, wanted: Wanted) -> tuple[str, int]:
+    """The id and the moment before which the list begins."""
+    if wanted.after is not None:
+        row = await tx.fetch_one("requests_when", id=wanted.after)
+        if row is None:
+            raise Unusable(f"there is no guest request {wanted.after!r}")
+        return wanted.after, row["created_at"]
+    if wanted.until_us is not None:  # an id begins with its millisecond
+        at = wanted.until_us + _APART_US
+        return f"{at // 1000:012x}", at
+    return _LAST, _EVER_US
+
+
+async def _read(tx: Tx, hotel_id: int | None, before_id: str, before_at: int) -> list[Row]:
+    if hotel_id is None:
+        return await tx.fetch_all("requests_newest", before_id=before_id, limit=_READ)
+    return await tx.fetch_all(
+        "requests_of_hotel",
+        hotel_id=hotel_id,
+        before_at=before_at,
+        before_id=before_id,
+        limit=_READ,
+    )
+
+
+async def _states(tx: Tx, ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in await tx.fetch_all("requests_states", ids=msgspec.json.encode(ids).decode()):
+        found.setdefault(row["reservation_id"], []).append(_delivery(row))
+    return found
+
+
+def _chosen(
+    row: Row, deliveries: Sequence[dict[str, Any]], wanted: Wanted
+) -> dict[str, Any] | None:
+    if wanted.status is not None and row["status"] != wanted.status:
+        return None
+    if not (wanted.since_us or 0) <= row["created_at"] < (wanted.until_us or _EVER_US):
+        return None
+    meant = [one for one in deliveries if wanted.account in (None, one["account"])]
+    if wanted.state is not None:
+        states = OPEN if wanted.state == "open" else {wanted.state}
+        meant = [one for one in meant if one["state"] in states]
+    if not meant and (wanted.account is not None or wanted.state is not None):
+        return None
+    return {**dict(row), "accounts": deliveries}
+
+
+def state_of(row: Row) -> str:
+    """Of a delivery."""
+    if row["acked_at"] is not None:
+        return "rejected" if row["rejected"] else "acknowledged"
+    if row["cancelled_at"] is not None:
+        return "cancelled"
+    if not row["waiting"]:
+        return "replaced"
+    for reason in _NOT_GIVEN:
+        if row[reason]:
+            return reason
+    if row["undeliverable"]:
+        return "undeliverable"
+    return "sent" if row["first_sent_at"] is not None else "waiting"
+
+
+def _delivery(row: Row) -> dict[str, Any]:
+    names = (
+        "account",
+        "version",
+        "sent_count",
+        "last_sent_at",
+        "acked_at",
+        "undeliverable_code",
+        "client_id",
+    )
+    return {"state": state_of(row), **{name: row[name] for name in names}}
+
+
+async def find_request(store: Store, request_id: str) -> dict[str, Any]:
+    """All that is known of one, personal data too. Raises: Unusable, StoreUnavailable."""
+
+    async def look(tx: Tx) -> dict[str, Any]:
+        row = await tx.fetch_one("requests_one", id=request_id)
+        if row is None:
+            raise unknown(request_id)
+        events = await tx.fetch_all("requests_history", id=request_id)
+        deliveries = await tx.fetch_all("requests_deliveries", id=request_id)
+        refused = {(one["account"], one["version"]): one["rejected_text"] for one in deliveries}
+        return {
+            **{name: value for name, value in dict(row).items() if name != "data"},
+            "data": msgspec.json.decode(row["data"]),
+            "versions": [
+                dict(one) for one in await tx.fetch_all("requests_versions", id=request_id)
+            ],
+            "accounts": [
+                {
+                    **_delivery(one),
+                    "rejected_text": one["rejected_text"],
+                    "undeliverable_text": one["undeliverable_text"],
+                }
+                for one in deliveries
+            ],
+            "inbox": [dict(one) for one in await tx.fetch_all("requests_inbox", id=request_id)],
+            "history": [_event(one, refused) for one in events],
+        }
+
+    return await store.read(look)
+
+
+def _event(row: Row, refused: Mapping[tuple[str, int], str | None]) -> dict[str, Any]:
+    detail = msgspec.json.decode(row["detail"]) if row["detail"] else {}
+    # In one place only, because a hotel may write of its guest.
+    if row["event"] == "rejected" and (text := refused.get((row["account"], row["version"]))):
+        detail["text"] = text
+    names = ("at", "event", "version", "account", "request_id")
+    return {**{name: row[name] for name in names}, "detail": detail}
+
+
+def unknown(request_id: str) -> Unusable:
+    """For an id that is none."""
+    hint = "the ids are those of `alpinehub requests list`, and of the UniqueID in AlpineBits"
+    return Unusable(f"there is no guest request {request_id!r}", hint=hint)

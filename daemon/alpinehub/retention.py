@@ -1,0 +1,312 @@
+"""What has served its time goes: as long as the configuration says, or a hotel's own settings.
+
+Once a day the primary goes through each table from its oldest row to the newest that may be due, a
+window at a time, and ends what is due in small units that give way to requests. A run that takes
+too long goes on where it was, next time; a new primary begins again.
+
+    inbox_days ........... the text of a submission, once it was interpreted; its row stays
+    review_days .......... a submission that waits for a person; an alert tells of it before
+    history_days ........... what became of a request
+    reservation_days ..... a whole request, its stay being over and nothing waiting
+    customer_days ........ who did not write for so long is erased (erasure.py)
+    inbound_days ............ that hotel software told something, not what it told
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from time import monotonic
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from alpinehub.customers.erasure import Reason, erase_requests, erase_rows, erase_traces
+from alpinehub.customers.merge import encode_list
+from alpinehub.customers.search import Customer
+from alpinehub.hotels import Unusable
+from alpinehub.models import Settings
+from alpinehub.reservations import decode
+from cordata import Context, Row, Store, Tx, from_us
+
+#: Rows of one look; rows, and persons, of one unit.
+WINDOW, STEP, PERSONS = 5000, 200, 50
+#: Persons whose traces are looked for at once: all that is stored is read for them.
+TRACED_AT_ONCE = 500
+_DAY_US = 86_400_000_000
+#: An alert tells of submissions that wait so long before they go.
+WARNED_US = 14 * _DAY_US
+#: Of one run, and between its units, in seconds.
+_LONGEST_S, _PAUSE_S = 60.0, 0.05
+_BY = Reason(by="retention", spare_open=True)
+
+#: After every id.
+_NEWEST = 2**62
+
+Cursor = int | str
+#: Ends the rows with these ids that are due still; how many. The moment is that of the look.
+End = Callable[[Context, Sequence[Any], int], Awaitable[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Something that is kept for some days."""
+
+    #: Of HubSettings and of `hotel.settings.retention`.
+    setting: str
+    first: Cursor
+    #: Queries: of the next rows after a cursor the last one, and how old the oldest is; and those
+    #: of them that are older than a moment, as (id, hotel_id, at).
+    window: str
+    old: str
+    end: End
+    step: int = STEP
+    #: What there is to say at the end of the way, once a day.
+    warn: Callable[[Context], Awaitable[None]] | None = None
+
+
+@dataclass(slots=True)
+class _Pass:
+    """How far the way through one table is."""
+
+    cursor: Cursor
+    done_at: int | None = None
+
+
+_passes: WeakKeyDictionary[Store, dict[str, _Pass]] = WeakKeyDictionary()
+
+
+async def retain(ctx: Context) -> dict[str, int]:
+    """One run; how much of each kind was ended."""
+    passes = _passes.setdefault(ctx.store, {})
+    deadline = monotonic() + _LONGEST_S
+    ended = {}
+    for kind in KINDS:
+        one = passes.setdefault(kind.setting, _Pass(kind.first))
+        if one.done_at is None or ctx.now_us() - one.done_at >= _DAY_US:
+            ended[kind.setting] = await _go_on(ctx, kind, one, deadline)
+    if any(ended.values()):
+        told = ", ".join(f"{kind} {count}" for kind, count in ended.items() if count)
+        ctx.log.info("kept long enough: %s", told)
+    return ended
+
+
+async def _go_on(ctx: Context, kind: Kind, one: _Pass, deadline: float) -> int:
+    one.done_at = None
+    before = await _read_limits(ctx, kind.setting)
+    count = 0
+    while monotonic() < deadline:
+        newest = max(before.values(), default=0)
+        last, rows = await ctx.store.read(partial(_look, kind, one.cursor, newest))
+        due = [row["id"] for row in rows if row["at"] < _limit(before, row["hotel_id"])]
+        for start in range(0, len(due), kind.step):
+            if monotonic() >= deadline:
+                return count
+            count += await kind.end(ctx, due[start : start + kind.step], newest)
+            await asyncio.sleep(_PAUSE_S)
+        if last is None:
+            one.cursor, one.done_at = kind.first, ctx.now_us()
+            if kind.warn is not None:
+                await kind.warn(ctx)
+            break
+        one.cursor = last
+        await asyncio.sleep(0)
+    return count
+
+
+def _limit(before: Mapping[int, int], hotel_id: int | None) -> int:
+    """The moment before which a row goes; what is of no hotel any more goes with the first."""
+    if hotel_id is None:
+        return max(before.values(), default=0)
+    return before.get(hotel_id, 0)
+
+
+async def _look(kind: Kind, after: Cursor, before: int, tx: Tx) -> tuple[Cursor | None, list[Row]]:
+    """The end of the next window, None: nothing old is left; and its rows that are older."""
+    if not before:
+        return None, []
+    window = await tx.fetch_one(kind.window, after=after, limit=WINDOW)
+    if window is None or window["last"] is None or window["oldest"] >= before:
+        return None, []  # what comes behind is not old, either
+    last = window["last"]
+    return last, await tx.fetch_all(kind.old, after=after, last=last, before=before)
+
+
+async def _read_limits(ctx: Context, setting: str) -> Mapping[int, int]:
+    """Of each hotel that does not keep it for ever: the moment before which it goes."""
+    general = int(getattr(ctx.settings["alpinehub"], setting))
+    rows = await ctx.store.read(lambda tx: tx.fetch_all("customer_hotels"))
+    limits = {}
+    for row in rows:
+        days = _days_of(row["settings"], setting, general)
+        if days > 0:
+            limits[int(row["id"])] = ctx.now_us() - days * _DAY_US
+    return limits
+
+
+def _days_of(settings: str | None, setting: str, general: int) -> int:
+    """Of one hotel; what cannot be read keeps everything."""
+    if settings is None:
+        return general
+    try:
+        return msgspec.json.decode(settings, type=Settings).retention.get(setting, general)
+    except msgspec.DecodeError:
+        return 0
+
+
+def _by(statement: str) -> End:
+    """What needs no second look is ended by one statement."""
+
+    async def end(ctx: Context, ids: Sequence[int], before: int) -> int:
+        return await ctx.store.run(lambda tx: tx.execute(statement, ids=encode_list(ids)))
+
+    return end
+
+
+async def _expire_reviews(ctx: Context, ids: Sequence[int], before: int) -> int:
+    told = encode_list(ids)
+    return await ctx.store.run(
+        lambda tx: tx.execute("retention_expire_reviews", ids=told, now=tx.now_us)
+    )
+
+
+async def _warn_of_reviews(ctx: Context) -> None:
+    """Tell, hotel by hotel, which submissions of the review list will go soon."""
+    before = {
+        hotel: limit + WARNED_US
+        for hotel, limit in (await _read_limits(ctx, "review_days")).items()
+    }
+    newest = max(before.values(), default=0)
+    if not newest:
+        return
+    span = {"after": 0, "last": _NEWEST, "before": newest}
+    rows = await ctx.store.read(lambda tx: tx.fetch_all("retention_old_reviews", **span))
+    soon = Counter(row["hotel_id"] for row in rows if row["at"] < before.get(row["hotel_id"], 0))
+    if not soon:
+        return
+    oldest = {row["hotel_id"]: row["at"] for row in reversed(rows)}
+    codes = {
+        row["id"]: row["code"]
+        for row in await ctx.store.read(lambda tx: tx.fetch_all("customer_hotels"))
+    }
+    for hotel, number in soon.items():
+        days = max(0, round((oldest[hotel] - before[hotel] + WARNED_US) / _DAY_US))
+        code = codes[hotel]
+        ctx.alert(
+            f"review-expires:{code}",
+            f"hotel {code}: submissions that wait in the review list will be rejected and their "
+            f"text deleted, {number} of them within 14 days, the first in {days}: "
+            f"`alpinehub inbox list --state review --hotel {code}`",
+            ids=[code],
+        )
+
+
+async def _delete_requests(ctx: Context, ids: Sequence[str], before: int) -> int:
+    today = from_us(ctx.now_us()).date()
+
+    async def unit(tx: Tx) -> int:
+        rows = await tx.fetch_all("retention_hold_old", ids=encode_list(ids), before=before)
+        over = encode_list(row["id"] for row in rows if is_over(row["data"], today))
+        await tx.execute("retention_delete_deliveries_of", ids=over)
+        await tx.execute("retention_delete_events_of", ids=over)
+        await tx.execute("retention_delete_inbox_of", ids=over)
+        await tx.execute("retention_delete_versions_of", ids=over)
+        return await tx.execute("retention_delete_requests", ids=over)
+
+    return await ctx.store.run(unit)
+
+
+async def _erase_customers(ctx: Context, ids: Sequence[int], before: int) -> int:
+    cleared: list[Customer] = []
+    for start in range(0, len(ids), PERSONS):
+        customers = await _read_due(ctx, ids[start : start + PERSONS], before)
+        try:
+            await erase_requests(ctx.store, customers, _BY)
+        except Unusable:  # one of them writes just now
+            continue
+        cleared += customers
+        await asyncio.sleep(_PAUSE_S)
+    if not cleared:
+        return 0
+    await erase_traces(ctx.store, cleared, _BY)
+    # Who wrote meanwhile is not due any more, and stays.
+    gone, _ = await erase_rows(ctx.store, cleared)
+    return gone
+
+
+async def _read_due(ctx: Context, ids: Sequence[int], before: int) -> list[Customer]:
+    """Of these customers, who did not write since, and whose stays are over."""
+    today = from_us(ctx.now_us()).date()
+
+    async def unit(tx: Tx) -> tuple[list[Row], list[Row]]:
+        told = encode_list(ids)
+        stays = await tx.fetch_all("retention_stays", ids=told)
+        return stays, await tx.fetch_all("customer_read", ids=told)
+
+    stays, people = await ctx.store.read(unit)
+    coming = {row["customer_id"] for row in stays if not is_over(row["data"], today)}
+    return [dict(row) for row in people if row["id"] not in coming and _is_due(row, before)]
+
+
+def _is_due(row: Row, before: int) -> bool:
+    """Whether a customer did not write since he was looked at, either."""
+    return int(row["last_request_at"] or row["created_at"]) < before
+
+
+def is_over(data: str, today: date) -> bool:
+    """Whether the stay of a record lies in the past, or it has none."""
+    try:
+        record = decode(data)
+    except msgspec.DecodeError:
+        return True
+    return (record.last_day or date.min) < today
+
+
+KINDS = (
+    Kind(
+        "inbox_days", 0, "customer_inbox_range", "retention_old_inbox", _by("retention_empty_inbox")
+    ),
+    Kind(
+        "review_days",
+        0,
+        "retention_review_range",
+        "retention_old_reviews",
+        _expire_reviews,
+        warn=_warn_of_reviews,
+    ),
+    Kind(
+        "history_days",
+        0,
+        "retention_event_range",
+        "retention_old_events",
+        _by("retention_delete_events"),
+    ),
+    Kind(
+        "inbound_days",
+        0,
+        "retention_push_range",
+        "retention_old_pushes",
+        _by("retention_delete_pushes"),
+    ),
+    Kind(
+        "reservation_days",
+        "",
+        "retention_request_range",
+        "retention_old_requests",
+        _delete_requests,
+        step=50,
+    ),
+    Kind(
+        "customer_days",
+        0,
+        "customer_range",
+        "retention_old_customers",
+        _erase_customers,
+        step=TRACED_AT_ONCE,
+    ),
+)

@@ -1,0 +1,280 @@
+-- Who a guest is (customers/).
+
+-- name: customer_find
+-- By e-mail, else one of that telephone whose e-mail is not known: a telephone is shared more often
+-- than a mailbox. Nor is it he where others gave the number, for he may be any of them.
+SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
+    gender, language, consent
+FROM customer WHERE hotel_id = :hotel_id AND email = :email
+UNION ALL
+SELECT * FROM (
+    SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
+        gender, language, consent
+    FROM customer c
+    WHERE hotel_id = :hotel_id AND phone = :phone AND email IS NULL AND NOT EXISTS (
+        SELECT 1 FROM customer o
+        WHERE o.hotel_id = :hotel_id AND o.phone = :phone AND o.email IS NOT NULL)
+    LIMIT 1
+)
+LIMIT 1
+
+-- name: customer_find_by_phone
+-- Who has no e-mail address first; of two that have one nobody knows which it is.
+SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
+    gender, language, consent
+FROM customer WHERE hotel_id = :hotel_id AND phone = :phone
+ORDER BY email LIMIT 2
+
+-- name: customer_create
+-- Nothing where somebody else has made him meanwhile: no row.
+INSERT INTO customer (hotel_id,
+    email, phone, first_name, last_name, city, postal_code, country, state, birth_date, gender,
+    language, consent, consent_at, hash_due, created_at)
+VALUES (:hotel_id,
+    :email, :phone, :first_name, :last_name, :city, :postal_code, :country, :state, :birth_date,
+    :gender, :language, :consent, :consent_at, :hash_due, :created_at)
+ON CONFLICT DO NOTHING
+RETURNING id
+
+-- name: customer_update
+-- What is new of him; NULL: nothing, '': no more.
+UPDATE customer SET
+    email = coalesce(:email, email),
+    phone = coalesce(:phone, phone),
+    phone_e164 = CASE WHEN :phone IS NULL THEN phone_e164 END,
+    first_name = nullif(coalesce(:first_name, first_name), ''),
+    last_name = nullif(coalesce(:last_name, last_name), ''),
+    city = nullif(coalesce(:city, city), ''),
+    postal_code = nullif(coalesce(:postal_code, postal_code), ''),
+    country = nullif(coalesce(:country, country), ''),
+    state = nullif(coalesce(:state, state), ''),
+    birth_date = nullif(coalesce(:birth_date, birth_date), ''),
+    gender = nullif(coalesce(:gender, gender), ''),
+    language = nullif(coalesce(:language, language), ''),
+    consent = coalesce(:consent, consent),
+    consent_at = CASE WHEN :consent IS NULL THEN consent_at ELSE :now END,
+    hash_due = 1
+WHERE id = :id
+
+-- name: customer_consent_again
+-- He said the same as before, but now.
+UPDATE customer SET consent_at = :now WHERE id = :id
+
+-- name: customer_due
+-- Whose number and hashes are to be made.
+SELECT c.id, c.phone, c.country, h.region FROM customer c JOIN hotel h ON h.id = c.hotel_id
+WHERE c.hash_due = 1 AND c.id > :after ORDER BY c.id LIMIT :limit
+
+-- name: customer_range
+-- The last of the next customers.
+SELECT max(id) AS last, min(created_at) AS oldest
+FROM (SELECT id, created_at FROM customer WHERE id > :after ORDER BY id LIMIT :limit)
+
+-- name: customer_mark_range
+UPDATE customer SET hash_due = 1 WHERE id > :after AND id <= :last AND hash_due = 0
+
+-- name: customer_mark_hotel
+-- All of a hotel: of another region, say, where national numbers are others'.
+UPDATE customer SET hash_due = 1 WHERE hotel_id = :hotel_id AND hash_due = 0
+
+-- name: customer_hold
+-- To make their hashes.
+SELECT c.id, c.hotel_id, h.region, c.phone_e164,
+    c.email, c.phone, c.first_name, c.last_name, c.city, c.postal_code, c.country, c.state,
+    c.birth_date, c.gender, c.language, c.consent
+FROM customer c JOIN hotel h ON h.id = c.hotel_id
+WHERE c.id IN (SELECT value FROM json_each(:ids)) AND c.hash_due = 1
+ORDER BY c.id
+
+-- name: customer_number
+UPDATE customer SET phone_e164 = :phone_e164 WHERE id = :id
+
+-- name: customer_shared
+-- :numbers is [[hotel, number], ...]. Those that several have of whom one gave no e-mail address.
+SELECT c.hotel_id, c.phone_e164, count(c.email) AS owners,
+    min(c.id) FILTER (WHERE c.email IS NOT NULL) AS owner
+FROM json_each(:numbers) j
+JOIN customer c ON c.hotel_id = j.value ->> 0 AND c.phone_e164 = j.value ->> 1
+GROUP BY c.hotel_id, c.phone_e164 HAVING count(*) > 1 AND count(*) > count(c.email)
+
+-- name: customer_nameless
+-- Who gave that number and no e-mail address, and the one who gave both.
+SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
+    gender, language, consent, consent_at
+FROM customer
+WHERE hotel_id = :hotel_id AND phone_e164 = :phone_e164 AND (email IS NULL OR id = :owner)
+ORDER BY id
+
+-- name: customer_move_requests
+UPDATE reservation SET customer_id = :id
+WHERE customer_id IN (SELECT value FROM json_each(:ids))
+
+-- name: customer_delete
+DELETE FROM customer WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: customer_absorb
+-- What is known of him and of those who are one with him.
+UPDATE customer SET
+    email = :email, phone = :phone, first_name = :first_name, last_name = :last_name, city = :city,
+    postal_code = :postal_code, country = :country, state = :state, birth_date = :birth_date,
+    gender = :gender, language = :language, consent = :consent, consent_at = :consent_at,
+    hash_due = 1
+WHERE id = :id
+
+-- name: customer_forget_hashes
+DELETE FROM customer_hash WHERE customer_id IN (SELECT value FROM json_each(:ids))
+
+-- name: customer_put_hash
+INSERT INTO customer_hash (customer_id, platform, rule, made_at,
+    email, phone, first_name, last_name, city, postal_code, country, state, birth_date, gender)
+VALUES (:customer_id, :platform, :rule, :now,
+    :email, :phone, :first_name, :last_name, :city, :postal_code, :country, :state, :birth_date,
+    :gender)
+
+-- name: customer_settled
+UPDATE customer SET hash_due = 0 WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: customer_hotels
+SELECT id, code, region, settings FROM hotel
+
+-- name: customer_ids_by_email
+SELECT c.id FROM hotel h JOIN customer c ON c.hotel_id = h.id AND c.email = :email
+
+-- name: customer_ids_by_number
+-- :numbers is [[hotel, E.164 or null, as written], ...].
+SELECT c.id FROM json_each(:numbers) j
+JOIN customer c ON c.hotel_id = j.value ->> 0 AND c.phone_e164 = j.value ->> 1
+UNION
+SELECT c.id FROM json_each(:numbers) j
+JOIN customer c ON c.hotel_id = j.value ->> 0 AND c.phone = j.value ->> 2
+
+-- name: customer_ids_by_name
+-- The only one that looks at all of them.
+SELECT id FROM customer
+WHERE first_name LIKE :pattern ESCAPE '\' OR last_name LIKE :pattern ESCAPE '\'
+ORDER BY id DESC LIMIT :limit
+
+-- name: customer_read
+SELECT c.id, h.code AS hotel, c.hotel_id, h.region, c.email, c.phone, c.phone_e164, c.first_name,
+    c.last_name, c.city, c.postal_code, c.country, c.state, c.birth_date, c.gender, c.language,
+    c.consent, c.consent_at, c.created_at, c.hash_due,
+    (SELECT count(*) FROM reservation r WHERE r.customer_id = c.id) AS requests,
+    (SELECT max(r.changed_at) FROM reservation r WHERE r.customer_id = c.id) AS last_request_at
+FROM customer c JOIN hotel h ON h.id = c.hotel_id
+WHERE c.id IN (SELECT value FROM json_each(:ids))
+ORDER BY c.id
+
+-- name: customer_hashes
+SELECT platform, rule, email, phone, first_name, last_name, city, postal_code, country, state,
+    birth_date, gender
+FROM customer_hash WHERE customer_id = :id ORDER BY platform
+
+-- name: customer_requests
+SELECT r.id, s.name AS source, r.external_id, r.status, r.created_at, r.changed_at, r.hotel_status,
+    r.hotel_status_at
+FROM reservation r JOIN source s ON s.id = r.source_id
+WHERE r.customer_id IN (SELECT value FROM json_each(:ids))
+ORDER BY r.id
+
+-- name: customer_versions
+SELECT reservation_id, version, res_status, created_at, request_id, data FROM reservation_version
+WHERE reservation_id IN (SELECT value FROM json_each(:ids))
+ORDER BY reservation_id, version
+
+-- name: customer_versions_at
+-- :ids is [[reservation, version], ...].
+SELECT v.reservation_id, v.version, v.res_status, v.created_at, v.request_id, v.data
+FROM json_each(:ids) j
+JOIN reservation_version v ON v.reservation_id = j.value ->> 0 AND v.version = j.value ->> 1
+ORDER BY v.reservation_id, v.version
+
+-- name: customer_deliveries
+SELECT d.reservation_id, d.version, u.name AS account, d.client_id, d.first_sent_at, d.last_sent_at,
+    d.acked_at, d.rejected_text
+FROM delivery d JOIN account u ON u.id = d.account_id
+WHERE d.reservation_id IN (SELECT value FROM json_each(:ids))
+ORDER BY d.reservation_id, d.version, u.name
+
+-- name: customer_events
+SELECT e.id, e.reservation_id, e.version, e.event, u.name AS account, e.at, e.request_id, e.detail
+FROM reservation_history e LEFT JOIN account u ON u.id = e.account_id
+WHERE e.reservation_id IN (SELECT value FROM json_each(:ids))
+ORDER BY e.id
+
+-- name: customer_inbox
+SELECT id, reservation_id, received_at, state, request_id, headers, body FROM inbox
+WHERE reservation_id IN (SELECT value FROM json_each(:ids))
+ORDER BY id
+
+-- name: customer_inbox_at
+SELECT id, received_at, state, request_id, headers, body FROM inbox
+WHERE id IN (SELECT value FROM json_each(:ids))
+ORDER BY id
+
+-- name: customer_inbox_range
+SELECT max(id) AS last, min(received_at) AS oldest
+FROM (SELECT id, received_at FROM inbox WHERE id > :after ORDER BY id LIMIT :limit)
+
+-- name: customer_scan_inbox
+SELECT i.id, s.hotel_id, i.reservation_id, i.state, i.body
+FROM inbox i JOIN source s ON s.id = i.source_id
+WHERE i.id > :after AND i.id <= :last AND length(i.body) > 0
+ORDER BY i.id
+
+-- name: customer_version_range
+SELECT max(id) AS last
+FROM (SELECT id FROM reservation_version WHERE id > :after ORDER BY id LIMIT :limit)
+
+-- name: customer_scan_versions
+-- Those that are not the newest: whose the newest is says its reservation.
+SELECT v.reservation_id, v.version, v.data, r.hotel_id
+FROM reservation_version v JOIN reservation r ON r.id = v.reservation_id AND r.version > v.version
+WHERE v.id > :after AND v.id <= :last
+ORDER BY v.id
+
+-- name: customer_mails
+-- The runtime keeps them for [mail] retention_s.
+SELECT id, subject, text, html FROM mail WHERE id > :after ORDER BY id LIMIT :limit
+
+-- name: customer_waiting
+-- Requests that an account can still be given, each once.
+SELECT count(DISTINCT r.id) AS waiting FROM deliverable d JOIN reservation r ON r.id = d.reservation_id
+WHERE r.customer_id IN (SELECT value FROM json_each(:ids))
+
+-- name: customer_hold_requests
+SELECT id, version, external_id,
+    (SELECT kind FROM source s WHERE s.id = reservation.source_id) AS kind
+FROM reservation
+WHERE customer_id IN (SELECT value FROM json_each(:ids))
+ORDER BY id LIMIT :limit
+
+-- name: customer_clear_version
+UPDATE reservation_version SET data = :data, content_hash = :content_hash
+WHERE reservation_id = :reservation_id AND version = :version
+
+-- name: customer_clear_inbox
+-- What was not interpreted yet never will be.
+UPDATE inbox SET body = x'', headers = '{}', external_id = NULL, error = NULL,
+    state = CASE WHEN state IN ('received', 'review') THEN 'rejected' ELSE state END,
+    outcome = CASE WHEN state IN ('received', 'review') THEN 'erased' ELSE outcome END
+WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: customer_clear_refusals
+-- That they were refused stays.
+UPDATE delivery SET rejected_text = ''
+WHERE reservation_id IN (SELECT value FROM json_each(:ids))
+    AND rejected_text IS NOT NULL
+
+-- name: customer_end_waiting
+UPDATE delivery SET waiting = 0, cancelled_at = :now
+WHERE reservation_id IN (SELECT value FROM json_each(:ids)) AND waiting = 1
+
+-- name: customer_clear_event
+UPDATE reservation_history SET detail = :detail WHERE id = :id
+
+-- name: customer_clear_request
+UPDATE reservation SET customer_id = NULL, external_id = :external_id, erased_at = :now
+WHERE id = :id
+
+-- name: customer_clear_mail
+UPDATE mail SET subject = :subject, text = :text, html = :html WHERE id = :id

@@ -1,0 +1,191 @@
+"""What fields of forms are called, in four languages: a name says what it asks for.
+
+Names are compared plainly: without case, accents, punctuation. What stands here is certain; a name
+that could mean two things does not, for a wrong guess sends a guest on a wrong day.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+_NO_WORD = re.compile(r"[\W_]+")
+#: What a form builder adds to a key: `email_5139`, `first_name_abae`.
+_SUFFIX = re.compile(r"_[0-9a-f]{4}\Z")
+_NUMBER = re.compile(r"[ _]?[0-9]{1,2}\Z")
+
+#: What can be asked for, by the names that ask for it. A key of a field says less than a label:
+#: it is a guess of whoever made the form, and often in English.
+_KEYS = {
+    "arrival": "arrival, arrival date, check in, checkin, anreise, anreisedatum, date from, "
+    "arrivo, data arrivo, date arrivee",
+    "departure": "departure, departure date, check out, checkout, abreise, abreisedatum, date to, "
+    "partenza, data partenza, date depart",
+    "dates": "dates, date range, zeitraum, reisezeitraum, periodo",
+    "nights": "nights, nachte, naechte, notti",
+    "adults": "adults, erwachsene, adulti, adult count, number of adults, num adults",
+    "children": "children ages, child ages, kinderalter, eta bambini, age of children, child age, "
+    "children age",
+    "children_or_ages": "children, kinder, bambini, kids",
+    "children_count": "children count, number of children, num children, anzahl kinder",
+    "guests": "guests, gaste, gaeste, personen, persone, ospiti, persons",
+    "name": "name, full name, fullname, your name",
+    "first_name": "first name, firstname, vorname, nome, given name",
+    "last_name": "last name, lastname, nachname, cognome, surname, family name, familienname",
+    "email": "email, e mail, mail, email address, work email, account email",
+    "phone": "phone, phone number, tel, telefon, telephone, telefono, mobile, cellulare, handy, "
+    "work phone",
+    "message": "message, nachricht, messaggio, mitteilung, comment, comments, kommentar, notes",
+    "newsletter": "newsletter, subscribe, newsletter consent",
+    "consent": "marketing, marketing consent, consent marketing",
+    "privacy": "privacy, gdpr, form field consent, consent, datenschutz, agb, terms",
+    "room_type": "room, room type, zimmer, zimmertyp, camera",
+    "prefix": "salutation, anrede, name prefix",
+    "title": "academic title, titel",
+    "gender": "gender, geschlecht, sesso",
+    "birth_date": "birth date, birthday, birthdate, date of birth, geburtsdatum, data di nascita",
+    "address": "address, street, strasse, adresse, indirizzo, via, street address",
+    "city": "city, ort, stadt, citta, town",
+    "postal_code": "postal code, zip, zip code, plz, cap, postcode, postleitzahl",
+    "country": "country, land, paese, nazione, staat",
+    "state": "state, province, provincia, bundesland, region, kanton",
+    "pets": "pets, pet, haustier, haustiere, animali, dog, hund, cane",
+    "language": "language, sprache, lingua, locale, lang",
+    "external_id": "external id, submission id, request id, booking id",
+    "gclid": "gclid",
+    "fbclid": "fbclid",
+}  # fmt: skip
+
+_LABELS = {
+    "arrival": "Anreise, Anreisedatum, Ankunft, Ankunftsdatum, Anreisetag, von, Check-in, "
+    "Arrivo, Data di arrivo, Data arrivo, Giorno di arrivo, dal, "
+    "Arrivée, Date d'arrivée, Jour d'arrivée, du, "
+    "Arrival, Arrival date, Date of arrival, Check-in date, Checkin, from",
+    "departure": "Abreise, Abreisedatum, Abreisetag, bis, Check-out, "
+    "Partenza, Data di partenza, Data partenza, Giorno di partenza, al, "
+    "Départ, Date de départ, Jour de départ, au, "
+    "Departure, Departure date, Date of departure, Check-out date, Checkout, to, until",
+    "dates": "Zeitraum, Reisezeitraum, Aufenthalt, Reisedatum, Gewünschter Zeitraum, "
+    "Periodo, Soggiorno, Periodo di soggiorno, Date, "
+    "Période, Séjour, Dates de séjour, Dates du séjour, Dates souhaitées, "
+    "Dates, Period, Stay, Travel dates, Dates of stay",
+    "nights": "Nächte, Anzahl Nächte, Übernachtungen, Anzahl der Nächte, "
+    "Notti, Numero di notti, Numero notti, Nuits, Nuitées, Nombre de nuits, "
+    "Nights, Number of nights",
+    "adults": "Erwachsene, Anzahl Erwachsene, Anzahl der Erwachsenen, Zahl der Erwachsenen, "
+    "Adulti, Numero di adulti, Numero adulti, "
+    "Adultes, Nombre d'adultes, Nb d'adultes, Adults, Number of adults",
+    "children": "Alter der Kinder, Alter Kinder, Alter des Kindes, Alter Kind, Kinderalter, "
+    "Alter der Kinder in Jahren, "
+    "Età dei bambini, Età bambini, Età del bambino, Età bambino, "
+    "Âge des enfants, Âges des enfants, Âge de l'enfant, Âge enfants, Âge enfant, "
+    "Ages of children, Children's ages, Age of children, Age of child, Child age, Children ages",
+    "children_or_ages": "Kinder, Bambini, Enfants, Children, Kids",
+    "children_count": "Anzahl Kinder, Anzahl der Kinder, Zahl der Kinder, "
+    "Numero di bambini, Numero bambini, Nombre d'enfants, Nb d'enfants, Number of children",
+    "guests": "Personen, Anzahl Personen, Anzahl der Personen, Personenanzahl, "
+    "Gäste, Anzahl Gäste, "
+    "Persone, Numero di persone, Numero persone, Ospiti, Numero ospiti, "
+    "Personnes, Nombre de personnes, Voyageurs, Nombre de voyageurs, "
+    "Guests, Persons, People, Number of guests, Number of people, Number of persons",
+    "name": "Name, Vor- und Nachname, Name und Vorname, Ihr Name, Vollständiger Name, "
+    "Nome e cognome, Cognome e nome, Il tuo nome, "
+    "Nom, Votre nom, Nom complet, Nom et prénom, Prénom et nom, "
+    "Full name, Your name, First and last name",
+    "first_name": "Vorname, Nome, Prénom, Votre prénom, First name, Given name",
+    "last_name": "Nachname, Familienname, Zuname, Cognome, Nom de famille, "
+    "Last name, Surname, Family name",
+    "email": "E-Mail, E-Mail-Adresse, Mailadresse, E-Mail Adresse, Ihre E-Mail, "
+    "Posta elettronica, Indirizzo e-mail, Indirizzo email, La tua email, "
+    "Courriel, Adresse e-mail, Adresse mail, Adresse électronique, Votre e-mail, "
+    "Email, Email address, Your email, E-mail address",
+    "phone": "Telefon, Telefonnummer, Handy, Handynummer, Mobiltelefon, Mobilnummer, Tel, "
+    "Telefono, Numero di telefono, Cellulare, Recapito telefonico, "
+    "Téléphone, Numéro de téléphone, Téléphone portable, Portable, "
+    "Phone, Phone number, Mobile, Mobile phone, Mobile number",
+    "message": "Nachricht, Mitteilung, Wünsche, Ihre Nachricht, Anmerkungen, Bemerkungen, "
+    "Kommentar, Sonderwünsche, Besondere Wünsche, "
+    "Messaggio, Richieste, Il tuo messaggio, Note, Commento, Commenti, Richieste particolari, "
+    "Votre message, Commentaire, Commentaires, Remarques, Souhaits, Demandes particulières, "
+    "Message, Comments, Your message, Notes, Comment, Special requests, Requests",
+    "newsletter": "Newsletter, Newsletter abonnieren, Newsletter anmelden, "
+    "Ich möchte den Newsletter erhalten, Ja ich möchte den Newsletter erhalten, "
+    "Iscrizione newsletter, Iscriviti alla newsletter, Desidero ricevere la newsletter, "
+    "S'inscrire à la newsletter, Inscription à la newsletter, S'abonner à la newsletter, "
+    "Je souhaite recevoir la newsletter, "
+    "Subscribe to newsletter, Subscribe to the newsletter, Sign up for the newsletter",
+    "consent": "Marketing, Werbung, Einwilligung Werbung, Einwilligung in Werbung, "
+    "Einwilligung Marketing, Consenso marketing, "
+    "Consentement marketing, Marketing consent",
+    "privacy": "Datenschutz, Datenschutzerklärung, Einwilligung, AGB, Privacy, Consenso, "
+    "Informativa privacy, Confidentialité, Politique de confidentialité, Protection des données, "
+    "Consentement, RGPD, Conditions générales, Privacy policy, Consent, Terms and conditions",
+    "room_type": "Zimmer, Zimmertyp, Zimmerkategorie, Zimmerwunsch, Unterkunft, "
+    "Camera, Tipo di camera, Tipologia camera, Alloggio, "
+    "Chambre, Type de chambre, Catégorie de chambre, Hébergement, "
+    "Room, Room type, Room category, Accommodation",
+    "prefix": "Anrede, Appellativo, Civilité, Salutation",
+    "title": "Titel, Akademischer Titel, Titolo, Titre académique, Academic title",
+    "gender": "Geschlecht, Sesso, Sexe, Gender",
+    "birth_date": "Geburtsdatum, Geburtstag, Data di nascita, Date de naissance, "
+    "Date of birth, Birth date, Birthday",
+    "address": "Adresse, Straße, Straße und Hausnummer, Anschrift, Straße Nr, "
+    "Indirizzo, Via, Rue, Rue et numéro, Address, Street, Street address",
+    "city": "Ort, Stadt, Wohnort, Città, Località, Comune, Ville, Localité, City, Town",
+    "postal_code": "PLZ, Postleitzahl, CAP, Codice postale, Code postal, "
+    "Zip, Zip code, Postal code, Postcode",
+    "country": "Land, Herkunftsland, Paese, Nazione, Stato, Pays, Pays de résidence, Country",
+    "state": "Bundesland, Kanton, Provinz, Provincia, Canton, Province, State",
+    "pets": "Haustier, Haustiere, Hund, Animali, Animali domestici, Cane, "
+    "Animaux, Animaux de compagnie, Animal de compagnie, Chien, Pets, Pet, Dog",
+    "language": "Sprache, Lingua, Langue, Language",
+}  # fmt: skip
+
+#: Keys that a form builder gives without knowing what is asked: they count where nothing else
+#: tells, and only without a label that says something else.
+VAGUE = {
+    "number": "adults", "long answer": "message", "text area": "message", "textarea": "message",
+    "multi line": "message", "multi line address": "address",
+}  # fmt: skip
+#: Keys of a date that do not tell which.
+DAY_KEYS = frozenset({"date picker", "date", "date time", "datepicker", "day"})
+
+
+def plain(text: str) -> str:
+    """A name for comparison: lower case, no accents, single blanks between words."""
+    decomposed = unicodedata.normalize("NFKD", text[:200].casefold())
+    bare = "".join(c for c in decomposed if not unicodedata.combining(c))
+    return _NO_WORD.sub(" ", bare).strip()
+
+
+def _table(names: dict[str, str]) -> dict[str, str]:
+    return {plain(one): target for target, many in names.items() for one in many.split(",")}
+
+
+_BY_KEY, _BY_LABEL = _table(_KEYS), _table(_LABELS)
+
+
+def stem(key: str) -> str:
+    """A key without what a form builder adds when the form is edited."""
+    return _SUFFIX.sub("", key.removeprefix("field:").strip())
+
+
+@lru_cache(2048)
+def meant_by_key(key: str) -> str:
+    """What a field with this key asks for; "" when the key does not say."""
+    key = key.removesuffix("[]")
+    for name in (key.removeprefix("field:"), stem(key)):
+        name = plain(name)
+        for one in (name, _NUMBER.sub("", name)):
+            found = _BY_KEY.get(one) or _BY_LABEL.get(one)
+            if found:
+                return found
+    return ""
+
+
+@lru_cache(2048)
+def meant_by_label(label: str) -> str:
+    """What a field with this label asks for; "" when the label does not say."""
+    name = plain(label)
+    return _BY_LABEL.get(name) or _BY_LABEL.get(_NUMBER.sub("", name), "")

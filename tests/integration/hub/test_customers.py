@@ -1,0 +1,355 @@
+"""Who is one person, and whose hashes are there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.integration.hub.guests import customer_of, settle, write
+from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.raw import raw
+
+from alpinehub.customers import hashing, maintenance
+from alpinehub.customers.hashing import hashes
+from alpinehub.hotels import NewHotel, add_hotel
+from alpinehub.sources import add_source
+from cordata import Conflict, Tx
+
+pytestmark = pytest.mark.usefixtures("each_store")
+only_postgres = pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
+
+
+async def customers(hub: Hub) -> list[dict[str, Any]]:
+    return await hub.rows("SELECT * FROM customer ORDER BY id")
+
+
+async def platforms(hub: Hub) -> list[str]:
+    rows = await hub.rows("SELECT platform FROM customer_hash ORDER BY customer_id, platform")
+    return [row["platform"] for row in rows]
+
+
+async def test_customer_is_known_by_what_he_said_last(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await write(
+            hub,
+            email="Eva@Example.com",
+            first_name="Eva",
+            last_name="Muster",
+            city="Wien",
+            postal_code="1010",
+            state="W",
+            phone="+4311111",
+        )
+        await write(hub, email="eva@example.COM", last_name="Maier", city="Bozen", country="IT")
+        [eva] = await customers(hub)
+        told = {name: eva[name] for name in ("email", "phone", "first_name", "last_name", "city")}
+        assert told == {
+            "email": "eva@example.com",
+            "phone": "+4311111",
+            "first_name": None,
+            "last_name": "Maier",
+            "city": "Bozen",
+        }
+        assert (eva["country"], eva["postal_code"], eva["state"]) == ("IT", None, None)
+
+
+async def test_number_is_one_however_it_is_written(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        ids = [
+            await write(hub, phone="0471123456", last_name="Rossi"),
+            await write(hub, phone="+390471123456", city="Bozen"),
+            await write(hub, phone="+390471123456", email="rossi@example.com"),
+        ]
+        other = await write(hub, phone="+390471123457")
+        await settle(hub)
+        rossi, second = await customers(hub)
+        assert [await customer_of(hub, id_) for id_ in ids] == [rossi["id"]] * 3
+        assert await customer_of(hub, other) == second["id"]
+        assert (rossi["email"], rossi["last_name"], rossi["city"]) == (
+            "rossi@example.com",
+            "Rossi",
+            "Bozen",
+        )
+        assert rossi["phone_e164"] == "+390471123456" and rossi["hash_due"] == 0
+
+
+async def test_number_of_several_is_nobodys(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        for email in ("a@example.com", "b@example.com"):
+            await write(hub, phone="+390471123456", email=email)
+        alone = await write(hub, phone="+390471123456")
+        written = await write(hub, phone="0471 123456".replace(" ", ""))
+        third = await write(hub, phone="+390471123456", email="c@example.com")
+        await settle(hub)
+        assert await customer_of(hub, alone) == await customer_of(hub, written)
+        emails = {row["id"]: row["email"] for row in await customers(hub)}
+        assert emails[await customer_of(hub, alone)] is None
+        assert emails[await customer_of(hub, third)] == "c@example.com"
+        assert len(emails) == 4
+
+
+async def test_each_hotel_knows_its_own_customers_by_its_own_region(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await add_hotel(hub.ctx.store, NewHotel(code="WIEN", name="Wien", region="AT"))
+        await add_source(hub.ctx, "WIEN", "generic", "website", "other-secret")
+        await asyncio.sleep(1.1)  # until the directory is read again
+        for hotel in ("DEMO", "WIEN"):
+            await write(hub, hotel=hotel, phone="06641234567", email="eva@example.com")
+        await settle(hub)
+        numbers = [row["phone_e164"] for row in await customers(hub)]
+        assert numbers == ["+3906641234567", "+436641234567"]
+
+
+PERSON: dict[str, Any] = {
+    "email": "eva@example.com",
+    "phone": "3331234567",
+    "first_name": "Eva",
+    "last_name": "Muster",
+    "city": "Bozen",
+    "postal_code": "39100",
+    "country": "IT",
+    "gender": "female",
+}
+
+
+async def test_hashes_are_made_only_when_the_customer_agreed(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await write(hub, **PERSON)
+        await settle(hub)
+        assert await platforms(hub) == []
+        await write(hub, **PERSON, consent=True)
+        await settle(hub)
+        assert await platforms(hub) == ["google", "meta"]
+        rows = await hub.rows("SELECT * FROM customer_hash ORDER BY platform")
+        told = dict.fromkeys(hashing.FIELDS) | PERSON | {"phone": "+393331234567"}
+        for row in rows:
+            assert row["rule"] == hashing.RULE
+            assert {name: row[name] for name in hashing.FIELDS} == hashes(told, row["platform"])
+        await write(hub, **PERSON)  # not asked again: what he said counts
+        await settle(hub)
+        assert await platforms(hub) == ["google", "meta"]
+        await write(hub, **PERSON, consent=False)
+        assert await platforms(hub) == [], "at once"
+        await settle(hub)
+        assert await platforms(hub) == []
+
+
+@pytest.mark.parametrize("again", [{}, {"city": "Wien"}])
+async def test_no_that_was_said_again_is_no_yes_when_two_are_one(
+    tmp_path: Path, again: dict[str, Any]
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert hub.harness is not None
+        await write(hub, phone="0471123456", consent=False)
+        hub.harness.advance(days=1)
+        await write(hub, phone="+390471123456", email="eva@example.com", consent=True)
+        hub.harness.advance(days=1)
+        await write(hub, phone="0471123456", consent=False, **again)
+        await settle(hub)
+        [eva] = await customers(hub)
+        assert (eva["email"], eva["consent"]) == ("eva@example.com", 0)
+        assert await platforms(hub) == []
+
+
+async def test_consent_comes_with_a_webhook(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.post({**BOOKING, "consent": True})
+        await settle(hub)
+        assert await platforms(hub) == ["google", "meta"]
+        await hub.post({**BOOKING, "consent": False})
+        assert await platforms(hub) == []
+
+
+async def test_hashes_follow_what_is_said(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await write(hub, **PERSON, consent=True)
+        await settle(hub)
+        await write(hub, email=PERSON["email"], first_name="Eva", last_name="Maier")
+        await settle(hub)
+        row = (await hub.rows("SELECT * FROM customer_hash WHERE platform = 'google'"))[0]
+        told = dict.fromkeys(hashing.FIELDS) | {"last_name": "Maier"}
+        assert row["last_name"] == hashes(told, "google")["last_name"]
+
+
+async def test_backfill_makes_all_hashes_again_from_where_it_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        for number in range(7):
+            await write(hub, email=f"{number}@example.com", consent=True)
+        await settle(hub)
+        monkeypatch.setattr(maintenance, "RULE", hashing.RULE + 1)
+        store = hub.ctx.store
+        cursor = await maintenance.rehash(store, None, 3)
+        assert cursor is not None
+        changed = f"SELECT count(*) FROM customer_hash WHERE rule = {hashing.RULE + 1}"
+        assert await hub.one(changed) == 6
+        while cursor is not None:  # another process goes on
+            cursor = await maintenance.rehash(store, cursor, 3)
+        assert await hub.one(changed) == 14
+        assert await hub.one("SELECT count(*) FROM customer WHERE hash_due = 1") == 0
+
+
+async def test_backfill_of_the_application_ends(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await write(hub, **PERSON, consent=True)
+        assert hub.harness is not None
+        await hub.harness.run_backfill(f"customer-hashes-{hashing.RULE}")
+        assert await platforms(hub) == ["google", "meta"]
+        await hub.harness.run_periodic("keep_up_customers")
+
+
+async def test_two_workers_and_the_primary_agree_who_is_who_when_all_work_at_once(
+    tmp_path: Path,
+) -> None:
+    """Requests come for customers while they are made one: none is lost, none is left behind."""
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        spellings = ("0471123456", "+390471123456", "00390471123456")
+        ids: list[str] = []
+
+        async def send(number: int) -> None:
+            told: dict[str, Any] = {"phone": spellings[number % 3]}
+            if number % 5 == 4:
+                told["email"] = "eva@example.com"
+            ids.append(await write((hub, other)[number % 2], **told))
+
+        async def lead(done: asyncio.Event) -> None:
+            while not done.is_set():
+                await maintenance.keep_up(hub.ctx.store)
+                await asyncio.sleep(0)
+
+        done = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(lead(done))
+            for first in range(0, 60, 12):
+                async with asyncio.TaskGroup() as batch:
+                    for number in range(first, first + 12):
+                        batch.create_task(send(number))
+            done.set()
+        await settle(hub)
+        [eva] = await customers(hub)
+        assert len(ids) == 60 and eva["email"] == "eva@example.com"
+        assert {await customer_of(hub, id_) for id_ in ids} == {eva["id"]}
+
+
+@only_postgres
+@pytest.mark.parametrize("first", ["request", "merge"])
+async def test_request_that_is_being_stored_goes_to_the_customer_who_stays(
+    tmp_path: Path, first: str
+) -> None:
+    """Whichever of the two commits first, the other finds out."""
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        await write(hub, phone="+390471123456", email="eva@example.com")
+        await settle(hub)
+        gone = await customer_of(hub, await write(hub, phone="0471123456"))
+        async with asyncio.TaskGroup() as group:
+            try:
+                async with other.ctx.store.transaction() as tx:
+                    if first == "merge":
+                        await settle(hub)
+                    await raw(
+                        tx,
+                        "INSERT INTO reservation (id, hotel_id, source_id, customer_id, version,"
+                        f" status, created_at, changed_at) VALUES ('x', 1, 1, {gone}, 1,"
+                        " 'request', 1, 1)",
+                    )
+                    if first == "request":
+                        group.create_task(maintenance.keep_up(hub.ctx.store))
+                        await asyncio.sleep(0.2)
+            except Conflict:
+                assert first == "merge"
+            else:
+                assert first == "request"
+        await settle(hub)
+        [eva] = await customers(hub)
+        lost = f"SELECT count(*) FROM reservation WHERE customer_id <> {eva['id']}"
+        assert await hub.one(lost) == 0
+
+
+#: An address or none; a number that may be shared, in one of its spellings, or none. Who has an
+#: address has one number: of the last one that he gave the others tell nothing.
+NUMBERS = (("0471123456", "+390471123456"), ("3331234567", "+393331234567"))
+who = st.tuples(st.sampled_from([None, "a", "b", "c"]), st.sampled_from([None, 0, 1]))
+
+
+@settings(
+    deadline=None,
+    max_examples=20,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+)
+@given(
+    numbers_of=st.fixed_dictionaries(dict.fromkeys("abc", st.sampled_from([None, 0, 1]))),
+    people=st.lists(who, min_size=1, max_size=8),
+    order=st.randoms(use_true_random=False),
+)
+def test_order_of_arrival_does_not_tell_who_is_one(
+    each_store: str, tmp_path: Path, numbers_of: dict[str, int | None], people: Any, order: Any
+) -> None:
+    said = [
+        (email, number if email is None else numbers_of[email] if number is not None else None)
+        for email, number in people
+    ]
+
+    async def run() -> None:
+        async with open_hub(tmp_path, seed=not (tmp_path / "seeded").exists()) as hub:
+            (tmp_path / "seeded").touch()
+            await forget_all(hub)
+            for _ in range(2):
+                order.shuffle(said)
+                found = [await arrive(hub, order, *one) for one in said]
+                await settle(hub)
+                now = [await customer_of(hub, id_) for id_ in found]
+                check_partition(said, now)
+                await forget_all(hub)
+
+    asyncio.run(run())
+
+
+async def arrive(hub: Hub, order: Any, email: str | None, number: int | None) -> str:
+    if order.random() < 0.3:
+        await settle(hub)
+    told: dict[str, Any] = {"last_name": "X"}
+    if email is not None:
+        told["email"] = order.choice([email, email.upper()]) + "@example.com"
+    if number is not None:
+        told["phone"] = order.choice(NUMBERS[number])
+    return await write(hub, **told)
+
+
+def check_partition(said: Sequence[tuple[str | None, int | None]], found: Sequence[int]) -> None:
+    """What is promised of (address, number) and the customers that they were taken for."""
+    of_email: dict[str, set[int]] = {}
+    of_number: dict[int, set[int]] = {}
+    for (email, number), customer in zip(said, found, strict=True):
+        if email is not None:
+            of_email.setdefault(email, set()).add(customer)
+            if number is not None:
+                of_number.setdefault(number, set()).add(customer)
+    assert all(len(ids) == 1 for ids in of_email.values()), "an address is one customer"
+    assert len(set().union(*of_email.values())) == len(of_email), "and two are two"
+    known = set().union(*of_email.values())
+    nameless: dict[int, set[int]] = {}
+    for (email, number), customer in zip(said, found, strict=True):
+        if email is None and number is None:
+            assert found.count(customer) == 1, "who says nothing is new each time"
+        elif email is None and number is not None:
+            if len(of_number.get(number, ())) == 1:
+                assert {customer} == of_number[number], "the number of one is his"
+            elif customer in known:
+                assert customer in of_number[number], "the number of several: one of them"
+            else:
+                nameless.setdefault(number, set()).add(customer)
+    assert all(len(ids) == 1 for ids in nameless.values()), "a number alone is one customer"
+
+
+async def forget_all(hub: Hub) -> None:
+    async def unit(tx: Tx) -> None:
+        for table in ("delivery", "inbox", "reservation_version", "reservation", "customer"):
+            await raw(tx, f"DELETE FROM {table}")
+
+    await hub.ctx.store.run(unit)

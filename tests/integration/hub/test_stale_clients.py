@@ -1,0 +1,229 @@
+"""Hotel software that does not come is an alert, once, until it is back."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.raw import raw
+
+from alpinehub.accounts import set_account_disabled
+from alpinehub.hotels import set_hotel_disabled
+from alpinehub.monitoring import stale_clients
+from alpinehub.monitoring.stale_clients import watch
+from cordata import Row, Tx
+from cordata.log import logger
+from cordata.store import Store
+
+Disable = Callable[[Store, str, bool], Awaitable[None]]
+pytestmark = pytest.mark.usefixtures("each_store")
+
+
+class Alerts(logging.Handler):
+    """(cause, text) of what the application raises."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.raised: list[tuple[str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if (cause := getattr(record, "ALERT", None)) is not None:
+            self.raised.append((cause, record.getMessage()))
+
+
+@pytest.fixture
+def alerts() -> Any:
+    heard, log = Alerts(), logger("cordata.app")
+    log.addHandler(heard)
+    yield heard
+    log.removeHandler(heard)
+
+
+async def write(hub: Hub, sql: str, *args: object) -> None:
+    async def unit(tx: Tx) -> list[Row]:
+        return await raw(tx, sql, args)
+
+    await hub.ctx.store.run(unit)
+
+
+async def contact(hub: Hub, **times: int | None) -> None:
+    """Hotel software of the demo user was there at these times."""
+    values = {"polled_at": None, "acked_at": None, **times}
+    await write(
+        hub,
+        "INSERT INTO contact (account_id, hotel_id, protocol, polled_at, acked_at)"
+        " SELECT u.id, h.id, '2024-10', CAST(? AS BIGINT), CAST(? AS BIGINT)"
+        " FROM account u, hotel h WHERE true"
+        " ON CONFLICT (account_id, hotel_id) DO UPDATE SET polled_at = excluded.polled_at",
+        *values.values(),
+    )
+
+
+async def passed(hub: Hub, alerts: Alerts) -> list[tuple[str, str]]:
+    """What one pass raises."""
+    alerts.raised.clear()
+    await watch(hub.ctx)
+    return alerts.raised
+
+
+def later(hub: Hub, hours: int) -> None:
+    assert hub.harness is not None
+    hub.harness.advance(hours=hours)
+
+
+async def test_software_that_never_came_is_missed_once(tmp_path: Path, alerts: Alerts) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.post(BOOKING)
+        assert await passed(hub, alerts) == []
+        later(hub, 25)
+        text = (
+            "hotel DEMO (Hotel Demo): account demo has not polled for 25 h; 1 guest requests wait"
+        )
+        assert await passed(hub, alerts) == [("stale-client:DEMO:demo", text)]
+        later(hub, 25)
+        assert await passed(hub, alerts) == []
+
+
+async def test_software_that_is_back_can_be_missed_again(tmp_path: Path, alerts: Alerts) -> None:
+    async with open_hub(tmp_path) as hub:
+        await contact(hub, polled_at=hub.ctx.now_us())
+        later(hub, 25)
+        assert len(await passed(hub, alerts)) == 1
+        await contact(hub, polled_at=hub.ctx.now_us())
+        assert await passed(hub, alerts) == []
+        assert await hub.one("SELECT stale_at FROM contact") is None
+        later(hub, 25)
+        assert len(await passed(hub, alerts)) == 1
+
+
+async def test_software_that_fetches_and_does_not_acknowledge_is_missed(
+    tmp_path: Path, alerts: Alerts
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.post(BOOKING)
+        await write(hub, "UPDATE delivery SET first_sent_at = ?", hub.ctx.now_us())
+        later(hub, 25)
+        await contact(hub, polled_at=hub.ctx.now_us())
+        [(_, text)] = await passed(hub, alerts)
+        assert "has not acknowledged what it got for 25 h" in text
+
+
+async def test_software_that_is_brought_everything_is_missed_by_what_waits(
+    tmp_path: Path, alerts: Alerts
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        target = "INSERT INTO push_target (account_id, url, login, secret, protocol, packed,"
+        await write(hub, f"{target} changed_at) VALUES (1, '', '', ?, '2024-10', 0, 0)", b"")
+        await contact(hub, polled_at=hub.ctx.now_us())
+        later(hub, 25)
+        assert await passed(hub, alerts) == []
+        await hub.post(BOOKING)
+        later(hub, 25)
+        assert len(await passed(hub, alerts)) == 1
+
+
+async def test_new_version_of_an_old_request_did_not_wait_since_the_first(
+    tmp_path: Path, alerts: Alerts
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.post(BOOKING)
+        await write(hub, "UPDATE delivery SET waiting = 0, acked_at = 1")
+        later(hub, 500)
+        await hub.post({**BOOKING, "adults": 3})
+        assert await hub.one("SELECT count(*) FROM delivery WHERE waiting = 1") == 1
+        assert await passed(hub, alerts) == []
+        later(hub, 12)
+        await hub.post({**BOOKING, "external_id": "another"})
+        later(hub, 13)
+        [(_, text)] = await passed(hub, alerts)
+        assert "has not polled for 25 h; 2 guest requests wait" in text
+
+
+async def test_hotel_decides_how_long_and_who_is_told(tmp_path: Path, alerts: Alerts) -> None:
+    settings = {"stale_after_h": 2, "alert_email": "desk@x.example, no address, hütte@x.example"}
+    async with open_hub(tmp_path) as hub:
+        await write(hub, "UPDATE hotel SET settings = ?", json.dumps(settings))
+        await contact(hub, polled_at=hub.ctx.now_us())
+        later(hub, 3)
+        assert len(await passed(hub, alerts)) == 1
+        [mail] = await hub.rows('SELECT "to", subject, text FROM mail')
+        assert json.loads(mail["to"]) == ["desk@x.example"]
+        assert mail["subject"] == ("Hotel Demo: Die Hotelsoftware nimmt keine Gästeanfragen an")
+        assert "(demo) hat sich seit 3 Stunden" in mail["text"]
+
+
+async def test_nobody_is_missed_when_the_hotel_or_the_user_is_disabled(
+    tmp_path: Path, alerts: Alerts
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await contact(hub, polled_at=hub.ctx.now_us())
+        later(hub, 25)
+        await write(hub, "UPDATE account SET disabled_at = 1")
+        assert await passed(hub, alerts) == []
+        await write(hub, "UPDATE account SET disabled_at = NULL")
+        await write(hub, "UPDATE hotel SET disabled_at = 1")
+        assert await passed(hub, alerts) == []
+
+
+@pytest.mark.parametrize("came", ["polled", "never", "fetched"])
+@pytest.mark.parametrize(
+    ("disable", "name"), [(set_hotel_disabled, "DEMO"), (set_account_disabled, "demo")]
+)
+async def test_who_is_enabled_again_is_given_time(
+    tmp_path: Path, alerts: Alerts, came: str, disable: Disable, name: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.post(BOOKING)
+        if came != "never":
+            await contact(hub, polled_at=hub.ctx.now_us())
+        if came == "fetched":
+            await write(hub, "UPDATE delivery SET first_sent_at = ?", hub.ctx.now_us())
+        await disable(hub.ctx.store, name, True)
+        later(hub, 500)
+        await disable(hub.ctx.store, name, False)
+        assert await passed(hub, alerts) == []
+        later(hub, 25)
+        [(_, text)] = await passed(hub, alerts)
+        assert "for 25 h" in text
+
+
+async def test_hotel_that_was_silent_before_it_was_disabled_is_missed_anew(
+    tmp_path: Path, alerts: Alerts
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await contact(hub, polled_at=hub.ctx.now_us())
+        later(hub, 25)
+        assert len(await passed(hub, alerts)) == 1
+        await set_hotel_disabled(hub.ctx.store, "DEMO", True)
+        later(hub, 500)
+        await set_hotel_disabled(hub.ctx.store, "DEMO", False)
+        assert await passed(hub, alerts) == []
+        later(hub, 25)
+        assert len(await passed(hub, alerts)) == 1
+
+
+async def test_silence_is_told_though_it_cannot_be_noted(
+    tmp_path: Path, alerts: Alerts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the process dies between the two: it is told once more then, and not never."""
+
+    class Died(Exception):
+        """Not that the store is away: it would be taken at its word, and not asked for a second."""
+
+    async def die(*args: Any, **more: Any) -> None:
+        raise Died
+
+    async with open_hub(tmp_path) as hub:
+        await hub.post(BOOKING)
+        later(hub, 25)
+        with monkeypatch.context() as patched:
+            patched.setattr(stale_clients, "_note", die)
+            with pytest.raises(Died):
+                await watch(hub.ctx)
+        assert [cause for cause, _ in alerts.raised] == ["stale-client:DEMO:demo"]
+        assert len(await passed(hub, alerts)) == 1 and await passed(hub, alerts) == []
