@@ -10,7 +10,10 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
+
+from cordata.supervisor.spawn import command
 
 State = Literal["waiting", "starting", "ready", "stopping", "gone"]
 
@@ -25,7 +28,7 @@ STEADY_S = 2.0
 
 @dataclass(slots=True, kw_only=True)
 class Child:
-    """A worker or the primary."""
+    """A worker, the primary or the pool."""
 
     name: str
     argv: list[str]
@@ -98,6 +101,30 @@ class Child:
         if again:
             self.state, self.deadline = "waiting", now + self.restart_pause_s
             self.restart_pause_s = min(self.restart_pause_s * 2, RESTART_MAX_S)
+
+
+def children(
+    workers: int,
+    *,
+    config: str | Path | None,
+    app: str | None,
+    debug: bool,
+    test_mode: bool,
+    pool: bool,
+) -> list[Child]:
+    """The primary, the pool if it is wanted, and the workers."""
+    common = ["--config", str(config)] if config is not None else []
+    common += ["--debug"] if debug else []
+    # The pool's manager imports no application.
+    with_app = [*common, *(["--app", app] if app is not None else [])]
+    of_worker = [*with_app, *(["--test-mode"] if test_mode else [])]
+    found = [Child(name="primary", argv=command("primary", *with_app), is_worker=False)]
+    if pool:
+        found.append(Child(name="pool", argv=command("pool", *common), is_worker=False))
+    for number in range(workers):
+        argv = command("worker", str(number), *of_worker)
+        found.append(Child(name=f"worker@{number}", argv=argv, is_worker=True))
+    return found
 
 
 def outcome(status: int) -> tuple[bool, str]:

@@ -1,4 +1,4 @@
-"""Listening sockets from addresses, as a socket unit would bind them."""
+"""Listening sockets, as socket units would bind them: those of HTTP and that of the pool."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import os
 import socket
 import stat
 
+from cordata.config.sections import PathsConfig
 from cordata.errors import ConfigError, CordataError
+from cordata.log import logger
+
+log = logger("cordata.server")
 
 #: As http.socket has it; the kernel caps it at net.core.somaxconn.
 _BACKLOG = 4096
@@ -28,7 +32,29 @@ def bind(address: str) -> socket.socket:
         raise CordataError(f"cannot listen on {address}: {error.strerror}", hint=hint) from error
 
 
-def is_taken(error: Exception) -> bool:
+def listen_for_pool(paths: PathsConfig) -> socket.socket | None:
+    """The pool's socket in the runtime directory; None: there can be none, and why is in the log.
+
+    Nothing but calls of the pool needs it, so the server runs without. Raises: CordataError when
+    another one listens there: its manager and ours would share the names of their workers.
+    """
+    path = paths.runtime / "pool.sock"
+    try:
+        paths.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sock = bind(os.fspath(path))
+        path.chmod(0o660)
+    except (CordataError, OSError) as error:
+        if _is_taken(error):
+            raise CordataError(
+                f"another server, or pool.service, listens on {path}",
+                hint="stop it, or choose another --state; --no-pool runs without a pool",
+            ) from error
+        log.warning("there is no pool: %s", error)
+        return None
+    return sock
+
+
+def _is_taken(error: Exception) -> bool:
     """Whether somebody else listens there: of an error of `bind`."""
     cause = error.__cause__ or error
     return isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE

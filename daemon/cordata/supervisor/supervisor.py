@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cordata import clock, events
+from cordata.config import Config, build, find_file, open_document
+from cordata.config.pool import PoolConfig
 from cordata.errors import ConfigError, StoreUnavailable
 from cordata.lack import passes
 from cordata.log import fields, logger
 from cordata.supervisor import listen as listening
-from cordata.supervisor.child import Child, outcome
-from cordata.supervisor.crew import arguments, configured, crew, listen_for_pool, warn_of_absent
+from cordata.supervisor.child import Child, children, outcome
 from cordata.supervisor.notify import NotifySocket
 from cordata.supervisor.spawn import spawn
 from cordata.systemd import Notifier, listen_fds
@@ -74,7 +75,9 @@ class Supervisor:
         self._watchdog_s = watchdog_s
         self._on_ready = on_ready
         self._config = config
-        self._children = crew(workers, arguments(config, app, debug, test_mode), pool=pool)
+        self._children = children(
+            workers, config=config, app=app, debug=debug, test_mode=test_mode, pool=pool
+        )
         self._sockets: list[socket.socket] = []
         self._pool = next((child for child in self._children if child.name == "pool"), None)
         self._pool_socket: socket.socket | None = None
@@ -133,10 +136,10 @@ class Supervisor:
         inherited = [] if self._listen else listen_fds()
         if self._pool is not None:
             self._pool_socket = next((e.sock for e in inherited if e.name == "pool"), None)
-            found = configured(self._config, {**os.environ, **self._directories()})
+            found = _configured(self._config, {**os.environ, **self._directories()})
             if found is not None:
-                warn_of_absent(found.pools, self._children)
-                self._pool_socket = self._pool_socket or listen_for_pool(found.paths)
+                _warn_of_absent(found.pools, self._children)
+                self._pool_socket = self._pool_socket or listening.listen_for_pool(found.paths)
             if self._pool_socket is None:
                 self._pool.state = "gone"
         if self._test_mode:
@@ -275,6 +278,26 @@ class Supervisor:
             for child in self._children:
                 if child.state in ("starting", "ready"):
                     child.stop(clock.monotonic() + self._stop_timeout_s)
+
+
+def _configured(config: str | Path | None, environment: Mapping[str, str]) -> Config | None:
+    """What the children will find; None: they say what is wrong with it."""
+    try:
+        return build(open_document(find_file(config)), None, environment)
+    except ConfigError:
+        return None
+
+
+def _warn_of_absent(pools: Mapping[str, PoolConfig], children: Sequence[Child]) -> None:
+    """Say which workers a pool names that this server does not have: calls wait there in vain."""
+    started = [child.name.removeprefix("worker@") for child in children if child.is_worker]
+    for name, pool in pools.items():
+        absent = [worker for worker in pool.workers if worker not in started]
+        if absent:
+            what = "worker" if len(absent) == 1 else "workers"
+            alone = "" if len(absent) < len(pool.workers) else ", so nobody takes its calls"
+            text = "[pool.%s] names %s %s, not started with --workers %d%s"
+            log.warning(text, name, what, ", ".join(absent), len(started), alone)
 
 
 def _next_start(child: Child) -> str:

@@ -22,12 +22,11 @@ until the test moves it. What `ctx.pool` runs, it runs in the test's process. No
 this package.
 """
 
-from cordata.testing.harness import Harness
-from cordata.testing.opening import open_app
+from cordata.testing.asgi import Response
+from cordata.testing.failure import Failure
+from cordata.testing.harness import Harness, async_test, open_app
 from cordata.testing.race import race
-from cordata.testing.record import DeadLetter, Failure, Mail, OutboxEntry
-from cordata.testing.response import Response
-from cordata.testing.running import async_test
+from cordata.testing.record import DeadLetter, Mail, OutboxEntry
 
 __all__ = [
     "DeadLetter",

@@ -13,8 +13,7 @@ from cordata.core.delivery import Verdict
 from cordata.core.event import Event
 from cordata.registry import Subscription
 from cordata.services.handling import Handling
-from cordata.testing.record import Failure
-from cordata.testing.watch import Watch
+from cordata.testing.failure import Failure, FailureRecorder
 
 OWNER = "test"
 _RELAYED = 100
@@ -26,7 +25,7 @@ class Delivery:
     def __init__(self, ctx: Context, app: App, config: EngineConfig) -> None:
         self._broker = StoreBroker(ctx.store, claim_timeout_s=config.claim_timeout_s)
         self._handling = Handling(ctx, config, owner_id=OWNER)
-        self._watch = Watch()
+        self._failures = FailureRecorder()
         self._subscriptions = {one.group: self._watched(one) for one in app.subscriptions}
 
     async def register(self) -> None:
@@ -68,18 +67,18 @@ class Delivery:
 
     async def _attempt(self, message: Message) -> tuple[Outcome, Failure | None]:
         subscription = self._subscriptions[message.group]
-        self._watch.clear()
+        self._failures.clear()
         outcome = await self._handling.attempt(subscription, message)
         if outcome.verdict is Verdict.DONE:
             return outcome, None
-        return outcome, self._watch.failure(message.group, subscription.timeout_s)
+        return outcome, self._failures.failure(message.group, subscription.timeout_s)
 
     def _watched(self, subscription: Subscription) -> Subscription:
         """The same, but what its handler raises is noted on its way."""
         handler = subscription.handler
 
         async def watched(event: Event, ctx: EventContext) -> None:
-            with self._watch.over(event):
+            with self._failures.over(event):
                 await handler(event, ctx)
 
         return dataclasses.replace(subscription, handler=watched)

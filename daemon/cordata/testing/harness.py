@@ -2,39 +2,115 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import functools
 import json as json_
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
 
 from cordata import clock as wall
 from cordata.app import App
 from cordata.broker import Owner
 from cordata.broker.inspection import DeadLetters, Filter
-from cordata.config import Config
+from cordata.config import Config, Document, build, find_file, open_document
+from cordata.config.sections import PathsConfig
 from cordata.context import Context
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
 from cordata.eventstore.inspection import Subscriptions
 from cordata.eventstore.status import SubscriptionStatus
 from cordata.http import AsgiApp
 from cordata.log import request_id
+from cordata.opening import open_context
 from cordata.services.alongside import alongside
 from cordata.services.job import JobResult
-from cordata.store import Row, Tx, Unit, new_id
+from cordata.store import Row, Store, Tx, Unit, new_id
+from cordata.testing.asgi import Mounted, Response
 from cordata.testing.delivery import Delivery
-from cordata.testing.mounted import Mounted
-from cordata.testing.pool import InlineDoor
+from cordata.testing.failure import Failure
+from cordata.testing.pool import InlineDoor, InlinePool
 from cordata.testing.projected import Projected
-from cordata.testing.record import DeadLetter, Failure, Mail, OutboxEntry
-from cordata.testing.response import Response
+from cordata.testing.record import DeadLetter, Mail, OutboxEntry
+from cordata.testing.store import Clock, TimedStore
 from cordata.testing.task import backfill_to_its_end, run_job_now
-from cordata.testing.timed import Clock
+from cordata.vault import Vault
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _MICROSECOND = timedelta(microseconds=1)
 _PAGE = 1000
+#: Every test's, so that sealed secrets may stand in a test's own data.
+MASTER_KEY = bytes(range(32)).hex().encode()
+
+
+@asynccontextmanager
+async def open_app(
+    app: App,
+    *,
+    now: datetime | None = None,
+    config: Config | Mapping[str, Any] | str | Path | None = None,
+    directory: Path | None = None,
+    startup: bool = True,
+) -> AsyncIterator[Harness]:
+    """The application in the state in which a worker begins to serve: migrated, started up.
+
+    `now`: the time, aware; by default that of the call. `config`: sections of cordata.toml as
+    `{"shop": {"desk": "a@example.com"}}`, a file, or a loaded one; its directories are not used,
+    nor is the environment. `directory`: where the store lies, for example pytest's `tmp_path`; by
+    default one that is deleted at the end. `startup=False` leaves the `@app.startup` functions to
+    `run_startup()`. Secrets are sealed with a master key of the tests' own.
+
+    Raises: ConfigError; what a startup function raises.
+    """
+    clock = Clock(now or wall.now())
+    async with AsyncExitStack() as stack:
+        if directory is None:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cordata-")))
+        directory.mkdir(parents=True, exist_ok=True)
+        loaded = dataclasses.replace(_loaded(app, config), paths=_paths(directory))
+        opened = await stack.enter_async_context(
+            open_context(loaded, _with_queries(app), vault=Vault(MASTER_KEY))
+        )
+        store = cast(Store, TimedStore(opened.store, clock))
+        door = InlineDoor(lambda: InlinePool(app, loaded, lambda: clock.now_us() / 1e6))
+        stack.push_async_callback(door.close)
+        ctx = dataclasses.replace(opened, store=store, door=door)
+        await store.migrate(ctx.chains)
+        owner = Owner.register(loaded.paths.runtime, name="test")
+        stack.callback(owner.close)
+        harness = Harness(app, ctx, loaded, clock, owner)
+        await stack.enter_async_context(harness.opened())
+        if startup:
+            await harness.run_startup()
+        yield harness
+
+
+def _loaded(app: App, config: Config | Mapping[str, Any] | str | Path | None) -> Config:
+    if isinstance(config, Config):
+        return config
+    if isinstance(config, str | Path):
+        document = open_document(find_file(config))
+    else:
+        document = Document(path=None, tables=dict(config or {}))
+    return build(document, app.settings_classes, {})
+
+
+def _paths(directory: Path) -> PathsConfig:
+    return PathsConfig(
+        state=directory, runtime=directory / "run", credentials=directory / "credentials"
+    )
+
+
+def _with_queries(app: App) -> App:
+    """The same application, and what a test reads; its own list stays as it is."""
+    more = copy.copy(app)
+    more.query_packages = [*app.query_packages, "cordata.testing.sql"]
+    return more
 
 
 class Harness:
@@ -269,3 +345,19 @@ class Harness:
                 yield self
             finally:
                 await self._mounted.close()
+
+
+def async_test(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a coroutine test to its end, on a fresh loop of the kind that a worker has.
+
+    pytest's fixtures are passed on. Not needed beside pytest-asyncio or anyio.
+    """
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        from cordata.wiring.loop import uvloop_runner
+
+        with uvloop_runner() as runner:
+            runner.run(test(*args, **kwargs))
+
+    return run

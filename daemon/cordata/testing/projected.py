@@ -18,8 +18,7 @@ from cordata.services.projection.deaths import Deaths
 from cordata.services.projection.lane import Lane
 from cordata.services.projection.surroundings import Surroundings
 from cordata.store import Row, Tx
-from cordata.testing.record import Failure
-from cordata.testing.watch import Watch
+from cordata.testing.failure import Failure, FailureRecorder
 
 _PAGE = 100
 #: Nobody else is there to take anything: the lease is as long as any test's time.
@@ -49,7 +48,7 @@ class Projected:
         self._owner_id = owner.id
         self._log = EventLog(ctx.store)
         self._partitions = Partitions(ctx.store)
-        self._watch = Watch()
+        self._failures = FailureRecorder()
         self._projections = {name: self._watched(one) for name, one in app.projections.items()}
         self._lanes: dict[tuple[str, int], _SteppedLane] = {}
         self._around = Surroundings(
@@ -115,12 +114,12 @@ class Projected:
         return min(moments, default=None)
 
     async def _handle(self, lane: _SteppedLane) -> Failure | None:
-        self._watch.clear()
+        self._failures.clear()
         await lane.step()
         if lane.unstored:
             await self._partitions.store([(lane.claim, lane.position)])
             lane.stored = lane.position
-        return self._watch.failure(lane.projection.name, lane.projection.timeout_s)
+        return self._failures.failure(lane.projection.name, lane.projection.timeout_s)
 
     def _next_lane(self, name: str) -> _SteppedLane | None:
         now_us = self._store.now_us()
@@ -171,7 +170,7 @@ class Projected:
         handler = projection.handler
 
         async def watched(event: StoredEvent, ctx: ProjectionContext) -> None:
-            with self._watch.over(event):
+            with self._failures.over(event):
                 await handler(event, ctx)
 
         same.handler = watched

@@ -10,20 +10,8 @@ from typing import Any
 
 from cordata.broker.inspection import WholeLetter
 from cordata.clock import from_us
-from cordata.core.event import Event
 from cordata.core.picture import Inline, read_pictures
-from cordata.eventstore import StoredEvent
 from cordata.store import Row
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """One attempt that failed."""
-
-    #: The consumer group, or the subscription to the event store.
-    group: str
-    event: Event | StoredEvent
-    error: BaseException
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,19 +1,29 @@
-"""What handlers raise is noted on its way to the code that settles it."""
+"""What a handler raises is noted on its way to the code that settles the attempt."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from cordata.core.event import Event
 from cordata.errors import AlreadySeen
 from cordata.eventstore import StoredEvent
-from cordata.testing.record import Failure
 from cordata.unawaited import refused
 
 
-class Watch:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One attempt that failed."""
+
+    #: The consumer group, or the subscription to the event store.
+    group: str
+    event: Event | StoredEvent
+    error: BaseException
+
+
+class FailureRecorder:
     """The last error of one attempt."""
 
     def __init__(self) -> None:
