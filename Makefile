@@ -19,7 +19,7 @@ BENCH ?=
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-alone oracle test-system lint deb bench fuzz soak boot clean clean-cache
+.PHONY: help run test test-unit test-alone oracle test-system lint deb bench versus fuzz soak boot clean clean-cache
 
 build := packaging/build
 # The tests that use the official AlpineBits material where it is there.
@@ -36,7 +36,7 @@ root := sudo -n --preserve-env=HOME,XDG_CACHE_HOME,CORDATA_CACHE,CORDATA_SHARED,
 endif
 export PYTHON PYTHONDONTWRITEBYTECODE = 1
 # As an installed package has it: else each process compiles all that it imports, at each start.
-run bench test-unit: export PYTHONDONTWRITEBYTECODE =
+run bench versus test-unit: export PYTHONDONTWRITEBYTECODE =
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -79,6 +79,10 @@ deb: ## The Debian package, into dist/
 
 bench: ## Throughput, latency, memory and idle cost beside others (BENCH="redis webhook" for a part)
 	@$(build)/need bench test tree && venv=$$($(build)/venv $(extras)) && $(build)/bench "$$venv/bin/python" $(BENCH)
+
+versus: ## This checkout beside another, in turns, on Debian 13's Python (OTHER=../old BENCH="webhook-sqlite hub")
+	@$(build)/need bench test tree && python=$$($(root) $(build)/tree-python) && \
+		PYTHONPATH=daemon:. "$$python" -m tests.bench.versus $(OTHER) $(BENCH)
 
 fuzz: ## The pool's and the hub's rules under any input, FUZZ=60 seconds each; atheris if there is one
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \

@@ -84,7 +84,7 @@ def server(state: Path, workers: int) -> Iterator[subprocess.Popen[bytes]]:
             subprocess.Popen(
                 argv,
                 cwd=ROOT,
-                env=environment(**{NOTES: str(notes)}),
+                env={**environment(), NOTES: str(notes)},
                 stdout=output,
                 stderr=output,
             )

@@ -39,9 +39,9 @@ def free_port() -> int:
         return port
 
 
-def environment(**extra: str) -> dict[str, str]:
-    """The caller's environment with the checkout on the module path."""
-    paths = [str(ROOT / "daemon"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+def environment(*, checkout: Path = ROOT, **extra: str) -> dict[str, str]:
+    """The caller's environment with a checkout on the module path."""
+    paths = [str(checkout / "daemon"), str(checkout), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **extra}
 
 
@@ -74,14 +74,18 @@ def stop(process: subprocess.Popen[bytes], *, patience_s: float = 35.0) -> None:
 
 @contextlib.contextmanager
 def running(
-    name: str, argv: Sequence[str], *, url: str, log: Path, **extra: str
+    name: str, argv: Sequence[str], *, url: str, log: Path, checkout: Path = ROOT, **extra: str
 ) -> Iterator[Server]:
     """Run a server in a process group of its own until the block ends."""
     with log.open("ab") as output:
         begin = time.monotonic()
         process = watched(
             subprocess.Popen(
-                argv, stdout=output, stderr=output, env=environment(**extra), start_new_session=True
+                argv,
+                stdout=output,
+                stderr=output,
+                env=environment(checkout=checkout, **extra),
+                start_new_session=True,
             )
         )
         try:
@@ -93,7 +97,12 @@ def running(
 
 @contextlib.contextmanager
 def hub(
-    scratch: Path, store: str = "sqlite:", *, workers: int = 4, broker: str = "store:"
+    scratch: Path,
+    store: str = "sqlite:",
+    *,
+    workers: int = 4,
+    broker: str = "store:",
+    checkout: Path = ROOT,
 ) -> Iterator[Server]:
     """alpinehub with its demo hotel, on the embedded store or an empty database's url."""
     port = free_port()
@@ -107,20 +116,26 @@ def hub(
     )
     extra = {"CORDATA_CONFIG": str(config)}
     python = [sys.executable, "-m"]
-    prepare([*python, "cordata", "credentials", "init"], extra)
+    prepare([*python, "cordata", "credentials", "init"], extra, checkout)
     argv = [*python, "cordata", "server", "--workers", str(workers)]
     argv += ["--listen", f"127.0.0.1:{port}"]
     url = f"http://127.0.0.1:{port}"
     with running(
-        "cordata", argv, url=url + "/api/ready", log=scratch / "hub.log", **extra
+        "cordata",
+        argv,
+        url=url + "/api/ready",
+        log=scratch / "hub.log",
+        checkout=checkout,
+        **extra,
     ) as server:
-        prepare([*python, "alpinehub", "demo"], extra)
+        prepare([*python, "alpinehub", "demo"], extra, checkout)
         yield replace(server, url=url)
 
 
-def prepare(argv: Sequence[str], extra: dict[str, str]) -> None:
+def prepare(argv: Sequence[str], extra: dict[str, str], checkout: Path = ROOT) -> None:
     """Run a command to its end. Raises: CalledProcessError."""
-    subprocess.run(argv, check=True, env=environment(**extra), stdout=subprocess.DEVNULL)
+    env = environment(checkout=checkout, **extra)
+    subprocess.run(argv, check=True, env=env, stdout=subprocess.DEVNULL)
 
 
 @contextlib.contextmanager
