@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from alpinehub import counts, demo, history, inbox, retention
+from alpinehub import counts, demo, inbox, retention
 from alpinehub.alpinebits.call import READ_LARGE
-from alpinehub.alpinebits.prerender import prerender
+from alpinehub.alpinebits.delivery import write_undeliverable
+from alpinehub.alpinebits.prerender import find_undeliverable
 from alpinehub.alpinebits.serving import FIT_LARGE
 from alpinehub.api import alpinebits, api
 from alpinehub.customers import maintenance
 from alpinehub.customers.hashing import RULE
 from alpinehub.monitoring.stale_clients import watch
-from alpinehub.push import delivery
-from alpinehub.push.schedule import waker
+from alpinehub.push import delivery, schedule
 from alpinehub.report.job import due_portfolio, due_reports, send_portfolio, send_report
 from alpinehub.report.rendering import RENDER
 from alpinehub.settings import HubSettings
@@ -20,10 +20,10 @@ from alpinehub.webhooks import form_limit
 from alpinehub.webhooks.endpoint import Webhooks
 from alpinehub.webhooks.generic import generic
 from alpinehub.webhooks.lenient import form, google, wix
-from cordata import App, BackfillContext, Context, Event, EventContext
+from cordata import App, BackfillContext, Context, Event, EventContext, Tx
 
-#: Handlers of one worker at once: their notes share a commit.
-TRAIL_AT_ONCE = 64
+#: Handlers of one worker at once.
+VERSIONS_AT_ONCE = 64
 INTERPRETED_AT_ONCE = 32
 #: Each of them waits for somebody else's server, for 30 s at worst.
 PUSHED_AT_ONCE = 64
@@ -57,13 +57,8 @@ async def make_demo(ctx: Context) -> None:
 @app.startup
 async def check_secrets(ctx: Context) -> None:
     """Say at start, not at the first request, that a source's secret cannot be read."""
-    if closed := (await sealed_elsewhere(ctx)).names:
-        ctx.log.error(
-            "%d sources cannot be served, their secrets do not open: %s; "
-            "restore the credential master-key or run `alpinehub source rotate`",
-            len(closed),
-            ", ".join(closed[:10]),
-        )
+    for problem in await closed_secrets(ctx):
+        ctx.log.error("%s", problem)
 
 
 @app.check
@@ -79,59 +74,45 @@ async def interpret(event: Event, ctx: EventContext) -> None:
     await inbox.interpret(event, ctx)
 
 
-@app.on("reservation.received", concurrency=TRAIL_AT_ONCE)
-async def note_received(event: Event, ctx: EventContext) -> None:
-    """A new request is on the trail."""
-    await _note_version(event, ctx)
+@app.on("reservation.received", concurrency=VERSIONS_AT_ONCE)
+async def on_received(event: Event, ctx: EventContext) -> None:
+    """A new guest request."""
+    await _follow_version(event, ctx)
 
 
-@app.on("reservation.modified", concurrency=TRAIL_AT_ONCE)
-async def note_modified(event: Event, ctx: EventContext) -> None:
-    """A change is on the trail."""
-    await _note_version(event, ctx)
+@app.on("reservation.modified", concurrency=VERSIONS_AT_ONCE)
+async def on_modified(event: Event, ctx: EventContext) -> None:
+    """A new version of a guest request."""
+    await _follow_version(event, ctx)
 
 
-@app.on("reservation.cancelled", concurrency=TRAIL_AT_ONCE)
-async def note_cancelled(event: Event, ctx: EventContext) -> None:
-    """A cancellation is on the trail."""
-    await _note_version(event, ctx)
+@app.on("reservation.cancelled", concurrency=VERSIONS_AT_ONCE)
+async def on_cancelled(event: Event, ctx: EventContext) -> None:
+    """The cancellation of a guest request."""
+    await _follow_version(event, ctx)
 
 
-async def _note_version(event: Event, ctx: EventContext) -> None:
-    """With it whatever else there is to do for a new version."""
-    held = await prerender(ctx, event)
-    # Woken first: what the version of his polls cannot carry, that of the push may.
-    await history.note(event, ctx, await waker(ctx, event.payload["hotel_id"]), held)
+async def _follow_version(event: Event, ctx: EventContext) -> None:
+    """Start the push of a new version, and mark for whom it is undeliverable."""
+    hotel_id = event.payload["hotel_id"]
+    undeliverable = await find_undeliverable(ctx, event)
+    is_pushed = await schedule.is_pushed(ctx.store, hotel_id)
+    if not (undeliverable or is_pushed):
+        return
 
+    async def unit(tx: Tx) -> None:
+        if is_pushed:  # first: what the version of a poll cannot carry, that of the push may
+            await schedule.wake(tx, hotel_id=hotel_id)
+        for client, versions in undeliverable:
+            await write_undeliverable(tx, client, versions)
 
-@app.on("reservation.delivered", concurrency=TRAIL_AT_ONCE)
-async def note_delivered(event: Event, ctx: EventContext) -> None:
-    """That hotel software fetched a version for the first time is on the trail."""
-    await history.note(event, ctx)
-
-
-@app.on("reservation.acknowledged", concurrency=TRAIL_AT_ONCE)
-async def note_acknowledged(event: Event, ctx: EventContext) -> None:
-    """That hotel software took a version is on the trail."""
-    await history.note(event, ctx)
-
-
-@app.on("reservation.rejected", concurrency=TRAIL_AT_ONCE)
-async def note_refused(event: Event, ctx: EventContext) -> None:
-    """That hotel software cannot use a version is on the trail."""
-    await history.note(event, ctx)
+    await ctx.run(unit)
 
 
 @app.on("push.due", key=True, retries=3, concurrency=PUSHED_AT_ONCE, timeout_s=delivery.TIMEOUT_S)
 async def push(event: Event, ctx: EventContext) -> None:
     """What waits is brought to hotel software that does not come for it."""
     await delivery.bring(event, ctx)
-
-
-@app.on("reservation.status", concurrency=TRAIL_AT_ONCE)
-async def note_status(event: Event, ctx: EventContext) -> None:
-    """What became of a request at the hotel is on the trail."""
-    await history.note(event, ctx)
 
 
 @app.job("daily-report", due=due_reports)
@@ -171,9 +152,9 @@ async def forget_form_limits(ctx: Context) -> None:
 
 
 @app.every(seconds=60)
-async def count_versions(ctx: Context) -> None:
-    """Keep the hourly counts of each hotel."""
-    await counts.count(ctx.store)
+async def fold_counts(ctx: Context) -> None:
+    """Add what was counted lately to the hourly counts of each hotel."""
+    await counts.fold(ctx.store)
 
 
 @app.every(seconds=5)

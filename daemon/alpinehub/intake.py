@@ -15,16 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from alpinehub import counts
+from alpinehub import counts, history
 from alpinehub.customers.identity import find_or_create
+from alpinehub.history import HistoryEntry
 from alpinehub.models import Source
 from alpinehub.reservations import (
     STAY,
     ReservationData,
+    ResStatus,
+    Status,
     content_hash,
     decode,
     encode,
@@ -100,210 +104,267 @@ class Unknown(Exception):
     """A cancellation of something never heard of, and too little to be a record of its own."""
 
 
+class _Prepared(NamedTuple):
+    """What is made of a submission before its unit: all that takes time and needs no store."""
+
+    #: Of the reservation, should it be new.
+    id: str
+    data: str
+    content_hash: bytes
+
+
+def _prepare(arrival: Arrival, now_us: int) -> _Prepared:
+    encoded = encode(arrival.data)
+    return _Prepared(new_id(now_us), encoded.decode(), content_hash(encoded))
+
+
 async def take_in(store: Store, arrival: Arrival, *, now_us: int) -> Stored:
-    """Store it; what became of it, after the commit.
+    """Store a submission; the result, after the commit.
 
     Raises: KeyReused, Unknown (nothing is written then), StoreUnavailable. Cancelling is safe: it
     is stored whole or not at all, and sent again it gets the same id.
     """
-    version = _Version(arrival, new_id(now_us))
+    unit = partial(_take_in, arrival=arrival, prepared=_prepare(arrival, now_us))
     for _ in range(RUNS):
         try:
-            return await store.run(version.store_counted)
+            return await store.run(unit)
         except Conflict:
             continue
     raise StoreUnavailable("too many change the same reservation at once", retry_after_s=1)
 
 
-async def store_arrival(tx: Tx, arrival: Arrival, known: Row | None) -> Stored:
-    """Store one without a key in a unit of the caller's, which runs again if that is a Conflict.
+async def _take_in(tx: Tx, arrival: Arrival, prepared: _Prepared) -> Stored:
+    """The unit of `take_in`. A duplicate leaves no row behind, so it is counted."""
+    if arrival.key is None:
+        stored = await _find_and_store(tx, arrival, prepared)
+    else:
+        stored = await _store_once(tx, arrival, prepared, arrival.key)
+    if stored.outcome == "duplicate":
+        await counts.add(tx, arrival.source.hotel.id, "duplicates")
+    return stored
 
-    `known`: its reservation, as `find_reservation` has it. Raises: Unknown, Conflict,
-    StoreUnavailable.
-    """
-    return await _Version(arrival, new_id(tx.now_us)).store_known(tx, known)
+
+async def _store_once(tx: Tx, arrival: Arrival, prepared: _Prepared, key: str) -> Stored:
+    """Store it, unless a submission came with this key before."""
+    stored: Stored | None = None
+
+    async def store() -> str:
+        nonlocal stored
+        stored = await _find_and_store(tx, arrival, prepared)
+        return stored.reservation_id
+
+    scope = f"source:{arrival.source.id}"
+    reservation_id = await tx.remembered(scope, key, store, body_hash=arrival.body_hash)
+    return stored or Stored(reservation_id, "duplicate")
 
 
-class _Version:
-    """The unit. All that costs time and needs no store is done when it is made."""
-
-    __slots__ = ("_arrival", "_data", "_hash", "_id")
-
-    def __init__(self, arrival: Arrival, fresh_id: str) -> None:
-        encoded = encode(arrival.data)
-        self._arrival = arrival
-        self._data = encoded.decode()
-        self._hash = content_hash(encoded)
-        self._id = fresh_id
-
-    async def store_counted(self, tx: Tx) -> Stored:
-        """Look up and store; what says nothing new leaves no row behind, so it is counted."""
-        stored = await self._store_once(tx)
-        if stored.outcome == "duplicate":
-            await counts.note(tx, self._arrival.source.hotel.id, "duplicates")
-        return stored
-
-    async def _store_once(self, tx: Tx) -> Stored:
-        arrival = self._arrival
-        if arrival.key is None:
-            return await self._store(tx)
-        stored: Stored | None = None
-
-        async def store() -> str:
-            nonlocal stored
-            stored = await self._store(tx)
-            return stored.reservation_id
-
-        reservation_id = await tx.remembered(
-            f"source:{arrival.source.id}", arrival.key, store, body_hash=arrival.body_hash
-        )
-        return stored or Stored(reservation_id, "duplicate")
-
-    async def _store(self, tx: Tx) -> Stored:
-        arrival = self._arrival
-        if arrival.external_id is None:
-            return await self._add(tx)
+async def _find_and_store(tx: Tx, arrival: Arrival, prepared: _Prepared) -> Stored:
+    known = None
+    if arrival.external_id is not None:
         known = await tx.fetch_one(
             "find_reservation", source_id=arrival.source.id, external_id=arrival.external_id
         )
-        return await self.store_known(tx, known)
+    return await _store(tx, arrival, prepared, known)
 
-    async def store_known(self, tx: Tx, known: Row | None) -> Stored:
-        """Store it as a new reservation, or as the next version of a known one."""
-        if known is None:
-            return await self._add(tx)
-        place = self._arrival.order.until(tx.now_us).compare(known)
-        if place < 0 or await self._says_nothing_new(tx, known, is_newer=place > 0):
-            if place > 0:
-                await self._note_order(tx, known["id"])
-            return Stored(str(known["id"]), "duplicate", int(known["version"]))
-        await self._change(tx, known)
-        return Stored(str(known["id"]), "changed", int(known["version"]) + 1)
 
-    async def _says_nothing_new(self, tx: Tx, known: Row, *, is_newer: bool) -> bool:
-        """Whether it is what the newest version is, or a late repetition of what a cancellation
-        ended since. A cancellation is none: it is about what is there now.
-        """
-        if known["content_hash"] == self._hash:
-            return True
-        if is_newer or self._arrival.data.status == "cancelled":
-            return False
-        values = {"id": known["id"], "content_hash": self._hash}
-        return await tx.fetch_one("find_ended", **values) is not None
+async def store_arrival(tx: Tx, arrival: Arrival, known: Row | None) -> Stored:
+    """Store a submission without a key in the caller's unit, which runs again after a Conflict.
 
-    async def _add(self, tx: Tx) -> Stored:
-        """Version 1 of a new reservation."""
-        arrival = self._arrival
-        if arrival.incomplete:
-            raise Unknown()
-        source, data = arrival.source, arrival.data
-        await tx.write(
-            "insert_reservation",
-            id=self._id,
-            hotel_id=source.hotel.id,
-            source_id=source.id,
-            external_id=arrival.external_id,
-            customer_id=await find_or_create(tx, source.hotel.id, data),
-            status=data.status,
-            ends_on=ends_on(data),
-            now=tx.now_us,
-        )
-        await self._add_version(tx, self._id, 1, next_res_status(data.status, None), self._data)
-        await self._note_order(tx, self._id)
-        await self._publish(tx, "reservation.received", self._id, 1)
-        return Stored(self._id, "new", 1)
+    `known`: its reservation, as `find_reservation` returns it. Raises: Unknown, Conflict,
+    StoreUnavailable.
+    """
+    return await _store(tx, arrival, _prepare(arrival, tx.now_us), known)
 
-    async def _change(self, tx: Tx, known: Row) -> None:
-        """The next version of a known reservation."""
-        arrival = self._arrival
-        data, text = arrival.data, self._data
-        if data.status == "cancelled":
-            data = carry_over(decode(known["data"]), data)
-            text = encode(data).decode()
-        customer_id = known["customer_id"]
-        if data.email or data.phone or customer_id is None:
-            customer_id = await find_or_create(tx, arrival.source.hotel.id, data)
-        reservation_id, version = str(known["id"]), int(known["version"]) + 1
-        found = await tx.execute(
-            "update_reservation",
-            id=reservation_id,
-            version=version,
-            status=data.status,
-            customer_id=customer_id,
-            ends_on=ends_on(data),
-            now=tx.now_us,
-        )
-        if not found:  # it was kept long enough, and ended just now: then this is a new one
-            raise Conflict(f"reservation {reservation_id} is gone")
-        res_status = next_res_status(data.status, known["status"])
-        await self._add_version(tx, reservation_id, version, res_status, text)
-        await self._note_order(tx, reservation_id)
-        event = "cancelled" if data.status == "cancelled" else "modified"
-        await self._publish(tx, f"reservation.{event}", reservation_id, version)
 
-    async def _note_order(self, tx: Tx, reservation_id: str) -> None:
-        order = self._arrival.order.until(tx.now_us)
-        if order != Order():
-            values = {"sequence": order.sequence, "sent_at": order.sent_at}
-            await tx.write("note_order", id=reservation_id, **values)
+async def _store(tx: Tx, arrival: Arrival, prepared: _Prepared, known: Row | None) -> Stored:
+    """Store it as a new reservation, or as the next version of a known one."""
+    if known is None:
+        return await _add(tx, arrival, prepared)
+    place = arrival.order.until(tx.now_us).compare(known)
+    if place < 0 or await _is_repeated(tx, arrival, prepared, known, is_newer=place > 0):
+        if place > 0:
+            await _write_order(tx, arrival, known["id"])
+        return Stored(str(known["id"]), "duplicate", int(known["version"]))
+    return await _change(tx, arrival, prepared, known)
 
-    async def _add_version(
-        self, tx: Tx, reservation_id: str, version: int, res_status: str, data: str
-    ) -> None:
-        arrival = self._arrival
-        await tx.write(
-            "insert_version",
-            reservation_id=reservation_id,
-            version=version,
-            content_hash=self._hash,
-            res_status=res_status,
-            data=data,
-            request_id=arrival.request_id,
-            now=tx.now_us,
-        )
-        if arrival.inbox_id is None:
-            await self._add_inbox(tx, reservation_id, version)
-        # Behind the inbox: who grants the hotel to an account meanwhile holds its source
-        # (accounts.py).
-        if version > 1:
-            await tx.write("end_waiting", reservation_id=reservation_id)
-        await tx.write(
-            "fan_out",
-            reservation_id=reservation_id,
-            version=version,
-            hotel_id=arrival.source.hotel.id,
-            unique_id_type=arrival.data.unique_id_type,
-        )
 
-    async def _add_inbox(self, tx: Tx, reservation_id: str, version: int) -> None:
-        """What a strict source sent: it is in the inbox only when it can be used."""
-        arrival = self._arrival
-        await tx.write(
-            "insert_inbox",
-            source_id=arrival.source.id,
-            external_id=arrival.external_id,
-            now=tx.now_us,
-            headers=arrival.headers,
-            body=arrival.body,
-            reservation_id=reservation_id,
-            request_id=arrival.request_id,
-            outcome="new" if version == 1 else "changed",
-        )
+async def _is_repeated(
+    tx: Tx, arrival: Arrival, prepared: _Prepared, known: Row, *, is_newer: bool
+) -> bool:
+    """Whether it equals the newest version, or is a late repetition of a version that a
+    cancellation ended since. A cancellation itself is none: it is about what is there now.
+    """
+    if known["content_hash"] == prepared.content_hash:
+        return True
+    if is_newer or arrival.data.status == "cancelled":
+        return False
+    values = {"id": known["id"], "content_hash": prepared.content_hash}
+    return await tx.fetch_one("find_ended", **values) is not None
 
-    async def _publish(self, tx: Tx, event: str, reservation_id: str, version: int) -> None:
-        """Ids only: whoever handles it reads what he is allowed to read."""
-        source = self._arrival.source
-        await tx.publish(
-            event,
-            {
-                "reservation_id": reservation_id,
-                "version": version,
-                "hotel_id": source.hotel.id,
-                "source_id": source.id,
-                "status": self._arrival.data.status,
-            },
-            key=reservation_id,
-        )
+
+async def _add(tx: Tx, arrival: Arrival, prepared: _Prepared) -> Stored:
+    """Version 1 of a new reservation."""
+    if arrival.incomplete:
+        raise Unknown()
+    source, data, order = arrival.source, arrival.data, arrival.order.until(tx.now_us)
+    await tx.insert(
+        "reservation",
+        id=prepared.id,
+        hotel_id=source.hotel.id,
+        source_id=source.id,
+        external_id=arrival.external_id,
+        customer_id=await find_or_create(tx, source.hotel.id, data),
+        version=1,
+        status=data.status,
+        ends_on=ends_on(data),
+        sequence=order.sequence,
+        sent_at=order.sent_at,
+        created_at=tx.now_us,
+        changed_at=tx.now_us,
+    )
+    await _add_inbox(tx, arrival, prepared.id, "new")
+    version = _version_of(arrival, prepared, prepared.id, 1, next_res_status(data.status, None))
+    await add_version(tx, version)
+    return Stored(prepared.id, "new", 1)
+
+
+async def _change(tx: Tx, arrival: Arrival, prepared: _Prepared, known: Row) -> Stored:
+    """The next version of a known reservation."""
+    data = arrival.data
+    if data.status == "cancelled":
+        data = carry_over(decode(known["data"]), data)
+        prepared = prepared._replace(data=encode(data).decode())
+    customer_id = known["customer_id"]
+    if data.email or data.phone or customer_id is None:
+        customer_id = await find_or_create(tx, arrival.source.hotel.id, data)
+    reservation_id, number = str(known["id"]), int(known["version"]) + 1
+    found = await tx.execute(
+        "update_reservation",
+        id=reservation_id,
+        version=number,
+        status=data.status,
+        customer_id=customer_id,
+        ends_on=ends_on(data),
+        now=tx.now_us,
+    )
+    if not found:  # retention deleted it at this moment: then this is a new one
+        raise Conflict(f"reservation {reservation_id} is gone")
+    await _add_inbox(tx, arrival, reservation_id, "changed")
+    res_status = next_res_status(data.status, known["status"])
+    await add_version(tx, _version_of(arrival, prepared, reservation_id, number, res_status))
+    await _write_order(tx, arrival, reservation_id)
+    return Stored(reservation_id, "changed", number)
+
+
+async def _write_order(tx: Tx, arrival: Arrival, reservation_id: str) -> None:
+    order = arrival.order.until(tx.now_us)
+    if order != Order():
+        values = {"sequence": order.sequence, "sent_at": order.sent_at}
+        await tx.write("note_order", id=reservation_id, **values)
+
+
+async def _add_inbox(
+    tx: Tx, arrival: Arrival, reservation_id: str, outcome: Literal["new", "changed"]
+) -> None:
+    """What a strict source sent: it is in the inbox only when it can be used.
+
+    On PostgreSQL the row locks its source: who grants the hotel to an account meanwhile waits for
+    it (accounts.py), so it comes before the deliveries.
+    """
+    if arrival.inbox_id is not None:
+        return
+    await tx.insert(
+        "inbox",
+        source_id=arrival.source.id,
+        external_id=arrival.external_id,
+        received_at=tx.now_us,
+        headers=arrival.headers,
+        body=arrival.body,
+        state="mapped",
+        reservation_id=reservation_id,
+        request_id=arrival.request_id,
+        outcome=outcome,
+        handled_at=tx.now_us,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A version to be added to a reservation that has this number already."""
+
+    reservation_id: str
+    number: int
+    hotel_id: int
+    source_id: int
+    status: Status
+    res_status: ResStatus
+    #: JSON of the ReservationData.
+    data: str
+    #: Of what the source said: the same once more is a duplicate.
+    content_hash: bytes
+    request_id: str
+
+
+def _version_of(
+    arrival: Arrival, prepared: _Prepared, reservation_id: str, number: int, res_status: ResStatus
+) -> Version:
+    return Version(
+        reservation_id=reservation_id,
+        number=number,
+        hotel_id=arrival.source.hotel.id,
+        source_id=arrival.source.id,
+        status=arrival.data.status,
+        res_status=res_status,
+        data=prepared.data,
+        content_hash=prepared.content_hash,
+        request_id=arrival.request_id,
+    )
+
+
+async def add_version(tx: Tx, version: Version) -> None:
+    """Add a version, its deliveries, its line in the history, and its event."""
+    reservation_id = version.reservation_id
+    await tx.insert(
+        "reservation_version",
+        reservation_id=reservation_id,
+        version=version.number,
+        content_hash=version.content_hash,
+        res_status=version.res_status,
+        data=version.data,
+        request_id=version.request_id,
+        created_at=tx.now_us,
+    )
+    if version.number > 1:
+        await tx.write("end_waiting", reservation_id=reservation_id)
+    await tx.write(
+        "fan_out",
+        reservation_id=reservation_id,
+        version=version.number,
+        hotel_id=version.hotel_id,
+        unique_id_type=15 if version.status == "cancelled" else 14,
+    )
+    kind: Literal["received", "modified", "cancelled"] = "modified"
+    if version.number == 1:
+        kind = "received"
+    elif version.status == "cancelled":
+        kind = "cancelled"
+    entry = HistoryEntry(
+        reservation_id=reservation_id,
+        version=version.number,
+        event=kind,
+        request_id=version.request_id,
+    )
+    await history.add(tx, entry)
+    if kind != "received":
+        await counts.add(tx, version.hotel_id, kind)
+    payload = {
+        "reservation_id": reservation_id,
+        "version": version.number,
+        "hotel_id": version.hotel_id,
+        "source_id": version.source_id,
+        "status": version.status,
+    }  # ids only: whoever handles it reads what they are allowed to read
+    await tx.publish(f"reservation.{kind}", payload, key=reservation_id)
 
 
 def ends_on(data: ReservationData) -> str | None:

@@ -101,13 +101,13 @@ def test_workers_serve_on_when_the_primary_is_killed(hub: Host) -> None:
             hub.kill("KILL", before[0])
             assert next_primary_s(hub, before) <= 2 * 2.0
     assert load.failed == {} and load.counts["ok"] > CONNECTIONS
-    # Each with a term of its own, and nothing done twice: what the primary counts adds up, and
-    # each event was handled once.
+    # Each with a term of its own, and nothing done twice: each version is in the history once, and
+    # each event was handled.
     elected = hub.journal("MESSAGE_ID=43bd3d77241b42a28289efd0bba0b974")
     terms = [int(entry["TERM"]) for entry in elected]
     assert terms == sorted(set(terms)) and len(terms) >= 4
     sql = (
-        "SELECT (SELECT count(*) FROM reservation_version), (SELECT sum(received) FROM hotel_hour)"
+        "SELECT (SELECT count(*) FROM reservation_version)"
         ", (SELECT count(*) FROM reservation_history), (SELECT count(*) FROM message)"
         " + (SELECT count(*) FROM outbox WHERE state = 'pending')"
     )
@@ -117,17 +117,10 @@ def test_workers_serve_on_when_the_primary_is_killed(hub: Host) -> None:
         return hub.run(*query).stdout.strip().split("|")
 
     def handled() -> bool:
-        versions, _, events, waiting = figures()
-        return versions == events and waiting == "0"
+        versions, lines, waiting = figures()
+        return versions == lines and waiting == "0"
 
-    wait_for(handled, timeout_s=30, what="each event on the trail")
-    hub.systemctl("restart", "primary")  # counts at its start
-
-    def settled() -> bool:
-        versions, counted, events, _ = figures()
-        return versions == counted == events
-
-    wait_for(settled, timeout_s=30, what="counts that add up")
+    wait_for(handled, timeout_s=30, what="each event handled")
 
 
 def test_requests_wait_when_no_worker_can_start_for_a_while(hub: Host) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from alpinehub.alpinebits.delivery import publish
+from alpinehub import history
+from alpinehub.alpinebits.delivery import entry_of
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.last_contact import note_contact
 from alpinehub.alpinebits.reader import Reader
@@ -119,7 +120,7 @@ async def _record(
     first = [row for row in taken if row["acked_at"] == tx.now_us]
     for event, rows in (("acknowledged", first), ("rejected", new)):
         for row in rows:
-            await publish(tx, event, row, row["hotel_id"], client)
+            await history.add(tx, entry_of(row, event, client))
     for hotel_id in sorted({row["hotel_id"] for row in (*taken, *declined)}):
         await note_contact(tx, client, hotel_id, acked=True)
     return (

@@ -63,7 +63,7 @@ async def mark_sent(tx: Tx, client: Client, hotel: Hotel, sent: Sequence[Sent]) 
     await history.add_once(tx, *rendered)
     for row in rows:
         if row["first_sent_at"] == tx.now_us:
-            await publish(tx, "delivered", row, hotel.id, client)
+            await history.add(tx, entry_of(row, "delivered", client))
 
 
 async def mark_unsent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
@@ -88,13 +88,13 @@ async def mark_undeliverable(
     return new
 
 
-async def note_undeliverable(tx: Tx, client: Client, held: Sequence[UndeliverableVersion]) -> None:
+async def write_undeliverable(tx: Tx, client: Client, held: Sequence[UndeliverableVersion]) -> None:
     """As `mark_undeliverable`, for whoever need not know which are new: it asks nothing, so that
     the unit can share its transaction with those that add deliveries.
     """
     for one in _in_order(held):
         await tx.write("listing_mark_undeliverable", **_values(tx, client, one))
-        await history.note_once(tx, _held(one, client))
+        await history.write_once(tx, _held(one, client))
 
 
 def _in_order(held: Sequence[UndeliverableVersion]) -> list[UndeliverableVersion]:
@@ -129,27 +129,13 @@ def _event(
     )
 
 
-async def publish(
-    tx: Tx,
-    event: str,
-    row: Row,
-    hotel_id: int,
-    client: Client,
-    **more: str,
-) -> None:
-    """An event of what an account did with a version. Ids only: whoever handles it reads what he is
-    allowed to read.
-    """
-    await tx.publish(
-        f"reservation.{event}",
-        {
-            "reservation_id": row["reservation_id"],
-            "version": row["version"],
-            "hotel_id": hotel_id,
-            "account_id": client.account_id,
-            "protocol": client.protocol.name,
-            "client_id": client.client_id,
-            **more,
-        },
-        key=row["reservation_id"],
+def entry_of(row: Row, event: str, client: Client, **detail: str) -> HistoryEntry:
+    """What an account's software did with the version of a row."""
+    known = {"protocol": client.protocol.name, "client_id": client.client_id, **detail}
+    return HistoryEntry(
+        reservation_id=row["reservation_id"],
+        version=row["version"],
+        event=event,
+        account_id=client.account_id,
+        detail={name: value for name, value in known.items() if value},
     )

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from alpinehub.alpinebits.delivery import publish
+from alpinehub import history
+from alpinehub.alpinebits.delivery import entry_of
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.reader import Reader
@@ -109,4 +110,4 @@ async def _set(tx: Tx, client: Client, row: Row, status: str, at: int) -> None:
         return
     await tx.write("status_set", id=row["reservation_id"], status=status, at=at)
     if status != row["hotel_status"]:
-        await publish(tx, "status", row, row["hotel_id"], client, res_status=status)
+        await history.add(tx, entry_of(row, "status", client, res_status=status))

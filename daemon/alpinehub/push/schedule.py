@@ -7,12 +7,10 @@ nothing waits (due_at NULL) --a version is made--> push.due now --success--> not
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
 from time import monotonic
 from weakref import WeakKeyDictionary
 
-from cordata import Context, Store, Tx
+from cordata import Store, Tx
 
 #: Seconds for which a process believes what it remembers of which hotels are brought anything; what
 #: comes meanwhile is found by the sweep.
@@ -21,11 +19,9 @@ _TRUST_S = 2.0
 _remembered: WeakKeyDictionary[Store, tuple[float, frozenset[int]]] = WeakKeyDictionary()
 
 
-async def waker(ctx: Context, hotel_id: int) -> Callable[[Tx], Awaitable[None]] | None:
-    """What is to be done in the unit that notes a new version; None: the hotel's are fetched."""
-    if hotel_id not in await _hotels(ctx.store):
-        return None
-    return partial(wake, hotel_id=hotel_id)
+async def is_pushed(store: Store, hotel_id: int) -> bool:
+    """Whether an account of a hotel has a push target."""
+    return hotel_id in await _hotels(store)
 
 
 async def _hotels(store: Store) -> frozenset[int]:

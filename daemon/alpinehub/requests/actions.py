@@ -11,7 +11,7 @@ from alpinehub import history
 from alpinehub.accounts import require_account
 from alpinehub.history import HistoryEntry
 from alpinehub.hotels import Unusable
-from alpinehub.intake import ends_on
+from alpinehub.intake import Version, add_version, ends_on
 from alpinehub.requests.listing import state_of, unknown
 from alpinehub.reservations import ReservationData, decode, encode
 from cordata import Row, Store, Tx
@@ -107,56 +107,35 @@ async def cancel_at_hotel(store: Store, request_id: str, *, by: str) -> Change:
         except msgspec.DecodeError:
             data = ReservationData(status="cancelled")
         version = request["version"] + 1
-        await _add_version(tx, request, version, data, found["content_hash"])
-        payload = {
-            "reservation_id": request_id,
-            "version": version,
-            "hotel_id": request["hotel_id"],
-            "source_id": request["source_id"],
-            "status": "cancelled",
-        }
-        await tx.publish("reservation.cancelled", payload, key=request_id)
-        row = HistoryEntry(
+        await tx.write(
+            "update_reservation",
+            id=request_id,
+            version=version,
+            status="cancelled",
+            customer_id=request["customer_id"],
+            ends_on=ends_on(data),
+            now=tx.now_us,
+        )
+        entry = HistoryEntry(
             reservation_id=request_id, version=version, event="withdrawn", detail={"by": by}
         )
-        await history.add(tx, row)
+        await history.add(tx, entry)
+        cancellation = Version(
+            reservation_id=request_id,
+            number=version,
+            hotel_id=request["hotel_id"],
+            source_id=request["source_id"],
+            status="cancelled",
+            res_status="Cancelled",
+            data=encode(data).decode(),
+            content_hash=found["content_hash"],
+            request_id="",
+        )
+        await add_version(tx, cancellation)
         accounts = await tx.fetch_all("requests_waiting", id=request_id)
         return Change(version, [row["account"] for row in accounts])
 
     return await store.run(unit)
-
-
-async def _add_version(
-    tx: Tx, request: Row, version: int, data: ReservationData, content_hash: bytes
-) -> None:
-    """`content_hash`: of what the source said last, so that the same once more says nothing."""
-    await tx.write(
-        "update_reservation",
-        id=request["id"],
-        version=version,
-        status="cancelled",
-        customer_id=request["customer_id"],
-        ends_on=ends_on(data),
-        now=tx.now_us,
-    )
-    await tx.write(
-        "insert_version",
-        reservation_id=request["id"],
-        version=version,
-        content_hash=content_hash,
-        res_status="Cancelled",
-        data=encode(data).decode(),
-        request_id="",
-        now=tx.now_us,
-    )
-    await tx.write("end_waiting", reservation_id=request["id"])
-    await tx.write(
-        "fan_out",
-        reservation_id=request["id"],
-        version=version,
-        hotel_id=request["hotel_id"],
-        unique_id_type=15,
-    )
 
 
 async def _hold(tx: Tx, request_id: str) -> Row:

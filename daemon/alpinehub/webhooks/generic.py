@@ -60,7 +60,7 @@ async def _count_refused(call: Call, sources: Sequence[Source]) -> None:
     if len(hotels) != 1:
         return
     with suppress(StoreUnavailable):  # the refusal is the answer
-        await call.ctx.store.run(partial(counts.note, hotel_id=hotels.pop(), kind="errors"))
+        await call.ctx.store.run(partial(counts.add, hotel_id=hotels.pop(), kind="errors"))
 
 
 def _hotel_code(body: bytes) -> str:

@@ -106,7 +106,7 @@ class _FormUnit:
         if refusal is not None:
             return refusal
         if self._trapped:
-            await counts.note(tx, self._source.hotel.id, "spam")
+            await counts.add(tx, self._source.hotel.id, "spam")
         else:
             given = self._given
             await store(tx, self._source, self._body, headers=self._headers, given=given)

@@ -234,9 +234,9 @@ async def test_refusal_after_an_acknowledgement_is_an_event_and_an_alert(
             assert await hub.acknowledge("u1", rejected={"a1": "no room"}) == []
         row = hub.deliveries(U1)["a1", 1]
         assert (row["rejected_text"], row["acked_at"]) == ("no room", acked_at)
-        rows = hub.db.execute("SELECT type FROM outbox ORDER BY id")
-        assert [row["type"].removeprefix("reservation.") for row in rows] == [
-            *("delivered", "acknowledged", "rejected"),
+        rows = hub.db.execute("SELECT event FROM reservation_history ORDER BY id")
+        assert [row["event"] for row in rows] == [
+            *("rendered", "delivered", "acknowledged", "rejected"),
         ]
     alerts = [r.getMessage() for r in caplog.records if hasattr(r, "ALERT")]
     assert alerts == [REFUSED]
@@ -529,7 +529,9 @@ async def _check_and_drain(hub: Hub, names: list[str]) -> None:
     assert await hub.read("u1", "H1") == []
 
 
-async def test_each_first_reading_acknowledgement_and_refusal_is_one_event(tmp_path: Path) -> None:
+async def test_each_first_reading_acknowledgement_and_refusal_is_one_entry(
+    tmp_path: Path,
+) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add(H1, "a1")
         hub.add(H1, "a2")
@@ -537,13 +539,15 @@ async def test_each_first_reading_acknowledgement_and_refusal_is_one_event(tmp_p
         await hub.read("u1", "H1")
         for _ in range(2):
             await hub.acknowledge("u1", (14, "a1"), rejected={"a2": "no room"})
-        rows = hub.db.execute("SELECT type, key, payload FROM outbox ORDER BY id")
-        assert [(row["type"], row["key"]) for row in rows] == [
-            ("reservation.delivered", "a1"),
-            ("reservation.delivered", "a2"),
-            ("reservation.acknowledged", "a1"),
-            ("reservation.rejected", "a2"),
+        rows = hub.db.execute(
+            "SELECT event, reservation_id, account_id, detail FROM reservation_history"
+            " WHERE event <> 'rendered' ORDER BY id"
+        )
+        assert [(row["event"], row["reservation_id"]) for row in rows] == [
+            ("delivered", "a1"),
+            ("delivered", "a2"),
+            ("acknowledged", "a1"),
+            ("rejected", "a2"),
         ]
-        expected = {"reservation_id": "a2", "version": 1, "hotel_id": H1, "account_id": U1}
-        expected |= {"protocol": "2024-10", "client_id": ""}
-        assert json.loads(rows[-1]["payload"]) == expected  # and nothing of what the hotel said
+        assert rows[-1]["account_id"] == U1
+        assert json.loads(rows[-1]["detail"]) == {"protocol": "2024-10"}  # not the hotel's words

@@ -71,9 +71,9 @@ async def test_status_is_kept_beside_the_request_and_waits_for_nobody(
         assert await hub.read("u1", "H1") == []
         assert hub.db.one("SELECT max(version) FROM reservation") == 1
         rows = hub.db.execute(
-            "SELECT payload FROM outbox WHERE type = 'reservation.status' ORDER BY id"
+            "SELECT detail FROM reservation_history WHERE event = 'status' ORDER BY id"
         )
-        assert [json.loads(row["payload"])["res_status"] for row in rows] == [
+        assert [json.loads(row["detail"])["res_status"] for row in rows] == [
             "Reserved",
             "Cancelled",
         ]
@@ -117,7 +117,7 @@ async def test_older_word_changes_nothing_and_the_same_is_told_once(tmp_path: Pa
         ):
             await say(hub, update(("a1", status, at)), "2024-10")
             assert statuses(hub) == {"a1": expected}
-        events = "SELECT count(*) FROM outbox WHERE type = 'reservation.status'"
+        events = "SELECT count(*) FROM reservation_history WHERE event = 'status'"
         assert hub.db.one(events) == 4
 
 

@@ -349,7 +349,14 @@ def check_partition(said: Sequence[tuple[str | None, int | None]], found: Sequen
 
 async def forget_all(hub: Hub) -> None:
     async def unit(tx: Tx) -> None:
-        for table in ("delivery", "inbox", "reservation_version", "reservation", "customer"):
+        for table in (
+            "delivery",
+            "inbox",
+            "reservation_history",
+            "reservation_version",
+            "reservation",
+            "customer",
+        ):
             await raw(tx, f"DELETE FROM {table}")
 
     await hub.ctx.store.run(unit)

@@ -79,7 +79,7 @@ async def test_trail_takes_rows_with_and_without_a_detail(tmp_path: Path) -> Non
     async with open_hub(tmp_path) as hub:
         id_, _ = await stored(hub, await arrival(hub))
         row = history.HistoryEntry(reservation_id=id_, version=1, event="undeliverable")
-        other = replace(row, event="sent", account_id=1, detail={"by": "ö"}, at=7, request_id="r-7")
+        other = replace(row, event="sent", account_id=1, detail={"by": "ö"}, request_id="r-7")
 
         async def unit(tx: Tx) -> int:
             await history.add(tx, row, other)
@@ -91,11 +91,12 @@ async def test_trail_takes_rows_with_and_without_a_detail(tmp_path: Path) -> Non
         finally:
             request_id.reset(token)
         rows = await hub.rows(
-            "SELECT event, account_id, detail, at, request_id FROM reservation_history ORDER BY id"
+            "SELECT event, account_id, detail, at, request_id FROM reservation_history"
+            " WHERE event <> 'received' ORDER BY id"
         )
         assert [tuple(one.values()) for one in rows] == [
             ("undeliverable", None, None, now_us, "r-1"),
-            ("sent", 1, '{"by":"ö"}', 7, "r-7"),
+            ("sent", 1, '{"by":"ö"}', now_us, "r-7"),
         ]
 
 

@@ -15,7 +15,7 @@ from tests.integration.hub.test_intake import DATA, arrival
 
 from alpinehub.accounts import add_account
 from alpinehub.alpinebits.call import Client
-from alpinehub.alpinebits.delivery import UndeliverableVersion, note_undeliverable
+from alpinehub.alpinebits.delivery import UndeliverableVersion, write_undeliverable
 from alpinehub.alpinebits.guest import UndeliverableCode
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.intake import store_arrival, take_in
@@ -111,7 +111,7 @@ async def test_what_is_held_undoes_no_intake_that_shares_its_transaction(tmp_pat
             runs["note"] += 1
             mark = {"event_id": "e", "group": "g", "created_at": tx.now_us}
             assert await tx.execute("seen.add", **mark)
-            await note_undeliverable(tx, client, [held])
+            await write_undeliverable(tx, client, [held])
 
         async def store(tx: Tx) -> None:
             runs["store"] += 1

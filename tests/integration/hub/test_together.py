@@ -119,16 +119,11 @@ async def change(tx: Tx, reservation_id: str) -> None:
 
 async def note(tx: Tx, reservation_id: str) -> None:
     """What it does then."""
-    await tx.execute(
-        "insert_inbox",
-        source_id=1,
-        external_id="n-1",
-        now=tx.now_us,
-        headers="{}",
-        body=b"",
-        reservation_id=reservation_id,
-        request_id="",
-        outcome="new",
+    await raw(
+        tx,
+        "INSERT INTO inbox (source_id, external_id, received_at, headers, body, state,"
+        " reservation_id, request_id) VALUES (1, 'n-1', 1, '{}', ?, 'mapped', ?, '')",
+        (b"", reservation_id),
     )
 
 

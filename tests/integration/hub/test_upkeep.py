@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 from zoneinfo import ZoneInfo
@@ -16,11 +14,9 @@ from tests.integration.hub.material import BOOKING, Hub, open_hub
 from alpinehub import counts, demo
 from alpinehub.app import app
 from alpinehub.customers import maintenance
-from alpinehub.history import note
 from alpinehub.report.job import read_report
 from alpinehub.sources import add_source, set_secret
-from cordata import Event, EventContext, Store, StoreUnavailable, Tx, from_us
-from cordata.errors import AlreadySeen
+from cordata import Store, StoreUnavailable, Tx, from_us
 from cordata.store import Chain
 from cordata.vault import Vault
 
@@ -29,27 +25,25 @@ on_each_store = pytest.mark.usefixtures("each_store")
 
 
 async def hours(hub: Hub) -> list[tuple[int, ...]]:
-    rows = await hub.rows("SELECT received, modified, cancelled FROM hotel_hour ORDER BY hour_at")
+    rows = await hub.rows("SELECT modified, cancelled, errors FROM hotel_hour ORDER BY hour_at")
     return [tuple(row.values()) for row in rows]
 
 
 @on_each_store
-async def test_counts_each_version_once_however_often_it_runs(tmp_path: Path) -> None:
+async def test_counts_each_change_once_however_often_it_runs(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         store = hub.ctx.store
-        assert await counts.count(store) == 0
+        assert await counts.fold(store) == 0
         for number in range(5):
             await hub.post({**BOOKING, "external_id": f"n-{number}"})
-        await hub.post({**BOOKING, "external_id": "n-0", "adults": 3})
-        assert await hub.handle_events() == 6
-        assert await counts.count(store) == 6
-        assert await counts.count(store) == 0
+        for adults in (3, 4):
+            await hub.post({**BOOKING, "external_id": "n-0", "adults": adults})
+        assert await counts.fold(store) == 2
+        assert await counts.fold(store) == 0
         await hub.post({**BOOKING, "external_id": "n-0", "status": "cancelled"})
-        assert await counts.count(store) == 0
-        assert await hub.handle_events() == 1
-        assert await counts.count(store) == 1
+        assert await counts.fold(store) == 1
         total = [sum(column) for column in zip(*await hours(hub), strict=True)]
-        assert total == [5, 1, 1]
+        assert total == [2, 1, 0]
         assert await hub.one("SELECT count(*) FROM hotel_hour WHERE hour_at % 3600000000 <> 0") == 0
 
 
@@ -59,35 +53,35 @@ async def test_counts_goes_in_steps_when_much_is_new(
 ) -> None:
     monkeypatch.setattr(counts, "STEP", 2)
     async with open_hub(tmp_path) as hub:
-        for number in range(5):
-            await hub.post({**BOOKING, "external_id": f"n-{number}"})
-        await hub.handle_events()
-        assert await counts.count(hub.ctx.store) == 5
+        for adults in range(1, 7):
+            await hub.post({**BOOKING, "external_id": "n-1", "adults": adults})
+        assert await counts.fold(hub.ctx.store) == 5
         assert [sum(column) for column in zip(*await hours(hub), strict=True)] == [5, 0, 0]
 
 
 @on_each_store
-async def test_counts_ends_while_notes_keep_coming(
+async def test_counts_ends_while_changes_keep_coming(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = counts.count_step
+    step = counts.fold_step
 
     async def and_one_more(tx: Tx) -> int:
         taken = await step(tx)
-        await counts.note(tx, 1, "errors")
+        await counts.add(tx, 1, "errors")
         return taken
 
     monkeypatch.setattr(counts, "STEP", 2)
-    monkeypatch.setattr(counts, "count_step", and_one_more)
+    monkeypatch.setattr(counts, "fold_step", and_one_more)
     async with open_hub(tmp_path) as hub:
 
         async def fill(tx: Tx) -> None:
             for at in (1, 2, HOUR_US):
-                await counts._note(tx, 1, at, "received")
+                hour_at = at - at % HOUR_US
+                await tx.insert("hour_change", hotel_id=1, hour_at=hour_at, modified=1)
 
         await hub.ctx.store.run(fill)
         async with asyncio.timeout(10):
-            assert await counts.count(hub.ctx.store) == 5
+            assert await counts.fold(hub.ctx.store) == 5
         assert [one[0] for one in await hours(hub)][:2] == [2, 1]
 
 
@@ -101,32 +95,6 @@ async def test_upkeep_of_customers_ends_while_new_ones_keep_coming(
     monkeypatch.setattr(maintenance, "settle", one_more)
     async with open_hub(tmp_path) as hub, asyncio.timeout(10):
         assert await maintenance.keep_up(hub.ctx.store, step=2) == 1
-
-
-@on_each_store
-async def test_event_is_on_the_trail_once_when_it_is_delivered_twice(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        answer = await hub.post(BOOKING)
-        [row] = await hub.rows("SELECT event_id, type, payload, headers FROM outbox")
-        event = Event(
-            id=row["event_id"],
-            type=row["type"],
-            payload=json.loads(row["payload"]),
-            headers=json.loads(row["headers"]),
-            created_at=datetime.now(UTC),
-        )
-
-        def delivery() -> EventContext:
-            ctx = hub.ctx
-            group = "alpinehub.note_received"
-            return EventContext(store=ctx.store, vault=ctx.vault, group=group, event_id=event.id)
-
-        await note(event, delivery())
-        with pytest.raises(AlreadySeen):
-            await note(event, delivery())
-        [noted] = await hub.rows("SELECT * FROM reservation_history")
-        assert noted["reservation_id"] == answer.id and noted["event"] == "received"
-        assert noted["request_id"] == "r-1"
 
 
 async def test_health_answers_whatever_the_store_does(tmp_path: Path) -> None:
@@ -206,7 +174,7 @@ async def test_demo_is_made_once_and_left_alone(tmp_path: Path) -> None:
 
 
 def test_app_registers_what_the_primary_keeps_up() -> None:
-    assert "count_versions" in [task.name for task in app.periodics]
+    assert "fold_counts" in [task.name for task in app.periodics]
 
 
 @on_each_store
@@ -221,13 +189,12 @@ async def test_counts_what_said_nothing_new_and_what_was_refused(tmp_path: Path)
         assert (await hub.post(body=b"{")).status == 400
         assert (await hub.post(BOOKING, headers={"x-webhook-secret": "wrong"})).status == 401
         await hub.handle_events()
-        await counts.count(hub.ctx.store)
+        await counts.fold(hub.ctx.store)
         [total] = await hub.rows(
-            "SELECT CAST(sum(received) AS BIGINT) AS received,"
-            " CAST(sum(duplicates) AS BIGINT) AS duplicates,"
+            "SELECT CAST(sum(duplicates) AS BIGINT) AS duplicates,"
             " CAST(sum(errors) AS BIGINT) AS errors FROM hotel_hour"
         )
-        assert total == {"received": 2, "duplicates": 3, "errors": 2}
+        assert total == {"duplicates": 3, "errors": 2}
         day = from_us(hub.ctx.now_us()).astimezone(ZoneInfo("Europe/Rome")).date()
         figures = await read_report(hub.ctx, "DEMO", day.isoformat())
         # n-2 is the same guest and stay

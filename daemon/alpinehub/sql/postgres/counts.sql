@@ -1,23 +1,18 @@
 -- What came per hotel and hour, each thing counted once (counts.py).
 
--- name: note_change
-INSERT INTO hour_change (hotel_id, hour_at, received, modified, cancelled, duplicates, errors, spam)
-VALUES (:hotel_id, :hour_at, :received, :modified, :cancelled, :duplicates, :errors, :spam)
-
 -- name: hour_changes
 -- The next ones to be folded in, each by its id: a smaller one may be committed later.
 SELECT json_agg(id)::text AS taken, count(*) AS count
 FROM (SELECT id FROM hour_change ORDER BY id LIMIT :limit FOR UPDATE) AS next
 
 -- name: add_to_hours
-INSERT INTO hotel_hour (hotel_id, hour_at, received, modified, cancelled, duplicates, errors, spam)
-SELECT hotel_id, hour_at, sum(received), sum(modified), sum(cancelled), sum(duplicates),
-    sum(errors), sum(spam)
+INSERT INTO hotel_hour (hotel_id, hour_at, modified, cancelled, duplicates, errors, spam)
+SELECT hotel_id, hour_at, sum(modified), sum(cancelled), sum(duplicates), sum(errors),
+    sum(spam)
 FROM hour_change
 WHERE id IN (SELECT value::bigint FROM json_array_elements_text(:taken::json))
 GROUP BY hotel_id, hour_at ORDER BY hotel_id, hour_at
 ON CONFLICT (hotel_id, hour_at) DO UPDATE SET
-    received = hotel_hour.received + excluded.received,
     modified = hotel_hour.modified + excluded.modified,
     cancelled = hotel_hour.cancelled + excluded.cancelled,
     duplicates = hotel_hour.duplicates + excluded.duplicates,

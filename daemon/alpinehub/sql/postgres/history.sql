@@ -1,10 +1,3 @@
--- name: history_add
--- Of a reservation that is there: retention may have ended it before its event was handled.
-INSERT INTO reservation_history (reservation_id, version, event, account_id, at, request_id, detail)
-SELECT :reservation_id::text, :version::integer, :event::text, :account_id::bigint, :at::bigint, :request_id::text,
-       :detail::text
-FROM reservation r WHERE r.id = :reservation_id
-
 -- name: history_add_once
 INSERT INTO reservation_history (reservation_id, version, event, account_id, at, request_id, detail)
 SELECT :reservation_id::text, :version::integer, :event::text, :account_id::bigint, :at::bigint, :request_id::text,

@@ -16,11 +16,6 @@ FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.source_id = :source_id AND r.external_id IN (:external_id, :other_id)
 
--- name: insert_reservation
-INSERT INTO reservation (id, hotel_id, source_id, external_id, customer_id, version, status,
-    ends_on, created_at, changed_at)
-VALUES (:id, :hotel_id, :source_id, :external_id, :customer_id, 1, :status, :ends_on, :now, :now)
-
 -- name: update_reservation
 -- A new version is for everybody, whatever became of the one before.
 UPDATE reservation
@@ -42,17 +37,6 @@ UPDATE reservation SET
     sequence = CASE WHEN :sequence::bigint > coalesce(sequence, -1) THEN :sequence::bigint ELSE sequence END,
     sent_at = CASE WHEN :sent_at::bigint > coalesce(sent_at, 0) THEN :sent_at::bigint ELSE sent_at END
 WHERE id = :id
-
--- name: insert_version
-INSERT INTO reservation_version (reservation_id, version, content_hash, res_status, data,
-    request_id, created_at)
-VALUES (:reservation_id, :version, :content_hash, :res_status, :data, :request_id, :now)
-
--- name: insert_inbox
-INSERT INTO inbox (source_id, external_id, received_at, headers, body, state, reservation_id,
-    request_id, outcome, handled_at)
-VALUES (:source_id, :external_id, :now, :headers, :body, 'mapped', :reservation_id, :request_id,
-    :outcome, :now)
 
 -- name: end_waiting
 -- A newer version is there: no older one waits any more.

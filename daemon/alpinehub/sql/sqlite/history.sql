@@ -1,9 +1,3 @@
--- name: history_add
--- Of a reservation that is there: retention may have ended it before its event was handled.
-INSERT INTO reservation_history (reservation_id, version, event, account_id, at, request_id, detail)
-SELECT :reservation_id, :version, :event, :account_id, :at, :request_id, :detail
-FROM reservation r WHERE r.id = :reservation_id
-
 -- name: history_add_once
 INSERT INTO reservation_history (reservation_id, version, event, account_id, at, request_id, detail)
 SELECT :reservation_id, :version, :event, :account_id, :at, :request_id,

@@ -147,24 +147,22 @@ CREATE TABLE reservation_history (
 ) STRICT;
 CREATE INDEX reservation_history_reservation ON reservation_history (reservation_id);
 
--- Versions per hotel and hour (hour_at: its start), each counted once.
+-- Hourly counts of a hotel (hour_at: the start of the hour).
 CREATE TABLE hotel_hour (
     hotel_id INTEGER NOT NULL REFERENCES hotel (id),
     hour_at INTEGER NOT NULL,
-    received INTEGER NOT NULL,
-    modified INTEGER NOT NULL,
-    cancelled INTEGER NOT NULL,
+    modified INTEGER NOT NULL DEFAULT 0,
+    cancelled INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (hotel_id, hour_at)
 ) STRICT, WITHOUT ROWID;
--- What is still to be added to hotel_hour: written with the trail, folded in by the primary, so
--- that no two workers wait for one hotel's row.
+-- What is still to be added to hotel_hour: folded in by the primary, so that no two workers wait for
+-- one hotel's row.
 CREATE TABLE hour_change (
     id INTEGER PRIMARY KEY,
     hotel_id INTEGER NOT NULL,
     hour_at INTEGER NOT NULL,
-    received INTEGER NOT NULL,
-    modified INTEGER NOT NULL,
-    cancelled INTEGER NOT NULL
+    modified INTEGER NOT NULL DEFAULT 0,
+    cancelled INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- Reports made, so that due ones are found without asking about every day again.
