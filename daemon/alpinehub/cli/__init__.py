@@ -1,28 +1,35 @@
-"""The `alpinehub` command. Only here errors become exit codes."""
+"""The `alpinehub` command: names and help; each command's module is imported when it is called."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 import click
 
-from alpinehub.cli.group import Group, take_config
-from cordata import ConfigError, CordataError, __version__
+from alpinehub.cli.session import Group, Hub, take_config, with_hub
+from cordata import __version__
+from cordata.terminal import run_command
 
-EXIT_FAILED, EXIT_INTERRUPTED, EXIT_CONFIG = 1, 130, 78
-_NAMES = (
-    *("check", "customer", "hotel", "inbox", "pms", "report", "requests", "source", "account"),
-    "webhook",
-)
+#: name -> line in the list of `alpinehub --help`
+_COMMANDS = {
+    "account": "Logins of hotel software (AlpineBits).",
+    "check": "Check an AlpineBits server, and say what it gets wrong.",
+    "customer": "People who wrote to the hotels: find, show, export, erase.",
+    "hotel": "Hotels: their settings, and what their software may do.",
+    "inbox": "What forms sent, what waits for a person, how it is mapped.",
+    "pms": "Play hotel software against an AlpineBits server.",
+    "report": "Show the daily report of a hotel, or of all.",
+    "requests": "Guest requests: what became of each, and to send one again.",
+    "source": "Sources of guest requests: website forms, booking systems.",
+    "webhook": "Play a form against a hub.",
+}
 
 
 @click.group(
     name="alpinehub",
     cls=Group,
-    lazy={name: f"alpinehub.cli.{name}:{name}" for name in _NAMES},
+    lazy={name: (f"alpinehub.cli.{name}:{name}", line) for name, line in _COMMANDS.items()},
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""A first hotel:
 
@@ -49,17 +56,16 @@ def alpinehub(context: click.Context, config: str | None) -> None:
 
 
 @alpinehub.command(short_help="Make a hotel, its account and its sources for trying out.")
-@click.pass_obj
-def demo(config: str | None) -> None:
+@with_hub
+def demo(hub: Hub) -> None:
     """Make the hotel DEMO, its account demo with password demo, its webhook secrets: demo, and
     demo-wix-0123456789012 of the source wix, likewise of google and form.
 
     For trying out only: everybody knows them. What exists already is left as it is.
     """
-    from alpinehub.cli.run import run
     from alpinehub.demo import set_up
 
-    made = run(config, set_up)
+    made = hub.run(set_up)
     click.echo("demo hotel made" if made else "the demo hotel is there already")
 
 
@@ -68,23 +74,4 @@ take_config(demo)
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The command. Exit codes: 0 done, 1 failed, 2 wrong usage, 78 unusable configuration."""
-    try:
-        alpinehub.main(args=argv and list(argv), prog_name="alpinehub", standalone_mode=False)
-        code = 0
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        code = EXIT_INTERRUPTED
-    except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # then the reader of our output had enough
-            print(f"error: {error}", file=sys.stderr)
-        # Our output may be what failed; not to fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = EXIT_FAILED
-    except CordataError as error:
-        print(f"error: {error}", file=sys.stderr)
-        if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)
-        code = EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED
-    sys.exit(code)
+    run_command(lambda: alpinehub, "alpinehub", argv)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from alpinehub import accounts
-from alpinehub.cli.duration import duration
-from alpinehub.cli.group import Group
-from alpinehub.cli.run import as_json, new_secret, read_secret, run, show, show_table
+from alpinehub.cli.session import Group, Hub, hub_options, new_secret, read_secret
+from cordata.terminal import duration, show_list
 
 _from_stdin = click.option(
     "--password-stdin", is_flag=True, help="Read the password from standard input."
@@ -17,7 +16,15 @@ _from_now = click.option(
 )
 
 
-@click.group(cls=Group, lazy={"push": "alpinehub.cli.push:push"})
+@click.group(
+    cls=Group,
+    lazy={
+        "push": (
+            "alpinehub.cli.push:push",
+            "Send guest requests to hotel software that does not fetch them.",
+        )
+    },
+)
 def account() -> None:
     """Logins of hotel software (AlpineBits)."""
 
@@ -34,15 +41,13 @@ def account() -> None:
 @click.option("--hotel", "hotels", multiple=True, metavar="CODE", help="A hotel it reads; several.")
 @_from_now
 @_from_stdin
-@as_json
-@click.pass_obj
+@hub_options
 def add(
-    config: str | None,
+    hub: Hub,
     name: str,
     hotels: tuple[str, ...],
     from_now: bool,
     password_stdin: bool,
-    json_: bool,
 ) -> None:
     """Add a login. A password is made and printed, once, unless one is given.
 
@@ -51,21 +56,19 @@ def add(
     comes.
     """
     password = read_secret("Password") if password_stdin else new_secret()
-    account_id = run(
-        config,
+    account_id = hub.run(
         lambda ctx: accounts.add_account(ctx.store, name, password, hotels, from_now=from_now),
     )
     record: dict[str, object] = {"id": account_id, "name": name, "hotels": list(hotels)}
-    _show(record, f"account {name} added", "" if password_stdin else password, json_)
+    _show(hub, record, f"account {name} added", "" if password_stdin else password)
 
 
 @account.command("list")
-@as_json
-@click.pass_obj
-def list_(config: str | None, json_: bool) -> None:
+@hub_options
+def list_(hub: Hub) -> None:
     """List all logins."""
-    rows = run(config, lambda ctx: accounts.list_accounts(ctx.store))
-    show_table(rows, ("name", "hotels", "created_at", "changed_at", "disabled_at"), json_)
+    rows = hub.run(lambda ctx: accounts.list_accounts(ctx.store))
+    show_list(rows, ("name", "hotels", "created_at", "changed_at", "disabled_at"), json_=hub.json)
 
 
 @account.command(
@@ -81,65 +84,60 @@ def list_(config: str | None, json_: bool) -> None:
     help="How long the old password is still taken: 30m, 24h.",
 )  # fmt: skip
 @_from_stdin
-@as_json
-@click.pass_obj
-def rotate(config: str | None, name: str, keep: int, password_stdin: bool, json_: bool) -> None:
+@hub_options
+def rotate(hub: Hub, name: str, keep: int, password_stdin: bool) -> None:
     """Give a login another password; the old one ends, unless it is kept for a while."""
     password = read_secret("Password") if password_stdin else new_secret()
-    run(config, lambda ctx: accounts.set_password(ctx.store, name, password, keep_s=keep))
+    hub.run(lambda ctx: accounts.set_password(ctx.store, name, password, keep_s=keep))
     old = f"is taken for {keep} s more" if keep else "is taken no more"
     sentence = f"account {name} has a new password; the old one {old}"
-    _show({"name": name}, sentence, "" if password_stdin else password, json_)
+    _show(hub, {"name": name}, sentence, "" if password_stdin else password)
 
 
 @account.command()
 @click.argument("name")
-@as_json
-@click.pass_obj
-def disable(config: str | None, name: str, json_: bool) -> None:
+@hub_options
+def disable(hub: Hub, name: str) -> None:
     """Disable a login. What comes meanwhile goes to it when it is enabled again; until then it
     keeps nobody's data from being erased.
     """
-    run(config, lambda ctx: accounts.set_account_disabled(ctx.store, name, True))
-    show({"name": name, "disabled": True}, f"account {name} disabled", json_)
+    hub.run(lambda ctx: accounts.set_account_disabled(ctx.store, name, True))
+    hub.say({"name": name, "disabled": True}, f"account {name} disabled")
 
 
 @account.command()
 @click.argument("name")
-@as_json
-@click.pass_obj
-def enable(config: str | None, name: str, json_: bool) -> None:
+@hub_options
+def enable(hub: Hub, name: str) -> None:
     """Enable a disabled login."""
-    run(config, lambda ctx: accounts.set_account_disabled(ctx.store, name, False))
-    show({"name": name, "disabled": False}, f"account {name} enabled", json_)
+    hub.run(lambda ctx: accounts.set_account_disabled(ctx.store, name, False))
+    hub.say({"name": name, "disabled": False}, f"account {name} enabled")
 
 
 @account.command(short_help="Let a login read one more hotel.")
 @click.argument("name")
 @click.argument("hotel")
 @_from_now
-@as_json
-@click.pass_obj
-def grant(config: str | None, name: str, hotel: str, from_now: bool, json_: bool) -> None:
+@hub_options
+def grant(hub: Hub, name: str, hotel: str, from_now: bool) -> None:
     """Let a login read one more hotel: what nobody acknowledged yet, and what comes."""
-    run(config, lambda ctx: accounts.grant(ctx.store, name, hotel, from_now=from_now))
-    show({"name": name, "hotel": hotel}, f"account {name} reads hotel {hotel}", json_)
+    hub.run(lambda ctx: accounts.grant(ctx.store, name, hotel, from_now=from_now))
+    hub.say({"name": name, "hotel": hotel}, f"account {name} reads hotel {hotel}")
 
 
 @account.command()
 @click.argument("name")
 @click.argument("hotel")
-@as_json
-@click.pass_obj
-def revoke(config: str | None, name: str, hotel: str, json_: bool) -> None:
+@hub_options
+def revoke(hub: Hub, name: str, hotel: str) -> None:
     """Take a hotel from a login."""
-    run(config, lambda ctx: accounts.revoke(ctx.store, name, hotel))
-    show({"name": name, "hotel": hotel}, f"account {name} reads hotel {hotel} no more", json_)
+    hub.run(lambda ctx: accounts.revoke(ctx.store, name, hotel))
+    hub.say({"name": name, "hotel": hotel}, f"account {name} reads hotel {hotel} no more")
 
 
-def _show(record: dict[str, object], sentence: str, password: str, json_: bool) -> None:
+def _show(hub: Hub, record: dict[str, object], sentence: str, password: str) -> None:
     """With the password when it was made here: the only time it is to be seen."""
     if password:
         record["password"] = password
         sentence += f"\npassword: {password}\n(shown only now)"
-    show(record, sentence, json_)
+    hub.say(record, sentence)

@@ -23,8 +23,9 @@ from alpinehub.cli.peer import (
     make_server,
     server_options,
 )
-from alpinehub.cli.run import as_json, printable, show_table
+from alpinehub.cli.session import as_json
 from alpinehub.pms.reply import refusal
+from cordata.terminal import printable, show_table
 
 _AREAS = {"transport": transport.CHECKS, "handshake": handshake.CHECKS, "guest": guest.CHECKS}
 
@@ -145,7 +146,7 @@ def _show(done: Sequence[Done], counts: Mapping[Outcome, int]) -> None:
                 "detail": printable(result.detail) or None,
             }
         )
-    show_table(rows, ("check", "result", "versions", "what", "detail"), False)
+    show_table(rows, ("check", "result", "versions", "what", "detail"))
     click.echo(
         f"{counts['passed']} passed, {counts['failed']} failed, "
         f"{counts['warning']} warnings, {counts['skipped']} skipped"

@@ -13,9 +13,10 @@ from typing import IO, Any, TypeVar
 
 import click
 
-from alpinehub.cli.run import OPERATOR, as_json, plain, printable, run, show, show_table
+from alpinehub.cli.session import OPERATOR, Hub, hub_options, with_hub
 from alpinehub.hotels import Unusable
 from cordata import Context
+from cordata.terminal import show_list, show_records
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,15 +63,14 @@ def customer() -> None:
 )
 @click.argument("text")
 @_hotel
-@as_json
-@click.pass_obj
-def find(config: str | None, text: str, hotel: str | None, json_: bool) -> None:
+@hub_options
+def find(hub: Hub, text: str, hotel: str | None) -> None:
     """Find customers by TEXT: an e-mail address, a telephone number, or a part of the name.
 
     It shows personal data, so it wants a terminal, or --json; that it was used is noted in the
     system's log.
     """
-    if not json_ and not sys.stdout.isatty():
+    if not hub.json and not sys.stdout.isatty():
         raise click.UsageError("personal data is shown on a terminal only; use --json")
     digits = sum(character in "0123456789" for character in text)
     by: dict[str, Any] = {"name": text}
@@ -78,12 +78,12 @@ def find(config: str | None, text: str, hotel: str | None, json_: bool) -> None:
         by = {"email": text}
     elif digits >= 4 and not any(character.isalpha() for character in text):
         by = {"phone": text}
-    found = run(config, lambda ctx: _find(ctx, hotel=hotel, **by))
+    found = hub.run(lambda ctx: _find(ctx, hotel=hotel, **by))
     _note("find", found)
-    if not found and not json_:
+    if not found and not hub.json:
         click.echo("nobody found")
         return
-    show_table(found, _COLUMNS, json_)
+    show_list(found, _COLUMNS, json_=hub.json)
 
 
 @customer.command(
@@ -94,21 +94,20 @@ def find(config: str | None, text: str, hotel: str | None, json_: bool) -> None:
   alpinehub customer show --email eva@example.com""",
 )
 @_who
-@as_json
-@click.pass_obj
-def show_(config: str | None, /, json_: bool, **who: Any) -> None:
+@hub_options
+def show_(hub: Hub, /, **who: Any) -> None:
     """Show what is known of a customer. All that he ever sent is in `export`."""
-    found = run(config, lambda ctx: _one_or_more(ctx, **who))
+    found = hub.run(lambda ctx: _one_or_more(ctx, **who))
     _note("show", found)
-    if json_:
-        show_table(found, _COLUMNS, True)
-        return
-    for number, record in enumerate(found):
-        if number:
-            click.echo()
-        for name, value in record.items():
-            if value is not None and name not in ("hotel_id", "hash_due"):
-                click.echo(f"{name.replace('_', ' '):16}{_shown(name, value)}")
+    hidden = ("hotel_id", "hash_due")
+    records = [
+        {name: value for name, value in one.items() if value is not None and name not in hidden}
+        for one in found
+    ]
+    for record in records:
+        if "consent" in record:
+            record["consent"] = bool(record["consent"])
+    show_records(found if hub.json else records, json_=hub.json)
 
 
 @customer.command(
@@ -125,8 +124,8 @@ def show_(config: str | None, /, json_: bool, **who: Any) -> None:
     type=click.Path(dir_okay=False),
     help="A new file, readable by its owner only.  [default: standard output]",
 )
-@click.pass_obj
-def export(config: str | None, /, output: str | None, all_hotels: bool, **who: Any) -> None:
+@with_hub
+def export(hub: Hub, /, output: str | None, all_hotels: bool, **who: Any) -> None:
     """Export all that is stored of a person, as JSON: name and addresses, the hashes, each
     version of each request, what was received, to whom it was sent and what became of it.
 
@@ -146,7 +145,7 @@ def export(config: str | None, /, output: str | None, all_hotels: bool, **who: A
             file = stack.enter_context(_new_file(output))
             on_failure = stack.enter_context(ExitStack())
             on_failure.callback(os.unlink, output)
-        found, documents = run(config, act)
+        found, documents = hub.run(act)
         json.dump({"customers": documents}, file, indent=2, ensure_ascii=False)
         file.write("\n")
         if output is not None:
@@ -168,16 +167,14 @@ def export(config: str | None, /, output: str | None, all_hotels: bool, **who: A
 @click.option("--dry-run", is_flag=True, help="Say what would be erased.")
 @click.option("--force", is_flag=True, help="Also what still waits for hotel software.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@as_json
-@click.pass_obj
+@hub_options
 def erase(
-    config: str | None,
+    hub: Hub,
     /,
     reason: str,
     dry_run: bool,
     force: bool,
     yes: bool,
-    json_: bool,
     all_hotels: bool,
     **who: Any,
 ) -> None:
@@ -194,7 +191,7 @@ def erase(
         found = await _one_or_more(ctx, **who)
         return found, await erasure.count_waiting(ctx.store, found)
 
-    found, waiting = run(config, look)
+    found, waiting = hub.run(look)
     requests = sum(one["requests"] for one in found)
     sentence = (
         f"{_counted(found)} of {_hotels(found)} with {requests} guest requests,"
@@ -208,7 +205,7 @@ def erase(
             "requests": requests,
             "waiting": waiting,
         }
-        show(record, f"{sentence}: nothing was erased", json_)
+        hub.say(record, f"{sentence}: nothing was erased")
         return
     if not yes:
         click.confirm(f"erase {sentence}? It cannot be undone", abort=True, err=True)
@@ -219,14 +216,14 @@ def erase(
         await ctx.store.checkpoint(force=True)  # nor is he in the log any more
         return erased
 
-    erased = run(config, act)
+    erased = hub.run(act)
     _note("erase", found)
     text = (
         f"erased: customers {erased.customers}, guest requests {erased.requests};"
         f" elsewhere submissions {erased.inbox}, old versions {erased.versions},"
         f" mails {erased.mails}"
     )
-    show(asdict(erased), text, json_)
+    hub.say(asdict(erased), text)
 
 
 @customer.command(
@@ -237,17 +234,16 @@ def erase(
   alpinehub customer rehash --hotel EDELW""",
 )
 @click.option("--hotel", required=True, metavar="CODE", help="The hotel.")
-@as_json
-@click.pass_obj
-def rehash(config: str | None, hotel: str, json_: bool) -> None:
+@hub_options
+def rehash(hub: Hub, hotel: str) -> None:
     """Have numbers and hashes of a hotel's customers made again; the primary does it in seconds.
 
     It is never needed but to be sure: what is new is seen by itself.
     """
     from alpinehub.customers.maintenance import mark_hotel
 
-    marked = run(config, lambda ctx: mark_hotel(ctx.store, hotel))
-    show({"hotel": hotel, "customers": marked}, f"{marked} customers of {hotel} are due", json_)
+    marked = hub.run(lambda ctx: mark_hotel(ctx.store, hotel))
+    hub.say({"hotel": hotel, "customers": marked}, f"{marked} customers of {hotel} are due")
 
 
 async def _find(ctx: Context, **by: Any) -> list[dict[str, Any]]:
@@ -282,12 +278,6 @@ def _require_hotel(
 
 def _hotels(found: Sequence[Any]) -> str:
     return ", ".join(sorted({one["hotel"] for one in found}))
-
-
-def _shown(name: str, value: Any) -> str:
-    if name == "consent":
-        return "yes" if value else "no"
-    return printable(str(plain(name, value)))
 
 
 def _note(what: str, found: Sequence[Any]) -> None:

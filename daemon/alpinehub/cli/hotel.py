@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import fields
 
@@ -10,9 +9,10 @@ import click
 
 from alpinehub import hotels
 from alpinehub.alpinebits import hotel_data
-from alpinehub.cli.run import as_json, plain, printable, run, show, show_table
+from alpinehub.cli.session import Hub, hub_options
 from alpinehub.models import FEATURES
 from alpinehub.settings import HubSettings
+from cordata.terminal import printable, show_list, show_record
 
 #: The word for "as for all hotels".
 _DEFAULT = "default"
@@ -40,17 +40,15 @@ def hotel() -> None:
 )
 @click.option("--region", default="IT", show_default=True, help="Country of its telephone numbers.")
 @click.option("--report-email", metavar="ADDRESSES", help="Who gets the daily report.")
-@as_json
-@click.pass_obj
+@hub_options
 def add(
-    config: str | None,
+    hub: Hub,
     code: str,
     name: str,
     time_zone: str,
     language: str,
     region: str,
     report_email: str | None,
-    json_: bool,
 ) -> None:
     """Add a hotel. CODE is its AlpineBits HotelCode."""
     new = hotels.NewHotel(
@@ -61,42 +59,27 @@ def add(
         region=region,
         report_email=report_email,
     )
-    hotel_id = run(config, lambda ctx: hotels.add_hotel(ctx.store, new))
-    show({"id": hotel_id, "code": code}, f"hotel {code} added", json_)
+    hotel_id = hub.run(lambda ctx: hotels.add_hotel(ctx.store, new))
+    hub.say({"id": hotel_id, "code": code}, f"hotel {code} added")
 
 
 @hotel.command("list")
-@as_json
-@click.pass_obj
-def list_(config: str | None, json_: bool) -> None:
+@hub_options
+def list_(hub: Hub) -> None:
     """List all hotels."""
-    rows = run(config, lambda ctx: hotels.list_hotels(ctx.store))
+    rows = hub.run(lambda ctx: hotels.list_hotels(ctx.store))
     columns = ("code", "name", "time_zone", "language", "region", "accounts", "sources")
-    show_table(rows, (*columns, "report_email", "disabled_at"), json_)
+    show_list(rows, (*columns, "report_email", "disabled_at"), json_=hub.json)
 
 
 @hotel.command("show", short_help="Show a hotel, its settings and its data.")
 @click.argument("code")
-@as_json
-@click.pass_obj
-def show_(config: str | None, code: str, json_: bool) -> None:
+@hub_options
+def show_(hub: Hub, code: str) -> None:
     """Show a hotel: its settings, what its software may do, and which hotel data it sent."""
-    found = run(config, lambda ctx: hotels.show_hotel(ctx.store, code))
-    record = {name: plain(name, value) for name, value in found.items()}
-    documents = run(config, lambda ctx: hotel_data.overview(ctx.store, code))
-    if json_:
-        data = [{name: plain(name, value) for name, value in one.items()} for one in documents]
-        click.echo(json.dumps({**record, "data": data}, indent=2))
-        return
-    for name, value in record.items():
-        if name == "settings" and isinstance(value, dict):
-            text = ", ".join(f"{key}={said}" for key, said in sorted(value.items()))
-        else:
-            text = " ".join(value) if isinstance(value, list) else str(value or "")
-        click.echo(f"{name.replace('_', ' '):14}{printable(text) or '-'}")
-    if documents:
-        click.echo()
-        show_table(documents, ("kind", "protocol", "sent_by", "complete_at", "changed_at"), False)
+    found = hub.run(lambda ctx: hotels.show_hotel(ctx.store, code))
+    documents = hub.run(lambda ctx: hotel_data.overview(ctx.store, code))
+    show_record({**found, "data": documents}, json_=hub.json)
 
 
 @hotel.command(
@@ -109,21 +92,20 @@ def show_(config: str | None, code: str, json_: bool) -> None:
 )
 @click.argument("code")
 @click.argument("what", type=click.Choice(tuple(hotel_data.COLUMNS)))
-@as_json
-@click.pass_obj
-def data(config: str | None, code: str, what: str, json_: bool) -> None:
+@hub_options
+def data(hub: Hub, code: str, what: str) -> None:
     """Show the data that hotel software sent about a hotel: rooms that are free, what the hotel
     has, prices, activities.
     """
-    rows = run(config, lambda ctx: hotel_data.read_data(ctx.store, code, what))
+    rows = hub.run(lambda ctx: hotel_data.read_data(ctx.store, code, what))
     columns = hotel_data.COLUMNS[what]
-    if columns == ("xml",) and not json_:
+    if columns == ("xml",) and not hub.json:
         for row in rows:
             lines = str(row["xml"]).splitlines()
             seen = map(printable, lines) if sys.stdout.isatty() else lines
             click.echo("\n".join(seen))
         return
-    show_table(rows, columns, json_)
+    show_list(rows, columns, json_=hub.json)
 
 
 @hotel.command(
@@ -135,12 +117,11 @@ def data(config: str | None, code: str, what: str, json_: bool) -> None:
 )
 @click.argument("code")
 @click.option("--limit", default=50, show_default=True, help="The newest ones.")
-@as_json
-@click.pass_obj
-def messages(config: str | None, code: str, limit: int, json_: bool) -> None:
+@hub_options
+def messages(hub: Hub, code: str, limit: int) -> None:
     """List the messages in which hotel software sent hotel data, and how each was answered."""
-    rows = run(config, lambda ctx: hotel_data.list_messages(ctx.store, code, limit))
-    show_table(rows, hotel_data.MESSAGE_COLUMNS, json_)
+    rows = hub.run(lambda ctx: hotel_data.list_messages(ctx.store, code, limit))
+    show_list(rows, hotel_data.MESSAGE_COLUMNS, json_=hub.json)
 
 
 _feature = click.Choice(FEATURES)
@@ -181,10 +162,9 @@ _KEPT = tuple(one.name for one in fields(HubSettings) if one.name.endswith("_day
 )  # fmt: skip
 @click.option("--off", multiple=True, type=_feature, help="Take a feature away; several.")
 @click.option("--on", multiple=True, type=_feature, help="Give a feature back; several.")
-@as_json
-@click.pass_obj
+@hub_options
 def set_(
-    config: str | None,
+    hub: Hub,
     /,
     code: str,
     stale_after: str | None,
@@ -193,7 +173,6 @@ def set_(
     retention: tuple[str, ...],
     off: tuple[str, ...],
     on: tuple[str, ...],
-    json_: bool,
     **columns: str | None,
 ) -> None:
     """Change a hotel; what is not named stays as it is.
@@ -218,9 +197,9 @@ def set_(
         raise click.UsageError(f"{both[0]} is to be taken away and given back")
     if not any((change.columns, change.settings, change.on, change.off, change.retention)):
         raise click.UsageError("nothing is to be changed; see --help")
-    run(config, lambda ctx: hotels.change_hotel(ctx.store, code, change))
-    record = run(config, lambda ctx: hotels.show_hotel(ctx.store, code))
-    show(record, f"hotel {code} changed", json_)
+    hub.run(lambda ctx: hotels.change_hotel(ctx.store, code, change))
+    record = hub.run(lambda ctx: hotels.show_hotel(ctx.store, code))
+    hub.say(record, f"hotel {code} changed")
 
 
 def _days(text: str) -> tuple[str, int | None]:
@@ -246,19 +225,17 @@ def _hours(text: str) -> int | None:
 
 @hotel.command(short_help="Disable a hotel: nobody sends or fetches for it any more.")
 @click.argument("code")
-@as_json
-@click.pass_obj
-def disable(config: str | None, code: str, json_: bool) -> None:
+@hub_options
+def disable(hub: Hub, code: str) -> None:
     """Disable a hotel: its sources are refused, its accounts do not find it. Nothing is deleted."""
-    run(config, lambda ctx: hotels.set_hotel_disabled(ctx.store, code, True))
-    show({"code": code, "disabled": True}, f"hotel {code} disabled", json_)
+    hub.run(lambda ctx: hotels.set_hotel_disabled(ctx.store, code, True))
+    hub.say({"code": code, "disabled": True}, f"hotel {code} disabled")
 
 
 @hotel.command()
 @click.argument("code")
-@as_json
-@click.pass_obj
-def enable(config: str | None, code: str, json_: bool) -> None:
+@hub_options
+def enable(hub: Hub, code: str) -> None:
     """Enable a disabled hotel."""
-    run(config, lambda ctx: hotels.set_hotel_disabled(ctx.store, code, False))
-    show({"code": code, "disabled": False}, f"hotel {code} enabled", json_)
+    hub.run(lambda ctx: hotels.set_hotel_disabled(ctx.store, code, False))
+    hub.say({"code": code, "disabled": False}, f"hotel {code} enabled")

@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
-from alpinehub.cli.duration import since as moment
-from alpinehub.cli.run import as_json, printable, run, show, show_line, show_table
+from alpinehub.cli.session import Hub, hub_options
+from alpinehub.cli.session import since as moment
 from alpinehub.inbox.actions import Again
 from alpinehub.inbox.listing import STATES, Wanted
 from alpinehub.webhooks.mapping import TARGETS
 from cordata import Context
+from cordata.terminal import printable, show_list, show_record, show_table
 
 
 @click.group(short_help="What forms sent, what waits for a person, how it is mapped.")
@@ -41,17 +42,15 @@ def inbox() -> None:
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most."
 )
 @click.option("--after", type=int, default=0, metavar="ID", help="The page after this one.")
-@as_json
-@click.pass_obj
+@hub_options
 def list_(
-    config: str | None,
+    hub: Hub,
     hotel: str | None,
     source: str | None,
     state: str | None,
     since: int,
     limit: int,
     after: int,
-    json_: bool,
 ) -> None:
     """List submissions, newest first, and the requests that hotel software cannot be given.
 
@@ -61,9 +60,9 @@ def list_(
     from alpinehub.inbox.listing import list_inbox
 
     wanted = Wanted(state=state, hotel=hotel, source=source, since=since, limit=limit, after=after)
-    rows = run(config, lambda ctx: list_inbox(ctx.store, wanted))
+    rows = hub.run(lambda ctx: list_inbox(ctx.store, wanted))
     columns = ("id", "received_at", "hotel", "source", "kind", "state", "outcome", "error")
-    show_table(rows, columns, json_)
+    show_list(rows, columns, json_=hub.json)
 
 
 @inbox.command(
@@ -76,34 +75,29 @@ def list_(
 )
 @click.argument("id_", metavar="ID", type=int)
 @click.option("--body", is_flag=True, help="With all that was sent, as it was sent.")
-@as_json
-@click.pass_obj
-def show_(config: str | None, id_: int, body: bool, json_: bool) -> None:
+@hub_options
+def show_(hub: Hub, id_: int, body: bool) -> None:
     """Show a submission: its fields, what each is taken for, what keeps it from being mapped.
 
     This is personal data.
     """
     from alpinehub.inbox.listing import show_submission
 
-    record = run(config, lambda ctx: show_submission(ctx.store, id_))
+    record = hub.run(lambda ctx: show_submission(ctx.store, id_))
     sent = record.pop("body")
     if body:
         record["body"] = sent
-    if json_:
-        click.echo(json.dumps(record, indent=2))
+    if hub.json:
+        show_record(record, json_=True)
         return
     fields: Any = record.pop("fields")
     now: Any = record.pop("now")
-    for name, value in record.items():
-        if name != "body" and value is not None:
-            show_line(name, value)
+    shown = {name: value for name, value in record.items() if name != "body" and value is not None}
     if now is not None:
         problems = ", ".join(now["problems"])
-        click.echo(f"would now be: {now['state']}{f' ({problems})' if problems else ''}")
-    for field in fields:
-        known = f"  = {field['means']}" if field["means"] else ""
-        label = f" ({field['label']})" if field["label"] else ""
-        click.echo(printable(f"  {field['key'] or '-'}{label}: {field['value']}{known}"))
+        shown["would now be"] = f"{now['state']}{f' ({problems})' if problems else ''}"
+    show_record(shown, json_=False)
+    show_table(fields, ("key", "label", "value", "means"))
     if body:
         click.echo(printable(str(sent)))
 
@@ -152,16 +146,14 @@ what goes to privacy is told to no hotel; child_age is for --default.""",
     "--file", "file", type=click.File("rb"), help="The whole mapping as JSON; - is standard input."
 )
 @click.option("--try", "try_", type=int, metavar="ID", help="Only say what this one would become.")
-@as_json
-@click.pass_obj
+@hub_options
 def map_(
-    config: str | None,
+    hub: Hub,
     /,
     hotel: str,
     source: str,
     file: Any,
     try_: int | None,
-    json_: bool,
     **given: Any,
 ) -> None:
     """Show how the fields of a source's form are mapped, or change it.
@@ -188,7 +180,7 @@ def map_(
             record["problems"] = list(getattr(found, "problems", ()))
         return record
 
-    record = run(config, act)
+    record = hub.run(act)
     sentence = printable(json.dumps(record["mapping"], ensure_ascii=False))
     if try_ is not None:
         sentence += f"\n{try_} would be {record['becomes']}: {_listed(record['problems'])}"
@@ -200,7 +192,7 @@ def map_(
         )
         counts = f"{record['can_be_mapped']} of {record['in_review']} in review can be mapped"
         sentence += f"\n{counts}: {next_}"
-    show(record, sentence, json_)
+    hub.say(record, sentence)
 
 
 @inbox.command(
@@ -221,17 +213,15 @@ def map_(
     "--force", is_flag=True,
     help="Those that are mapped already, too: what is different is a change of the request.",
 )  # fmt: skip
-@as_json
-@click.pass_obj
+@hub_options
 def reprocess(
-    config: str | None,
+    hub: Hub,
     ids: tuple[int, ...],
     hotel: str | None,
     source: str | None,
     all_: bool,
     dry_run: bool,
     force: bool,
-    json_: bool,
 ) -> None:
     """Interpret submissions again, after their source's mapping was mended.
 
@@ -247,11 +237,11 @@ def reprocess(
         chosen = ids or await in_review(ctx.store, hotel, source)
         return [one async for one in again(ctx, chosen, dry_run=dry_run, force=force)]
 
-    done = run(config, act)
+    done = hub.run(act)
     rows: list[Mapping[str, object]] = [
         {"id": one.id, "state": one.state, "problems": list(one.problems)} for one in done
     ]
-    if json_:
+    if hub.json:
         click.echo(json.dumps(rows))
     else:
         for one in done:
@@ -270,14 +260,13 @@ def reprocess(
 )
 @click.argument("id_", metavar="ID", type=int)
 @click.option("--reason", required=True, help="Why; it is kept with it.")
-@as_json
-@click.pass_obj
-def reject(config: str | None, id_: int, reason: str, json_: bool) -> None:
+@hub_options
+def reject(hub: Hub, id_: int, reason: str) -> None:
     """Take a submission from the review list: no hotel will see it."""
     from alpinehub.inbox import actions
 
-    run(config, lambda ctx: actions.reject(ctx.store, id_, reason))
-    show({"id": id_, "state": "rejected", "reason": reason}, f"submission {id_} rejected", json_)
+    hub.run(lambda ctx: actions.reject(ctx.store, id_, reason))
+    hub.say({"id": id_, "state": "rejected", "reason": reason}, f"submission {id_} rejected")
 
 
 def _listed(problems: object) -> str:

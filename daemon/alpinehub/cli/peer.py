@@ -13,10 +13,11 @@ from typing import IO, Any, TypeVar
 import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.cli.run import first_line, printable
+from alpinehub.cli.session import first_line
 from alpinehub.pms.address import UnusableUrl, Url, is_local, parse_url, read_address
 from alpinehub.pms.client import Client, Login
 from alpinehub.pms.http import Caller, Unreachable
+from cordata.terminal import printable
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])

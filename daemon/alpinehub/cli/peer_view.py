@@ -12,11 +12,12 @@ import msgspec
 from alpinehub.alpinebits.guest.read import Received, read
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.cli.peer import Failed, Server, TransportFailed
-from alpinehub.cli.run import printable, show_document, show_table
+from alpinehub.cli.session import show_document
 from alpinehub.pms.client import takes_packed
 from alpinehub.pms.http import Answer
 from alpinehub.pms.offer import NoCapabilities, read_common
 from alpinehub.pms.reply import HANDSHAKE_STATUS, Reply, read_reply, refusal
+from cordata.terminal import printable, show_table
 
 _DONE = ("success", "advisory")
 
@@ -43,7 +44,7 @@ def show_handshake(server: Server, answers: Sequence[Answer], json_: bool) -> No
         click.echo(f"bodies packed by gzip: {'taken' if takes_packed(answer) else 'not announced'}")
         rows = list(_lines(common))
         if rows:
-            show_table(rows, ("version", "action", "supports"), False)
+            show_table(rows, ("version", "action", "supports"))
         if problem:
             click.echo(f"problem: {problem}")
     if problem or reply.invalid or reply.outcome not in _DONE:
@@ -114,7 +115,7 @@ def show_requests(
     elif not raw:
         _headline(server, answer, reply)
         if rows := [_row(one) for one in came]:
-            show_table(rows, tuple(rows[0]), False)
+            show_table(rows, tuple(rows[0]))
         if reply.outcome != "error":
             click.echo(f"{len(came)} guest request{'s' * (len(came) != 1)}")
     failed = bool(reply.invalid) or reply.outcome not in _DONE

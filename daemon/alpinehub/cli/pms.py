@@ -12,7 +12,7 @@ import click
 from alpinehub.alpinebits.protocol import ACKNOWLEDGE, HANDSHAKE, PROTOCOLS, READ
 from alpinehub.cli.peer import Server, converse, make_server, server_options, version_option
 from alpinehub.cli.peer_view import finish, show_handshake, show_requests
-from alpinehub.cli.run import as_json
+from alpinehub.cli.session import as_json
 from alpinehub.pms import message
 from alpinehub.pms.client import Client, takes_packed
 from alpinehub.pms.message import HotelName, Period

@@ -7,11 +7,12 @@ import click
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS
 from alpinehub.cli.peer import Server, converse
 from alpinehub.cli.peer_view import show_handshake
-from alpinehub.cli.run import as_json, read_secret, run, show, show_table
+from alpinehub.cli.session import Hub, hub_options, read_secret
 from alpinehub.pms import message
 from alpinehub.pms.offer import offer
 from alpinehub.push import target as targets
 from cordata import Context
+from cordata.terminal import show_list
 
 _VERSIONS = [name for name, one in PROTOCOLS.items() if one.year >= targets.PUSHED_SINCE]
 
@@ -48,18 +49,14 @@ def push() -> None:
 @click.option(
     "--gzip", "packed", is_flag=True, help="Pack what is sent; only where the server announces it."
 )
-@as_json
-@click.pass_obj
-def set_(
-    config: str | None, name: str, url: str, login: str, protocol: str, packed: bool, json_: bool
-) -> None:
+@hub_options
+def set_(hub: Hub, name: str, url: str, login: str, protocol: str, packed: bool) -> None:
     """Bring an account's guest requests there, from now on; also what waits for him already.
 
     Our password there is read from standard input, or asked for.
     """
     password = read_secret("Password")
-    run(
-        config,
+    hub.run(
         lambda ctx: targets.set_target(
             ctx,
             name,
@@ -71,34 +68,31 @@ def set_(
         ),
     )
     record = {"name": name, "url": url, "login": login, "protocol": protocol, "gzip": packed}
-    show(record, f"guest requests of account {name} are brought to {url}", json_)
+    hub.say(record, f"guest requests of account {name} are brought to {url}")
 
 
 @push.command("list", short_help="List who is brought what, and what is in the way.")
-@as_json
-@click.pass_obj
-def list_(config: str | None, json_: bool) -> None:
+@hub_options
+def list_(hub: Hub) -> None:
     """List who is brought what: what waits, since when it works or fails, and why."""
-    rows = run(config, targets.list_targets)
+    rows = hub.run(targets.list_targets)
     columns = ("name", "hotel", "url", "protocol", "waiting", "failures", "last_error", "due_at")
-    show_table(rows, (*columns, "pushed_at", "disabled_at"), json_)
+    show_list(rows, (*columns, "pushed_at", "disabled_at"), json_=hub.json)
 
 
 @push.command()
 @click.argument("name")
-@as_json
-@click.pass_obj
-def now(config: str | None, name: str, json_: bool) -> None:
+@hub_options
+def now(hub: Hub, name: str) -> None:
     """Bring what waits for an account now, without a pause."""
-    run(config, lambda ctx: targets.bring_now(ctx, name))
-    show({"name": name}, f"what waits for account {name} is brought now", json_)
+    hub.run(lambda ctx: targets.bring_now(ctx, name))
+    hub.say({"name": name}, f"what waits for account {name} is brought now")
 
 
 @push.command(short_help="Shake hands with an account's server; nothing is brought.")
 @click.argument("name")
-@as_json
-@click.pass_obj
-def test(config: str | None, name: str, json_: bool) -> None:
+@hub_options
+def test(hub: Hub, name: str) -> None:
     """Shake hands with an account's server, and show what it can; nothing is brought.
 
     Exit codes as those of `alpinehub pms`.
@@ -107,7 +101,7 @@ def test(config: str | None, name: str, json_: bool) -> None:
     async def find(ctx: Context) -> tuple[targets.Target, bool]:
         return await targets.find_target(ctx, name), ctx.settings["alpinehub"].push_private
 
-    target, private = run(config, find)
+    target, private = hub.run(find)
     client = target.client(private=private)
     server = Server(
         url=target.url,
@@ -117,25 +111,23 @@ def test(config: str | None, name: str, json_: bool) -> None:
         client_id=targets.CLIENT_ID,
         caller=client.caller,
     )
-    answer = converse(client.call(HANDSHAKE, message.ping(offer())), json_)
-    show_handshake(server, [answer], json_)
+    answer = converse(client.call(HANDSHAKE, message.ping(offer())), hub.json)
+    show_handshake(server, [answer], hub.json)
 
 
 @push.command()
 @click.argument("name")
-@as_json
-@click.pass_obj
-def off(config: str | None, name: str, json_: bool) -> None:
+@hub_options
+def off(hub: Hub, name: str) -> None:
     """Bring an account nothing more; he may still fetch what waits."""
-    run(config, lambda ctx: targets.set_disabled(ctx, name, True))
-    show({"name": name, "disabled": True}, f"account {name} is brought nothing more", json_)
+    hub.run(lambda ctx: targets.set_disabled(ctx, name, True))
+    hub.say({"name": name, "disabled": True}, f"account {name} is brought nothing more")
 
 
 @push.command()
 @click.argument("name")
-@as_json
-@click.pass_obj
-def on(config: str | None, name: str, json_: bool) -> None:
+@hub_options
+def on(hub: Hub, name: str) -> None:
     """Go on with bringing after `off`."""
-    run(config, lambda ctx: targets.set_disabled(ctx, name, False))
-    show({"name": name, "disabled": False}, f"guest requests of account {name} are brought", json_)
+    hub.run(lambda ctx: targets.set_disabled(ctx, name, False))
+    hub.say({"name": name, "disabled": False}, f"guest requests of account {name} are brought")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from alpinehub.cli.run import run
+from alpinehub.cli.session import Hub, with_hub
 
 if TYPE_CHECKING:
     from alpinehub.report.figures import Figures
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="What is shown.",
 )
-@click.pass_obj
-def report(config: str | None, code: str | None, portfolio: bool, day: datetime, kind: str) -> None:
+@with_hub
+def report(hub: Hub, code: str | None, portfolio: bool, day: datetime, kind: str) -> None:
     """Show the daily report of a hotel, or of all. Nothing is sent; what waits is what waits now.
 
     Sent twice is what said nothing new, and what the same guest asked for the same days within 30
@@ -56,10 +56,10 @@ def report(config: str | None, code: str | None, portfolio: bool, day: datetime,
     found: Figures | Portfolio
     # What a browser shows has no mail around it that could bring the picture.
     if code is None:
-        found = portfolio_found = run(config, lambda ctx: read_all(ctx, on))
+        found = portfolio_found = hub.run(lambda ctx: read_all(ctx, on))
         written = write_portfolio(portfolio_found, picture=False)
     else:
-        found = figures = run(config, lambda ctx: read_report(ctx, code, on))
+        found = figures = hub.run(lambda ctx: read_report(ctx, code, on))
         written = write(figures, picture=False)
     if kind == "json":
         click.echo(to_json(found))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.cli.duration import since as moment
-from alpinehub.cli.run import OPERATOR, as_json, printable, run, show, show_document, show_table
+from alpinehub.cli.session import OPERATOR, Hub, hub_options, show_document
+from alpinehub.cli.session import since as moment
 from alpinehub.requests import actions, listing
 from alpinehub.requests.listing import Wanted
+from cordata.terminal import show_page, show_record, show_table
 
 _COLUMNS = ("created_at", "id", "hotel", "source", "status", "version", "accounts")
 
@@ -51,15 +51,13 @@ def requests() -> None:
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most."
 )
 @click.option("--after", metavar="ID", help="Only what comes behind it: the next page.")
-@as_json
-@click.pass_obj
+@hub_options
 def list_(
-    config: str | None,
+    hub: Hub,
     /,
     *,
     since: int,
     until: int,
-    json_: bool,
     **chosen: Any,
 ) -> None:
     """List guest requests, the newest first, without anything that a guest wrote.
@@ -71,19 +69,16 @@ def list_(
     a request that the account never got).
     """
     wanted = Wanted(since_us=since, until_us=until or None, **chosen)
-    page = run(config, lambda ctx: listing.list_requests(ctx.store, wanted))
-    if json_:
-        items = [_iso(item) for item in page.items]
-        click.echo(json.dumps({"items": items, "next": page.next}, indent=2))
-        return
-    rows = [{**item, "accounts": _summary(item["accounts"])} for item in page.items]
-    if rows:
-        show_table(rows, _COLUMNS, False)
-    elif page.next is None:
-        click.echo("nothing there", err=True)
-    if page.next is not None:
-        seen = f"{page.looked_at} were looked at; " if page.looked_at else ""
-        click.echo(f"{seen}there is more: --after {page.next}", err=True)
+    page = hub.run(lambda ctx: listing.list_requests(ctx.store, wanted))
+    rows: Sequence[dict[str, Any]] = page.items
+    if not hub.json:
+        rows = [{**item, "accounts": _summary(item["accounts"])} for item in rows]
+        if page.next is not None and page.looked_at:
+            click.echo(f"{page.looked_at} were looked at", err=True)
+    if rows or hub.json or page.next is None:
+        show_page(rows, _COLUMNS, next=page.next, json_=hub.json)
+    else:
+        click.echo(f"there is more: --after {page.next}", err=True)
 
 
 @requests.command(
@@ -99,32 +94,29 @@ def list_(
 @click.option(
     "--xml", type=click.Choice([*PROTOCOLS]), help="As hotel software of this version gets it."
 )
-@as_json
-@click.pass_obj
-def show_request(config: str | None, id_: str, xml: str | None, json_: bool) -> None:
+@hub_options
+def show_request(hub: Hub, id_: str, xml: str | None) -> None:
     """Show a guest request with the guest's data, and everything that became of it."""
     if xml is not None:
         from alpinehub.requests.rendering import render_request
 
         protocol = PROTOCOLS[xml]
-        made = run(config, lambda ctx: render_request(ctx.store, id_, protocol))
+        made = hub.run(lambda ctx: render_request(ctx.store, id_, protocol))
         show_document(made)
         return
-    found = run(config, lambda ctx: listing.find_request(ctx.store, id_))
-    if json_:
-        click.echo(json.dumps(_iso(found), indent=2))
+    found = hub.run(lambda ctx: listing.find_request(ctx.store, id_))
+    if hub.json:
+        show_record(found, json_=True)
         return
-    lists = ("data", "versions", "accounts", "inbox", "history")
-    _show_fields({name: value for name, value in _iso(found).items() if name not in lists})
-    _show_fields(found["data"], "guest: ")
+    tables = ("data", "versions", "accounts", "inbox", "history")
+    show_record({name: value for name, value in found.items() if name not in tables}, json_=False)
+    click.echo("\nguest:")
+    show_record({k: v for k, v in found["data"].items() if v not in (None, "")}, json_=False)
     states = ("account", "version", "state", "sent_count", "last_sent_at", "acked_at", "client_id")
-    for head, columns in (
-        ("accounts", (*states, "undeliverable_text", "rejected_text")),
-        ("history", ("at", "event", "version", "account", "detail")),
-    ):
-        click.echo(f"\n{head}:")
-        rows = [{**_iso(row), "detail": _detail(row.get("detail", {}))} for row in found[head]]
-        show_table([_printable(row) for row in rows], columns, False)
+    click.echo("\naccounts:")
+    show_table(found["accounts"], (*states, "undeliverable_text", "rejected_text"))
+    click.echo("\nhistory:")
+    show_table(found["history"], ("at", "event", "version", "account", "detail"))
 
 
 @requests.command(
@@ -136,22 +128,21 @@ def show_request(config: str | None, id_: str, xml: str | None, json_: bool) -> 
 )
 @click.argument("id_", metavar="ID")
 @click.option("--account", metavar="NAME", help="For one account.  [default: all of the hotel]")
-@as_json
-@click.pass_obj
-def resend(config: str | None, id_: str, account: str | None, json_: bool) -> None:
+@hub_options
+def resend(hub: Hub, id_: str, account: str | None) -> None:
     """Let hotel software get a guest request again with its next poll.
 
     For accounts who acknowledged it, refused it, or from whose list it was taken. A cancellation
     goes only to accounts who got the request, and a request that was erased to nobody.
     """
-    done = run(config, lambda ctx: actions.resend(ctx.store, id_, account=account, by=OPERATOR))
+    done = hub.run(lambda ctx: actions.resend(ctx.store, id_, account=account, by=OPERATOR))
     names = ", ".join(done.accounts)
     sentence = (
         f"version {done.version} waits again for: {names}"
         if names
         else "it waits already, or cancels what nobody got"
     )
-    show({"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence, json_)
+    hub.say({"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence)
 
 
 @requests.command(
@@ -168,11 +159,8 @@ def resend(config: str | None, id_: str, account: str | None, json_: bool) -> No
     "--as-cancellation", is_flag=True,
     help="Send a cancellation to all accounts who got it: it may be in their software already.",
 )  # fmt: skip
-@as_json
-@click.pass_obj
-def cancel(
-    config: str | None, id_: str, account: str | None, as_cancellation: bool, json_: bool
-) -> None:
+@hub_options
+def cancel(hub: Hub, id_: str, account: str | None, as_cancellation: bool) -> None:
     """Take a guest request from the list of what waits: hotel software does not get it, nor does
     software that comes later.
 
@@ -181,13 +169,13 @@ def cancel(
     if as_cancellation and account is not None:
         raise click.UsageError("a cancellation goes to all accounts: leave out --account")
     if as_cancellation:
-        done = run(config, lambda ctx: actions.cancel_at_hotel(ctx.store, id_, by=OPERATOR))
+        done = hub.run(lambda ctx: actions.cancel_at_hotel(ctx.store, id_, by=OPERATOR))
         sentence = f"its cancellation waits for: {', '.join(done.accounts) or 'nobody'}"
     else:
-        done = run(config, lambda ctx: actions.cancel(ctx.store, id_, account=account, by=OPERATOR))
+        done = hub.run(lambda ctx: actions.cancel(ctx.store, id_, account=account, by=OPERATOR))
         names = ", ".join(done.accounts)
         sentence = f"it does not wait any more for: {names}" if names else "it waits for nobody"
-    show({"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence, json_)
+    hub.say({"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence)
 
 
 def _summary(accounts: list[dict[str, Any]]) -> str | None:
@@ -197,29 +185,3 @@ def _summary(accounts: list[dict[str, Any]]) -> str | None:
         for one in accounts
     )
     return ", ".join(told) or None
-
-
-def _iso(value: Any, name: str = "") -> Any:
-    """Moments as ISO 8601, in all depths."""
-    if isinstance(value, dict):
-        return {key: _iso(inner, key) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_iso(inner) for inner in value]
-    if isinstance(value, int) and (name == "at" or name.endswith("_at")):
-        return datetime.fromtimestamp(value // 1_000_000, UTC).isoformat()
-    return value
-
-
-def _detail(detail: dict[str, Any]) -> str | None:
-    return ", ".join(f"{name}: {said}" for name, said in detail.items()) or None
-
-
-def _printable(row: dict[str, Any]) -> dict[str, Any]:
-    return {k: printable(v) if isinstance(v, str) else v for k, v in row.items()}
-
-
-def _show_fields(fields: dict[str, Any], before: str = "") -> None:
-    for name, value in fields.items():
-        if value not in (None, ""):
-            said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            click.echo(f"{before}{name}: {printable(said)}")

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 import click
 
 from alpinehub import sources
-from alpinehub.cli.duration import duration
-from alpinehub.cli.run import (
-    as_json,
-    plain,
-    printable,
-    read_secret,
-    run,
-    show,
-    show_line,
-    show_table,
-)
+from alpinehub.cli.session import Hub, hub_options, read_secret
+from cordata.terminal import as_record, duration, printable, show_list, show_record
 
 _from_stdin = click.option(
     "--secret-stdin", is_flag=True, help="Read the secret from standard input."
@@ -50,16 +41,14 @@ def source() -> None:
 )  # fmt: skip
 @_options
 @_from_stdin
-@as_json
-@click.pass_obj
+@hub_options
 def add(
-    config: str | None,
+    hub: Hub,
     hotel: str,
     name: str,
     kind: str,
     options: tuple[str, ...],
     secret_stdin: bool,
-    json_: bool,
 ) -> None:
     """Add a source to a hotel. A secret is made and printed, once, unless one is given.
 
@@ -67,21 +56,20 @@ def add(
     """
     secret = read_secret("Secret") if secret_stdin else sources.new_secret()
     chosen = pairs(options)
-    source_id = run(config, lambda ctx: sources.add_source(ctx, hotel, kind, name, secret, chosen))
+    source_id = hub.run(lambda ctx: sources.add_source(ctx, hotel, kind, name, secret, chosen))
     record: dict[str, object] = {"id": source_id, "hotel": hotel, "name": name, "kind": kind}
     sentence = f"source {name} of {hotel} added"
-    _warn_of_shared_key(config, record, secret)
-    _show(record, sentence, "" if secret_stdin else secret, json_)
+    _warn_of_shared_key(hub, record, secret)
+    _show(hub, record, sentence, "" if secret_stdin else secret)
 
 
 @source.command("list")
-@as_json
-@click.pass_obj
-def list_(config: str | None, json_: bool) -> None:
+@hub_options
+def list_(hub: Hub) -> None:
     """List all sources, without their secrets. ID is for `?source=` with a signature."""
-    rows = run(config, lambda ctx: sources.list_sources(ctx.store))
+    rows = hub.run(lambda ctx: sources.list_sources(ctx.store))
     columns = ("id", "hotel", "name", "kind", "created_at", "changed_at", "disabled_at")
-    show_table(rows, columns, json_)
+    show_list(rows, columns, json_=hub.json)
 
 
 @source.command(
@@ -94,22 +82,17 @@ def list_(config: str | None, json_: bool) -> None:
 )
 @click.argument("hotel")
 @click.argument("name")
-@as_json
-@click.pass_obj
-def show_(config: str | None, hotel: str, name: str, json_: bool) -> None:
+@hub_options
+def show_(hub: Hub, hotel: str, name: str) -> None:
     """Show a source with its mapping and the fields that its forms had; never its secret."""
-    record = run(config, lambda ctx: sources.show_source(ctx.store, hotel, name))
-    if json_:
-        click.echo(json.dumps(record, indent=2))
-        return
-    forms = record.pop("forms")
-    for key, value in record.items():
-        text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
-        if text is not None:
-            show_line(key, text)
-    for form in forms if isinstance(forms, list) else ():
-        names = ", ".join(key or label for key, label in form["fields"])
-        click.echo(f"form {printable(form['form_key']) or '-'}: {printable(names)}")
+    record = hub.run(lambda ctx: sources.show_source(ctx.store, hotel, name))
+    if not hub.json:
+        forms: Any = record["forms"]
+        record["forms"] = [
+            {"form": one["form_key"], "fields": [key or label for key, label in one["fields"]]}
+            for one in forms
+        ]
+    show_record(record, json_=hub.json)
 
 
 @source.command(
@@ -123,9 +106,8 @@ def show_(config: str | None, hotel: str, name: str, json_: bool) -> None:
 @click.argument("hotel")
 @click.argument("name")
 @_options
-@as_json
-@click.pass_obj
-def set_(config: str | None, hotel: str, name: str, options: tuple[str, ...], json_: bool) -> None:
+@hub_options
+def set_(hub: Hub, hotel: str, name: str, options: tuple[str, ...]) -> None:
     """Change options of a form: honeypot (a hidden field that only robots fill; empty: none),
     redirect (the page after the form; empty: one that says thanks), proof_of_work (zero bits, 1 to
     24, of the proof that a script of the page puts into the form, as the example form.html does: 16
@@ -134,8 +116,8 @@ def set_(config: str | None, hotel: str, name: str, options: tuple[str, ...], js
     if not options:
         raise click.UsageError("nothing to set: --option NAME=VALUE")
     chosen = pairs(options)
-    run(config, lambda ctx: sources.set_options(ctx.store, hotel, name, chosen))
-    show({"hotel": hotel, "name": name, "options": chosen}, f"source {name} changed", json_)
+    hub.run(lambda ctx: sources.set_options(ctx.store, hotel, name, chosen))
+    hub.say({"hotel": hotel, "name": name, "options": chosen}, f"source {name} changed")
 
 
 @source.command(
@@ -152,46 +134,41 @@ def set_(config: str | None, hotel: str, name: str, options: tuple[str, ...], js
     help="How long the old secret is still taken; 0: it ends at once.",
 )  # fmt: skip
 @_from_stdin
-@as_json
-@click.pass_obj
-def rotate(
-    config: str | None, hotel: str, name: str, keep: int, secret_stdin: bool, json_: bool
-) -> None:
+@hub_options
+def rotate(hub: Hub, hotel: str, name: str, keep: int, secret_stdin: bool) -> None:
     """Give a source another secret. The old one is taken beside it for a while, so that nothing is
     lost until the sender has the new one; a warning in the journal tells who still uses it.
     """
     secret = read_secret("Secret") if secret_stdin else sources.new_secret()
-    record = run(config, lambda ctx: sources.set_secret(ctx, hotel, name, secret, keep_s=keep))
+    record = hub.run(lambda ctx: sources.set_secret(ctx, hotel, name, secret, keep_s=keep))
     shown = {key: record[key] for key in ("hotel", "name", "kind", "before_until")}
-    until = str(plain("before_until", record["before_until"])).replace("+00:00", "Z")
+    until = str(as_record(record)["before_until"]).replace("+00:00", "Z")
     old = f"is taken until {until}" if record["before_until"] else "is taken no more"
     sentence = f"source {name} of {hotel} has a new secret; the old one {old}"
-    _warn_of_shared_key(config, shown, secret)
-    _show(shown, sentence, "" if secret_stdin else secret, json_)
+    _warn_of_shared_key(hub, shown, secret)
+    _show(hub, shown, sentence, "" if secret_stdin else secret)
 
 
 @source.command()
 @click.argument("hotel")
 @click.argument("name")
-@as_json
-@click.pass_obj
-def disable(config: str | None, hotel: str, name: str, json_: bool) -> None:
+@hub_options
+def disable(hub: Hub, hotel: str, name: str) -> None:
     """Disable a source: it is answered 401."""
-    run(config, lambda ctx: sources.set_source_disabled(ctx.store, hotel, name, True))
+    hub.run(lambda ctx: sources.set_source_disabled(ctx.store, hotel, name, True))
     record = {"hotel": hotel, "name": name, "disabled": True}
-    show(record, f"source {name} of {hotel} disabled", json_)
+    hub.say(record, f"source {name} of {hotel} disabled")
 
 
 @source.command()
 @click.argument("hotel")
 @click.argument("name")
-@as_json
-@click.pass_obj
-def enable(config: str | None, hotel: str, name: str, json_: bool) -> None:
+@hub_options
+def enable(hub: Hub, hotel: str, name: str) -> None:
     """Enable a disabled source."""
-    run(config, lambda ctx: sources.set_source_disabled(ctx.store, hotel, name, False))
+    hub.run(lambda ctx: sources.set_source_disabled(ctx.store, hotel, name, False))
     record = {"hotel": hotel, "name": name, "disabled": False}
-    show(record, f"source {name} of {hotel} enabled", json_)
+    hub.say(record, f"source {name} of {hotel} enabled")
 
 
 def pairs(words: tuple[str, ...]) -> dict[str, str]:
@@ -205,12 +182,12 @@ def pairs(words: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _warn_of_shared_key(config: str | None, record: dict[str, object], secret: str) -> None:
+def _warn_of_shared_key(hub: Hub, record: dict[str, object], secret: str) -> None:
     """A lead that names no hotel is nobody's once two hotels have its key."""
     if record["kind"] != "google":
         return
     hotel = str(record["hotel"])
-    others = run(config, lambda ctx: sources.hotels_with_key(ctx, hotel, secret))
+    others = hub.run(lambda ctx: sources.hotels_with_key(ctx, hotel, secret))
     if others:
         click.echo(
             f"warning: {', '.join(map(printable, others))} has this key, too: leads posted to "
@@ -219,7 +196,7 @@ def _warn_of_shared_key(config: str | None, record: dict[str, object], secret: s
         )
 
 
-def _show(record: dict[str, object], sentence: str, secret: str, json_: bool) -> None:
+def _show(hub: Hub, record: dict[str, object], sentence: str, secret: str) -> None:
     """With the secret when it was made here: the only time it is to be seen."""
     kind, hotel = str(record["kind"]), str(record["hotel"])
     if secret:
@@ -227,4 +204,4 @@ def _show(record: dict[str, object], sentence: str, secret: str, json_: bool) ->
         sentence += f"\nsecret: {secret}\n(shown only now)"
     record["path"] = sources.path_of(kind, hotel, secret or "SECRET")
     sentence += f"\npost to: https://HOST{record['path']}"
-    show(record, sentence, json_)
+    hub.say(record, sentence)

@@ -13,11 +13,12 @@ from uuid import uuid4
 import click
 
 from alpinehub.cli.peer import Failed, converse
-from alpinehub.cli.run import as_json, first_line, printable
 from alpinehub.cli.sample import LANGUAGES, Sample, sample
+from alpinehub.cli.session import as_json, first_line
 from alpinehub.pms.address import UnusableUrl, Url, parse_url
 from alpinehub.pms.http import Answer, Caller
 from alpinehub.sources import KINDS, path_of
+from cordata.terminal import printable
 
 SECRET_VARIABLE = "ALPINEHUB_SECRET"
 _SHOWN = 500

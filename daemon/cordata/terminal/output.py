@@ -17,8 +17,6 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: Longer cells of a table are cut; a record and JSON have the whole text.
-_CELL_CHARS = 72
 #: Where there is no terminal nothing is wrapped, however long.
 _NO_WRAP_WIDTH = 1_000_000
 
@@ -100,7 +98,7 @@ def show_table(
             no_wrap=number == 0 or numbers,
         )
     for row in rows:
-        table.add_row(*(Text(_cut(_text(column, row[column]))) for column in columns))
+        table.add_row(*(Text(_text(column, row[column])) for column in columns))
     _print(table)
 
 
@@ -135,7 +133,7 @@ def show_record(fields: Mapping[str, Any], *, json_: bool) -> None:
             click.echo(label)
             click.echo("\n".join(f"  {printable(line)}" for line in text.splitlines()))
         else:
-            lines.add_row(label, Text(_text(name, value)))
+            lines.add_row(label, Text(_text(name, value) or "-"))
     _print(lines)
 
 
@@ -187,7 +185,7 @@ def _plain(name: str, value: Any) -> Any:
 
 def _text(name: str, value: Any) -> str:
     """One field for people: nothing is "-", several values are separated by commas."""
-    if value is None or value == "" or value == [] or value == ():
+    if value is None or value == [] or value == ():
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -198,7 +196,3 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {_text(key, said)}" for key, said in value.items()) or "-"
     return printable(str(value))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _CELL_CHARS else f"{text[: _CELL_CHARS - 1]}…"

@@ -46,8 +46,8 @@ def moment(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 
 
 def duration(ctx: click.Context, parameter: click.Parameter, value: str) -> int:
-    """An option's `90s`, `24h` or `0` in whole seconds. Raises: click.BadParameter."""
-    found = timedelta() if value == "0" else _parsed(value)
+    """An option's `90s`, `24h` or `90` in whole seconds. Raises: click.BadParameter."""
+    found = _parsed(f"{value}s" if value.isdecimal() else value)
     if found is None:
         raise click.BadParameter(f"{value!r} is no duration; one is 90s, 30m, 24h or 7d")
     return int(found.total_seconds())

@@ -112,7 +112,7 @@ async def test_what_was_told_is_shown(tmp_path: Path, run: Run) -> None:
         assert [row["action"].partition(":")[2] for row in messages] == ["RatePlans", "Inventory"]
         stored = json.loads(await told("show", "H1", "--json"))
         assert stored["data"][0]["kind"] == "freerooms"
-        assert stored["created_at"] == "2024-01-02T13:26:27+00:00"
+        assert stored["created_at"] == "2024-01-02T13:26:27.938+00:00"
         shown = await told("show", "H1")
         for word in ("freerooms", "inventory", "rates A", "Hotel H1", "closing_seasons"):
             assert word in shown

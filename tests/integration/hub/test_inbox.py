@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ async def test_submission_leaves_review_when_its_mapping_is_mended(
         assert "ambiguous:arrival" in listed and "not_json" in listed
         assert "eva" not in listed.lower() and "muster" not in listed.lower()
         shown = await command("inbox", "show", "1")
-        assert "first_name_abae: Eva  = first_name" in shown
-        assert "would now be: review (ambiguous:arrival, ambiguous:departure)" in shown
+        assert re.search(r"^first_name_abae +- +Eva +first_name$", shown, re.MULTILINE)
+        assert "would now be  review (ambiguous:arrival, ambiguous:departure)" in shown
 
         assert "`alpinehub inbox show ID`" in await command("inbox", "map", "DEMO", "wix")
         fields = ("--field", "arrival=field:date_picker_a7c8")

@@ -16,12 +16,12 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def test_table_is_plain_and_its_cells_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_is_plain_and_its_cells_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
     show_table(ROWS, ("id", "count", "made_at", "note"))
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "ID   COUNT  MADE                      NOTE",
-        f"a1       7  2026-08-29T10:40:00.123Z  {'x' * 71}…",
+        f"a1       7  2026-08-29T10:40:00.123Z  {'x' * 100}",
         "b22   1200  -                         [red]bell\\x07",
     ]
 

@@ -1,0 +1,157 @@
+"""What the commands share: the hub's store opened for one coroutine, secrets in, results out."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import pwd
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from secrets import token_urlsafe
+from typing import IO, Any, TypeVar
+
+import click
+
+from cordata import Context, connect
+from cordata.terminal import LazyGroup, as_record, moment, show_json
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Characters of a secret made here: 144 bits.
+_SECRET_BYTES = 18
+
+
+def _operator() -> str:
+    """Who gives the command, as the system knows them: anybody may set the environment."""
+    if name := os.environ.get("SUDO_USER"):
+        return name
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+#: For what is put on record. Asked at once: a command of root's becomes the owner of the store
+#: (cordata.connect).
+OPERATOR = _operator()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hub:
+    """The options of one call: --config and --json."""
+
+    config: str | None
+    json: bool = False
+
+    def run(self, act: Callable[[Context], Awaitable[T]]) -> T:
+        """Open the store, act, close it. Raises: CordataError."""
+        from alpinehub.app import app
+
+        async def main() -> T:
+            async with connect(app, self.config) as ctx:
+                return await act(ctx)
+
+        return asyncio.run(main())
+
+    def say(self, record: Mapping[str, object], sentence: str) -> None:
+        """Print what was done: a sentence, or a JSON object."""
+        if self.json:
+            show_json(as_record(record))
+        else:
+            click.echo(sentence)
+
+
+def with_hub(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The command gets a Hub as its first argument."""
+
+    @functools.wraps(function)
+    def packed(*, json_: bool = False, **given: Any) -> Any:
+        return function(Hub(config=click.get_current_context().obj, json=json_), **given)
+
+    return packed
+
+
+def hub_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`with_hub`, and the option --json."""
+    return as_json(with_hub(function))
+
+
+def as_json(function: F) -> F:
+    """Add the option --json."""
+    return click.option("--json", "json_", is_flag=True, help="Print JSON.")(function)
+
+
+class Group(LazyGroup):
+    """Its commands take --config behind their name, too, as those of `cordata` do."""
+
+    def prepare(self, command: click.Command) -> None:
+        """Add --config to a command, or to all of a group."""
+        take_config(command)
+
+
+def _choose_config(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    if value is not None:
+        context.obj = value
+    return value
+
+
+def take_config(command: click.Command) -> None:
+    """Let a command, or all of a group, take --config."""
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            take_config(one)
+        return
+    option = click.Option(
+        ["--config"],
+        type=click.Path(dir_okay=False),
+        expose_value=False,
+        callback=_choose_config,
+        help="Configuration file; as the same option before the command.",
+    )
+    command.params.append(option)
+
+
+def since(context: click.Context, parameter: click.Parameter, value: str | None) -> int:
+    """An option's `2h`, `7d` ago or date in UTC, in microseconds since the epoch; 0 for none."""
+    found = moment(context, parameter, value)
+    return 0 if found is None else found.us(int(datetime.now(UTC).timestamp() * 1_000_000))
+
+
+def new_secret() -> str:
+    """A secret that nobody has to think of."""
+    return token_urlsafe(_SECRET_BYTES)
+
+
+def read_secret(what: str) -> str:
+    """The first line of standard input; asked for twice, unseen, when that is a terminal.
+
+    Never an argument: every process of the machine may read those.
+    """
+    if sys.stdin.isatty():
+        return str(click.prompt(what, hide_input=True, confirmation_prompt=True))
+    line = first_line(sys.stdin)
+    if not line:
+        raise click.UsageError(f"standard input holds no {what.lower()}")
+    return line
+
+
+def first_line(file: IO[str]) -> str:
+    """The first line of a file, without its end; "" for an empty one."""
+    return file.readline().removesuffix("\n").removesuffix("\r")
+
+
+def show_document(document: bytes) -> None:
+    """Print XML, or what came instead: on a terminal without what it would obey, as references."""
+    if not sys.stdout.isatty():
+        click.echo(document)
+        return
+    text = document.decode("utf-8", "backslashreplace")
+    click.echo(
+        "".join(one if one.isprintable() or one in "\n\t" else f"&#x{ord(one):X};" for one in text)
+    )
