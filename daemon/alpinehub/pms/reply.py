@@ -1,7 +1,7 @@
 """What a server's answer says: the outcome, the remarks, and whether it is what the protocol wants.
 
 success, advisory, warning, error ... as `alpinebits/outcome.py` has them
-refused ............................. a status other than 200, or "ERROR:": nothing was done
+rejected ............................ a status other than 200, or "ERROR:": nothing was done
 unreadable .......................... 200, and no AlpineBits
 """
 

@@ -48,11 +48,11 @@ async def poll(url: str, *words: str) -> tuple[int, dict[str, object], str]:
 @pytest.mark.parametrize(
     ("answer", "code", "outcome", "said"),
     [
-        (http("<!DOCTYPE html><title>Shop</title>", "404 No"), 3, "refused", "web page"),
+        (http("<!DOCTYPE html><title>Shop</title>", "404 No"), 3, "rejected", "web page"),
         (http("<html><title>Hotel Shop</title>"), 3, "unreadable", "(Hotel Shop)"),
-        (http("", "302 Found", {"Location": "https://x/y"}), 3, "refused", "https://x/y"),
-        (http("ERROR:no\x1b[2J such", "400 Bad"), 3, "refused", "no\\x1b[2J such"),
-        (http("ERROR:with 200"), 3, "refused", "with 200"),
+        (http("", "302 Found", {"Location": "https://x/y"}), 3, "rejected", "https://x/y"),
+        (http("ERROR:no\x1b[2J such", "400 Bad"), 3, "rejected", "no\\x1b[2J such"),
+        (http("ERROR:with 200"), 3, "rejected", "with 200"),
         (http(""), 3, "unreadable", "empty"),
         (http("<a>"), 3, "unreadable", "cannot be parsed"),
         (http(_EMPTY.replace("ResRetrieve", "NotifReport")), 3, "unreadable", "NotifReportRS"),
