@@ -97,7 +97,8 @@ def show_(hub: Hub, id_: int, body: bool) -> None:
         problems = ", ".join(now["problems"])
         shown["would now be"] = f"{now['state']}{f' ({problems})' if problems else ''}"
     show_record(shown, json_=False)
-    show_table(fields, ("key", "label", "value", "means"))
+    columns = ("key", "label", "value", "means")
+    show_table([{name: one[name] or None for name in columns} for one in fields], columns)
     if body:
         click.echo(printable(str(sent)))
 

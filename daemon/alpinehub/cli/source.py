@@ -89,7 +89,10 @@ def show_(hub: Hub, hotel: str, name: str) -> None:
     if not hub.json:
         forms: Any = record["forms"]
         record["forms"] = [
-            {"form": one["form_key"], "fields": [key or label for key, label in one["fields"]]}
+            {
+                "form": one["form_key"] or None,
+                "fields": [key or label for key, label in one["fields"]],
+            }
             for one in forms
         ]
     show_record(record, json_=hub.json)
