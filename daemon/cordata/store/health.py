@@ -7,6 +7,7 @@ While it is not ok every write is refused at once, but for one attempt per pause
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from cordata import events, log
@@ -96,3 +97,39 @@ class Health:
         self.state, self.reason, self._hint = state, reason, hint
         if self.on_state is not None:
             self.on_state(state, reason)
+
+
+class HealthProbe:
+    """While the store takes no writes, tries one now and then, so that it heals without traffic."""
+
+    def __init__(self, health: Health, try_write: Callable[[], None]) -> None:
+        """`try_write` starts a write, and tells `health` what came of it."""
+        self._health = health
+        self._try_write = try_write
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        #: Called with state and reason at each change.
+        self.on_state: OnState | None = None
+        health.on_state = self._state_changed
+
+    def stop(self) -> None:
+        """No more attempts."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _state_changed(self, state: str, reason: str) -> None:
+        if state != "ok":
+            self._start_timer()
+        if self.on_state is not None:
+            self.on_state(state, reason)
+
+    def _start_timer(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._health.pause_s, self._probe)
+
+    def _probe(self) -> None:
+        self._timer = None
+        if self._health.state != "ok":
+            self._try_write()
+            self._start_timer()

@@ -26,7 +26,7 @@ def open_files() -> int:
 async def test_settings_are_those_of_the_design_when_opened(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await deposit(store, "a")
-        connection = store._connection.ready()
+        connection = store._connection.open()
 
         def pragma(name: str) -> object:
             return connection.execute(f"PRAGMA {name}").fetchone()[0]

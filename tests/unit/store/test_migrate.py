@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cordata.store.migrate import Applied, Migration, SchemaError, pending
-from cordata.store.sqlite.script import statements
+from cordata.store.sqlite.migration import statements
 
 TRIGGER = """CREATE TRIGGER t AFTER INSERT ON a BEGIN
     UPDATE a SET x = 'a;b'; -- a; comment

@@ -15,7 +15,7 @@ from cordata.errors import (
     StoreUnavailable,
 )
 from cordata.store.health import Health
-from cordata.store.sqlite.fault import is_busy, is_storage, translate
+from cordata.store.sqlite.fault import Contended, is_busy, is_storage, translate
 from cordata.store.sqlite.tx import SqliteTx, drive
 from cordata.store.topic import Topic
 from cordata.store.tx import UnitMisuse, new_id
@@ -38,7 +38,7 @@ def fault(code: int, text: str = "text") -> sqlite3.Error:
         (sqlite3.SQLITE_CORRUPT, StoreUnavailable, True),
         (sqlite3.SQLITE_NOTADB, StoreUnavailable, True),
         (sqlite3.SQLITE_CANTOPEN, StoreUnavailable, True),
-        (sqlite3.SQLITE_BUSY, StoreUnavailable, False),
+        (sqlite3.SQLITE_BUSY, Contended, False),
         (sqlite3.SQLITE_CONSTRAINT, Conflict, False),
         (sqlite3.SQLITE_ERROR, PermanentError, False),
         (0, PermanentError, False),

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 from cordata import clock
 from cordata.errors import ConfigError, StoreUnavailable
+from cordata.store.health import Health
 from cordata.store.queries import Queries
-from cordata.store.sqlite.fault import DIRECTORY_HINT, is_busy, translate
+from cordata.store.sqlite.fault import DIRECTORY_HINT, Contended, is_busy, translate
+from cordata.store.sqlite.lock import LockQueue
+from cordata.store.sqlite.thread import CallThreads
 from cordata.store.sqlite.tx import SqliteTx
+
+T = TypeVar("T")
 
 #: Measured with six small inserts per unit: 2 MiB of cache is as fast as 64, and pages of 4096
 #: bytes as fast as 16384 (smaller ones are 20 % slower). The kernel's cache holds the rest.
@@ -71,7 +79,7 @@ class Database:
             connection.close()
             if is_busy(error):
                 return None
-            raise self.told(error, "opening") from error
+            raise self.unavailable(error, "opening") from error
         if not ready:
             connection.close()
             return None
@@ -106,7 +114,7 @@ class Database:
                 raise StoreUnavailable(f"{self.path}: WAL mode was refused (it is {mode})")
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
-            raise self.told(error, "opening") from error
+            raise self.unavailable(error, "opening") from error
         finally:
             connection.close()
         self._remember()
@@ -124,7 +132,7 @@ class Database:
                 connection.execute("PRAGMA query_only = ON")
         except sqlite3.Error as error:
             connection.close()
-            raise self.told(error, "opening") from error
+            raise self.unavailable(error, "opening") from error
         return connection
 
     def check(self) -> None:
@@ -141,8 +149,8 @@ class Database:
                 " in its place, start them again",
             )
 
-    def told(self, error: sqlite3.Error, what: str) -> StoreUnavailable:
-        """The caller's error for a failure of the file itself."""
+    def unavailable(self, error: sqlite3.Error, what: str) -> StoreUnavailable:
+        """The error for a failure of the file itself."""
         told = translate(error, f"{self.path}: {what}", folder=self.path.parent)
         if isinstance(told, StoreUnavailable):
             return told
@@ -174,21 +182,110 @@ class Database:
                 check_same_thread=False,
             )
         except sqlite3.Error as error:
-            raise self.told(error, "opening") from error
+            raise self.unavailable(error, "opening") from error
         connection.row_factory = sqlite3.Row
         return connection
 
 
 class WriteConnection:
-    """The one connection of this process that writes; whoever has the turn uses it."""
+    """The one connection of this process that writes, for whoever has the write lock.
 
-    def __init__(self, database: Database, queries: Queries) -> None:
+        begin --> statements --> commit, or roll_back
+        call(a function that blocks)
+
+    `begin` and `call` take the lock; `commit`, `roll_back` and the end of the call give it back.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        queries: Queries,
+        lock: LockQueue,
+        thread: CallThreads,
+        health: Health,
+    ) -> None:
         self._database = database
         self._queries = queries
+        self._lock = lock
+        self._thread = thread
+        self._health = health
         self._connection: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
 
-    def ready(self) -> sqlite3.Connection:
+    async def begin(self) -> None:
+        """Take the lock and begin a transaction. Safe to cancel.
+
+        Raises: Contended when another process or program has the file for too long;
+        StoreUnavailable.
+        """
+        try:
+            await self._lock.acquire()
+        except StoreUnavailable as error:
+            self._note(error)
+            raise
+        try:
+            self.open()
+            try:
+                self.execute("BEGIN IMMEDIATE")
+            except Contended:
+                await self._thread.run(self._begin_slowly)
+        except BaseException as error:
+            self.roll_back(error)
+            raise
+
+    async def commit(self) -> None:
+        """Commit and give the lock back. Cancelling has no effect. After an error: `roll_back`.
+
+        In the thread, so that a disk that stalls does not stall the loop. Raises: StoreUnavailable.
+        """
+
+        def commit() -> None:
+            self.execute("COMMIT")
+            self._lock.release_file()  # before the loop has its turn: other processes wait for it
+
+        committing = self._thread.call(commit)
+        try:
+            try:
+                await asyncio.shield(committing)
+            except asyncio.CancelledError:  # a unit may cancel the task it runs in
+                await asyncio.wait([committing])
+                committing.result()
+        except StoreUnavailable:
+            self.close()  # nobody knows what it still believes to be on disk
+            raise
+        self._health.succeeded()
+        self._lock.release()
+
+    def roll_back(self, error: BaseException | None = None) -> None:
+        """Undo the transaction, if there still is one, and give the lock back.
+
+        `error` is why. Where the file is at fault the store is not healthy, and the connection is
+        opened anew: after a chown, say, a new one can write.
+        """
+        if self.in_transaction():
+            try:
+                self.execute("ROLLBACK")
+            except StoreUnavailable:
+                self.close()
+        self._note(error)
+        self._lock.release()
+
+    async def call(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Call a function that blocks with the connection, alone; not to be cancelled.
+
+        Raises: StoreUnavailable; what the function raises.
+        """
+        await self._lock.acquire()
+        try:
+            connection = self.open()
+            return await self._thread.call(lambda: function(connection))
+        except sqlite3.Error as error:
+            self.close()
+            raise self._database.unavailable(error, "writing") from error
+        finally:
+            self.roll_back()
+
+    def open(self) -> sqlite3.Connection:
         """The connection, opened anew if need be. Raises: StoreUnavailable."""
         self._database.check()
         if self._connection is None:
@@ -201,37 +298,33 @@ class WriteConnection:
         assert self._cursor is not None
         return SqliteTx(self._cursor, self._queries, clock.now_us())
 
-    def execute(self, statement: str) -> sqlite3.Cursor:
-        """Run one of our own statements. Raises: sqlite3.Error."""
+    def execute(self, statement: str) -> None:
+        """Run a statement of the store's own. Raises: StoreUnavailable."""
         assert self._cursor is not None
-        return self._cursor.execute(statement)
+        try:
+            self._cursor.execute(statement)
+        except sqlite3.Error as error:
+            raise self._database.unavailable(error, statement) from error
 
-    def begin_slowly(self) -> None:
-        """In a thread: begin while a program that does not know the lock holds a transaction."""
+    def in_transaction(self) -> bool:
+        """False after SQLite rolled back by itself, as it does when the disk is full."""
+        return self._connection is not None and self._connection.in_transaction
+
+    def _note(self, error: BaseException | None) -> None:
+        if isinstance(error, StoreUnavailable) and not isinstance(error, Contended):
+            self.close()
+            self._health.failed(error)
+
+    def _begin_slowly(self) -> None:
+        """In the thread: begin while a program that does not know the lock has a transaction."""
         self.execute(f"PRAGMA busy_timeout = {_FOREIGN_MS}")
         try:
             self.execute("BEGIN IMMEDIATE")
         finally:
             self.execute("PRAGMA busy_timeout = 0")
 
-    def in_transaction(self) -> bool:
-        """False after SQLite rolled back by itself, as it does when the disk is full."""
-        return self._connection is not None and self._connection.in_transaction
-
-    def roll_back(self) -> None:
-        """Undo the transaction; a connection that cannot is discarded, which undoes it too."""
-        if self.in_transaction():
-            try:
-                self.execute("ROLLBACK")
-            except sqlite3.Error:
-                self.discard()
-
-    def told(self, error: sqlite3.Error, what: str) -> StoreUnavailable:
-        """The caller's error for a failure of the file."""
-        return self._database.told(error, what)
-
-    def discard(self) -> None:
-        """Close it. After a failed commit nobody knows what it still believes to be on disk."""
+    def close(self) -> None:
+        """Close it, with the lock held: the last connection of all folds the log back."""
         connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):

@@ -26,6 +26,15 @@ DIRECTORY_HINT = (
     "the state directory must exist and belong to the service's user; if it is the wrong one, name"
     " the configuration: --config FILE, or CORDATA_CONFIG"
 )
+
+
+class Contended(StoreUnavailable):
+    """Another has the file for too long: a process its lock, or a program its own transaction.
+
+    Neither disk nor file is at fault, so it says nothing about the health of the store.
+    """
+
+
 _CONSTRAINT = re.compile(r"constraint failed: (?P<name>.+)\Z")
 #: Primary result codes that say the file or its disk is at fault, not the statement.
 _STORAGE = {
@@ -61,7 +70,7 @@ _HINTS = {
 }
 
 
-def result_code(error: BaseException) -> int:
+def result_code(error: BaseException | None) -> int:
     """SQLite's extended result code; 0 when the error came from elsewhere."""
     code: int = getattr(error, "sqlite_errorcode", 0) or 0
     return code
@@ -78,13 +87,14 @@ def is_busy(error: BaseException) -> bool:
     return result_code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def after_commit(error: StoreUnavailable, cause: BaseException) -> StoreUnavailable:
-    """The error for the callers of units whose COMMIT failed with `cause`, translated to `error`.
+def after_commit(error: CordataError) -> CordataError:
+    """The error for the callers of units, when that of their transaction may be of its COMMIT.
 
-    After these the whole transaction is in the log: a process that finds it there after a crash
-    takes it as committed, unless a later commit has overwritten it.
+    After some of these the whole transaction is in the log: a process that finds it there after a
+    crash takes it as committed, unless a later commit has overwritten it.
     """
-    if result_code(cause) not in _IN_THE_LOG:
+    cause = error.__cause__
+    if not isinstance(error, StoreUnavailable) or result_code(cause) not in _IN_THE_LOG:
         return error
     return Unclear(
         f"{error}; whether the unit was committed is not known",
@@ -108,7 +118,7 @@ def translate(error: sqlite3.Error, what: str, *, folder: Path | None = None) ->
         hint = _foreign(folder) if primary == sqlite3.SQLITE_READONLY else ""
         return StoreUnavailable(f"{what}: {text} ({name})", hint=hint or _HINTS.get(primary))
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreUnavailable(
+        return Contended(
             f"{what}: {text} ({name})",
             retry_after_s=1.0,
             hint="another program holds a transaction on the database file open",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,23 +16,21 @@ from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
 from cordata.store.contract import Store, StoreStats
 from cordata.store.fence import Fence
-from cordata.store.health import Health, OnState
+from cordata.store.health import Health, HealthProbe, OnState
 from cordata.store.migrate import Applied, Chain
 from cordata.store.queries import Queries
 from cordata.store.schema import Schema
-from cordata.store.sqlite import script
+from cordata.store.sqlite import migration
 from cordata.store.sqlite.connection import Database, WriteConnection, database_path
-from cordata.store.sqlite.crew import Crew, Hand
-from cordata.store.sqlite.exclusive import Exclusive
-from cordata.store.sqlite.hold import Hold
 from cordata.store.sqlite.lease import FileLease
-from cordata.store.sqlite.lock import Turn, WriteLock
+from cordata.store.sqlite.lock import FileLock, LockQueue
 from cordata.store.sqlite.reader import Reader
-from cordata.store.sqlite.solo import SoloTx, holding
-from cordata.store.sqlite.upkeep import LogKeeper, Prober
+from cordata.store.sqlite.thread import CallThreads
+from cordata.store.sqlite.transaction import Access, TransactionTx, holding
 from cordata.store.sqlite.wake import WakeUps
-from cordata.store.sqlite.wal import Checkpoint, Wal
+from cordata.store.sqlite.wal import Checkpoint, Checkpointer, Wal
 from cordata.store.sqlite.writer import Writer
+from cordata.store.tasks import StoreTasks
 from cordata.store.topic import Keeper
 from cordata.store.tx import Bookkeeping, Tx, Unit, UnitMisuse
 from cordata.unawaited import refused
@@ -56,51 +55,50 @@ class SqliteStore(Store):
         runtime_dir: Path,
     ) -> None:
         loop = asyncio.get_running_loop()
-        crew = Crew(loop)
-        self._queries = queries
         self._state_dir = state_dir
-        self._hand = Hand(crew, "store-write")
-        self._lock = WriteLock(database.lock_path)
-        self._turn = Turn(self._lock, self._hand, loop, config.write_timeout_s)
-        self._connection = WriteConnection(database, queries)
+        self._file_lock = FileLock(database.lock_path)
+        self._thread = CallThreads(loop, "store-write")
+        self._lock = LockQueue(self._file_lock, self._thread, timeout_s=config.write_timeout_s)
         self._health = Health()
+        self._connection = WriteConnection(
+            database, queries, self._lock, self._thread, self._health
+        )
+        self._tasks = StoreTasks()
         self._writer = Writer(
             self._connection,
-            self._turn,
-            self._hand,
+            self._tasks,
             self._health,
             max_batch=config.max_batch,
             max_waiting=config.max_waiting,
             committed=self._committed,
         )
-        self._hold = Hold(
-            self._connection,
-            self._turn,
-            self._hand,
-            self._health,
-            timeout_s=config.transaction_timeout_s,
-            committed=self._committed,
-        )
         self._reader = Reader(
-            database, queries, crew, threads=config.readers, timeout_s=config.read_timeout_s
+            database, queries, loop, threads=config.readers, timeout_s=config.read_timeout_s
+        )
+        self._access = Access(
+            self._connection,
+            queries,
+            self._tasks,
+            self._health,
+            config.transaction_timeout_s,
+            self._reader.read,
+            self._committed,
         )
         self._wake = WakeUps(runtime_dir, loop)
-        exclusive = Exclusive(self._connection, self._turn, self._hand)
         self._schema = Schema(
             self.dialect,
             self._reader.read,
-            lambda: exclusive.call(script.bootstrap),
-            lambda one, fence: exclusive.call(
-                partial(script.apply_one, migration=one, fence=fence)
-            ),
+            lambda: self._call(migration.bootstrap),
+            lambda one, fence: self._call(partial(migration.apply_one, migration=one, fence=fence)),
         )
-        self._keeper = LogKeeper(
-            Wal(database.wal_path), exclusive, self._wake, limit_bytes=config.wal_limit_bytes
+        self._checkpointer = Checkpointer(
+            Wal(database.wal_path),
+            self._connection,
+            self._tasks,
+            self._wake,
+            limit_bytes=config.wal_limit_bytes,
         )
-        #: Called with state ("ok", "full", "unavailable") and reason at each change.
-        self.on_state: OnState | None = None
-        self._prober = Prober(self._health, self._writer, lambda: self.on_state)
-        self._health.on_state = self._prober.state_changed
+        self._probe = HealthProbe(self._health, self._writer.probe)
         self._closed = False
 
     @classmethod
@@ -121,19 +119,20 @@ class SqliteStore(Store):
         database = Database(database_path(config.url, state_dir))
         store = cls(config, database, queries, state_dir, runtime_dir)
         store.on_state = on_state
+        await store._tasks.open()
         try:
             anchor = database.anchor()
             if anchor is None:
-                await store._turn.acquire()
+                await store._lock.acquire()
                 try:
-                    database.create(lost=store._lock.marked)
+                    database.create(lost=store._file_lock.marked)
                 finally:
-                    store._turn.release()
+                    store._lock.release()
             store._reader.connect()
             if anchor is not None:
                 anchor.close()
-            if not store._lock.marked:
-                store._lock.mark()
+            if not store._file_lock.marked:
+                store._file_lock.mark()
         except BaseException:
             await store.close()
             raise
@@ -160,8 +159,8 @@ class SqliteStore(Store):
     ) -> T:
         """As in Store; its commit is shared, so bookkeeping waits for the disk as all do."""
         self._check_open()
-        solo = holding.get()
-        if solo is not None and solo.holds_lock_of(self._hold):
+        transaction = holding.get()
+        if transaction is not None and transaction.holds_lock_of(self._connection):
             raise UnitMisuse(
                 "run() inside a transaction() would wait for it for ever",
                 hint="use the transaction's own tx",
@@ -180,7 +179,7 @@ class SqliteStore(Store):
     ) -> AsyncIterator[Tx]:
         """As in Store. Its lock is the write lock, and it stands for all of the fleet."""
         self._check_open()
-        tx = SoloTx(self._hold, self._queries, self.read, seen, fence)
+        tx = TransactionTx(self._access, seen, fence)
         await tx.enter()
         try:
             with refused():
@@ -235,7 +234,7 @@ class SqliteStore(Store):
 
     async def checkpoint(self, *, force: bool = False) -> Checkpoint | None:
         """As in Store."""
-        return await self._keeper.checkpoint(force=force)
+        return await self._checkpointer.checkpoint(force=force)
 
     @property
     def waiting(self) -> int:
@@ -250,8 +249,8 @@ class SqliteStore(Store):
             waiting=self.waiting,
             commits=self._writer.commits,
             units=self._writer.units,
-            wal_bytes=self._keeper.wal.live_bytes(),
-            wal_file_bytes=self._keeper.wal.file_bytes(),
+            wal_bytes=self._checkpointer.wal.live_bytes(),
+            wal_file_bytes=self._checkpointer.wal.file_bytes(),
         )
 
     async def close(self) -> None:
@@ -259,24 +258,41 @@ class SqliteStore(Store):
         if self._closed:
             return
         self._closed = True
-        await self._writer.drain()
-        self._prober.stop()
+        await self._tasks.wait()
+        self._probe.stop()
         # The last connection of all folds the log back as it closes: a checkpoint, so locked.
         locked = False
         try:
             async with asyncio.timeout(_CLOSE_WAIT_S):
-                await self._turn.acquire()
+                await self._lock.acquire()
             locked = True
         except (TimeoutError, StoreUnavailable):
             pass
         self._reader.close()
-        self._connection.discard()
+        self._connection.close()
         self._wake.close()
         if locked:
-            self._turn.release()
-        if not self._hand.busy:  # else its thread still waits on this very file descriptor
-            self._lock.close()
-        self._hand.stop()
+            self._lock.release()
+        if not self._thread.busy:  # else it still waits on this very file descriptor
+            self._file_lock.close()
+        self._thread.stop()
+        await self._tasks.close()
+
+    @property
+    def on_state(self) -> OnState | None:
+        """As in Store."""
+        return self._probe.on_state
+
+    @on_state.setter
+    def on_state(self, on_state: OnState | None) -> None:
+        self._probe.on_state = on_state
+
+    def _call(self, function: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        """Call a function that blocks with the write connection, alone.
+
+        Cancelling leaves the call to its end.
+        """
+        return asyncio.shield(self._tasks.start(self._connection.call(function)))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -285,4 +301,4 @@ class SqliteStore(Store):
     def _committed(self, topics: set[str]) -> None:
         if topics:
             self._wake.committed(topics)
-        self._keeper.committed()
+        self._checkpointer.committed()

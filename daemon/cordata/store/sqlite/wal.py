@@ -1,4 +1,4 @@
-"""The write-ahead log: how much of it is alive, and folding it back into the database file.
+"""The write-ahead log: how much of it is alive, and the checkpoints that keep it near its limit.
 
 The file keeps its size after a checkpoint (RESTART) and is written over from its start: a commit
 then syncs blocks that exist already, which takes half the time of growing a file. So its size says
@@ -7,11 +7,21 @@ little; how far the current round has come is read from the salts in its frame h
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+
+from cordata import log
+from cordata.errors import CordataError
+from cordata.store.sqlite.connection import WriteConnection
+from cordata.store.sqlite.wake import WakeUps
+from cordata.store.tasks import StoreTasks
+from cordata.store.tx import CHECKPOINT_TOPIC
+
+_log = log.logger("cordata.store")
 
 #: https://www.sqlite.org/fileformat2.html#walformat: header of 32 bytes, frame headers of 24.
 _HEADER = struct.Struct(">IIIIIIII")
@@ -19,6 +29,12 @@ _FRAME_HEADER_BYTES = 24
 _SALTS_AT = 8
 #: How long a checkpoint waits, with the lock, for readers that still use the log.
 _READERS_MS = 100
+#: Commits between looks at the size of the log: 10 us each.
+_LOOK_EVERY = 8
+#: A writer makes a checkpoint itself when the log is so many times over its limit.
+_FAR_OVER = 4
+#: A writer that found a reader in the way leaves the log alone for a while.
+_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +84,7 @@ class Wal:
             os.close(fd)
 
     def checkpoint(self, connection: sqlite3.Connection, *, truncate: bool) -> Checkpoint:
-        """Fold the log into the database file; blocking, under the write lock, in a thread.
+        """Move the log into the database file; blocking, under the write lock, in a thread.
 
         Waits a moment for readers, since the log starts over only when none uses it; what could be
         moved is moved in any case. Raises: sqlite3.Error.
@@ -103,3 +119,65 @@ def _live_frames(fd: int, salts: bytes, frame: int, frames: int) -> int:
         else:
             high = middle
     return low
+
+
+class Checkpointer:
+    """Keeps the write-ahead log near its limit: wakes the primary, or makes a checkpoint itself."""
+
+    def __init__(
+        self,
+        wal: Wal,
+        connection: WriteConnection,
+        tasks: StoreTasks,
+        wake: WakeUps,
+        *,
+        limit_bytes: int,
+    ) -> None:
+        self.wal = wal
+        self._connection = connection
+        self._tasks = tasks
+        self._wake = wake
+        self._limit_bytes = limit_bytes
+        self._loop = asyncio.get_running_loop()
+        self._commits = 0
+        self._running = False
+        self._next_deadline = 0.0
+
+    async def checkpoint(self, *, force: bool) -> Checkpoint | None:
+        """Make a checkpoint if the log is over its limit; None: it was not.
+
+        `force`: in any case, and the file is cut as well. Raises: StoreUnavailable.
+        """
+        if not force and self.wal.live_bytes() <= self._limit_bytes:
+            return None
+        return await asyncio.shield(self._tasks.start(self._run(truncate=force)))
+
+    def committed(self) -> None:
+        """Look at the log now and then; wake the primary, or act if that was not enough."""
+        self._commits += 1
+        if self._commits % _LOOK_EVERY:
+            return
+        live = self.wal.live_bytes()
+        if live <= self._limit_bytes:
+            return
+        self._wake.notify((CHECKPOINT_TOPIC,))
+        far_over = live > _FAR_OVER * self._limit_bytes
+        if far_over and not self._running and self._loop.time() >= self._next_deadline:
+            self._running = True
+            self._tasks.start(self._run_as_writer())
+
+    async def _run_as_writer(self) -> None:
+        try:
+            complete = (await self._run(truncate=False)).complete
+        except CordataError as error:
+            _log.warning("the log could not be folded back: %s", error)
+            complete = False
+        finally:
+            self._running = False
+        if not complete:
+            self._next_deadline = self._loop.time() + _PAUSE_S
+
+    async def _run(self, *, truncate: bool) -> Checkpoint:
+        # Else only a file that grew far beyond its limit is cut: written over, it is quicker.
+        cut = truncate or self.wal.file_bytes() > _FAR_OVER * self._limit_bytes
+        return await self._connection.call(lambda c: self.wal.checkpoint(c, truncate=cut))

@@ -1,47 +1,57 @@
 """Group commit: the units of concurrent requests share one transaction and one sync.
 
-    run() -> queue -> turn of the write lock -> savepoint per unit -> COMMIT -> answers
+    run() -> queue -> write lock -> savepoint per unit -> COMMIT -> each caller has its result
 
-Where what runs was measured with four processes on two cores. Units run on the loop's thread: in
-a thread each statement would have to win the interpreter back from a busy loop, with the lock of
-the whole fleet in its hands. COMMIT runs in a thread, for which the loop waits a millisecond at
-most, so a disk that stalls does not stall the loop. There is no flush timer: while one commit is
-under way the next batch gathers.
+Units run on the loop's thread: in another one each statement would have to win the interpreter
+back from a busy loop, with the lock of all processes in its hands. There is no flush timer: while
+one commit is under way the next batch gathers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextvars import Context, copy_context
 from typing import Any
 
 from cordata.errors import CordataError, PermanentError, StoreUnavailable
-from cordata.store.fence import Fence
+from cordata.store.fence import Fence, check_fence
 from cordata.store.health import Health
 from cordata.store.sqlite.connection import WriteConnection
-from cordata.store.sqlite.crew import Hand, Job
-from cordata.store.sqlite.entry import Broken, Entry, again, probe, run_unit
-from cordata.store.sqlite.fault import after_commit, is_busy
-from cordata.store.sqlite.lock import LockUnusable, Turn
+from cordata.store.sqlite.fault import Contended, after_commit
+from cordata.store.sqlite.tx import SqliteTx, drive
+from cordata.store.tasks import StoreTasks
 from cordata.store.telling import fail
-from cordata.store.tx import Unit
+from cordata.store.tx import Tx, Unit
 
-#: The loop waits this long for a commit before it goes on with other things.
-_COMMIT_WAIT_S = 0.001
-#: After so many failures in a row the rest of a broken batch is not tried one by one.
+#: After so many storage errors in a row what waits is refused, not tried one by one.
 _GIVE_UP_AFTER = 3
 
 
+class Entry:
+    """One unit that waits for its commit."""
+
+    __slots__ = ("alone", "context", "error", "fence", "future", "unit", "value")
+
+    def __init__(self, unit: Unit[Any], fence: Fence | None, future: asyncio.Future[Any]) -> None:
+        self.unit = unit
+        self.fence = fence
+        self.future = future
+        self.context: Context = copy_context()
+        #: Its shared transaction failed: the next one is its own.
+        self.alone = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+
 class Writer:
-    """The queue of units and the batches made of it. Everything here runs on the loop's thread."""
+    """The queue of units and the batches made of it."""
 
     def __init__(
         self,
         connection: WriteConnection,
-        turn: Turn,
-        hand: Hand,
+        tasks: StoreTasks,
         health: Health,
         *,
         max_batch: int,
@@ -49,22 +59,20 @@ class Writer:
         committed: Callable[[set[str]], None],
     ) -> None:
         self._connection = connection
-        self._turn = turn
-        self._hand = hand
+        self._tasks = tasks
         self._health = health
         self._max_batch = max_batch
         self._max_waiting = max_waiting
         self._committed = committed
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Entry] = deque()
-        self._asked = False
         self._batch: list[Entry] = []
+        #: Whom to wake after the commit of the batch.
         self._topics: set[str] = set()
-        #: Whether a unit of the batch did more than read; if none did, there is nothing to sync.
-        self._wrote = False
+        #: A task waits for the write lock, to take what is in the queue.
+        self._asked = False
         #: Storage errors in a row.
         self._failures = 0
-        self._drained: asyncio.Future[None] | None = None
         self.commits = 0
         self.units = 0
 
@@ -83,81 +91,59 @@ class Writer:
             raise refusal
         if len(self._queue) >= self._max_waiting:
             raise StoreUnavailable(f"{len(self._queue)} units wait for a commit", retry_after_s=1)
-        entry = Entry(unit, fence, self._loop.create_future())
-        self._queue.append(entry)
-        self._ask()
-        return await entry.future
+        return await self._put(unit, fence)
 
     def probe(self) -> None:
         """Queue a write that changes nothing, to learn whether the store can be written again."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._queue.append(Entry(probe, None, future))
-        self._ask()
+        self._put(_probe, None).add_done_callback(
+            lambda done: None if done.cancelled() else done.exception()
+        )
 
-    async def drain(self) -> None:
-        """Wait until no unit waits any more."""
-        while self.waiting:
-            self._drained = self._loop.create_future()
-            await self._drained
+    def _put(self, unit: Unit[Any], fence: Fence | None) -> asyncio.Future[Any]:
+        entry = Entry(unit, fence, self._loop.create_future())
+        self._queue.append(entry)
+        self._ask()
+        return entry.future
 
     def _ask(self) -> None:
-        if self._drained is not None and not self._drained.done() and not self.waiting:
-            self._drained.set_result(None)
-        if not self._asked and self._queue:
+        """Start the task of the next batch: it begins behind what the loop has ready now."""
+        if self._queue and not self._asked:
             self._asked = True
-            # At the end of this round of the loop, so that all its requests are in the batch.
-            self._loop.call_soon(self._turn.request, self._granted, self._refused)
+            self._tasks.start(self._write())
 
-    def _refused(self, error: CordataError) -> None:
-        """The lock could not be taken, or granting it failed inside.
-
-        A batch that is in its COMMIT has the lock already, and is told what comes of that.
-        """
-        refused = list(self._queue)
-        self._queue.clear()
-        if not self._asked:  # granted: this batch did not get as far as its COMMIT
-            refused, self._batch = [*self._batch, *refused], []
-        self._asked = False
-        if isinstance(error, LockUnusable):
-            self._health.failed(error)
-        for entry in refused:
-            if not entry.future.done():
-                entry.future.set_exception(again(error))
-        self._ask()
-
-    def _granted(self) -> None:
-        self._asked = False
-        self._batch = self._take()
-        if not self._batch:
-            self._turn.release()
-            self._ask()
-            return
+    async def _write(self) -> None:
         try:
-            self._connection.ready()
-            self._connection.execute("BEGIN IMMEDIATE")
-        except StoreUnavailable as error:
-            self._fail(error)
-        except sqlite3.Error as error:
-            if is_busy(error):
-                self._hand.submit(self._connection.begin_slowly, self._begun)
+            await self._connection.begin()
+        except BaseException as error:
+            self._refuse(self._queue, error)
+            self._queue.clear()
+            if not isinstance(error, CordataError):
+                raise
+            return
+        finally:
+            self._asked = False
+        batch = self._batch = self._take()
+        try:
+            if self._run_units(batch):
+                await self._connection.commit()
+                self.commits += 1
+                self._failures = 0
             else:
-                self._connection.discard()
-                self._fail(self._connection.told(error, "BEGIN"))
+                self._connection.roll_back()
+        except CordataError as error:
+            self._failed(batch, error)
+        except BaseException as error:
+            self._connection.roll_back()
+            self._refuse(batch, error)
+            raise
         else:
-            self._run_batch()
-
-    def _begun(self, job: Job[None]) -> None:
-        if isinstance(job.error, sqlite3.Error):
-            if not is_busy(job.error):
-                self._connection.discard()
-            self._fail(self._connection.told(job.error, "BEGIN"), foreign=is_busy(job.error))
-        else:
-            job.result()
-            self._run_batch()
+            self._answer(batch)
+        finally:
+            self._batch = []
+            self._ask()
 
     def _take(self) -> list[Entry]:
-        """The next batch: those whose callers still wait; one alone if its transaction died."""
+        """The next batch: those whose callers still wait; one alone if its transaction failed."""
         taken: list[Entry] = []
         while self._queue and len(taken) < self._max_batch:
             if self._queue[0].alone and taken:
@@ -170,128 +156,88 @@ class Writer:
                 break
         return taken
 
-    def _run_batch(self) -> None:
-        self._wrote = False
-        try:
-            if len(self._batch) == 1:
-                self._run_one(self._batch[0])
-            else:
-                for entry in self._batch:
-                    self._run_guarded(entry)
-        except Broken as broken:
-            self._break(broken.error)
-        except sqlite3.Error as error:
-            self._break(self._connection.told(error, "SAVEPOINT"))
-        except BaseException:
-            # Not out of a unit. Nothing of this batch happened.
-            self._fail(PermanentError("the unit's batch was interrupted"), storage=False)
-            raise
-        else:
-            if not self._wrote:
-                self._connection.roll_back()
-                self._turn.release()
-                self._answer()
-            else:
-                self._hand.submit_brief(self._commit, self._ended, _COMMIT_WAIT_S)
-
-    def _run_guarded(self, entry: Entry) -> None:
-        """Run a unit between savepoints (6 us), so that its failure is its own."""
-        self._connection.execute("SAVEPOINT unit")
-        self._run_one(entry)
-        if entry.error is not None:
+    def _run_units(self, batch: list[Entry]) -> bool:
+        """Run each unit; whether one of them wrote. Raises: CordataError: the batch failed."""
+        self._topics = set()
+        wrote = False
+        for entry in batch:
+            # A savepoint (6 us) makes the failure of a unit its own.
+            if len(batch) > 1:
+                self._connection.execute("SAVEPOINT unit")
+            wrote = self._run_unit(entry) or wrote
             if not self._connection.in_transaction():
-                raise Broken(PermanentError("the transaction was ended by a unit"))
-            self._connection.execute("ROLLBACK TO unit")
-        self._connection.execute("RELEASE unit")
+                raise PermanentError("the transaction was ended by a unit")
+            if entry.error is not None:
+                if len(batch) == 1:
+                    return False
+                self._connection.execute("ROLLBACK TO unit")
+            if len(batch) > 1:
+                self._connection.execute("RELEASE unit")
+        return wrote
 
-    def _run_one(self, entry: Entry) -> None:
-        """Run a unit; its result or its error is kept. Raises: Broken."""
+    def _run_unit(self, entry: Entry) -> bool:
+        """Keep a unit's result or error; whether it wrote. Raises: StoreUnavailable."""
         tx = self._connection.tx()
         entry.error = None
         try:
-            entry.value = entry.context.run(run_unit, entry, tx)
-        except BaseException as error:  # a unit's failure is its caller's
+            entry.value = entry.context.run(_run, entry, tx)
+        except BaseException as error:  # noqa: BLE001 - the failure of a unit is its caller's
             if isinstance(tx.failed, StoreUnavailable):
-                raise Broken(tx.failed) from error
+                raise tx.failed from tx.failed.__cause__
             entry.error = error
-        else:
-            self._wrote = self._wrote or tx.wrote
-            self._topics |= tx.topics
+            return False
+        self._topics |= tx.topics
+        return tx.wrote
 
-    def _commit(self) -> None:
-        """In the thread: nobody is answered before this returned."""
-        self._connection.execute("COMMIT")
-        self._turn.lock.release()
-
-    def _ended(self, job: Job[None]) -> None:
-        if isinstance(job.error, sqlite3.Error):
-            error = self._connection.told(job.error, "COMMIT")
-            self._connection.roll_back()
-            self._connection.discard()
-            self._break(error, cause=job.error)
-            return
-        job.result()
-        self.commits += 1
-        self._failures = 0
-        self._health.succeeded()
-        self._turn.release(unlock=False)
-        self._answer()
-
-    def _answer(self) -> None:
-        batch, self._batch = self._batch, []
-        topics, self._topics = self._topics, set()
+    def _answer(self, batch: list[Entry]) -> None:
         self.units += len(batch)
         for entry in batch:
             if entry.error is not None:
                 fail(entry.future, entry.error)
             elif not entry.future.done():
                 entry.future.set_result(entry.value)
-        self._committed(topics)
-        self._ask()
+        self._committed(self._topics)
 
-    def _break(self, error: CordataError, *, cause: sqlite3.Error | None = None) -> None:
-        """The shared transaction died: its units are run again one by one.
-
-        `cause`: of a COMMIT that failed.
-        """
-        if len(self._batch) == 1 or self._failures >= _GIVE_UP_AFTER:
-            self._fail(error, cause=cause)
+    def _failed(self, batch: list[Entry], error: CordataError) -> None:
+        """The shared transaction failed: its units run again one by one, unless it is hopeless."""
+        if len(batch) > 1 and self._failures < _GIVE_UP_AFTER:
+            self._connection.roll_back()
+            for entry in reversed(batch):
+                entry.alone = True
+                self._queue.appendleft(entry)
             return
-        self._connection.roll_back()
-        self._topics.clear()
-        for entry in reversed(self._batch):
-            entry.alone = True
-            self._queue.appendleft(entry)
-        self._batch = []
-        self._turn.release()
-        self._ask()
-
-    def _fail(
-        self,
-        error: CordataError,
-        *,
-        storage: bool = True,
-        foreign: bool = False,
-        cause: sqlite3.Error | None = None,
-    ) -> None:
-        """Give the whole batch an error; what waits behind it too, once trying is pointless."""
-        self._connection.roll_back()
-        self._topics.clear()
-        batch, self._batch = self._batch, []
-        told = error
-        if cause is not None and isinstance(error, StoreUnavailable):
-            told = after_commit(error, cause)
-        errors = [(entry, told) for entry in batch]
-        if isinstance(error, StoreUnavailable) and storage and not foreign:
+        self._connection.roll_back(error)
+        self._refuse(batch, after_commit(error))
+        if isinstance(error, StoreUnavailable) and not isinstance(error, Contended):
             self._failures += 1
-            self._health.failed(error)
-            # The file may have been opened for reading only: after a chown a new one can write.
-            self._connection.discard()
             if self._failures >= _GIVE_UP_AFTER:
-                errors += [(entry, error) for entry in self._queue]
+                self._refuse(self._queue, error)
                 self._queue.clear()
-        for entry, its_error in errors:
+
+    def _refuse(self, entries: Iterable[Entry], error: BaseException) -> None:
+        if not isinstance(error, CordataError):  # a mistake of ours, or the end of the loop
+            error = StoreUnavailable("the store failed inside; see the log")
+        for entry in entries:
             if not entry.future.done():
-                entry.future.set_exception(again(its_error))
-        self._turn.release()
-        self._ask()
+                entry.future.set_exception(_copy(error))
+
+
+async def _probe(tx: Tx) -> int:
+    """A unit that changes nothing and is written like any other."""
+    return await tx.execute("store.probe")
+
+
+def _run(entry: Entry, tx: SqliteTx) -> Any:
+    return drive(entry.unit(tx) if entry.fence is None else _fenced(entry, entry.fence, tx), tx)
+
+
+async def _fenced(entry: Entry, fence: Fence, tx: Tx) -> Any:
+    await check_fence(tx, fence)
+    return await entry.unit(tx)
+
+
+def _copy(error: CordataError) -> CordataError:
+    """An error object for each caller, since a raised one keeps its traceback."""
+    if isinstance(error, StoreUnavailable):
+        return type(error)(str(error), retry_after_s=error.retry_after_s, hint=error.hint)
+    return type(error)(str(error), hint=error.hint)

@@ -1,0 +1,192 @@
+"""`Store.transaction()`: for code that awaits other things between its statements.
+
+    reading --first write: lock, read again, compare--> writing --leave--> commit
+       |                          | changed                | too long
+       leave: nothing to do       TransactionStale         rolled back, TransactionTimeout
+
+Until its first write it holds nothing, neither lock nor snapshot: each statement sees the newest
+committed state. With the first write it takes the lock and reads again what it had read; only if
+all of it is unchanged does it go on. So whatever it decided on is true at the moment it commits,
+and a handler that waits a minute for another service keeps no log from starting over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from cordata import clock
+from cordata.errors import AlreadySeen, CordataError, TransactionStale, TransactionTimeout
+from cordata.store.fence import Fence, check_fence
+from cordata.store.health import Health
+from cordata.store.queries import Queries
+from cordata.store.sqlite.connection import WriteConnection
+from cordata.store.sqlite.fault import after_commit
+from cordata.store.sqlite.tx import SqliteTx
+from cordata.store.tasks import StoreTasks
+from cordata.store.tx import Row, Tx
+
+#: The transaction whose lock the running code holds; run() would wait for it for ever.
+holding: ContextVar[TransactionTx | None] = ContextVar("cordata_store_holding", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the transactions of one store use."""
+
+    connection: WriteConnection
+    queries: Queries
+    tasks: StoreTasks
+    health: Health
+    #: How long one may hold the lock.
+    timeout_s: float
+    read: Callable[[Callable[[Tx], Awaitable[Any]]], Awaitable[Any]]
+    #: Called with the topics of a commit.
+    committed: Callable[[set[str]], None]
+
+
+class TransactionTx(Tx):
+    """The Tx of `Store.transaction()`."""
+
+    __slots__ = ("_access", "_fence", "_reads", "_seen", "_timer", "_writing")
+
+    def __init__(self, access: Access, seen: tuple[str, str] | None, fence: Fence | None) -> None:
+        super().__init__(clock.now_us())
+        self._access = access
+        self._seen = seen
+        self._fence = fence
+        #: From the first write to the end.
+        self._writing: SqliteTx | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        #: What was read before the first write, to be read again then.
+        self._reads: list[tuple[str, dict[str, Any], list[Row]]] = []
+
+    def holds_lock_of(self, connection: WriteConnection) -> bool:
+        """Whether it is past its first write, in that store."""
+        return self._writing is not None and self._access.connection is connection
+
+    async def execute(self, name: str, /, **params: object) -> int:
+        """As in Tx."""
+        return await (await self._for_writing()).execute(name, **params)
+
+    async def write(self, name: str, /, *, rows: Any = None, **params: object) -> None:
+        """As in Tx."""
+        await (await self._for_writing()).write(name, rows=rows, **params)
+
+    async def insert(self, table: str, /, **columns: object) -> None:
+        """As in Tx."""
+        await (await self._for_writing()).insert(table, **columns)
+
+    async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
+        """As in Tx."""
+        return await (await self._for_writing()).execute_many(name, rows)
+
+    async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
+        """As in Tx."""
+        rows = await self.fetch_all(name, lock=lock, **params)
+        return rows[0] if rows else None
+
+    async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
+        """As in Tx."""
+        if self.failed is not None:
+            raise self.failed
+        if self._writing is None and self._access.queries.by_name[name].reads and not lock:
+            rows: list[Row] = await self._access.read(lambda tx: tx.fetch_all(name, **params))
+            self._reads.append((name, params, rows))
+            return rows
+        return await (await self._for_writing()).fetch_all(name, **params)
+
+    async def enter(self) -> None:
+        """Before the body. Raises: AlreadySeen when its message was handled before."""
+        if self._seen is not None:
+            group, event_id = self._seen
+            if await self.fetch_all("seen.has", group=group, event_id=event_id):
+                raise AlreadySeen(f"event {event_id} was handled by {group} before")
+
+    async def leave(self, *, commit: bool) -> None:
+        """After the body. Raises: what makes the commit impossible."""
+        if commit and self._seen is not None:
+            await self._for_writing()
+        writing = self._end()
+        if writing is None:
+            failed = self.failed
+        else:
+            failed = self.failed or writing.failed
+            if commit and failed is None:  # cancelling does not undo it
+                await asyncio.shield(self._access.tasks.start(self._commit()))
+            else:
+                self._access.connection.roll_back(failed)
+        if commit and failed is not None:
+            raise failed
+
+    async def _for_writing(self) -> SqliteTx:
+        if self.failed is not None:
+            raise self.failed
+        if self._writing is None:
+            try:
+                self._writing = await self._begin()
+            except CordataError as error:
+                self.failed = error
+                raise
+        return self._writing
+
+    async def _begin(self) -> SqliteTx:
+        access = self._access
+        refusal = access.health.refusal()
+        if refusal is not None:
+            raise refusal
+        await access.connection.begin()
+        writing = access.connection.tx()
+        writing.now_us = self.now_us
+        writing.topics = self.topics
+        try:
+            await self._check(writing)
+        except BaseException:
+            access.connection.roll_back(writing.failed)
+            raise
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(access.timeout_s, self._time_out)
+        holding.set(self)
+        return writing
+
+    async def _check(self, writing: SqliteTx) -> None:
+        """Write the mark, and see that what was read is still true."""
+        if self._fence is not None:
+            await check_fence(writing, self._fence)
+        if self._seen is not None:
+            group, event_id = self._seen
+            if not await writing.execute(
+                "seen.add", group=group, event_id=event_id, created_at=self.now_us
+            ):
+                raise AlreadySeen(f"event {event_id} was handled by {group} before")
+        for name, params, rows in self._reads:
+            if name != "seen.has" and await writing.fetch_all(name, **params) != rows:
+                raise TransactionStale(f"what {name!r} returned has changed since")
+
+    async def _commit(self) -> None:
+        connection = self._access.connection
+        try:
+            await connection.commit()
+        except CordataError as error:
+            connection.roll_back(error)
+            raise after_commit(error) from error.__cause__
+        self._access.committed(self.topics)
+
+    def _time_out(self) -> None:
+        self.failed = TransactionTimeout(
+            f"the transaction held the write lock for more than {self._access.timeout_s:g} s",
+            hint="await slow things before the first write, or raise transaction_timeout_s",
+        )
+        self._end()
+        self._access.connection.roll_back()
+
+    def _end(self) -> SqliteTx | None:
+        """Write no more; None: nothing was written."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        writing, self._writing = self._writing, None
+        return writing

@@ -1,0 +1,70 @@
+"""The tasks of one store: work that was started runs to its end, whoever stops waiting for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from cordata.errors import StoreUnavailable
+from cordata.store.telling import fail
+
+T = TypeVar("T")
+
+
+class StoreTasks:
+    """A task group that lives as long as the store. No task of it fails: its future does."""
+
+    def __init__(self) -> None:
+        self._group = asyncio.TaskGroup()
+        self._running: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    async def open(self) -> None:
+        """Before the first task."""
+        await self._group.__aenter__()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Start some work in the caller's context. Cancelling the future leaves it running."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        task = self._group.create_task(_run(work, future))
+        self._running.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._running.discard(task)
+            if not future.done():  # cancelled before it began
+                work.close()
+                _close(future)
+
+        task.add_done_callback(ended)
+        return future
+
+    async def wait(self) -> None:
+        """Wait until none is running; those that are started meanwhile count as well."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    async def close(self) -> None:
+        """Cancel what still runs and wait for its end."""
+        for task in self._running:
+            task.cancel()
+        await self._group.__aexit__(None, None, None)
+
+
+async def _run(work: Coroutine[Any, Any, T], future: asyncio.Future[T]) -> None:
+    try:
+        value = await work
+    except asyncio.CancelledError:
+        if not future.done():
+            _close(future)
+        raise
+    except BaseException as error:  # noqa: BLE001 - the group must not fall with it
+        fail(future, error)
+    else:
+        if not future.done():
+            future.set_result(value)
+
+
+def _close(future: asyncio.Future[T]) -> None:
+    future.set_exception(StoreUnavailable("the store is closed"))
+    future.exception()  # whoever started it may not be there any more
