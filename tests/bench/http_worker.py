@@ -1,6 +1,6 @@
 """N processes of our HttpServer on one listening socket, without the role around it.
 
-python -m tests.bench.http_worker PORT WORKERS SPREAD_FILE
+python -m tests.bench.http_worker PORT WORKERS COUNTS_FILE
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from pathlib import Path
 import uvloop
 
 from cordata.config.sections import HttpConfig
+from cordata.http import HttpServer
 from cordata.services.http import HttpService
 
 
 async def serve(listener: socket.socket) -> None:
     from tests.bench.http_app import app
 
-    service = HttpService(app, [listener], HttpConfig(), spread=Path(sys.argv[3]))
+    server = HttpServer(app, [listener], HttpConfig(), counts_path=Path(sys.argv[3]))
+    service = HttpService(server)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

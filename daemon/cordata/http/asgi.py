@@ -1,9 +1,18 @@
-"""The shapes of ASGI 3 (https://asgi.readthedocs.io/en/latest/specs/www.html)."""
+"""ASGI 3: its shapes, an application's lifespan, and several applications mounted as one.
+
+https://asgi.readthedocs.io/en/latest/specs/www.html and lifespan.html
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, Protocol
+
+from cordata.errors import CordataError
+from cordata.log import frames, logger
+
+log = logger("cordata.http")
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -22,3 +31,153 @@ class Misuse(RuntimeError):
 
 class ClientGone(ConnectionError):
     """Raised by `send` in the middle of a stream whose client has left."""
+
+
+class LifespanFailed(CordataError):
+    """The application could not start up or shut down."""
+
+    code = "lifespan_failed"
+
+
+class Lifespan:
+    """The startup and shutdown of an application, in a task of its own: it keeps its scopes open.
+
+    An application that does not know lifespan (it raises before it answers) is served without.
+    """
+
+    def __init__(self, app: AsgiApp, state: dict[str, Any]) -> None:
+        self._app = app
+        self._state = state
+        self._messages: asyncio.Queue[Message] = asyncio.Queue()
+        self._answered = asyncio.Event()
+        self._failure = ""
+        self._supported = False
+        self._ended = False
+
+    async def run(self) -> None:
+        """The task's coroutine: the application's call from startup to shutdown."""
+        scope = {"type": "lifespan", "asgi": VERSION, "state": self._state}
+        try:
+            await self._app(scope, self._messages.get, self._send)
+        except Exception as error:  # noqa: BLE001 - the application's boundary
+            if self._supported:
+                # In place of its own words: those of Starlette are the whole traceback, and the
+                # message of an exception may quote what nobody should find in the log.
+                place = frames(error.__traceback__)
+                self._failure = f"{type(error).__name__} at {place}"
+            log.debug("the application has no lifespan, or it failed: %r", error)
+        finally:
+            self._ended = True
+            self._answered.set()
+
+    async def startup(self) -> None:
+        """Returns when the application is ready. Raises: LifespanFailed."""
+        await self._ask("lifespan.startup")
+
+    async def shutdown(self) -> None:
+        """Returns when the application has cleaned up. Raises: LifespanFailed."""
+        if not self._ended:
+            await self._ask("lifespan.shutdown")
+
+    async def _ask(self, message: str) -> None:
+        if not self._ended:  # else nobody would answer
+            self._answered.clear()
+            self._messages.put_nowait({"type": message})
+            await self._answered.wait()
+        if self._failure:
+            raise LifespanFailed(f"{message} failed: {self._failure}")
+
+    async def _send(self, message: Message) -> None:
+        kind = str(message["type"])
+        self._supported = True
+        if kind.endswith(".failed"):
+            self._failure = str(message.get("message", "")) or "no reason given"
+        self._answered.set()
+
+
+class Mounted(Protocol):
+    """`cordata.app.Mount`, as this layer sees it."""
+
+    @property
+    def prefix(self) -> str:
+        """ "/api", or "" for everything."""
+        ...
+
+    @property
+    def app(self) -> AsgiApp:
+        """What is served below it."""
+        ...
+
+
+def compose(mounts: Sequence[Mounted]) -> AsgiApp:
+    """One ASGI application of several.
+
+    A request goes to the longest prefix that its path equals or continues with "/"; the prefix is
+    moved to the end of `root_path` while `path` stays whole (ASGI 2.3). Without a match: 404.
+    Every mounted application gets its lifespan; they share one state.
+    """
+    by_length = sorted(mounts, key=lambda mount: len(mount.prefix), reverse=True)
+    if len(by_length) == 1 and not by_length[0].prefix:
+        return by_length[0].app
+    table = [(mount.prefix, mount.prefix + "/", mount.app) for mount in by_length]
+
+    async def composed(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _run_lifespans([mount.app for mount in mounts], scope, receive, send)
+            return
+        path = scope["path"]
+        for prefix, below, app in table:
+            if not prefix or path == prefix or path.startswith(below):
+                if prefix:
+                    scope["root_path"] += prefix
+                await app(scope, receive, send)
+                return
+        await _send_not_found(send)
+
+    return composed
+
+
+async def _send_not_found(send: Send) -> None:
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": 404, "headers": headers})
+    await send({"type": "http.response.body", "body": b'{"error": "not_found"}\n'})
+
+
+async def _run_lifespans(
+    apps: Sequence[AsgiApp], scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Start in order, shut down in reverse; one that fails to start stops those before it."""
+    lifespans = [Lifespan(app, scope["state"]) for app in apps]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(lifespan.run()) for lifespan in lifespans]
+        try:
+            for step in (_start_all, _shut_down_all):
+                kind = (await receive())["type"]
+                failures = await step(lifespans)
+                if failures:
+                    await send({"type": f"{kind}.failed", "message": "; ".join(failures)})
+                else:
+                    await send({"type": f"{kind}.complete"})
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def _start_all(lifespans: Sequence[Lifespan]) -> list[str]:
+    for number, lifespan in enumerate(lifespans):
+        try:
+            await lifespan.startup()
+        except LifespanFailed as error:
+            return [str(error), *await _shut_down_all(lifespans[:number])]
+    return []
+
+
+async def _shut_down_all(lifespans: Sequence[Lifespan]) -> list[str]:
+    """Every one of them, even when others fail. Returns the failures."""
+    failures = []
+    for lifespan in reversed(lifespans):
+        try:
+            await lifespan.shutdown()
+        except LifespanFailed as error:
+            failures.append(str(error))
+    return failures

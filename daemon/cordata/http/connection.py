@@ -1,62 +1,109 @@
-"""One client connection: bytes in, exchanges one after the other, deadlines.
+"""One client connection: an asyncio protocol that runs one exchange after the other.
 
-    IDLE --byte--> HEAD --whole head--> BODY --its end--> REPLY --response ended--> IDLE
+    IDLE --byte--> HEAD --whole head--> BODY --its end--> RESPONSE --response ended--> IDLE
                      \\________ refused, too slow ________/  \\____ close ____> LINGER --> closed
 
-Pipelined requests wait as bytes. There is no timer per connection or request: each phase has a
-deadline, and the server's sweep calls `check` about once a second.
+Pipelined requests wait as bytes. Upgrades are not offered, such requests are served as they are.
+There is no timer per connection or request: each phase has a deadline, and the server's sweep
+calls `check` about once a second.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from cordata.config.sections import HttpConfig
-from cordata.http.body import LengthBody, expected_body
-from cordata.http.ending import BODY, HEAD, IDLE, LINGER, REPLY, Ending
-from cordata.http.exchange import Exchange
-from cordata.http.head import HeadReader
-from cordata.http.peer import Peer
-from cordata.http.refused import Refused, bad_request
-from cordata.http.request import given_request_id, scope_of
+from cordata.http.access_log import CLIENT_GONE
+from cordata.http.exchange import Exchange, scope_of
+from cordata.http.flow import Flow
+from cordata.http.parser import (
+    Body,
+    HeadParser,
+    HttpError,
+    RequestHead,
+    bad_request,
+    body_of,
+    request_id_of,
+    salvage,
+)
+from cordata.http.proxy import Peer
+from cordata.http.response import error_response
+from cordata.http.state import ServerState
 
-if TYPE_CHECKING:
-    from cordata.http.server import HttpServer
-
+IDLE, HEAD, BODY, RESPONSE, LINGER = range(5)
+_NEVER = float("inf")
 #: Pipelined bytes kept while a response is due, before reading stops.
-_MAX_AHEAD_BYTES = 65_536
-#: Requests that follow each other without a pause: whoever sends on without reading would have us
-#: fill the kernel's buffers. Fewer while the worker has as many connections as it may have.
+_MAX_PIPELINED_BYTES = 65_536
+#: Requests that follow each other without a pause: a client that sends on without reading would
+#: fill the kernel's buffers. Fewer while the worker is at `max_connections`.
 _MAX_PIPELINED, _MAX_PIPELINED_FULL = 1000, 16
-#: Rest of a body that is read and dropped after an early answer, for the connection's sake.
-_MAX_DROPPED_BYTES = 262_144
+#: Bytes per second that a body must bring on the whole: a client that trickles (one byte before
+#: each deadline) would hold a connection for ever.
+_MIN_BODY_RATE = 512
+#: The client gets this long after its last byte to read the last response, and `body_timeout_s` in
+#: all: closing with unread bytes would reset the connection and could destroy the response on its
+#: way. What comes is dropped undecoded.
+_LINGER_S = 2.0
+#: Eviction, by phase: how little is lost with such a connection, and the seconds that it has before
+#: that. An honest client sends a head at once; a large body may take its time.
+_EVICTION = {LINGER: (4, 1.0), IDLE: (3, 1.0), HEAD: (2, 1.0), BODY: (1, 5.0)}
+#: The same for a client that does not read its response, in any phase but LINGER.
+_UNREAD_EVICTION = (2, 1.0)
 
 
-class Connection(Ending):
-    """Reads requests, runs one exchange at a time, keeps the peer to its deadlines."""
+class Connection(asyncio.BufferedProtocol):
+    """Parses requests, runs one exchange at a time, keeps the client to its deadlines."""
 
-    __slots__ = ("_pipelined", "_reader")
+    __slots__ = (
+        "_body",
+        "_body_deadline",
+        "_buffer",
+        "_client_closed",
+        "_deadline",
+        "_exchange",
+        "_on_closed",
+        "_parser",
+        "_peer",
+        "_phase",
+        "_pipelined",
+        "flow",
+        "server",
+    )
 
-    def __init__(self, server: HttpServer, peer: Peer) -> None:
-        super().__init__(server, peer)
-        self._reader = HeadReader(server.config)
-        #: Requests that were here before the response to the one before them was written.
+    def __init__(
+        self, server: ServerState, peer: Peer, on_closed: Callable[[Connection], None]
+    ) -> None:
+        self.server = server
+        self.flow = Flow()
+        self._peer = peer
+        self._on_closed = on_closed
+        self._parser = HeadParser()
+        self._phase = IDLE
+        self._deadline = _NEVER
+        #: When the body is overdue, however steadily it comes; the same for LINGER.
+        self._body_deadline = _NEVER
+        #: Bytes of the head that is coming, or of pipelined requests.
+        self._buffer = b""
+        self._body: Body | None = None
+        self._exchange: Exchange | None = None
+        #: The client has closed its side.
+        self._client_closed = False
+        #: Requests that had arrived before the response to the one before them was written.
         self._pipelined = 0
 
-    def reload(self, config: HttpConfig) -> None:
-        """New limits and trust, from the next head on."""
-        self._reader.config = config
-        trusted = (client[0] if (client := self._peer.client) else None) in self.server.trusted
+    def reload(self) -> None:
+        """The server has a new configuration: trust is decided again."""
+        client = self._peer.client
+        trusted = (client[0] if client else None) in self.server.trusted
         self._peer = replace(self._peer, trusted=trusted)
 
-    # What the transport tells
+    # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The sockets are set up."""
-        self._transport = transport  # type: ignore[assignment]
-        self._deadline = self.server.loop.time() + self._patience_s()
+        """The transport is set up."""
+        self.flow.connect(transport)  # type: ignore[arg-type]
+        self._deadline = self.server.loop.time() + self._idle_limit_s()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go: one buffer for all connections, emptied at once."""
@@ -69,98 +116,109 @@ class Connection(Ending):
     def data_received(self, data: bytes) -> None:
         """Bytes came: what they are depends on the phase."""
         phase = self._phase
-        if phase == REPLY or (phase == IDLE and (self._buffer or not self.is_writable)):
+        if phase == RESPONSE or (phase == IDLE and (self._buffer or not self.flow.is_writable)):
             self._buffer += data
-            if len(self._buffer) > _MAX_AHEAD_BYTES:
-                self.pause_reading()
+            if len(self._buffer) > _MAX_PIPELINED_BYTES:
+                self.flow.pause_reading()
         elif phase <= HEAD:
             self._read_head(self._buffer + data if self._buffer else data)
         elif phase == BODY:
             self._read_body(data)
-        else:
-            self._drop()
+        elif not self.server.draining:  # dropped, but a client that still sends gets more time
+            self._deadline = min(self.server.loop.time() + _LINGER_S, self._body_deadline)
 
     def eof_received(self) -> bool:
         """The client closed its side. Returns True while it is still owed a response."""
-        self._eof = True
-        return self._go_on_without_input()
+        self._client_closed = True
+        return self._end_input()
 
-    def _go_on_without_input(self) -> bool:
+    def _end_input(self) -> bool:
         if self._phase == HEAD:
             if self._buffer.isspace():
                 return False  # an empty line belongs to no request
             self._refuse_head(bad_request("the connection ended within the header"), self._buffer)
         elif self._phase == BODY:
             self._refuse(bad_request("the connection ended within the body"))
-        elif self._phase == REPLY and self._exchange is not None:
-            self._exchange.close_peer()
+        elif self._phase == RESPONSE and self._exchange is not None:
+            self._exchange.client_closed()
             return True
         return self._phase == IDLE and bool(self._buffer)
+
+    def pause_writing(self) -> None:
+        """The client does not keep up."""
+        self.flow.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self.flow.resume_writing()
+        if self._buffer and self._phase == IDLE:
+            self.server.turns.add(self._read_pipelined)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         exchange, self._exchange = self._exchange, None
         if exchange is not None and not exchange.complete:
             exchange.lose("the client left")
-        self._reader.close()
         self._phase, self._buffer, self._body = LINGER, b"", None
-        self.resume_writing()
-        self.server.connection_ended(self)
-
-    def resume_writing(self) -> None:
-        """The client has caught up."""
-        super().resume_writing()
-        if self._buffer and self._phase == IDLE:
-            self.server.call_in_turn(self._read_buffer)
+        self.flow.resume_writing()
+        self._on_closed(self)
 
     # Requests
 
     def _read_head(self, data: bytes) -> None:
         try:
-            end = self._reader.read(data)
-            if end:
-                self._buffer = b""
-                self._begin(data[end:] if end < len(data) else b"")
+            head = self._parser.parse(data, self.server.config)
+            if head is not None:
+                self._begin(head, data[head.end :])
                 return
-        except Refused as refused:
-            self._refuse_head(refused, data)
+        except HttpError as error:
+            self._refuse_head(error, data)
             return
         self._buffer = data
-        self.resume_reading()
+        self.flow.resume_reading()
         if self._phase == IDLE:
             self._phase = HEAD
             self._deadline = self.server.loop.time() + self.server.config.header_timeout_s
 
-    def _read_buffer(self) -> None:
-        """Go on with what was pipelined."""
-        if self._phase == IDLE and self._buffer and self.is_writable:
+    def _read_pipelined(self) -> None:
+        if self._phase == IDLE and self._buffer and self.flow.is_writable:
             self._read_head(self._buffer)
-            if self._eof:
-                self._go_on_without_input()
+            if self._client_closed:
+                self._end_input()
 
-    def _begin(self, rest: bytes) -> None:
-        """A head is complete; `rest` follows it. Raises: Refused."""
-        server, reader = self.server, self._reader
-        scope = scope_of(reader, self._peer, server.trusted, server.state)
-        request_id = given_request_id(reader) or server.make_request_id()
-        exchange = Exchange(self, scope, request_id, keep_alive=reader.keep_alive)
-        self._exchange = exchange
-        exchange.begun = now = server.loop.time()
-        self._body = expected_body(reader.length, reader.chunked, server.config.max_body_bytes)
-        if self._body is None:
-            self._phase = REPLY
-            self._deadline = now + server.config.response_timeout_s
+    def _begin(self, head: RequestHead, rest: bytes) -> None:
+        """A head is complete; `rest` follows it. Raises: HttpError."""
+        server = self.server
+        config = server.config
+        now = server.loop.time()
+        limit = _MAX_PIPELINED_FULL if server.is_full else _MAX_PIPELINED
+        self._exchange = exchange = Exchange(
+            server,
+            self.flow,
+            head,
+            scope_of(head, self._peer, server),
+            request_id_of(head) or server.make_request_id(),
+            keep_alive=head.keep_alive and self._pipelined < limit,
+            begun_at=now,
+            on_body_taken=self._resume_body,
+            on_response=self._end_response,
+        )
+        self._body = body = body_of(head, config.max_body_bytes)
+        if body is None:
+            self._phase = RESPONSE
+            self._deadline = now + config.response_timeout_s
             self._buffer = rest
-            exchange.feed(b"", last=True)
         else:
             self._phase = BODY
-            self._deadline = self.expect_body(now, server.config.body_timeout_s)
-            exchange.expect_continue = reader.expect_continue and not rest
+            self._deadline = self._body_deadline = now + config.body_timeout_s
+            self._buffer = b""
+            exchange.expect_body(body.left, waits=head.expects_continue and not rest)
             if rest:
                 self._read_body(rest)
             if exchange.complete:
                 return  # refused before the application heard of it
-        server.exchange_begun(exchange)
+        server.in_flight += 1
+        exchange.task = server.tasks.create_task(exchange.run())
 
     def _read_body(self, data: bytes) -> None:
         body, exchange = self._body, self._exchange
@@ -168,49 +226,47 @@ class Connection(Ending):
             return
         try:
             piece, rest = body.feed(data)
-        except Refused as refused:
-            self._refuse(refused)
+        except HttpError as error:
+            self._refuse(error)
             return
-        now = self.server.loop.time()
-        if body.done:
+        config, now = self.server.config, self.server.loop.time()
+        exchange.feed(piece, body.left)
+        if body.left == 0:
             self._body, self._buffer = None, rest
-            self._phase = REPLY
-            self._deadline = now + self.server.config.response_timeout_s
-        else:
-            self._deadline = self.got_body(len(data), now, self.server.config.body_timeout_s)
-        exchange.expect_continue = False
-        room = exchange.feed(piece, last=body.done)
-        if body.done:
+            self._phase = RESPONSE
+            self._deadline = now + config.response_timeout_s
             if exchange.complete and exchange.started:
                 self._next()
-        elif not room:
-            self.pause_reading()
-            self._deadline = now + self.server.config.response_timeout_s
-        elif body.behind:
-            self.pause_reading()
-            self.server.call_in_turn(self._decode_on)
+            return
+        # Each byte buys a little time.
+        self._body_deadline += len(data) / _MIN_BODY_RATE
+        self._deadline = min(now + config.body_timeout_s, self._body_deadline)
+        if not exchange.has_room:
+            self.flow.pause_reading()
+            self._deadline = now + config.response_timeout_s
+        elif body.undecoded:
+            self.flow.pause_reading()
+            self.server.turns.add(self._decode_more)
         else:
-            self.resume_reading()
+            self.flow.resume_reading()
 
-    def _decode_on(self) -> None:
+    def _decode_more(self) -> None:
         """Decode more of what was received, unless the application has to take some first."""
         body, exchange = self._body, self._exchange
-        if body is not None and body.behind and exchange is not None and exchange.has_room:
+        if body is not None and body.undecoded and exchange is not None and exchange.has_room:
             self._read_body(b"")
 
-    @property
-    def stays_open(self) -> bool:
-        """Whether another request may follow the response that is about to begin.
+    def _resume_body(self) -> None:
+        """The application has taken what there was of the body, or will take no more."""
+        if self.flow.reading_paused and self._phase == BODY:
+            now, limit_s = self.server.loop.time(), self.server.config.body_timeout_s
+            self._deadline = self._body_deadline = now + limit_s
+            if self._body is not None and self._body.undecoded:
+                self.server.turns.add(self._decode_more)
+            else:
+                self.flow.resume_reading()
 
-        Not after many pipelined requests, nor behind a body of which much, or who knows how much,
-        is still to come: the client is told to stop, and what comes is dropped as it is.
-        """
-        body = self._body
-        if body is not None:
-            return isinstance(body, LengthBody) and body.left <= _MAX_DROPPED_BYTES
-        return self._pipelined < (_MAX_PIPELINED_FULL if self.server.is_full else _MAX_PIPELINED)
-
-    def response_ended(self, *, close: bool) -> None:
+    def _end_response(self, close: bool) -> None:
         """The exchange has written its response."""
         self.server.served += 1
         if close:
@@ -218,31 +274,169 @@ class Connection(Ending):
         elif self._body is None:
             self._next()
         else:
-            self.resume_body()  # what the application did not read is read and dropped
+            self._resume_body()  # what the application did not read is read and dropped
 
     def _next(self) -> None:
         """Ready for the next request."""
         self._exchange = None
         self._phase = IDLE
-        self._deadline = self.server.loop.time() + self._patience_s()
-        if len(self._buffer) <= _MAX_AHEAD_BYTES:
-            self.resume_reading()
+        self._deadline = self.server.loop.time() + self._idle_limit_s()
+        if len(self._buffer) <= _MAX_PIPELINED_BYTES:
+            self.flow.resume_reading()
         if self._buffer:
             self._pipelined += 1
-            self.server.call_in_turn(self._read_buffer)
+            self.server.turns.add(self._read_pipelined)
             return
         self._pipelined = 0
-        if self._eof:
-            self._transport.close()
+        if self._client_closed:
+            self.flow.close()
 
-    # Flow control
+    # Refused requests, and the end
 
-    def resume_body(self) -> None:
-        """The application has taken what was there."""
-        if self._paused and self._phase == BODY:
-            now, limit_s = self.server.loop.time(), self.server.config.body_timeout_s
-            self._deadline = self.expect_body(now, limit_s)
-            if self._body is not None and self._body.behind:
-                self.server.call_in_turn(self._decode_on)
-            else:
-                self.resume_reading()
+    def _refuse_head(self, error: HttpError, data: bytes) -> None:
+        """Refuse what never became an exchange."""
+        server = self.server
+        method, target, request_id = salvage(data)
+        request_id = request_id or server.make_request_id()
+        server.refused += 1
+        server.log.write(
+            status=error.status,
+            method=method,
+            target=target,
+            peer=self._peer.text,
+            reason=error.reason,
+            request_id=request_id,
+            now=server.loop.time(),
+        )
+        text = server.error_text(target)
+        self._end_with(error_response(error, request_id, method, server.date_line, text))
+
+    def _refuse(self, error: HttpError) -> None:
+        """Refuse the request in hand."""
+        if self._exchange is not None:
+            self._end_with(self._exchange.refuse(error))
+
+    def _end_with(self, response: bytes) -> None:
+        """Write a last response (b"": the one that has begun cannot be finished) and close."""
+        self._exchange, self._body, self._buffer = None, None, b""
+        if not response:
+            self.flow.abort()
+            return
+        self.flow.write(response)
+        self._linger()
+
+    def _close_after_response(self) -> None:
+        whole = self._body is None and not self._buffer
+        client_closes = self._exchange is not None and not self._exchange.head.keep_alive
+        # A client that sent much ahead keeps nobody waiting until it has read everything.
+        crowded = bool(self._buffer) and self.server.is_full
+        self._exchange, self._body, self._buffer = None, None, b""
+        if crowded or (whole and client_closes):
+            self._phase = LINGER
+            self._deadline = _NEVER
+            self.flow.close()
+        else:
+            self._linger()
+
+    def _linger(self) -> None:
+        """Close our side, drop what still comes until the client closes too."""
+        self._phase = LINGER
+        now = self.server.loop.time()
+        self._deadline = now + _LINGER_S
+        self._body_deadline = now + self.server.config.body_timeout_s
+        self.flow.resume_reading()
+        if self._client_closed or self.flow.is_closing:
+            self.flow.close()
+        else:
+            self.flow.write_eof()
+
+    def close_idle(self) -> None:
+        """Close unless a request is in hand, or bytes of one, even in the kernel's buffer."""
+        if self._phase == IDLE and not self._buffer and not self.flow.has_input():
+            self.flow.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.flow.abort()
+
+    # Deadlines
+
+    def check(self, now: float) -> None:
+        """Called by the sweep: end what is overdue."""
+        self.flow.measure(now)
+        if self.flow.stalled_s > self.server.config.response_timeout_s:
+            self._cut_unread()
+        if now >= self._deadline:
+            self._expire()
+
+    def _cut_unread(self) -> None:
+        if self._exchange is not None and not self._exchange.complete:
+            self._exchange.report(CLIENT_GONE, "the client does not read", None)
+        self.flow.abort()
+
+    def _expire(self) -> None:
+        exchange = self._exchange
+        self._deadline = _NEVER
+        if self._phase == IDLE or (self._phase == HEAD and self._buffer.isspace()):
+            self.flow.close()  # an empty line belongs to no request
+        elif self._phase == HEAD:
+            self._refuse_head(_too_slow("the header took too long"), self._buffer)
+        elif self._phase == BODY and not self.flow.reading_paused:
+            self._refuse(_too_slow("the body took too long"))
+        elif self._phase == LINGER:
+            self.flow.abort()
+        elif exchange is not None and not exchange.started:
+            self._refuse(HttpError(504, "response_timeout", "there was no response in time"))
+            if exchange.task is not None:
+                exchange.task.cancel()
+
+    def _idle_limit_s(self) -> float:
+        """How long an idle connection may stay."""
+        config = self.server.config
+        return config.drain_s if self.server.draining else config.first_byte_timeout_s
+
+    # Eviction
+
+    def eviction_key(self, now: float) -> tuple[int, float] | None:
+        """(how little is lost with it, seconds for which it keeps us waiting) for a connection
+        that may be closed for others: we wait for a request, for the rest of one, for its end, or
+        for its client to read. None: it waits for us, or has time left.
+        """
+        if not self.flow.connected:
+            return None
+        phase = self._phase
+        self.flow.measure(now)
+        loss, limit_s = _UNREAD_EVICTION
+        if self.flow.late_s >= limit_s and phase != LINGER:
+            return loss, self.flow.late_s
+        if phase == RESPONSE or self.flow.reading_paused:
+            return None
+        if phase == IDLE and (self._buffer or self.flow.has_unsent):
+            return None
+        loss, limit_s = _EVICTION[phase]
+        waited_s = now - self._phase_begun_at()
+        return (loss, waited_s) if waited_s >= limit_s else None
+
+    def _phase_begun_at(self) -> float:
+        config = self.server.config
+        if self._phase == IDLE:
+            return self._deadline - self._idle_limit_s()
+        if self._phase == HEAD:
+            return self._deadline - config.header_timeout_s
+        if self._phase == LINGER:
+            return self._body_deadline - config.body_timeout_s
+        return self._exchange.begun_at if self._exchange is not None else self._deadline
+
+    def evict(self) -> None:
+        """Close as if it were overdue. After `eviction_key`."""
+        if self.flow.has_unsent:
+            self._cut_unread()
+        elif self._phase == IDLE:
+            self.close_idle()
+        else:
+            self._expire()
+
+
+def _too_slow(reason: str) -> HttpError:
+    """408: the client did not send in time."""
+    return HttpError(408, "request_timeout", reason)

@@ -1,4 +1,4 @@
-"""One request and its response, from its head until the application has returned.
+"""One request and its response: ASGI `receive` and `send`, until the application has returned.
 
 open --first body message--> started --last body message--> complete
   |                            |                               ^
@@ -8,75 +8,153 @@ open --first body message--> started --last body message--> complete
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
 
 from cordata.errors import StoreUnavailable, Unclear
-from cordata.http import journal
-from cordata.http.asgi import AsgiApp, ClientGone, Message, Misuse, Scope
-from cordata.http.intake import Intake
-from cordata.http.refused import Refused
-from cordata.http.response import ResponseHead, error_body, error_response
+from cordata.http.access_log import CLIENT_GONE, loggable_path
+from cordata.http.asgi import DISCONNECT, VERSION, ClientGone, Message, Misuse, Scope
+from cordata.http.flow import Flow
+from cordata.http.parser import HttpError, RequestHead, bad_request
+from cordata.http.proxy import Peer
+from cordata.http.response import CONTINUE, ResponseHead, Unsendable, error_body, error_response
+from cordata.http.state import ServerState
+from cordata.log import place, what
 from cordata.log import request_id as current_request_id
 from cordata.steps import measured
 
-if TYPE_CHECKING:
-    from cordata.http.connection import Connection
-
-#: Above it head and body are not copied into one buffer.
+#: Body bytes that wait for the application before the connection stops reading.
+_MAX_WAITING_BYTES = 65_536
+#: Rest of a body that is read and dropped after an early response, to keep the connection.
+_MAX_DROPPED_BYTES = 262_144
+#: Above it head and body of a response are not copied into one buffer.
 _COPY_BYTES = 16_384
 
 
-class Exchange(Intake):
+def scope_of(head: RequestHead, peer: Peer, server: ServerState) -> Scope:
+    """The ASGI scope of a request. Raises: HttpError for a path with NUL in it."""
+    client, scheme = peer.client, peer.scheme
+    if peer.trusted and len(head.special) > 1:
+        client, scheme, host = server.trusted.forwarded(peer, head.special)
+        if host is not None:
+            head.replace_host(host)
+    raw_path, _, query = head.target.partition(b"?")
+    path = raw_path.decode("ascii")
+    if "%" in path:
+        path = unquote(path)
+        if "\0" in path:
+            raise bad_request("the path contains NUL")
+    return {
+        "type": "http",
+        "asgi": VERSION,
+        "http_version": head.version,
+        "method": head.method,
+        "scheme": scheme,
+        "path": path,
+        "raw_path": raw_path,
+        "query_string": query,
+        "root_path": "",
+        "headers": head.headers,
+        "client": client,
+        "server": peer.server,
+        "state": server.app_state.copy(),
+    }
+
+
+class Exchange:
     """Calls the application, frames what it sends, and ends the request in exactly one way."""
 
     __slots__ = (
-        "_head",
-        "_held",
-        "_method",
-        "_peer",
-        "_reported",
+        "_awaits_continue",
+        "_body_left",
+        "_body_taken",
+        "_client",
+        "_held_body",
+        "_keep_alive",
+        "_logged",
+        "_on_body_taken",
+        "_on_response",
+        "_pieces",
+        "_request_id",
+        "_response",
+        "_scope",
         "_sent_bytes",
         "_state",
-        "_target",
-        "_version",
-        "begun",
-        "keep_alive",
-        "request_id",
-        "scope",
+        "_waiting_bytes",
+        "_wake_event",
+        "begun_at",
+        "client_left",
+        "complete",
+        "flow",
+        "head",
+        "lost",
+        "server",
         "started",
         "task",
     )
 
     def __init__(
-        self, connection: Connection, scope: Scope, request_id: str, *, keep_alive: bool
+        self,
+        server: ServerState,
+        flow: Flow,
+        head: RequestHead,
+        scope: Scope,
+        request_id: str,
+        *,
+        keep_alive: bool,
+        begun_at: float,
+        on_body_taken: Callable[[], None],
+        on_response: Callable[[bool], None],
     ) -> None:
-        super().__init__(connection)
-        self.scope = scope
-        self.request_id = request_id
-        #: What the client wants; the response may still close.
-        self.keep_alive = keep_alive
+        """`on_body_taken()`: the application took what there was of the body. `on_response(close)`:
+        the response is written; `close`: it promised the end of the connection.
+        """
+        self.server = server
+        self.flow = flow
+        self.head = head
+        #: Loop time at which the head was complete.
+        self.begun_at = begun_at
+        self.task: asyncio.Task[None] | None = None
+        self._scope = scope
+        self._request_id = request_id
+        #: Whether another request may follow on the connection; the response may still close it.
+        self._keep_alive = keep_alive
+        self._on_body_taken = on_body_taken
+        self._on_response = on_response
+        # The scope is the application's to change, and these are needed to the end.
+        self._client: tuple[str, int] | None = scope["client"]
+        self._state: dict[str, Any] = scope["state"]
+        #: The client waits for 100 Continue.
+        self._awaits_continue = False
+        #: The client has closed its side.
+        self.client_left = False
         #: The head of the response is written.
         self.started = False
-        #: Loop time at which it was handed to the application.
-        self.begun = 0.0
-        self.task: asyncio.Task[None] | None = None
-        self._head: ResponseHead | None = None
+        #: The response is written, or never will be.
+        self.complete = False
+        #: Why nothing can be answered any more; "" while it can.
+        self.lost = ""
+        #: Bytes of the body still to come (none, unless one is announced); None: unknown.
+        self._body_left: int | None = 0
+        self._pieces: list[bytes] = []
+        self._waiting_bytes = 0
+        #: The application has got all of the body.
+        self._body_taken = False
+        self._wake_event: asyncio.Event | None = None
+        self._response: ResponseHead | None = None
         #: The body of a 500, held back until the application has returned: see `_fail`.
-        self._held: bytes | None = None
+        self._held_body: bytes | None = None
         self._sent_bytes = 0
-        self._reported = False
-        # Kept apart: the scope is the application's to change.
-        self._method: str = scope["method"]
-        self._version: str = scope["http_version"]
-        self._target: bytes = scope["raw_path"]
-        self._peer: tuple[str, int] | None = scope["client"]
-        self._state: dict[str, Any] = scope["state"]
+        self._logged = False
 
-    async def run(self, app: AsgiApp) -> None:
+    async def run(self) -> None:
         """Call the application and see to the end of the request."""
-        current_request_id.set(self.request_id)
+        server = self.server
+        current_request_id.set(self._request_id)
         try:
-            await measured("request", app(self.scope, self.receive, self.send), self._described)
+            call = server.app(self._scope, self.receive, self.send)
+            await measured("request", call, self._describe)
         except asyncio.CancelledError:
             self._abort(503, "cancelled", None)
             raise
@@ -85,11 +163,82 @@ class Exchange(Intake):
         else:
             self._finish()
         finally:
-            self.connection.server.exchange_ended(self)
+            server.in_flight -= 1
+            if self.lost and self.task is not None:
+                server.abandoned.pop(self.task, None)
+            if server.draining:
+                server.ended.set()
 
-    def _described(self) -> str:
-        path = journal.loggable_path(self._target, self.connection.server.logged_segments)
-        return f"request {self._method} {path}"
+    def _describe(self) -> str:
+        path = loggable_path(self.head.target, self.server.log.logged_segments)
+        return f"request {self.head.method} {path}"
+
+    # The request's body
+
+    def expect_body(self, left: int | None, *, waits: bool) -> None:
+        """The head announced a body; `waits`: for 100 Continue."""
+        self._body_left = left
+        self._awaits_continue = waits
+
+    def feed(self, piece: bytes, left: int | None) -> None:
+        """Take a piece of the body, of which `left` bytes (None: unknown) are still to come."""
+        self._body_left = left
+        self._awaits_continue = False
+        if self.complete:
+            self._pieces.clear()  # nobody will take it
+            self._waiting_bytes = 0
+        elif piece:
+            self._pieces.append(piece)
+            self._waiting_bytes += len(piece)
+        self._wake()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more of the body should be read for now."""
+        return self._waiting_bytes <= _MAX_WAITING_BYTES
+
+    def client_closed(self) -> None:
+        """The client has closed its side: it may still read, but `receive` says it left.
+
+        A half-closed connection and one that is gone look the same until something is written.
+        """
+        self.client_left = True
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let `receive` look again."""
+        if self._wake_event is not None:
+            self._wake_event.set()
+
+    async def _wait(self) -> None:
+        if self._wake_event is None:
+            self._wake_event = asyncio.Event()
+        self._wake_event.clear()
+        await self._wake_event.wait()
+
+    async def receive(self) -> Message:
+        """The next piece of the body, or http.disconnect after its end. Cancelling is safe."""
+        while not self._body_taken:
+            if self.complete:
+                return {"type": DISCONNECT}
+            if self._pieces or self._body_left == 0:
+                return self._take_body()
+            if self._awaits_continue:
+                self._awaits_continue = False
+                self.flow.write(CONTINUE)
+            await self._wait()
+        while not (self.complete or self.client_left):
+            await self._wait()
+        return {"type": DISCONNECT}
+
+    def _take_body(self) -> Message:
+        body = b"".join(self._pieces)
+        self._pieces.clear()
+        self._waiting_bytes = 0
+        self._body_taken = self._body_left == 0
+        if self.flow.reading_paused:
+            self._on_body_taken()
+        return {"type": "http.request", "body": body, "more_body": not self._body_taken}
 
     # The response
 
@@ -97,101 +246,105 @@ class Exchange(Intake):
         """ASGI `send`. Raises: ClientGone within a stream; Misuse, ValueError otherwise."""
         kind = message["type"]
         if kind == "http.response.start":
-            if self._head is not None and not self.lost:
+            if self._response is not None and not self.lost:
                 raise Misuse("http.response.start was sent twice")
-            self._head = ResponseHead(message["status"], message.get("headers", ()))
+            self._response = ResponseHead(message["status"], message.get("headers", ()))
             return
         if kind != "http.response.body":
             raise Misuse(f"{kind!r} cannot be sent in an http scope")
         more = message.get("more_body", False)
-        head = self._head
+        response = self._response
         if self.lost:
             if more:
                 raise ClientGone("the client has gone")
             # Swallowed: what the application does after its response still happens, uncancelled.
-            self.connection.server.exchange_settled(self)
+            if self.task is not None:
+                self.server.abandoned.pop(self.task, None)
             return
-        if head is None or self.complete or self._held is not None:
+        if response is None or self.complete or self._held_body is not None:
             raise Misuse("http.response.body was sent before the start or after the end")
         body = message.get("body", b"")
         if type(body) is not bytes:
             body = bytes(memoryview(body))  # TypeError for text
         if more or self.started:
-            self._write_piece(head, body, more)
+            self._write_piece(response, body, more)
             if more:
-                await self.connection.writable()
-        elif head.status == 500:
-            self._held = body
+                await self.flow.writable()
+        elif response.status == 500:
+            self._held_body = body
         else:
-            self._write_whole(head, body)
+            self._write_whole(response, body)
 
-    def _encode(self, head: ResponseHead, whole: int | None) -> bytes:
-        server = self.connection.server
+    def _encode(self, response: ResponseHead, whole: int | None) -> bytes:
+        server, head = self.server, self.head
         self.started = True
-        return head.encode(
-            method=self._method,
-            version=self._version,
-            # A client still waiting for 100 Continue may or may not send its body now.
-            keep_alive=self.keep_alive
+        return response.encode(
+            method=head.method,
+            version=head.version,
+            keep_alive=self._keep_alive
             and not server.draining
-            and not self.expect_continue
-            and self.connection.stays_open,
+            # A client that waits for 100 Continue may or may not send its body now.
+            and not self._awaits_continue
+            # Behind a body of which much, or nobody knows how much, is still to come, the client is
+            # told to stop.
+            and (left := self._body_left) is not None
+            and left <= _MAX_DROPPED_BYTES,
             whole=whole,
-            tail=b"%bx-request-id: %b\r\n" % (server.date_line, self.request_id.encode()),
+            tail=b"%bx-request-id: %b\r\n" % (server.date_line, self._request_id.encode()),
         )
 
-    def _write_whole(self, head: ResponseHead, body: bytes) -> None:
+    def _write_whole(self, response: ResponseHead, body: bytes) -> None:
         size = len(body)
-        if head.length is not None and head.length != size and not self._is_bodyless(head):
-            raise Misuse(f"Content-Length is {head.length}, the body has {size} bytes")
-        encoded = self._encode(head, size)
-        if head.bodyless or not size:
-            self.connection.write(encoded)
+        if response.length not in (None, size) and not self._is_bodyless(response):
+            raise Misuse(f"Content-Length is {response.length}, the body has {size} bytes")
+        encoded = self._encode(response, size)
+        if response.bodyless or not size:
+            self.flow.write(encoded)
         elif size <= _COPY_BYTES:
-            self.connection.write(encoded + body)
+            self.flow.write(encoded + body)
         else:
-            self.connection.write(encoded)
-            self.connection.write(body)
-        self._complete(head)
+            self.flow.write(encoded)
+            self.flow.write(body)
+        self._complete(response)
 
-    def _write_piece(self, head: ResponseHead, body: bytes, more: bool) -> None:
-        sent_bytes = self._sent_bytes + len(body)
-        if head.length is not None and sent_bytes > head.length and not self._is_bodyless(head):
-            raise Misuse(f"the body is longer than its Content-Length, {head.length}")
-        pieces = [] if self.started else [self._encode(head, None)]
+    def _write_piece(self, response: ResponseHead, body: bytes, more: bool) -> None:
+        length, sent_bytes = response.length, self._sent_bytes + len(body)
+        if length is not None and sent_bytes > length and not self._is_bodyless(response):
+            raise Misuse(f"the body is longer than its Content-Length, {length}")
+        pieces = [] if self.started else [self._encode(response, None)]
         self._sent_bytes = sent_bytes
-        if not head.bodyless:
+        if not response.bodyless:
             if body:
-                pieces += (b"%x\r\n" % len(body), body, b"\r\n") if head.chunked else (body,)
-            if not more and head.chunked:
+                pieces += (b"%x\r\n" % len(body), body, b"\r\n") if response.chunked else (body,)
+            if not more and response.chunked:
                 pieces.append(b"0\r\n\r\n")
         if pieces:
-            self.connection.write(b"".join(pieces))
+            self.flow.write(b"".join(pieces))
         if not more:
-            if head.length is not None and sent_bytes < head.length and not head.bodyless:
-                raise Misuse(f"the body is shorter than its Content-Length, {head.length}")
-            self._complete(head)
+            if length is not None and sent_bytes < length and not response.bodyless:
+                raise Misuse(f"the body is shorter than its Content-Length, {length}")
+            self._complete(response)
 
-    def _is_bodyless(self, head: ResponseHead) -> bool:
-        return head.bodyless or self._method == "HEAD"
+    def _is_bodyless(self, response: ResponseHead) -> bool:
+        return response.bodyless or self.head.method == "HEAD"
 
-    def _complete(self, head: ResponseHead) -> None:
+    def _complete(self, response: ResponseHead) -> None:
         self.complete = True
-        self.wake()
-        self.connection.response_ended(close=head.close)
+        self._wake()
+        self._on_response(response.close)
 
-    # How it ends
+    # The end
 
     def _finish(self) -> None:
         """The application has returned."""
-        if self._held is not None and not self.lost:
-            self._release()
+        if self._held_body is not None and not self.lost:
+            self._release_held()
         if self.lost:
-            self.report(journal.CLIENT_GONE, self.lost, None)
+            self.report(CLIENT_GONE, self.lost, None)
         elif self.complete:
-            self._report_answer(None)
-        elif self.peer_closed:
-            self._abort(journal.CLIENT_GONE, "the client left", None)
+            self._report_response(None)
+        elif self.client_left:
+            self._abort(CLIENT_GONE, "the client left", None)
         else:
             self._fail(Misuse("the application returned without a whole response"))
 
@@ -202,111 +355,104 @@ class Exchange(Intake):
         so a 500 was held back: what was raised decides. A store that is unavailable is a 503.
         """
         if self.lost:
-            self.report(journal.CLIENT_GONE, f"{self.lost}, then {journal.told(error)}", None)
+            self.report(CLIENT_GONE, f"{self.lost}, then {_described(error)}", None)
         elif self.complete:
-            self._report_answer(error)
+            self._report_response(error)
         elif self.started:
-            self._abort(500, f"{journal.told(error)} after the response had begun", error)
+            self._abort(500, f"{_described(error)} after the response had begun", error)
         elif isinstance(error, StoreUnavailable):
-            self._report_away(str(error))
+            self.report(503, str(error), None)
             unclear = isinstance(error, Unclear)
             text = "whether it happened is not known" if unclear else "not possible right now"
-            self._answer(503, error.code, text, error.retry_after_s)
-        elif self._held is not None:
-            self.report(500, journal.told(error), error)
-            self._release()
+            self._respond(503, error.code, text, error.retry_after_s)
         else:
-            self.report(500, journal.told(error), error)
-            self._answer(500, "internal_error", "the request could not be handled", None)
+            self.report(500, _described(error), error)
+            if self._held_body is not None:
+                self._release_held()
+            else:
+                self._respond(500, "internal_error", "the request could not be handled", None)
 
-    def _release(self) -> None:
-        """Send the 500 of the application's own that was held back."""
-        head, body = self._head, self._held
-        self._held = None
-        if head is not None and body is not None:
-            if head.length is not None and self._method != "HEAD":
-                head.length = len(body)
-            self._write_whole(head, body)
+    def _release_held(self) -> None:
+        """Send the application's own 500 that was held back."""
+        response, body = self._response, self._held_body
+        self._held_body = None
+        if response is not None and body is not None:
+            if response.length is not None and self.head.method != "HEAD":
+                response.length = len(body)
+            self._write_whole(response, body)
 
-    def _answer(self, status: int, code: str, text: str, retry_after_s: float | None) -> None:
+    def _respond(self, status: int, code: str, text: str, retry_after_s: float | None) -> None:
         """A whole response in the application's place; the connection lives on."""
-        begins = self.connection.server.error_text(self._target)
-        self._head, body = error_body(
-            status, code, text, self.request_id, retry_after_s, text=begins
+        begin = self.server.error_text(self.head.target)
+        self._response, body = error_body(
+            status, code, text, self._request_id, retry_after_s, text=begin
         )
-        self._held = None
-        self._write_whole(self._head, body)
+        self._held_body = None
+        self._write_whole(self._response, body)
 
     def _abort(self, status: int, reason: str, error: BaseException | None) -> None:
         """No whole response is possible any more: the cut connection tells the client."""
         if not self.complete:
             self.report(status, reason, error)
             self.lose(reason)
-            self.connection.abort()
+            self.flow.abort()
 
     def lose(self, reason: str) -> None:
-        """Nothing can be answered any more; `receive` and `send` tell the application."""
+        """Nothing can be answered any more; `receive` and `send` tell the application.
+
+        It is cancelled when it has not noticed within `response_timeout_s`.
+        """
         self.lost = self.lost or reason
         self.complete = True
-        self.wake()
-        self.connection.server.exchange_lost(self)
+        self._wake()
+        if self.task is not None and not self.task.done():
+            server = self.server
+            deadline = server.loop.time() + server.config.response_timeout_s
+            server.abandoned[self.task] = deadline
 
-    def refuse(self, refused: Refused) -> bytes:
+    def refuse(self, error: HttpError) -> bytes:
         """Give the request up. Returns the response to write, b"" when one has begun."""
-        self.report(refused.status, refused.reason, None)
+        self.report(error.status, error.reason, None)
         begun = self.started or self.complete
         self.started = True
-        self.lose(refused.reason)
+        self.lose(error.reason)
         if begun:
             return b""
-        server = self.connection.server
-        text = server.error_text(self._target)
-        return error_response(refused, self.request_id, self._method, server.date_line, text)
+        server, head = self.server, self.head
+        text = server.error_text(head.target)
+        return error_response(error, self._request_id, head.method, server.date_line, text)
 
-    def expire(self) -> None:
-        """No response has begun in time: 504, and the application is cancelled."""
-        task = self.task
-        refused = Refused(504, "response_timeout", "there was no response in time")
-        self.connection.end_with(self.refuse(refused))
-        if task is not None:
-            task.cancel()
+    # The log
 
-    # What is told of it
-
-    def _report_answer(self, error: BaseException | None) -> None:
+    def _report_response(self, error: BaseException | None) -> None:
         """The line of a request that the application answered."""
-        status = self._head.status if self._head is not None else 500
+        status = self._response.status if self._response is not None else 500
         if error is not None:
-            self.report(status, f"{journal.told(error)} after the response", error)
-        elif status == 503:
-            self._report_away(str(self._state.get("reason", "")))
-        elif status >= 400 or self.connection.server.config.access_log:
+            self.report(status, f"{_described(error)} after the response", error)
+        elif status >= 400 or self.server.config.access_log:
             self.report(status, str(self._state.get("reason", "")), None)
 
-    def _report_away(self, reason: str) -> None:
-        """A 503: one of many, as long as the store is away."""
-        server = self.connection.server
-        first = server.tally.outage.refused(reason, server.loop.time())
-        self.report(503, reason, None, quiet=not first)
-
-    def report(
-        self, status: int, reason: str, error: BaseException | None, *, quiet: bool = False
-    ) -> None:
-        """Write the one line of this request; further calls do nothing."""
-        if self._reported:
+    def report(self, status: int, reason: str, error: BaseException | None) -> None:
+        """Log this request; only the first call does."""
+        if self._logged:
             return
-        self._reported = True
-        now = self.connection.server.loop.time()
-        quiet = quiet or not self.connection.server.tally.is_told(status, now)
-        journal.report(
+        self._logged = True
+        now = self.server.loop.time()
+        self.server.log.write(
             status=status,
-            method=self._method,
-            target=self._target,
-            peer=self._peer[0] if self._peer else "unix",
+            method=self.head.method,
+            target=self.head.target,
+            peer=self._client[0] if self._client else "unix",
             reason=reason,
-            request_id=self.request_id,
+            request_id=self._request_id,
+            now=now,
             error=error,
-            quiet=quiet,
-            logged_segments=self.connection.server.logged_segments,
-            duration_ms=(now - self.begun) * 1000,
+            duration_ms=(now - self.begun_at) * 1000,
         )
+
+
+def _described(error: BaseException) -> str:
+    """Type and place; the text of an application's error may quote the request, ours is shown."""
+    if isinstance(error, Misuse | Unsendable):
+        return f"{type(error).__name__}: {error}"[:200]
+    return f"{what(error)} at {place(error)}"

@@ -1,66 +1,76 @@
-"""Both directions of a connection kept in step: nothing is buffered without bound."""
+"""Flow control: the transport of one connection, held back in both directions.
+
+Nothing is buffered without bound: reading pauses while the application is behind, an application
+that streams waits while the client is. How fast the client reads is measured about once a second.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import select
 
-#: Bytes per second that a body must bring on the whole: a client that trickles (one byte before
-#: each deadline) would hold a connection for ever.
-_MIN_BODY_RATE = 512
-#: Bytes per second of its responses that a client reads at least, or it counts as behind.
+#: Bytes per second of its responses that a client reads at least, or it counts as late.
 _MIN_READ_RATE = 16_384
 
 
-class Flow(asyncio.BufferedProtocol):
-    """The transport side of a connection; base of `Connection`."""
+class Flow:
+    """What a connection and its exchanges write to."""
 
     __slots__ = (
-        "_behind_since",
-        "_body_deadline",
-        "_paused",
+        "_late_since",
+        "_stalled_since",
         "_transport",
         "_unsent_bytes",
-        "_unsent_since",
         "_writable",
         "_written_bytes",
+        "late_s",
+        "reading_paused",
+        "stalled_s",
     )
     _transport: asyncio.Transport
 
     def __init__(self) -> None:
-        self._transport = None  # type: ignore[assignment] # until connection_made
-        #: Reading is paused: the application is behind, or too much was pipelined.
-        self._paused = False
+        self._transport = None  # type: ignore[assignment] # until `connect`
+        #: The application is behind with the body, or too much was pipelined.
+        self.reading_paused = False
         #: Set while the client keeps up with what is written; None: it always has.
         self._writable: asyncio.Event | None = None
-        self._unsent_bytes = 0
-        self._unsent_since = 0.0
         self._written_bytes = 0
+        #: Seconds for which the client has read nothing of what waits for it.
+        self.stalled_s = 0.0
+        #: Seconds by which it is late in reading its responses, at `_MIN_READ_RATE`.
+        self.late_s = 0.0
+        self._unsent_bytes = 0
+        self._stalled_since = 0.0
         #: When something was first seen unsent, and how many bytes had been sent by then.
-        self._behind_since: tuple[float, int] | None = None
-        #: When the body is overdue, however steadily it comes.
-        self._body_deadline = 0.0
+        self._late_since: tuple[float, int] | None = None
+
+    def connect(self, transport: asyncio.Transport) -> None:
+        """The transport is set up."""
+        self._transport = transport
 
     @property
     def connected(self) -> bool:
-        """Whether the transport has come: the event loop takes a turn or two to set it up."""
+        """Whether the transport is set up: that takes the event loop a turn or two."""
         return self._transport is not None
 
+    # To the client
+
     def write(self, data: bytes) -> None:
-        """Send bytes, unless the connection is going."""
+        """Send bytes, unless the connection is closing."""
         if not self._transport.is_closing():
             self._written_bytes += len(data)
             self._transport.write(data)
-
-    async def writable(self) -> None:
-        """Wait until the client has read enough of what was written."""
-        if self._writable is not None:
-            await self._writable.wait()
 
     @property
     def is_writable(self) -> bool:
         """Whether `writable` would return at once."""
         return self._writable is None or self._writable.is_set()
+
+    async def writable(self) -> None:
+        """Wait until the client has read enough of what was written."""
+        if self._writable is not None:
+            await self._writable.wait()
 
     def pause_writing(self) -> None:
         """The client does not keep up."""
@@ -73,58 +83,62 @@ class Flow(asyncio.BufferedProtocol):
         if self._writable is not None:
             self._writable.set()
 
+    def measure(self, now: float) -> None:
+        """Update `stalled_s` and `late_s`. To be called about once a second."""
+        unsent = self._transport.get_write_buffer_size()
+        if unsent != self._unsent_bytes:
+            self._unsent_bytes, self._stalled_since = unsent, now
+        self.stalled_s = now - self._stalled_since if unsent else 0.0
+        if not unsent:
+            self._late_since, self.late_s = None, 0.0
+            return
+        sent = self._written_bytes - unsent
+        since, sent_before = self._late_since or (now, sent)
+        late_s = now - since - (sent - sent_before) / _MIN_READ_RATE
+        self._late_since = (since, sent_before) if late_s > 0 else (now, sent)
+        self.late_s = max(0.0, late_s)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether some of what was written waits for the client to read."""
+        return self._transport.get_write_buffer_size() > 0
+
+    # From the client
+
     def pause_reading(self) -> None:
         """Let the client wait."""
-        if not self._paused:
-            self._paused = True
+        if not self.reading_paused:
+            self.reading_paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Let it go on."""
-        if self._paused:
-            self._paused = False
+        if self.reading_paused:
+            self.reading_paused = False
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 
-    def expect_body(self, now: float, limit_s: float) -> float:
-        """A body begins, or goes on after we paused it. Returns its deadline."""
-        self._body_deadline = now + limit_s
-        return self._body_deadline
-
-    def got_body(self, size: int, now: float, limit_s: float) -> float:
-        """`size` bytes of it came: each buys a little time. Returns its next deadline."""
-        self._body_deadline += size / _MIN_BODY_RATE
-        return min(now + limit_s, self._body_deadline)
-
-    def has_stalled(self, now: float, limit_s: float) -> bool:
-        """Whether the client has read nothing of what waits for it for `limit_s`."""
-        unsent = self._transport.get_write_buffer_size()
-        if unsent != self._unsent_bytes:
-            self._unsent_bytes, self._unsent_since = unsent, now
-            return False
-        return unsent > 0 and now - self._unsent_since > limit_s
-
-    def behind_s(self, now: float) -> float:
-        """Seconds by which the client is late in reading its responses, at `_MIN_READ_RATE`.
-
-        Has to be asked about once a second: it looks back to when it was first asked.
-        """
-        unsent = self._transport.get_write_buffer_size()
-        sent = self._written_bytes - unsent
-        if not unsent:
-            self._behind_since = None
-            return 0.0
-        since, had = self._behind_since or (now, sent)
-        late_s = now - since - (sent - had) / _MIN_READ_RATE
-        self._behind_since = (since, had) if late_s > 0 else (now, sent)
-        return max(0.0, late_s)
-
     def has_input(self) -> bool:
-        """Whether something has arrived that the loop has not read yet."""
+        """Whether bytes have arrived that the event loop has not read yet."""
         poll = select.poll()
         poll.register(self._transport.get_extra_info("socket"), select.POLLIN)
         return bool(poll.poll(0))
 
+    # The end
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing can be written any more."""
+        return self._transport.is_closing()
+
+    def write_eof(self) -> None:
+        """Close our side once everything is sent."""
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        """Close once everything is sent."""
+        self._transport.close()
+
     def abort(self) -> None:
-        """Cut the connection off: the client sees that its response is not whole."""
+        """Close at once: the client sees that its response is not whole."""
         self._transport.abort()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from email.utils import formatdate
 from functools import lru_cache
 
-from cordata.http.refused import Refused
+from cordata.http.parser import HttpError
 
 _FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++: [\t -~\x80-\xff]*+\r\n")
 #: Fields that the application may set but that this layer looks at or replaces.
@@ -25,8 +25,8 @@ _OWN = frozenset(
         b"x-request-id",
     )
 )
-#: Longer values are hardly sent twice (cookies, locations): checked, not remembered.
-_MAX_REMEMBERED = 100
+#: Longer values are hardly sent twice (cookies, locations): checked, not cached.
+_MAX_CACHED = 100
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 SERVER_LINE = b"server: cordata\r\n"
@@ -76,7 +76,7 @@ class ResponseHead:
             lower = name.lower()
             if lower in _OWN:
                 self._take(lower, value)
-            elif len(value) <= _MAX_REMEMBERED:
+            elif len(value) <= _MAX_CACHED:
                 lines.append(_field_line(name, value))
             else:
                 lines.append(_field_line.__wrapped__(name, value))
@@ -153,8 +153,9 @@ def error_body(
     *,
     text: str | None = None,
 ) -> tuple[ResponseHead, bytes]:
-    """A response of our own: JSON with a stable code, a sentence and the request id; with `text`
-    a line that begins with it (`App.mount`).
+    """A response of the server's own: JSON with a stable code, a sentence and the request id.
+
+    With `text` it is a line of plain text that begins so (`App.mount`).
     """
     document = {"error": code, "message": reason, "request_id": request_id}
     body = json.dumps(document) if text is None else f"{text}{reason}"
@@ -166,12 +167,13 @@ def error_body(
 
 
 def error_response(
-    refused: Refused, request_id: str, method: str, date_line: bytes, text: str | None = None
+    error: HttpError, request_id: str, method: str, date_line: bytes, text: str | None = None
 ) -> bytes:
-    """The whole answer to a refused request, after which the connection closes. `text`: see
-    `error_body`.
+    """The whole response to a refused request, after which the connection closes.
+
+    `text`: see `error_body`.
     """
-    head, body = error_body(refused.status, refused.code, refused.reason, request_id, text=text)
+    head, body = error_body(error.status, error.code, error.reason, request_id, text=text)
     tail = b"%bx-request-id: %b\r\n" % (date_line, request_id.encode())
     encoded = head.encode(
         method=method, version="1.1", keep_alive=False, whole=len(body), tail=tail

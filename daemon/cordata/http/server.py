@@ -1,10 +1,9 @@
-"""HttpServer: any ASGI application on inherited listening sockets, HTTP/1.1 with keep-alive."""
+"""HttpServer: accepts connections for an ASGI application, sweeps over them, drains them."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
-import os
+import heapq
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -14,27 +13,22 @@ from typing import Any
 
 from cordata import clock
 from cordata.config.sections import HttpConfig
-from cordata.http.acceptor import Acceptor
-from cordata.http.asgi import AsgiApp
+from cordata.http.accept import Acceptor, ConnectionCounts
+from cordata.http.asgi import AsgiApp, Lifespan, LifespanFailed
 from cordata.http.connection import Connection
-from cordata.http.crowd import Crowd
-from cordata.http.exchange import Exchange
-from cordata.http.lifespan import Lifespan, LifespanFailed
-from cordata.http.peer import Peer, TrustedProxies, peer_of
+from cordata.http.proxy import Peer, TrustedProxies, peer_of
 from cordata.http.response import date_line
-from cordata.http.spread import open_spread
-from cordata.http.tally import Tally
+from cordata.http.state import ServerState
 from cordata.log import logger
 
 log = logger("cordata.http")
 
 #: Seconds that the rate in `stats` looks back.
 _RATE_SPAN_S = 5
-#: Read from one connection at once: the event loop's own buffer is four times as large, so that
-#: every connection that sends ahead would hold so much more.
-_READ_BYTES = 65_536
-#: Of `call_in_turn` in one turn of the event loop: each takes about 0.1 ms.
-_CALLS_PER_TURN = 4
+#: Share of all connections (one in ...) that is evicted at once: so looking at all of them is
+#: rarely due.
+_EVICTED_SHARE = 20
+_EVICTION_LOGGED_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,59 +46,40 @@ class HttpStats:
 
 
 class HttpServer:
-    """Accepts, reads, calls the application, answers; see `run`."""
+    """Serves until it is told to stop; see `run`."""
 
     def __init__(
         self,
         app: AsgiApp,
         sockets: Sequence[socket.socket],
         config: HttpConfig,
-        state: dict[str, Any] | None = None,
+        app_state: Mapping[str, Any] | None = None,
         *,
-        spread: Path | None = None,
+        counts_path: Path | None = None,
         logged_segments: Mapping[str, int] | None = None,
         error_texts: Mapping[str, str] | None = None,
     ) -> None:
-        """`state` is the lifespan state: every request gets a copy as `scope["state"]`.
+        """`app_state` is the lifespan state: every request gets a copy as `scope["state"]`.
 
-        `spread` is a file that all workers on these sockets share, so that they take even shares
-        of the connections. `logged_segments`: see `journal.loggable_path`. `error_texts`: how
-        our own errors of paths below a prefix begin (`App.mount`). The sockets listen already and
-        stay the caller's. Raises: ConfigError for a name in `trusted_proxies` that is none.
+        `counts_path` is a file that all workers on these sockets share, so that they take even
+        shares of the connections. `logged_segments`: see `access_log.loggable_path`. `error_texts`:
+        how the server's own errors of paths below a prefix begin (`App.mount`). The sockets listen
+        already and stay the caller's. Raises: ConfigError for a name in `trusted_proxies` that is
+        none.
         """
-        self.app = app
-        self.config = config
-        self.trusted = TrustedProxies(config.trusted_proxies)
-        self.state: dict[str, Any] = dict(state or {})
-        self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by run
-        self.draining = False
-        self.date_line = date_line(clock.now().timestamp())
-        self.tally = Tally()
-        self.logged_segments = dict(logged_segments or {})
-        self._error_texts = sorted((error_texts or {}).items(), key=lambda one: -len(one[0]))
-        self._crowd = Crowd()
-        self.served = 0
-        self._in_flight = 0
+        self.state = ServerState(
+            app, config, app_state, logged_segments=logged_segments, error_texts=error_texts
+        )
         self.connections: set[Connection] = set()
-        #: Exchanges whose client is gone, and when the application is cancelled.
-        self._lost: dict[Exchange, float] = {}
-        #: What was read last; it bounds what a connection gets at once.
-        self.received = memoryview(bytearray(_READ_BYTES))
-        #: What `call_in_turn` was given, in order, and the next turn.
-        self._waiting: dict[Callable[[], None], None] = {}
-        self._turn: asyncio.Handle | None = None
-        self._idle = asyncio.Event()
-        self._tasks: asyncio.TaskGroup = None  # type: ignore[assignment]  # set by run
-        self._spread = open_spread(spread, sockets)
+        self._counts = ConnectionCounts.open(counts_path, sockets) if counts_path else None
         self._acceptor = Acceptor(
             sockets,
             take=self._take,
             full=self._make_room,
-            is_our_turn=self._spread.is_our_turn if self._spread else lambda: True,
+            is_our_turn=self._counts.is_our_turn if self._counts else lambda: True,
         )
         self._samples: deque[tuple[float, int]] = deque(maxlen=32)
-        self._id_prefix = os.urandom(8).hex()
-        self._ids = 0
+        self._eviction_logged_at = -_EVICTION_LOGGED_EVERY_S
 
     async def run(
         self,
@@ -119,8 +94,8 @@ class HttpServer:
         `ready` is set when connections are accepted; `tick` is called at least once a second.
         Cancelling cuts the requests in hand off. Raises: LifespanFailed.
         """
-        self.loop = asyncio.get_running_loop()
-        lifespan = Lifespan(self.app, self.state)
+        self.state.loop = asyncio.get_running_loop()
+        lifespan = Lifespan(self.state.app, self.state.app_state)
         failure: LifespanFailed | None = None
         async with asyncio.TaskGroup() as group:
             life = group.create_task(lifespan.run())
@@ -132,8 +107,8 @@ class HttpServer:
                 failure = error  # raised below: not as one of a group
             finally:
                 life.cancel()
-                if self._spread is not None:
-                    self._spread.close()
+                if self._counts is not None:
+                    self._counts.close()
         if failure is not None:
             raise failure
 
@@ -144,7 +119,7 @@ class HttpServer:
         tick: Callable[[], None] | None,
     ) -> None:
         async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
+            self.state.tasks = tasks
             sweeper = tasks.create_task(self._sweep_always(tick))
             self._acceptor.open()
             try:
@@ -154,172 +129,142 @@ class HttpServer:
                 await self._drain()
             finally:  # before the group ends: nothing may ask it for another task
                 sweeper.cancel()
-                self.tally.end(self.loop.time())
+                self.state.log.close(self.state.loop.time())
                 self._acceptor.close()
-                for connection in tuple(self.connections):
-                    if connection.connected:
-                        connection.abort()
+                for connection in self._connected():
+                    connection.abort()
 
     async def _drain(self) -> None:
+        state = self.state
         self._acceptor.close()
-        self.draining = True
-        if self._spread is not None:
-            self._spread.leave()
+        state.draining = True
+        if self._counts is not None:
+            self._counts.leave()
         if self.connections:
-            await asyncio.sleep(self.config.drain_s)
-        for connection in tuple(self.connections):
-            if connection.connected:
-                connection.close_idle()
-        while self._in_flight or self.connections:
-            self._idle.clear()
-            await self._idle.wait()
-
-    def error_text(self, target: bytes) -> str | None:
-        """How our own errors of a request target begin; None: they are JSON."""
-        path = target.partition(b"?")[0].decode("latin-1")
-        for prefix, text in self._error_texts:
-            if not prefix or path == prefix or path.startswith(prefix + "/"):
-                return text
-        return None
+            await asyncio.sleep(state.config.drain_s)
+        for connection in self._connected():
+            connection.close_idle()
+        while state.in_flight or self.connections:
+            state.ended.clear()
+            await state.ended.wait()
 
     def reload(self, config: HttpConfig) -> None:
         """Apply new limits; no connection is dropped. Raises: ConfigError, and nothing changes."""
-        self.trusted = TrustedProxies(config.trusted_proxies)
-        self.config = config
+        self.state.trusted = TrustedProxies(config.trusted_proxies)
+        self.state.config = config
         for connection in self.connections:
-            connection.reload(config)
+            connection.reload()
         self._acceptor.resume()
 
     def stats(self) -> HttpStats:
         """Counters now, and the rate of the last seconds."""
-        now, done = clock.monotonic(), self.served + self.tally.unread
+        state = self.state
+        now, done = clock.monotonic(), state.served + state.refused
         began, before = self._samples[0] if self._samples else (now, done)
         span_s = now - began
         return HttpStats(
-            requests=self.served,
-            refused=self.tally.unread,
+            requests=state.served,
+            refused=state.refused,
             requests_per_s=(done - before) / span_s if span_s > 0 else 0.0,
-            in_flight=self._in_flight,
+            in_flight=state.in_flight,
             connections=len(self.connections),
         )
 
     # Connections
 
-    @property
-    def is_full(self) -> bool:
-        """Whether there are as many connections as there may be."""
-        return len(self.connections) >= self.config.max_connections
-
-    def _make_room(self) -> bool:
-        """Asked when somebody waits for a connection; then there is room soon, if need be."""
-        if not self.is_full:
-            return False
-        self._crowd.thin(self.connections, self.loop.time())
-        return True
-
     def _take(self, sock: socket.socket) -> None:
         try:
-            peer = peer_of(sock, self.trusted)
+            peer = peer_of(sock, self.state.trusted)
         except OSError:
             sock.close()  # gone already
             return
-        self._tasks.create_task(self._connect(self.new_connection(peer), sock))
+        self.state.tasks.create_task(self._connect(self.new_connection(peer), sock))
 
     def new_connection(self, peer: Peer) -> Connection:
-        """The protocol of one more connection; it counts from now until `connection_ended`."""
-        connection = Connection(self, peer)
+        """The protocol of one more connection; it counts from now until it is closed."""
+        connection = Connection(self.state, peer, self._forget)
         self.connections.add(connection)
-        if self._spread is not None:
-            self._spread.publish(len(self.connections))
+        self._count()
         return connection
 
     async def _connect(self, connection: Connection, sock: socket.socket) -> None:
         try:
-            await self.loop.connect_accepted_socket(lambda: connection, sock)
+            await self.state.loop.connect_accepted_socket(lambda: connection, sock)
         except OSError as error:
             log.debug("an accepted connection was gone: %s", error)
             sock.close()
-            self.connection_ended(connection)
+            self._forget(connection)
 
-    def connection_ended(self, connection: Connection) -> None:
-        """Called by the connection."""
+    def _forget(self, connection: Connection) -> None:
+        """The connection is closed."""
         self.connections.discard(connection)
-        if self._spread is not None:
-            self._spread.publish(len(self.connections))
-        if self.draining:
-            self._idle.set()
+        self._count()
+        if self.state.draining:
+            self.state.ended.set()
         else:
             self._acceptor.resume()
 
-    def call_in_turn(self, callback: Callable[[], None]) -> None:
-        """Call once, soon. For what connections have sent ahead: each turn of the event loop does
-        some of it, so that a new request never waits for all.
+    def _count(self) -> None:
+        self.state.connection_count = count = len(self.connections)
+        if self._counts is not None:
+            self._counts.publish(count)
+
+    def _connected(self) -> list[Connection]:
+        """The connections whose transport is set up."""
+        return [connection for connection in self.connections if connection.flow.connected]
+
+    def _make_room(self) -> bool:
+        """Whether there are as many connections as there may be; then some are evicted."""
+        if not self.state.is_full:
+            return False
+        self.evict(self.state.loop.time())
+        return True
+
+    def evict(self, now: float) -> None:
+        """Close some connections that keep the server waiting, as others wait to be accepted.
+
+        Clients that open connections and send nothing, or little, or do not read their responses,
+        could else keep everybody out for as long as the deadlines are, and again. Those go first
+        with which the least is lost, of them those that we wait for the longest. An honest client
+        is safe: its request is here within the first second, and then we owe it an answer.
         """
-        self._waiting[callback] = None
-        if self._turn is None:
-            self._turn = self.loop.call_soon(self._take_turn)
-
-    def _take_turn(self) -> None:
-        due = tuple(itertools.islice(self._waiting, _CALLS_PER_TURN))
-        more = len(self._waiting) > len(due)
-        self._turn = self.loop.call_soon(self._take_turn) if more else None
-        for callback in due:
-            del self._waiting[callback]
-            callback()
-
-    # Exchanges
-
-    def exchange_begun(self, exchange: Exchange) -> None:
-        """Call the application."""
-        self._in_flight += 1
-        exchange.task = self._tasks.create_task(exchange.run(self.app))
-
-    def exchange_ended(self, exchange: Exchange) -> None:
-        """The application has returned."""
-        self._in_flight -= 1
-        if exchange.lost:
-            self._lost.pop(exchange, None)
-        if self.draining:
-            self._idle.set()
-
-    def exchange_lost(self, exchange: Exchange) -> None:
-        """Nobody waits for this one; it has `response_timeout_s` to notice."""
-        if exchange.task is not None and not exchange.task.done():
-            self._lost[exchange] = self.loop.time() + self.config.response_timeout_s
-
-    def exchange_settled(self, exchange: Exchange) -> None:
-        """The application has noticed: it may finish in its own time."""
-        self._lost.pop(exchange, None)
-
-    def make_request_id(self) -> str:
-        """32 hex digits: random per process, then counted."""
-        self._ids += 1
-        return f"{self._id_prefix}{self._ids:016x}"
+        found = ((one.eviction_key(now), one) for one in self.connections)
+        waiting = [(key, one) for key, one in found if key is not None]
+        if not waiting:
+            return
+        count = max(1, len(self.connections) // _EVICTED_SHARE)
+        for _, connection in heapq.nlargest(count, waiting, key=lambda pair: pair[0]):
+            connection.evict()
+        if now - self._eviction_logged_at >= _EVICTION_LOGGED_EVERY_S:
+            self._eviction_logged_at = now
+            log.warning(
+                "connection limit reached (%d): closing those that send nothing, or do not read",
+                len(self.connections),
+            )
 
     # Time
 
     def sweep(self, now: float | None = None) -> None:
         """One pass: the Date line, the rate, and everything overdue at `now` (loop time)."""
+        state = self.state
         if now is None:
-            now = self.loop.time()
-        self.date_line = date_line(clock.now().timestamp())
-        for connection in tuple(self.connections):
-            if connection.connected:
-                connection.check(now)
-        for exchange in [exchange for exchange, due in self._lost.items() if now >= due]:
-            del self._lost[exchange]
-            if exchange.task is not None:
-                exchange.task.cancel()
+            now = state.loop.time()
+        state.date_line = date_line(clock.now().timestamp())
+        for connection in self._connected():
+            connection.check(now)
+        for task in [task for task, deadline in state.abandoned.items() if now >= deadline]:
+            del state.abandoned[task]
+            task.cancel()
         self._sample()
-        self.tally.look(now)
+        state.log.sweep(now)
         self._acceptor.resume()
-        if self._spread is not None and not self.draining:
-            self._spread.beat()
+        if self._counts is not None and not state.draining:
+            self._counts.heartbeat()
 
     def _sample(self) -> None:
         now = clock.monotonic()
         if not self._samples or now - self._samples[-1][0] >= 0.5:
-            self._samples.append((now, self.served + self.tally.unread))
+            self._samples.append((now, self.state.served + self.state.refused))
         while now - self._samples[0][0] > _RATE_SPAN_S:
             self._samples.popleft()
 
@@ -328,10 +273,10 @@ class HttpServer:
             self.sweep()
             if tick is not None:
                 tick()
-            await asyncio.sleep(self._tick_s())
+            await asyncio.sleep(self._sweep_interval_s())
 
-    def _tick_s(self) -> float:
-        config = self.config
+    def _sweep_interval_s(self) -> float:
+        config = self.state.config
         shortest = min(
             config.first_byte_timeout_s,
             config.header_timeout_s,

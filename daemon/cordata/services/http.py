@@ -3,57 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from cordata.beat import Beat
 from cordata.config.sections import HttpConfig
-from cordata.http import AsgiApp, HttpServer, HttpStats
+from cordata.http import HttpServer, HttpStats
 
 
 class HttpService:
-    """Serves an ASGI application until it is told to stop."""
+    """Runs a server until it is told to stop."""
 
     name = "http"
 
     def __init__(
-        self,
-        app: AsgiApp,
-        sockets: Sequence[socket.socket],
-        config: HttpConfig,
-        state: dict[str, Any] | None = None,
-        *,
-        spread: Path | None = None,
-        logged_segments: Mapping[str, int] | None = None,
-        error_texts: Mapping[str, str] | None = None,
-        first: Callable[[], Awaitable[None]] | None = None,
+        self, server: HttpServer, *, before: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """`state["cordata"]` is the Context, which requests find in `scope["state"]`.
-
-        `first` is awaited before a connection is accepted.
-        `spread`: a file in the runtime directory, the same for all workers; it,
-        `logged_segments` and `error_texts`: see `HttpServer`.
-        """
-        self.server = HttpServer(
-            app,
-            sockets,
-            config,
-            state,
-            spread=spread,
-            logged_segments=logged_segments,
-            error_texts=error_texts,
-        )
-        self._first = first
+        """`before` is awaited before a connection is accepted."""
+        self.server = server
+        self._before = before
         #: Connections are accepted.
         self.ready = asyncio.Event()
         self.beat = Beat(max_age_s=10.0)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve; after `stop` drain, and return when the hands are empty."""
-        if self._first is not None:
-            await self._first()
+        """Serve; after `stop` drain, and return when no request is in hand."""
+        if self._before is not None:
+            await self._before()
         await self.server.run(stop, ready=self.ready, tick=self.beat.touch)
 
     async def run_once(self) -> None:

@@ -19,7 +19,7 @@ from cordata.errors import StoreFull, StoreUnavailable
 from cordata.log import fields, logger, with_hint
 from cordata.log_throttle import LogThrottle
 from cordata.opening import open_context
-from cordata.services.refusal import refusing
+from cordata.services.unavailable import answering_503
 from cordata.systemd import Notifier
 
 log = logger("cordata.store")
@@ -42,7 +42,7 @@ async def patient_context(
         except StoreUnavailable as error:
             throttle = LogThrottle()
             _log(throttle, error)
-            async with refusing(sockets, config.http, error):
+            async with answering_503(sockets, config.http, error):
                 ctx = await _reopened(stack, config, app, notifier, error, throttle)
             log.warning("the store is open", extra=fields(events.STORE_HEALED))
         yield ctx

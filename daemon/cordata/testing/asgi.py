@@ -10,8 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from cordata.http import AsgiApp, compose
-from cordata.http.asgi import DISCONNECT, VERSION, Message, Receive, Scope, Send
-from cordata.http.lifespan import Lifespan
+from cordata.http.asgi import DISCONNECT, VERSION, Lifespan, Message, Receive, Scope, Send
 from cordata.registry import Mount
 
 

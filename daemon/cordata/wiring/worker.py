@@ -19,8 +19,8 @@ from cordata.opening import broker_passwords
 from cordata.registry import Mount
 from cordata.runner import EXIT_OK, Layer, Runner, Service
 from cordata.services.patience import patient_context
-from cordata.services.refusal import RefusalService, Trouble
 from cordata.services.schema import SchemaGate
+from cordata.services.unavailable import Problem, UnavailableService
 from cordata.systemd import Notifier, listen_fds, start_anew
 from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
 
@@ -48,15 +48,15 @@ async def run_worker(role: Role) -> int:
             intake: list[Service] = []
             delivery: list[Service] = [alerts.service(role.config, ctx.store)]
             gate = SchemaGate(ctx.store, ctx.chains, notifier)
-            troubles: list[Trouble] = [lambda: gate.trouble]
-            refusal = RefusalService(sockets, role.config.http, troubles)
+            problems: list[Problem] = [lambda: gate.trouble]
+            unavailable = UnavailableService(sockets, role.config.http, problems)
             with ExitStack() as stack:
-                http = _http_service(role, sockets, ctx, refusal) if sockets else None
+                http = _http_service(role, sockets, ctx, unavailable) if sockets else None
                 if http is not None:
                     intake.append(http)
                 if "engine" in settings.services:
                     relay = _add_engine(role, ctx, stack, intake, delivery)
-                    troubles.append(lambda: relay.trouble)
+                    problems.append(lambda: relay.trouble)
                 child = _pool_child(role) if "pool" in settings.services else None
                 if child is not None:
                     intake.append(child.gate)
@@ -65,7 +65,7 @@ async def run_worker(role: Role) -> int:
                         Layer("intake", intake),
                         Layer("children", [child] if child is not None else []),
                         Layer("delivery", delivery),
-                        Layer("stores", [gate, refusal]),
+                        Layer("stores", [gate, unavailable]),
                     ],
                     role=f"worker@{role.instance}",
                     notifier=notifier,
@@ -82,15 +82,15 @@ async def run_without_config(config: Config, instance: str, error: ConfigError) 
     configuration from before the mistake. `config` is what can be used of it. Raises: ConfigError,
     `error` itself, where no socket was passed.
     """
-    from cordata.http import open_spread
+    from cordata.http import ConnectionCounts
 
     sockets = [entry.sock for entry in listen_fds() if entry.name == "http"]
     if not sockets:
         raise error
     role = f"worker@{instance}"
-    spread = open_spread(config.paths.runtime / "http.spread", sockets)
-    refusal = RefusalService(
-        sockets, HttpConfig(), [lambda: None if spread and spread.is_served() else error]
+    counts = ConnectionCounts.open(config.paths.runtime / "http.connections", sockets)
+    unavailable = UnavailableService(
+        sockets, HttpConfig(), [lambda: None if counts and counts.is_served() else error]
     )
     with Notifier() as notifier, ExitStack() as stack:
         try:
@@ -106,14 +106,14 @@ async def run_without_config(config: Config, instance: str, error: ConfigError) 
             alerts.leave()
 
         async def reload() -> str:
-            await refusal.make_way()
+            await unavailable.release()
             if alerts is not None:
                 alerts.leave()
             notifier.watchdog()  # the next one comes from the process that starts now
             start_anew()
 
         runner = Runner(
-            [Layer("intake", [refusal])],
+            [Layer("intake", [unavailable])],
             role=role,
             notifier=notifier,
             reload=reload,
@@ -123,18 +123,18 @@ async def run_without_config(config: Config, instance: str, error: ConfigError) 
 
 
 def _http_service(
-    role: Role, sockets: list[socket.socket], ctx: Context, refusal: RefusalService
+    role: Role, sockets: list[socket.socket], ctx: Context, unavailable: UnavailableService
 ) -> HttpService:
-    from cordata.http import compose
+    from cordata.http import HttpServer, compose
     from cordata.services.http import HttpService
 
     mounts = _mounts(role)
-    return HttpService(
+    server = HttpServer(
         compose(mounts),
         sockets,
         role.config.http,
         {"cordata": ctx},
-        spread=role.config.paths.runtime / "http.spread",
+        counts_path=role.config.paths.runtime / "http.connections",
         logged_segments={
             mount.prefix: mount.logged_segments
             for mount in mounts
@@ -143,8 +143,8 @@ def _http_service(
         error_texts={
             mount.prefix: mount.error_text for mount in mounts if mount.error_text is not None
         },
-        first=refusal.make_way,
     )
+    return HttpService(server, before=unavailable.release)
 
 
 def _mounts(role: Role) -> list[Mount]:

@@ -12,7 +12,7 @@ from typing import Any
 from tests.unit.http.wire import Answer, parse_answers
 
 from cordata.config.sections import HttpConfig
-from cordata.http import AsgiApp
+from cordata.http import AsgiApp, HttpServer
 from cordata.services.http import HttpService
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -84,7 +84,7 @@ async def live(
     errors: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     with listening(unix) as sockets:
-        service = HttpService(app, sockets, config or HttpConfig(drain_s=0), state)
+        service = HttpService(HttpServer(app, sockets, config or HttpConfig(drain_s=0), state))
         server = Live(service, sockets)
         async with asyncio.TaskGroup() as group:
             run = group.create_task(service.run(server.stop))

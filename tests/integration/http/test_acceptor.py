@@ -6,7 +6,7 @@ import asyncio
 import socket
 from contextlib import ExitStack
 
-from cordata.http.acceptor import Acceptor
+from cordata.http.accept import Acceptor
 
 
 async def test_one_connection_is_taken_per_tick_when_many_wait() -> None:

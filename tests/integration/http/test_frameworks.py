@@ -25,7 +25,7 @@ from tests.integration.http.live import live, read_head
 
 from cordata.errors import StoreUnavailable
 from cordata.http import AsgiApp, compose
-from cordata.http.lifespan import LifespanFailed
+from cordata.http.asgi import LifespanFailed
 from cordata.log import request_id
 
 

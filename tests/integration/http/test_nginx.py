@@ -18,6 +18,8 @@ from tests.servers.reaper import watched
 from tests.unit.http.wire import Recorder
 
 from cordata.config.sections import HttpConfig
+from cordata.http import HttpServer
+from cordata.services.http import HttpService
 
 SAMPLE = Path(__file__).resolve().parents[3] / "packaging/examples/nginx.conf"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin")
@@ -158,7 +160,7 @@ async def test_requests_meet_no_error_while_workers_are_replaced(tmp_path: Path)
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(ask(client, "GET", "/2"))
             await asyncio.sleep(0.1)
-            successor = type(server.service)(app, server.sockets, HttpConfig(drain_s=0))
+            successor = HttpService(HttpServer(app, server.sockets, HttpConfig(drain_s=0)))
             stop = asyncio.Event()
             run = group.create_task(successor.run(stop))
             assert (await waiting).status_code == 200

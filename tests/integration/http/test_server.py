@@ -19,7 +19,7 @@ from tests.unit.http.wire import CORPUS_CONFIG, Recorder, parse_answers
 
 from cordata.config.sections import HttpConfig
 from cordata.http import HttpServer
-from cordata.http.acceptor import Acceptor
+from cordata.http.accept import Acceptor
 from cordata.http.asgi import Receive, Scope, Send
 from cordata.http.connection import Connection
 from cordata.http.exchange import Exchange
@@ -294,7 +294,7 @@ async def test_connections_and_exchanges_are_freed_without_the_cycle_collector()
 async def stopping(server: Live) -> None:
     server.stop.set()
     async with asyncio.timeout(5):
-        while not server.service.server.draining:  # noqa: ASYNC110
+        while not server.service.server.state.draining:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
@@ -364,7 +364,7 @@ async def test_request_that_arrived_with_the_stop_is_answered() -> None:
         await read_head(reader)
         sock = writer.get_extra_info("socket")
         os.write(sock.fileno(), GET)  # not read yet when the idle connections are closed
-        server.service.server.draining = True
+        server.service.server.state.draining = True
         for connection in server.service.server.connections:
             connection.close_idle()
         assert b"connection: close" in await read_head(reader)

@@ -24,7 +24,7 @@ from tests.integration.server.attacker import (
 from tests.integration.server.guests import multipart
 from tests.integration.server.hubs import FORM_SECRETS, OPEN, Hub, hub, until
 
-from cordata.http.tally import LINES
+from cordata.http.access_log import REFUSAL_LINES
 
 WORKERS = 2
 #: Of a worker, whatever comes: it has 45 MB at rest, a second after its start.
@@ -58,7 +58,7 @@ def check_end(made: Hub) -> None:
     assert max(left) < MAX_LEFT_MB
     assert made.stop() == 0
     refused = [line for line in made.running.lines if " refused: " in line]
-    assert len(refused) < WORKERS * LINES + 800  # of thousands; a second may bring one
+    assert len(refused) < WORKERS * REFUSAL_LINES + 800  # of thousands; a second may bring one
     mails = made.rows("SELECT subject, text FROM mail")
     assert len(mails) <= 5, mails  # that large bodies were refused is an error of each worker
     told = made.log + str(mails)
@@ -167,4 +167,4 @@ async def test_flood_is_answered_and_hardly_logged(made: Hub) -> None:
     path = f"/api/webhook/wix/DEMO/{FORM_SECRETS['wix']}x".encode()
     asked = b"POST " + path + b"?email=eva@example.com HTTP/1.1\r\nHost: hub\r\n\r\n"
     assert await attacker.many(10, lambda _: asked * 300) == {401: 3000}
-    assert len(made.running.lines) - before < WORKERS * LINES + 800
+    assert len(made.running.lines) - before < WORKERS * REFUSAL_LINES + 800

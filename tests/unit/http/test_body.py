@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordata.http.body import ChunkedBody, LengthBody
-from cordata.http.refused import Refused
+from cordata.http.parser import ChunkedBody, HttpError, LengthBody
 
 
 def encode(pieces: list[bytes]) -> bytes:
@@ -21,13 +20,13 @@ def decode_cut(body: ChunkedBody | LengthBody, data: bytes, cuts: list[int]) -> 
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     decoded, rest = b"", b""
     for begin, end in itertools.pairwise(edges):
-        if body.done:
+        if body.left == 0:
             rest += data[begin:end]
             continue
         piece, after = body.feed(data[begin:end])
         decoded += piece
         rest += after
-        while body.behind:
+        while body.undecoded:
             piece, after = body.feed(b"")
             decoded += piece
             rest += after
@@ -39,7 +38,7 @@ def decode_cut(body: ChunkedBody | LengthBody, data: bytes, cuts: list[int]) -> 
 def test_chunked_body_decodes_to_what_was_encoded(pieces: list[bytes], cuts: list[int]) -> None:
     body = ChunkedBody(1000)
     decoded, rest = decode_cut(body, encode(pieces) + b"next", cuts)
-    assert (decoded, rest, body.done) == (b"".join(pieces), b"next", True)
+    assert (decoded, rest, body.left) == (b"".join(pieces), b"next", 0)
 
 
 @settings(max_examples=100, deadline=None, database=None)
@@ -48,7 +47,7 @@ def test_chunked_body_means_the_same_when_cut(data: bytes, cuts: list[int]) -> N
     def outcome(cut_at: list[int]) -> object:
         try:
             return decode_cut(ChunkedBody(50), data, cut_at)
-        except Refused as refused:
+        except HttpError as refused:
             return refused.status
 
     assert outcome(cuts) == outcome([])
@@ -68,7 +67,7 @@ def test_small_chunked_body_may_come_in_chunks_of_one_byte() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_large_chunked_body_is_refused_when_its_chunks_are_tiny(size: int) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HttpError) as refused:
         decode_cut(ChunkedBody(1_000_000), encode([b"x" * size] * (1_000_000 // size)), [])
     assert refused.value.status == 400
 
@@ -76,7 +75,7 @@ def test_large_chunked_body_is_refused_when_its_chunks_are_tiny(size: int) -> No
 @pytest.mark.parametrize("extra", [b"0" * 15, b"1;" + b"x" * 200], ids=["zeros", "extension"])
 def test_chunked_body_is_refused_when_its_size_lines_outweigh_it(extra: bytes) -> None:
     line = extra + (b"1" if extra.isdigit() else b"")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HttpError) as refused:
         decode_cut(ChunkedBody(1_000_000), (line + b"\r\nx\r\n") * 20_000, [])
     assert refused.value.status == 400
 
@@ -84,6 +83,6 @@ def test_chunked_body_is_refused_when_its_size_lines_outweigh_it(extra: bytes) -
 def test_length_body_leaves_what_follows() -> None:
     body = LengthBody(3)
     assert body.feed(b"ab") == (b"ab", b"")
-    assert not body.done
+    assert body.left
     assert body.feed(b"cdef") == (b"c", b"def")
-    assert body.done
+    assert body.left == 0

@@ -20,7 +20,7 @@ CONFIG = HttpConfig(
 
 def later(wire: Wire, seconds: float) -> None:
     """The sweep at a moment in the future."""
-    wire.server.sweep(wire.server.loop.time() + seconds)
+    wire.server.sweep(wire.server.state.loop.time() + seconds)
 
 
 async def expire(wire: Wire, seconds: float) -> list[int]:
@@ -79,8 +79,8 @@ class Ahead:
 
 async def test_slow_body_is_408_however_steadily_it_trickles() -> None:
     async with wired(Recorder(), CONFIG) as wire:
-        loop = Ahead(wire.server.loop)
-        wire.server.loop = loop  # type: ignore[assignment]
+        loop = Ahead(wire.server.state.loop)
+        wire.server.state.loop = loop  # type: ignore[assignment]
         await wire.feed(POST % 5000)
         for _ in range(2):  # what comes fast buys time for what comes slowly
             loop.seconds += 2
@@ -182,8 +182,8 @@ async def test_lingering_connection_is_closed_in_the_end() -> None:
 
 async def test_client_that_is_still_sending_gets_time_to_read_its_refusal() -> None:
     async with wired(Recorder(), CONFIG) as wire:
-        loop = Ahead(wire.server.loop)
-        wire.server.loop = loop  # type: ignore[assignment]
+        loop = Ahead(wire.server.state.loop)
+        wire.server.state.loop = loop  # type: ignore[assignment]
         await wire.feed(POST % 99_999_999)
         for _ in range(2):
             loop.seconds += 1.4
@@ -271,7 +271,7 @@ async def test_sweep_passes_by_when_a_connection_has_no_transport_yet() -> None:
     async with wired(Recorder(), CONFIG) as wire:
         connection = wire.server.new_connection(PEER)
         later(wire, 0)
-        wire.server.connection_ended(connection)
+        connection.connection_lost(None)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cordata.http.refused import bad_request
+from cordata.http.parser import bad_request
 from cordata.http.response import ResponseHead, date_line, error_response
 
 TAIL = date_line(0) + b"x-request-id: r1\r\n"

@@ -14,7 +14,7 @@ from cordata.config.sections import HttpConfig
 from cordata.http import AsgiApp, HttpServer
 from cordata.http.asgi import Receive, Scope, Send
 from cordata.http.connection import Connection
-from cordata.http.peer import Peer
+from cordata.http.proxy import Peer
 
 #: The limits that the corpus in tests/data/http is written for.
 CORPUS_CONFIG = HttpConfig(
@@ -174,7 +174,7 @@ async def serving(app: AsgiApp, config: HttpConfig) -> AsyncIterator[HttpServer]
         try:
             yield server
         finally:
-            for connection in server.connections:
+            for connection in tuple(server.connections):
                 connection.abort()
             stop.set()
             await run

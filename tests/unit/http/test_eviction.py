@@ -22,7 +22,6 @@ from tests.unit.http.wire import Wire, connect, serving
 from cordata.config.sections import HttpConfig
 from cordata.http import HttpServer
 from cordata.http.asgi import Receive, Scope, Send
-from cordata.http.crowd import Crowd
 
 CONFIG = HttpConfig(max_connections=1000)
 
@@ -41,11 +40,11 @@ def connected(server: HttpServer, sock: socket.socket) -> Wire:
     return wire
 
 
-async def thin(
+async def evict_at(
     server: HttpServer, seconds: float, wires: list[Wire], *, closed: bool = False
 ) -> list[int]:
     """At a moment in the future; which connections have ended by then, or are even `closed`."""
-    Crowd().thin(server.connections, server.loop.time() + seconds)
+    server.evict(server.state.loop.time() + seconds)
     for wire in wires:
         await wire.settle()
     ended = [wire.transport.closing if closed else wire.transport.ended for wire in wires]
@@ -66,12 +65,12 @@ async def test_those_go_first_who_said_least(silent: socket.socket) -> None:
         for pieces in begun:
             wires.append(connected(server, silent))
             await wires[-1].feed(*pieces)
-        assert await thin(server, 0.9, wires) == []
-        assert await thin(server, 1.5, wires) == [3]
-        assert await thin(server, 1.5, wires) == [2, 3]
-        assert await thin(server, 4.5, wires) == [2, 3]
-        assert await thin(server, 5.5, wires) == [1, 2, 3]
-        assert await thin(server, 50.0, wires) == [1, 2, 3]
+        assert await evict_at(server, 0.9, wires) == []
+        assert await evict_at(server, 1.5, wires) == [3]
+        assert await evict_at(server, 1.5, wires) == [2, 3]
+        assert await evict_at(server, 4.5, wires) == [2, 3]
+        assert await evict_at(server, 5.5, wires) == [1, 2, 3]
+        assert await evict_at(server, 50.0, wires) == [1, 2, 3]
         done.set()
         await wires[0].settle()
         statuses = [[answer.status for answer in answers_of(wire)] for wire in wires]
@@ -96,13 +95,13 @@ async def test_those_go_who_do_not_read_and_not_those_who_read(silent: socket.so
         for second in range(4):
             for wire, rate in zip(wires, reads, strict=True):
                 wire.transport.unsent = size - second * rate
-            server.sweep(server.loop.time() + second)
+            server.sweep(server.state.loop.time() + second)
         gone: list[int] = []
         for count in range(1, 4):  # one at a time
-            gone = await thin(server, 3.5, wires, closed=True)
+            gone = await evict_at(server, 3.5, wires, closed=True)
             assert len(gone) == count
         assert gone == [0, 1, 4]
-        assert await thin(server, 3.5, wires, closed=True) == gone
+        assert await evict_at(server, 3.5, wires, closed=True) == gone
 
 
 async def test_few_go_at_once_and_the_one_that_waits_for_longest(
@@ -115,8 +114,8 @@ async def test_few_go_at_once_and_the_one_that_waits_for_longest(
         wires = [connected(server, silent) for _ in range(40)]
         oldest = wires[7].connection
         oldest._deadline -= 0.5
-        assert len(await thin(server, 0.7, wires)) == 1
+        assert len(await evict_at(server, 0.7, wires)) == 1
         assert wires[7].transport.ended
-        assert len(await thin(server, 2.0, wires)) == 2  # of 39 that are left, one
+        assert len(await evict_at(server, 2.0, wires)) == 2  # of 39 that are left, one
     told = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
-    assert len(told) == 2 and told[0].startswith("connection limit reached (40)")
+    assert len(told) == 1 and told[0].startswith("connection limit reached (40)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cordata.errors import ConfigError
-from cordata.http.peer import Peer, TrustedProxies
+from cordata.http.proxy import Peer, TrustedProxies
 
 LOCAL = Peer(client=("10.0.0.9", 1), server=("10.0.0.1", 80), trusted=True)
 UNIX = Peer(client=None, server=("/run/x", None), trusted=True)

@@ -1,0 +1,114 @@
+"""What all connections of one server share: limits, counters, the log, and turns."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cordata import clock
+from cordata.config.sections import HttpConfig
+from cordata.http.access_log import AccessLog
+from cordata.http.asgi import AsgiApp
+from cordata.http.proxy import TrustedProxies
+from cordata.http.response import date_line
+
+#: Read from one connection at once: the event loop's own buffer is four times as large, so that
+#: every connection that sends ahead would hold so much more.
+_READ_BYTES = 65_536
+#: Calls of `TurnQueue` in one turn of the event loop: each takes about 0.1 ms.
+_CALLS_PER_TURN = 4
+
+
+class ServerState:
+    """The server as its connections and exchanges see it."""
+
+    #: Set when the server runs.
+    loop: asyncio.AbstractEventLoop
+    tasks: asyncio.TaskGroup
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        config: HttpConfig,
+        app_state: Mapping[str, Any] | None = None,
+        *,
+        logged_segments: Mapping[str, int] | None = None,
+        error_texts: Mapping[str, str] | None = None,
+    ) -> None:
+        """See `HttpServer`. Raises: ConfigError for a name in `trusted_proxies` that is none."""
+        self.app = app
+        self.config = config
+        self.trusted = TrustedProxies(config.trusted_proxies)
+        #: The lifespan state, of which every request gets a copy.
+        self.app_state = dict(app_state or {})
+        self.log = AccessLog(logged_segments)
+        self._error_texts = sorted((error_texts or {}).items(), key=lambda one: -len(one[0]))
+        self.draining = False
+        #: The Date field, made once a second.
+        self.date_line = date_line(clock.now().timestamp())
+        self.connection_count = 0
+        #: Requests that the application has in hand.
+        self.in_flight = 0
+        #: Responses written, and requests refused before the application heard of them.
+        self.served = self.refused = 0
+        #: Tasks of requests whose client is gone, and when they are cancelled.
+        self.abandoned: dict[asyncio.Task[None], float] = {}
+        #: Set when a connection or a request has ended, for the drain.
+        self.ended = asyncio.Event()
+        #: Where every connection's bytes arrive; it bounds what a connection gets at once.
+        self.received = memoryview(bytearray(_READ_BYTES))
+        self.turns = TurnQueue()
+        self._id_prefix = os.urandom(8).hex()
+        self._ids = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many connections as there may be."""
+        return self.connection_count >= self.config.max_connections
+
+    def make_request_id(self) -> str:
+        """32 hex digits: random per process, then counted."""
+        self._ids += 1
+        return f"{self._id_prefix}{self._ids:016x}"
+
+    def error_text(self, target: bytes) -> str | None:
+        """How the server's own errors of a request target begin; None: they are JSON."""
+        path = target.partition(b"?")[0].decode("latin-1")
+        for prefix, text in self._error_texts:
+            if not prefix or path == prefix or path.startswith(prefix + "/"):
+                return text
+        return None
+
+
+class TurnQueue:
+    """Calls each callback once, a few in each turn of the event loop.
+
+    For what connections have sent ahead: a new request never waits for all of it.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[Callable[[], None], None] = {}
+        self._scheduled = False
+
+    def add(self, callback: Callable[[], None]) -> None:
+        """Call it soon, behind those that were added before."""
+        self._waiting[callback] = None
+        if not self._scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        due = tuple(itertools.islice(self._waiting, _CALLS_PER_TURN))
+        if len(self._waiting) > len(due):
+            self._schedule()
+        else:
+            self._scheduled = False
+        for callback in due:
+            del self._waiting[callback]
+            callback()

@@ -1,0 +1,120 @@
+"""Answers 503 while something keeps a worker from serving.
+
+The sockets are listened on before the worker runs (by systemd, or by `cordata server`): clients
+that connect meanwhile would wait for as long as the problem lasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from cordata.config.sections import HttpConfig
+from cordata.errors import ConfigError, StoreUnavailable
+from cordata.services.alarm import pause
+
+#: Retry-After of a worker whose configuration is invalid: a person has to change it.
+_CONFIG_RETRY_AFTER_S = 30
+#: During a shorter problem clients wait: they are served in a moment.
+_GRACE_S = 1.0
+_CHECK_EVERY_S = 0.1
+
+#: What keeps a worker from serving, or None.
+Problem = Callable[[], StoreUnavailable | ConfigError | None]
+
+
+@asynccontextmanager
+async def answering_503(
+    sockets: Sequence[socket.socket], config: HttpConfig, error: StoreUnavailable | ConfigError
+) -> AsyncIterator[None]:
+    """While inside, every request on the sockets gets 503 with Retry-After."""
+    if not sockets:
+        yield
+        return
+    from cordata.http import HttpServer
+
+    if isinstance(error, StoreUnavailable):
+        body, retry_after_s = b'{"error": "store_unavailable"}\n', round(error.retry_after_s)
+    else:
+        body, retry_after_s = b'{"error": "config_invalid"}\n', _CONFIG_RETRY_AFTER_S
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            raise ValueError(scope["type"])
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"retry-after", b"%d" % max(1, retry_after_s)),
+        ]
+        await send({"type": "http.response.start", "status": 503, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        # No path is logged: only the application knows which ones hold secrets.
+        server = HttpServer(answer, sockets, config, logged_segments={"": 0})
+        group.create_task(server.run(stop))
+        try:
+            yield
+        finally:
+            stop.set()
+
+
+class UnavailableService:
+    """Stands in for the HTTP service until that can serve; in the lowest layer, as it starts first.
+
+    Two servers would disturb each other: the event loop knows one reader of a socket. So the HTTP
+    service awaits `release` before it accepts.
+    """
+
+    name = "unavailable"
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        config: HttpConfig,
+        problems: Sequence[Problem],
+    ) -> None:
+        """`problems`: of the services that may hold the start up."""
+        self._sockets = sockets
+        self._config = config
+        self._problems = problems
+        self._over = asyncio.Event()
+        #: Nothing is accepted here now.
+        self._released = asyncio.Event()
+        self._released.set()
+
+    async def release(self) -> None:
+        """Stop for good. Returns when nothing is accepted here any more."""
+        self._over.set()
+        await self._released.wait()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Answer 503 during a problem, until `release`; then wait for the stop."""
+        loop = asyncio.get_running_loop()
+        since: float | None = None
+        while not self._is_over(stop):
+            error = self._problem()
+            since = None if error is None else since or loop.time()
+            if error is not None and since is not None and loop.time() - since >= _GRACE_S:
+                await self._answer(error, stop)
+            await pause(stop, _CHECK_EVERY_S)
+        await stop.wait()
+
+    async def _answer(self, error: StoreUnavailable | ConfigError, stop: asyncio.Event) -> None:
+        self._released.clear()
+        try:
+            async with answering_503(self._sockets, self._config, error):
+                while self._problem() and not self._is_over(stop):
+                    await pause(stop, _CHECK_EVERY_S)
+        finally:
+            self._released.set()
+
+    def _is_over(self, stop: asyncio.Event) -> bool:
+        return stop.is_set() or self._over.is_set()
+
+    def _problem(self) -> StoreUnavailable | ConfigError | None:
+        return next((error for problem in self._problems if (error := problem())), None)
