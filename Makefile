@@ -19,11 +19,15 @@ BENCH ?=
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-alone oracle test-system lint deb bench versus fuzz soak boot clean clean-cache
+.PHONY: help run test test-all test-debian test-venv test-smoke test-alone oracle test-system lint deb bench versus fuzz soak boot clean clean-cache
 
 build := packaging/build
 # The tests that use the official AlpineBits material where it is there.
 alone = $(shell grep -rlE 'alpinebits import .*material|alpinebits\.recorded' tests/integration --include='test_*.py')
+# One of everything: commands, worker and primary, HTTP, events, jobs, mail, alerts, pool, hub, AlpineBits.
+smoke = tests/unit tests/contract tests/integration/testing tests/integration/mail tests/integration/alert \
+	$(addprefix tests/integration/,cli/test_commands.py cli/test_job.py server/test_server.py server/test_pool.py \
+	http/test_server.py hub/test_http.py hub/test_cli.py pms/test_check.py report/test_report.py redis/test_worker.py)
 # Most tests wait for a server or a process most of the time.
 parallel := -n 4 --dist worksteal
 # One environment for whoever develops; `make run` has one of its own, without them.
@@ -36,7 +40,7 @@ root := sudo -n --preserve-env=HOME,XDG_CACHE_HOME,CORDATA_CACHE,CORDATA_SHARED,
 endif
 export PYTHON PYTHONDONTWRITEBYTECODE = 1
 # As an installed package has it: else each process compiles all that it imports, at each start.
-run bench versus test-unit: export PYTHONDONTWRITEBYTECODE =
+run bench versus test-venv test-smoke: export PYTHONDONTWRITEBYTECODE =
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -45,15 +49,25 @@ run: ## The hub with a demo hotel on 127.0.0.1 (PORT=8080 STATE=.run); Ctrl-C st
 	@$(build)/need python venv run && venv=$$($(build)/venv) && PYTHONPATH=daemon exec "$$venv/bin/python" packaging/run.py $(PORT) $(STATE)
 
 # What the parts need first, for two of them at once must not install; mypy leaves a core to the tests.
-test: ## Everything: lint, all tests in a venv, all tests in Debian 13 on systemd
+test: ## Lint, all tests on Debian 13's Python, a part of them on this one, the package in booted hosts
 	@$(build)/need venv tree lint test && $(build)/venv $(extras) >/dev/null && $(root) $(build)/tree >/dev/null
-	@$(MAKE) -j2 lint test-unit
-	@[ ! -d "$${CORDATA_SHARED:-../shared}/alpinebits" ] || $(MAKE) test-alone
-	@$(MAKE) test-system
+	@$(MAKE) -j2 lint test-debian
+	@$(MAKE) test-smoke test-system
 
-test-unit: ## Unit, contract and integration tests in a virtual environment
+test-all: test test-venv test-alone oracle soak ## The same, all tests on this Python, too, the whole oracle, long chaos
+
+test-debian: ## Unit, contract and integration tests on Debian 13's Python, which the package runs on
+	@$(build)/need venv tree && venv=$$($(build)/venv $(extras)) && \
+		$(root) "$$venv/bin/python" -B -m tests.host.suite --durations=10 $(parallel) $(PYTEST)
+
+test-venv: ## The same in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		"$$venv/bin/python" -m pytest -q -p no:cacheprovider --durations=10 $(parallel) tests/unit tests/contract tests/integration tests/oracle $(PYTEST)
+
+# The oldest Python that is supported is Debian 12's, where most of the tests need not run again.
+test-smoke: ## Unit and contract tests and one of everything in a virtual environment
+	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
+		"$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) $(smoke) $(PYTEST)
 
 # What a clone has that stands alone: the tests that use ../shared must pass without it.
 test-alone: ## The tests of AlpineBits without the official schemas and samples in ../shared
@@ -65,7 +79,7 @@ oracle: ## All recorded answers of the hub, on both stores
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		ORACLE=all "$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) tests/oracle $(PYTEST)
 
-test-system: ## The package in booted Debian 13 hosts, and the other tests on Debian's libraries
+test-system: ## The package in booted Debian 13 hosts
 	@$(build)/need venv tree && venv=$$($(build)/venv $(extras)) && \
 		$(root) "$$venv/bin/python" -B -m pytest -q -p no:cacheprovider --durations=10 tests/system $(PYTEST)
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-#: Where all tests run a second time, on other libraries, what stands upon the store runs on the
-#: quicker one only: the store's own tests (contract/, integration/postgres) are on both there, too.
-STORES = ("sqlite",) if "CORDATA_SECOND_RUN" in os.environ else ("postgres", "sqlite")
+STORES = ("postgres", "sqlite")
 _FILE = "store.url"
 
 
