@@ -8,8 +8,7 @@ from alpinehub.alpinebits.delivery import write_undeliverable
 from alpinehub.alpinebits.prerender import find_undeliverable
 from alpinehub.alpinebits.serving import FIT_LARGE
 from alpinehub.api import alpinebits, api
-from alpinehub.customers import maintenance
-from alpinehub.customers.hashing import RULE
+from alpinehub.customers.duplicates import merge_duplicates
 from alpinehub.monitoring.stale_clients import watch
 from alpinehub.push import delivery, schedule
 from alpinehub.report.job import due_portfolio, due_reports, send_portfolio, send_report
@@ -20,7 +19,7 @@ from alpinehub.webhooks import form_limit
 from alpinehub.webhooks.endpoint import Webhooks
 from alpinehub.webhooks.generic import generic
 from alpinehub.webhooks.lenient import form, google, wix
-from cordata import App, BackfillContext, Context, Event, EventContext, Tx
+from cordata import App, Context, Event, EventContext, Tx
 
 #: Handlers of one worker at once.
 VERSIONS_AT_ONCE = 64
@@ -158,18 +157,12 @@ async def fold_counts(ctx: Context) -> None:
 
 
 @app.every(seconds=5)
-async def keep_up_customers(ctx: Context) -> None:
-    """Make the numbers and hashes of new customers, and one of those who are one."""
-    await maintenance.keep_up(ctx.store)
+async def merge_customers(ctx: Context) -> None:
+    """Read the telephone numbers of new customers, and merge duplicates."""
+    await merge_duplicates(ctx.store)
 
 
 @app.every(seconds=900)
 async def retain(ctx: Context) -> None:
     """End what was kept long enough."""
     await retention.retain(ctx)
-
-
-@app.backfill(f"customer-hashes-{RULE}", batch=maintenance.STEP)
-async def hash_customers(ctx: BackfillContext, cursor: str | None) -> str | None:
-    """Make them all again by this rule."""
-    return await maintenance.rehash(ctx.store, cursor, ctx.batch)

@@ -27,8 +27,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from alpinehub.customers.erasure import Reason, erase_requests, erase_rows, erase_traces
-from alpinehub.customers.merge import encode_list
-from alpinehub.customers.search import Customer
+from alpinehub.customers.search import Customer, encode_list
 from alpinehub.hotels import Unusable
 from alpinehub.models import Settings
 from alpinehub.reservations import decode

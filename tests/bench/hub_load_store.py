@@ -33,7 +33,7 @@ _DAYS = 80
 _CHUNK = 10_000
 _HOUR_US = 3_600_000_000
 _COLUMNS = {
-    "customer": "id hotel_id email phone first_name last_name hash_due created_at",
+    "customer": "id hotel_id email phone first_name last_name phone_due created_at",
     "reservation": "id hotel_id source_id external_id customer_id version status"
     " created_at changed_at",
     "reservation_version": "reservation_id version content_hash res_status data"

@@ -1,4 +1,4 @@
-"""`alpinehub customer find|show|export|erase|rehash`: what is known of a person, and its end."""
+"""`alpinehub customer find|show|export|erase`: what is known of a person, and its end."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def show_(hub: Hub, /, **who: Any) -> None:
     """Show what is known of a customer. All that he ever sent is in `export`."""
     found = hub.run(lambda ctx: _one_or_more(ctx, **who))
     _note("show", found)
-    hidden = ("hotel_id", "hash_due")
+    hidden = ("hotel_id", "phone_due")
     records = [
         {name: value for name, value in one.items() if value is not None and name not in hidden}
         for one in found
@@ -224,26 +224,6 @@ def erase(
         f" mails {erased.mails}"
     )
     hub.say(asdict(erased), text)
-
-
-@customer.command(
-    short_help="Have the hashes of a hotel's customers made again.",
-    epilog="""Example:
-
-\b
-  alpinehub customer rehash --hotel EDELW""",
-)
-@click.option("--hotel", required=True, metavar="CODE", help="The hotel.")
-@hub_options
-def rehash(hub: Hub, hotel: str) -> None:
-    """Have numbers and hashes of a hotel's customers made again; the primary does it in seconds.
-
-    It is never needed but to be sure: what is new is seen by itself.
-    """
-    from alpinehub.customers.maintenance import mark_hotel
-
-    marked = hub.run(lambda ctx: mark_hotel(ctx.store, hotel))
-    hub.say({"hotel": hotel, "customers": marked}, f"{marked} customers of {hotel} are due")
 
 
 async def _find(ctx: Context, **by: Any) -> list[dict[str, Any]]:

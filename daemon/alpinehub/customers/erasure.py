@@ -1,9 +1,9 @@
-"""Erasing a person: what he said of himself goes, that somebody asked stays.
+"""Erasing a customer: what they said of themselves goes; that somebody asked stays.
 
-A request keeps its stay, its price and its trail, so that the figures of a hotel remain true; what
-it holds of a person goes, wherever it lies, and the customer's row and hashes with it. It is done
-in small units and can be done again: the customer's row goes last, and the foreign key keeps it
-while a request of his is left, or comes meanwhile.
+A request keeps its stay, its price and its history, so that the figures of a hotel remain true;
+what it holds of a person goes, wherever it lies, and the customer's row with it. It is done in
+small units and can be done again: the customer's row goes last, and the foreign key keeps it while
+a request of theirs is left, or comes meanwhile.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from typing import Any
 import msgspec
 
 from alpinehub import history
-from alpinehub.customers.matcher import PersonMatcher, matcher_of
-from alpinehub.customers.merge import encode_list
-from alpinehub.customers.search import Customer
-from alpinehub.customers.traces import Traces, find_traces
+from alpinehub.customers.search import Customer, encode_list
+from alpinehub.customers.traces import PersonMatcher, Traces, find_traces, matcher_of
 from alpinehub.hotels import Unusable
 from alpinehub.reservations import ReservationData, decode, encode
 from cordata import Conflict, Row, Store, Tx
@@ -70,7 +68,7 @@ class Erased:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Who erases, and why: for the trail."""
+    """Who erases, and why: for the history."""
 
     by: str
     reason: str = ""
@@ -111,7 +109,7 @@ async def erase(store: Store, customers: Sequence[Customer], why: Reason) -> Era
             continue
         if gone < len(customers):
             raise Unusable(
-                "a customer was made one with another meanwhile", hint="find and erase that one"
+                "a customer was merged into another meanwhile", hint="find and erase that one"
             )
         return Erased(
             customers=gone,
@@ -129,9 +127,9 @@ async def erase_requests(store: Store, customers: Sequence[Customer], why: Reaso
     """
     if not why.force:
         _refuse(await count_waiting(store, customers))
-    marks = [matcher_of(customer) for customer in customers]
+    matchers = [matcher_of(customer) for customer in customers]
     ids, count = _ids(customers), 0
-    while done := await store.run(partial(_erase_requests, ids=ids, marks=marks, why=why)):
+    while done := await store.run(partial(_erase_requests, ids=ids, matchers=matchers, why=why)):
         count += done
     return count
 
@@ -140,8 +138,8 @@ async def erase_traces(store: Store, customers: Sequence[Customer], why: Reason)
     """The second step: what no request of theirs leads to. It reads all that is stored of the
     kind once, whether they are few or many.
     """
-    marks = [matcher_of(customer) for customer in customers]
-    found = await find_traces(store, marks, spare_open=why.spare_open)
+    matchers = [matcher_of(customer) for customer in customers]
+    found = await find_traces(store, matchers, spare_open=why.spare_open)
     for start in range(0, max(len(found.inbox), len(found.versions), len(found.mails)), STEP):
         await store.run(partial(_erase_traces, found=found, start=start))
     return found
@@ -168,11 +166,10 @@ def _ids(customers: Sequence[Customer]) -> str:
 
 
 async def _erase_customers(tx: Tx, ids: str) -> int:
-    await tx.execute("customer_forget_hashes", ids=ids)
     return await tx.execute("customer_delete", ids=ids)
 
 
-async def _erase_requests(tx: Tx, ids: str, marks: Sequence[PersonMatcher], why: Reason) -> int:
+async def _erase_requests(tx: Tx, ids: str, matchers: Sequence[PersonMatcher], why: Reason) -> int:
     """The next STEP of their requests; how many they were."""
     requests = await tx.fetch_all("customer_hold_requests", ids=ids, limit=STEP)
     if not requests:
@@ -192,7 +189,7 @@ async def _erase_requests(tx: Tx, ids: str, marks: Sequence[PersonMatcher], why:
     for row in requests:
         told = row["external_id"]
         if told is not None and (
-            any(mark.is_in(told.lower()) for mark in marks) or _is_made(row["kind"], told)
+            any(matcher.is_in(told.lower()) for matcher in matchers) or _is_made(row["kind"], told)
         ):
             told = None
         await tx.execute("customer_clear_request", id=row["id"], external_id=told, now=tx.now_us)

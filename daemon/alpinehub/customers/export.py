@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from alpinehub.customers.hashing import FIELDS
-from alpinehub.customers.matcher import matcher_of
-from alpinehub.customers.merge import encode_list
-from alpinehub.customers.search import Customer
-from alpinehub.customers.traces import find_traces
+from alpinehub.customers.hashing import PLATFORMS, hashes
+from alpinehub.customers.phone import e164
+from alpinehub.customers.search import Customer, encode_list
+from alpinehub.customers.traces import find_traces, matcher_of
 from cordata import Row, Store, Tx
 
 Document = dict[str, Any]
@@ -25,28 +25,28 @@ async def export(store: Store, customers: Sequence[Customer]) -> list[Document]:
 
 async def _export(store: Store, customer: Customer) -> Document:
     traces = await find_traces(store, [matcher_of(customer)])
+    hashed = await asyncio.to_thread(hash_customer, customer)
 
     async def unit(tx: Tx) -> Document:
-        hashes = await tx.fetch_all("customer_hashes", id=customer["id"])
         requests = await tx.fetch_all("customer_requests", ids=encode_list([customer["id"]]))
         mine = encode_list(row["id"] for row in requests)
         versions = _by_request(await tx.fetch_all("customer_versions", ids=mine))
         deliveries = _by_request(await tx.fetch_all("customer_deliveries", ids=mine))
-        trail = _by_request(await tx.fetch_all("customer_events", ids=mine))
+        history = _by_request(await tx.fetch_all("customer_events", ids=mine))
         inbox = _by_request(await tx.fetch_all("customer_inbox", ids=mine))
         linked = {one["id"] for rows in inbox.values() for one in rows}
         ids = encode_list(id_ for id_ in traces.inbox if id_ not in linked)
         own = {row["id"] for row in requests}
         others = encode_list(one for one in traces.versions if one[0] not in own)
         return {
-            "customer": _plain(customer, leave=("hotel_id", "region", "hash_due")),
-            "hashes": [_hashes(row) for row in hashes],
+            "customer": _plain(customer, leave=("hotel_id", "region", "phone_due")),
+            "hashes": hashed,
             "requests": [
                 {
                     **_plain(row),
                     "versions": versions[row["id"]],
                     "deliveries": deliveries[row["id"]],
-                    "history": trail[row["id"]],
+                    "history": history[row["id"]],
                     "inbox": inbox[row["id"]],
                 }
                 for row in requests
@@ -70,9 +70,20 @@ def _by_request(rows: Iterable[Row]) -> Mapping[str, list[Document]]:
     return found
 
 
-def _hashes(row: Row) -> Document:
-    told = {name: bytes(row[name]).hex() for name in FIELDS if row[name] is not None}
-    return {"platform": row["platform"], "rule": row["rule"], **told}
+def hash_customer(customer: Customer) -> list[Document]:
+    """The hashes of a customer for each platform, as hex; none without consent."""
+    if not customer["consent"]:
+        return []
+    phone, region = customer["phone"], customer["region"]
+    number = e164(phone, region, customer["country"]) if phone else None
+    told = {**customer, "phone": number}
+    return [
+        {
+            "platform": platform,
+            **{name: made.hex() for name, made in hashes(told, platform).items() if made},
+        }
+        for platform in PLATFORMS
+    ]
 
 
 def _plain(row: Mapping[str, Any] | Row, leave: Sequence[str] = ()) -> Document:

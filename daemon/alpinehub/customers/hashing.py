@@ -1,5 +1,5 @@
-"""Hashes by which an advertising platform may find a customer: SHA-256 of what he said, in the
-form that the platform wants.
+"""Hashes by which an advertising platform may find a customer: SHA-256 of what they said, in the
+form that the platform wants. They are made when somebody asks for them, and stored nowhere.
 
 Meta: Conversions API, customer information parameters. Google: enhanced conversions, customer data.
 """
@@ -11,11 +11,7 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
-#: Goes up with every change of what is hashed: all hashes are made again then (app.py).
-#: 2: a national number is of the guest's country first, then of the hotel's region (phone.py).
-RULE = 2
-
-#: Columns of `customer_hash`.
+#: What is hashed.
 FIELDS = (
     "email",
     "phone",
@@ -87,15 +83,15 @@ _RULES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
 PLATFORMS = tuple(_RULES)
 
 
-def hashes(person: Mapping[str, Any], platform: str) -> dict[str, bytes | None]:
+def hashes(customer: Mapping[str, Any], platform: str) -> dict[str, bytes | None]:
     """The 32 bytes of each of FIELDS; None: not told, or nothing that the platform takes.
 
-    `person` has texts or None under the same names: the number as E.164, the country as ISO 3166,
+    `customer` has texts or None under the same names: the number as E.164, the country as ISO 3166,
     the birth date as YYYY-MM-DD, the gender as female or male.
     """
     found: dict[str, bytes | None] = dict.fromkeys(FIELDS)
     for field, write in _RULES[platform].items():
-        written = write(unicodedata.normalize("NFC", person[field] or ""))
+        written = write(unicodedata.normalize("NFC", customer[field] or ""))
         if written:
             found[field] = sha256(written.encode()).digest()
     return found

@@ -1,38 +1,77 @@
 """Customers of a hotel: found again by e-mail address, else by telephone number, else new.
 
     an e-mail address ................ is one customer, however it is written
-    only a number .................... the customer who gave that number; of several, none of them:
-                                       then it is somebody known by the number alone
+    only a number .................... the customer who gave that number; if several did, none of
+                                       them: then it is somebody known by the number alone
     neither .......................... a new customer each time
 
-Numbers are compared here as they were written: what they mean, and who is one person for that
-reason, the primary finds out within seconds (maintenance.py). A worker needs no library for it
-then.
+Numbers are compared here as they were written. What they mean, and who is one customer for that
+reason, the primary finds out within seconds (duplicates.py), so a worker needs no library for it.
 """
 
 from __future__ import annotations
 
-from alpinehub.customers.person import news, said_by
+from collections.abc import Mapping
+from typing import Any
+
 from alpinehub.reservations import ReservationData
 from cordata import Conflict, Row, Tx
+
+#: Columns of `customer` that are told together or not at all: half of a new address does not
+#: belong to the rest of an old one.
+GROUPS = (
+    ("first_name", "last_name"),
+    ("city", "postal_code", "country", "state"),
+    ("email",),
+    ("phone",),
+    ("birth_date",),
+    ("gender",),
+    ("language",),
+)
+#: Every column that tells who somebody is.
+COLUMNS = tuple(name for group in GROUPS for name in group)
+
+
+def columns_of(data: ReservationData) -> dict[str, Any]:
+    """The columns as one record tells them; None: not told."""
+    told: dict[str, Any] = {name: getattr(data, name) or None for name in COLUMNS}
+    told["email"] = data.email.lower() or None
+    told["birth_date"] = data.birth_date and data.birth_date.isoformat()
+    told["consent"] = None if data.consent is None else int(data.consent)
+    return told
+
+
+def changes_of(known: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """What is told and was not known: columns to be set, "" to be emptied, None left as they are.
+
+    Empty: nothing is new.
+    """
+    found: dict[str, Any] = {}
+    for group in GROUPS:
+        if not any(told[name] for name in group):
+            continue
+        for name in group:
+            if told[name] != known[name]:
+                found[name] = told[name] or ""
+    if told["consent"] is not None and (found or told["consent"] != known["consent"]):
+        found["consent"] = told["consent"]  # repeated, too: the moment of the last answer counts
+    return {name: found.get(name) for name in (*COLUMNS, "consent")} if found else {}
 
 
 async def find_or_create(tx: Tx, hotel_id: int, data: ReservationData) -> int:
     """The id of the customer a record speaks of; within the unit that stores the record.
 
-    What the record tells of him is what is known of him from now on. Raises: Conflict when somebody
-    makes the same customer meanwhile, or one of two: run again, the unit finds him.
+    What the record tells of them is what is known of them from now on. Raises: Conflict when
+    another unit makes the same customer meanwhile, or merges two: run again, the unit finds them.
     """
-    told = said_by(data)
+    told = columns_of(data)
     row = await _find(tx, hotel_id, told["email"], told["phone"])
     if row is not None:
-        if changes := news(dict(row), told):
+        if changes := changes_of(dict(row), told):
             await tx.write("customer_update", id=row["id"], now=tx.now_us, **changes)
-            if changes["consent"] == 0:  # behind the update: it waits for whoever makes hashes
-                await tx.write("customer_forget_hashes", ids=f"[{row['id']}]")
         elif told["consent"] is not None and row["phone"]:
-            # Nothing new; but by his number he may be found to be one with somebody who said
-            # otherwise, and then the latest word of the two counts.
+            # Nothing new; but by the number they may be found to be one with somebody who answered
+            # otherwise, and then the latest answer of the two counts.
             await tx.write("customer_consent_again", id=row["id"], now=tx.now_us)
         return int(row["id"])
     created = await tx.fetch_one(
@@ -40,11 +79,11 @@ async def find_or_create(tx: Tx, hotel_id: int, data: ReservationData) -> int:
         hotel_id=hotel_id,
         **told,
         consent_at=None if told["consent"] is None else tx.now_us,
-        hash_due=int(bool(told["phone"] or told["consent"])),
+        phone_due=int(bool(told["phone"])),
         created_at=tx.now_us,
     )
     if created is None:
-        raise Conflict("somebody made this customer meanwhile")
+        raise Conflict("another unit made this customer meanwhile")
     return int(created["id"])
 
 

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from alpinehub.customers.merge import encode_list
+import msgspec
+
 from alpinehub.customers.phone import e164
 from alpinehub.hotels import Unusable
 from cordata import Row, Store, Tx
@@ -15,6 +16,11 @@ from cordata import Row, Store, Tx
 MAX_FOUND = 50
 
 Customer = dict[str, Any]
+
+
+def encode_list(values: Iterable[object]) -> str:
+    """A list as a parameter of a statement: the JSON of its values."""
+    return msgspec.json.encode(list(values)).decode()
 
 
 async def find(

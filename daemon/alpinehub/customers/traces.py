@@ -1,24 +1,147 @@
-"""What is left of a customer where no reservation of his leads to it.
+"""Traces of a customer: what is left of them where none of their requests leads to it.
 
     inbox .......... what could not be mapped, or was rejected; what belongs to another's request
-    versions ....... older ones of a request that is another's now: he corrected his address
+    versions ....... older ones of a request that is another's now: they corrected their address
     mails .......... as long as the runtime keeps them
 
-All of each table is looked through, a page at a time: no lock is held, and what a page says is read
-in a thread, for the event loop has others to serve.
+All of each table is looked through, a page at a time: no lock is held, and the text of a page is
+searched in a thread, for the event loop has others to serve. What a text holds is looked up among
+all who are searched for (GroupMatcher), so that it costs the same for one as for a thousand.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
+from unicodedata import decimal
 from urllib.parse import unquote_plus
 
-from alpinehub.customers.matcher import GroupMatcher, PersonMatcher, group_matchers
+from alpinehub.customers.search import Customer
 from cordata import Row, Store, Tx
+
+_NUMBER = re.compile(r"\+?[0-9][0-9 ()./\-\u00a0]{4,24}[0-9]")
+#: Shorter ones are found in what is no telephone number.
+_MIN_DIGITS = 7
+#: What may be an address, from each place where one may begin: its end is that of `_whole`.
+_ADDRESS = re.compile(r"(?<![\w.+%-])(?=([\w.+%-]++@[\w-]++(?:\.\w[\w-]*+)*+))")
+
+
+@dataclass(frozen=True, slots=True)
+class PersonMatcher:
+    """By what one customer is known in a text."""
+
+    hotel_id: int
+    #: Lower case; "" is none.
+    email: str
+    #: Digits, in every way it is known to be written.
+    numbers: frozenset[str]
+    #: First and last name, lower case; "" unless both are known.
+    name: str
+
+    def is_named_in(self, text: str) -> bool:
+        """Whether a text (lower case) holds the address, and not one that only contains it."""
+        return bool(self.email) and self.email in text and bool(_whole(self.email).search(text))
+
+    def is_in(self, text: str) -> bool:
+        """Whether a text (lower case) holds the address or, without any address, a number."""
+        return self.is_named_in(text) or _any_number_in(text, self.numbers)
+
+    def may_be_in(self, text: str) -> bool:
+        """Whether there is anything to hide in a text (lower case); much faster than to hide it."""
+        return any(known in text for known in (self.email, self.name, *self.numbers) if known)
+
+    def hide(self, text: str) -> str:
+        """The text without them."""
+        if self.email:
+            text = _whole(self.email).sub("…", text)
+        for known in (self.name, *self.numbers):
+            if known:
+                text = re.sub(rf"\+?{re.escape(known)}", "…", text, flags=re.IGNORECASE)
+        return text
+
+
+def _any_number_in(text: str, numbers: frozenset[str]) -> bool:
+    """Whether a text without any address holds one of the numbers."""
+    return bool(numbers) and "@" not in text and not numbers.isdisjoint(_read(text))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMatcher:
+    """Everybody of one hotel who is searched for."""
+
+    emails: frozenset[str]
+    #: Those whose address has a character that `_ADDRESS` does not know: tried one by one.
+    odd: tuple[PersonMatcher, ...]
+    numbers: frozenset[str]
+
+    def is_named_in(self, text: str) -> bool:
+        """Whether `PersonMatcher.is_named_in` is true of one of them."""
+        if self.emails and "@" in text:
+            if any(found[1] in self.emails for found in _ADDRESS.finditer(text)):
+                return True
+        return any(matcher.is_named_in(text) for matcher in self.odd)
+
+    def is_numbered_in(self, text: str) -> bool:
+        """Whether a text without any address holds a number of one of them."""
+        return _any_number_in(text, self.numbers)
+
+
+def group_matchers(matchers: Sequence[PersonMatcher]) -> Mapping[int, GroupMatcher]:
+    """By hotel."""
+    by_hotel: defaultdict[int, list[PersonMatcher]] = defaultdict(list)
+    for matcher in matchers:
+        by_hotel[matcher.hotel_id].append(matcher)
+    return {hotel_id: _crowd(ones) for hotel_id, ones in by_hotel.items()}
+
+
+def _crowd(matchers: Sequence[PersonMatcher]) -> GroupMatcher:
+    odd = tuple(matcher for matcher in matchers if matcher.email and not _is_plain(matcher.email))
+    return GroupMatcher(
+        emails=frozenset(matcher.email for matcher in matchers if matcher.email)
+        - {matcher.email for matcher in odd},
+        odd=odd,
+        numbers=frozenset(number for matcher in matchers for number in matcher.numbers),
+    )
+
+
+def _is_plain(email: str) -> bool:
+    found = _ADDRESS.match(email)
+    return found is not None and found[1] == email
+
+
+@lru_cache(maxsize=256)
+def _whole(email: str) -> re.Pattern[str]:
+    """The address between what cannot be part of one."""
+    around = r"(?<![\w.+%-])", r"(?![\w-]|\.\w)"
+    return re.compile(re.escape(email).join(around), re.IGNORECASE)
+
+
+def matcher_of(customer: Customer) -> PersonMatcher:
+    """The matcher of a row of `customer`."""
+    written = (customer["phone"] or "", customer["phone_e164"] or "")
+    numbers = frozenset(d for text in written if len(d := _digits(text)) >= _MIN_DIGITS)
+    first, last = customer["first_name"], customer["last_name"]
+    name = f"{first} {last}".lower() if first and last else ""
+    return PersonMatcher(customer["hotel_id"], customer["email"] or "", numbers, name)
+
+
+def _read(text: str) -> set[str]:
+    """The telephone numbers of a text, as digits; of two with a "/" between each."""
+    if not text.isascii():
+        text = "".join(str(decimal(c)) if c.isdecimal() else c for c in text)
+    written = [match[0] for match in _NUMBER.finditer(text)]
+    found = {_digits(part) for one in written for part in (one, *one.split("/"))}
+    return found | {digits.removeprefix("00") for digits in found}
+
+
+def _digits(text: str) -> str:
+    return "".join(c for c in text if c in "0123456789")
+
 
 #: Rows of one look: versions are short, submissions may be 256 KiB each.
 VERSIONS, INBOX, MAILS = 1000, 100, 50
@@ -41,61 +164,63 @@ class Traces:
 
 
 async def find_traces(
-    store: Store, marks: Sequence[PersonMatcher], *, spare_open: bool = False
+    store: Store, matchers: Sequence[PersonMatcher], *, spare_open: bool = False
 ) -> Traces:
     """Look for all of them. `spare_open`: not among submissions that nobody interpreted yet."""
-    found, crowds = Traces(), group_matchers(marks)
+    found, groups = Traces(), group_matchers(matchers)
     async for rows in _pages(store, _look_at_inbox):
         looked = [row for row in rows if not (spare_open and row["state"] in _OPEN)]
-        found.inbox += await asyncio.to_thread(_his_inbox, looked, crowds)
+        found.inbox += await asyncio.to_thread(_find_in_inbox, looked, groups)
     async for rows in _pages(store, _look_at_versions):
-        found.versions += await asyncio.to_thread(_his_versions, rows, crowds)
+        found.versions += await asyncio.to_thread(_find_in_versions, rows, groups)
     async for rows in _pages(store, _look_at_mails):
-        found.mails += await asyncio.to_thread(_his_mails, rows, marks)
+        found.mails += await asyncio.to_thread(_find_in_mails, rows, matchers)
     return found
 
 
-def _his_inbox(rows: Sequence[Row], crowds: Mapping[int, GroupMatcher]) -> list[int]:
-    """Another's request is his only where it names his address: two may share a number."""
+def _find_in_inbox(rows: Sequence[Row], groups: Mapping[int, GroupMatcher]) -> list[int]:
+    """Another's request is theirs only where it names their address: two may share a number."""
     found = []
     for row in rows:
-        if (crowd := crowds.get(row["hotel_id"])) is None:
+        if (group := groups.get(row["hotel_id"])) is None:
             continue
         text = _readable(bytes(row["body"]))
-        if crowd.is_named_in(text) or (
-            row["reservation_id"] is None and crowd.is_numbered_in(text)
+        if group.is_named_in(text) or (
+            row["reservation_id"] is None and group.is_numbered_in(text)
         ):
             found.append(row["id"])
     return found
 
 
-def _his_versions(rows: Sequence[Row], crowds: Mapping[int, GroupMatcher]) -> list[tuple[str, int]]:
+def _find_in_versions(
+    rows: Sequence[Row], groups: Mapping[int, GroupMatcher]
+) -> list[tuple[str, int]]:
     return [
         (row["reservation_id"], row["version"])
         for row in rows
-        if (crowd := crowds.get(row["hotel_id"])) and crowd.is_named_in(row["data"].lower())
+        if (group := groups.get(row["hotel_id"])) and group.is_named_in(row["data"].lower())
     ]
 
 
-def _his_mails(
-    rows: Sequence[Row], marks: Sequence[PersonMatcher]
+def _find_in_mails(
+    rows: Sequence[Row], matchers: Sequence[PersonMatcher]
 ) -> list[tuple[int, str, str, str | None]]:
     found = []
     for row in rows:
         before = (row["subject"], row["text"], row["html"])
-        after = tuple(_hidden(text, marks) for text in before)
+        after = tuple(_hidden(text, matchers) for text in before)
         if after != before:
             found.append((row["id"], after[0] or "", after[1] or "", after[2]))
     return found
 
 
-def _hidden(text: str | None, marks: Sequence[PersonMatcher]) -> str | None:
+def _hidden(text: str | None, matchers: Sequence[PersonMatcher]) -> str | None:
     if not text:
         return text
     lower = text.lower()
-    for mark in marks:
-        if mark.may_be_in(lower):
-            text = mark.hide(text)
+    for matcher in matchers:
+        if matcher.may_be_in(lower):
+            text = matcher.hide(text)
     return text
 
 

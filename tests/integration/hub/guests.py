@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.integration.hub.material import Hub
 
-from alpinehub.customers import maintenance
+from alpinehub.customers import duplicates
 from alpinehub.directory import directory_of
 from alpinehub.intake import Arrival, take_in
 from alpinehub.reservations import ReservationData
@@ -46,5 +46,5 @@ async def customer_of(hub: Hub, reservation_id: str) -> int:
 
 async def settle(hub: Hub) -> None:
     """What the primary does until nobody is due."""
-    while await maintenance.keep_up(hub.ctx.store):
+    while await duplicates.merge_duplicates(hub.ctx.store):
         pass

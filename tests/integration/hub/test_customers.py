@@ -14,8 +14,10 @@ from tests.integration.hub.guests import customer_of, settle, write
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.raw import raw
 
-from alpinehub.customers import hashing, maintenance
+from alpinehub.customers import duplicates, hashing
+from alpinehub.customers.export import export
 from alpinehub.customers.hashing import hashes
+from alpinehub.customers.search import find
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.sources import add_source
 from cordata import Conflict, Tx
@@ -28,9 +30,10 @@ async def customers(hub: Hub) -> list[dict[str, Any]]:
     return await hub.rows("SELECT * FROM customer ORDER BY id")
 
 
-async def platforms(hub: Hub) -> list[str]:
-    rows = await hub.rows("SELECT platform FROM customer_hash ORDER BY customer_id, platform")
-    return [row["platform"] for row in rows]
+async def hashed(hub: Hub) -> dict[str, dict[str, str]]:
+    """The hashes that an export tells of the only customer, by platform."""
+    [document] = await export(hub.ctx.store, await find(hub.ctx.store, hotel="DEMO", name="e"))
+    return {one.pop("platform"): one for one in document["hashes"]}
 
 
 async def test_customer_is_known_by_what_he_said_last(tmp_path: Path) -> None:
@@ -75,7 +78,7 @@ async def test_number_is_one_however_it_is_written(tmp_path: Path) -> None:
             "Rossi",
             "Bozen",
         )
-        assert rossi["phone_e164"] == "+390471123456" and rossi["hash_due"] == 0
+        assert rossi["phone_e164"] == "+390471123456" and rossi["phone_due"] == 0
 
 
 async def test_number_of_several_is_nobodys(tmp_path: Path) -> None:
@@ -117,30 +120,25 @@ PERSON: dict[str, Any] = {
 }
 
 
-async def test_hashes_are_made_only_when_the_customer_agreed(tmp_path: Path) -> None:
+async def test_hashes_are_told_only_when_the_customer_agreed(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await write(hub, **PERSON)
-        await settle(hub)
-        assert await platforms(hub) == []
+        assert await hashed(hub) == {}
         await write(hub, **PERSON, consent=True)
-        await settle(hub)
-        assert await platforms(hub) == ["google", "meta"]
-        rows = await hub.rows("SELECT * FROM customer_hash ORDER BY platform")
+        found = await hashed(hub)
+        assert sorted(found) == ["google", "meta"]
         told = dict.fromkeys(hashing.FIELDS) | PERSON | {"phone": "+393331234567"}
-        for row in rows:
-            assert row["rule"] == hashing.RULE
-            assert {name: row[name] for name in hashing.FIELDS} == hashes(told, row["platform"])
-        await write(hub, **PERSON)  # not asked again: what he said counts
-        await settle(hub)
-        assert await platforms(hub) == ["google", "meta"]
+        for platform, said in found.items():
+            made = hashes(told, platform)
+            assert said == {name: one.hex() for name, one in made.items() if one is not None}
+        await write(hub, **PERSON)  # not asked again: the last answer counts
+        assert sorted(await hashed(hub)) == ["google", "meta"]
         await write(hub, **PERSON, consent=False)
-        assert await platforms(hub) == [], "at once"
-        await settle(hub)
-        assert await platforms(hub) == []
+        assert await hashed(hub) == {}
 
 
 @pytest.mark.parametrize("again", [{}, {"city": "Wien"}])
-async def test_no_that_was_said_again_is_no_yes_when_two_are_one(
+async def test_no_that_was_said_again_is_no_yes_when_two_are_merged(
     tmp_path: Path, again: dict[str, Any]
 ) -> None:
     async with open_hub(tmp_path) as hub:
@@ -153,55 +151,14 @@ async def test_no_that_was_said_again_is_no_yes_when_two_are_one(
         await settle(hub)
         [eva] = await customers(hub)
         assert (eva["email"], eva["consent"]) == ("eva@example.com", 0)
-        assert await platforms(hub) == []
 
 
 async def test_consent_comes_with_a_webhook(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.post({**BOOKING, "consent": True})
-        await settle(hub)
-        assert await platforms(hub) == ["google", "meta"]
+        assert [one["consent"] for one in await customers(hub)] == [1]
         await hub.post({**BOOKING, "consent": False})
-        assert await platforms(hub) == []
-
-
-async def test_hashes_follow_what_is_said(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        await write(hub, **PERSON, consent=True)
-        await settle(hub)
-        await write(hub, email=PERSON["email"], first_name="Eva", last_name="Maier")
-        await settle(hub)
-        row = (await hub.rows("SELECT * FROM customer_hash WHERE platform = 'google'"))[0]
-        told = dict.fromkeys(hashing.FIELDS) | {"last_name": "Maier"}
-        assert row["last_name"] == hashes(told, "google")["last_name"]
-
-
-async def test_backfill_makes_all_hashes_again_from_where_it_was_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with open_hub(tmp_path) as hub:
-        for number in range(7):
-            await write(hub, email=f"{number}@example.com", consent=True)
-        await settle(hub)
-        monkeypatch.setattr(maintenance, "RULE", hashing.RULE + 1)
-        store = hub.ctx.store
-        cursor = await maintenance.rehash(store, None, 3)
-        assert cursor is not None
-        changed = f"SELECT count(*) FROM customer_hash WHERE rule = {hashing.RULE + 1}"
-        assert await hub.one(changed) == 6
-        while cursor is not None:  # another process goes on
-            cursor = await maintenance.rehash(store, cursor, 3)
-        assert await hub.one(changed) == 14
-        assert await hub.one("SELECT count(*) FROM customer WHERE hash_due = 1") == 0
-
-
-async def test_backfill_of_the_application_ends(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        await write(hub, **PERSON, consent=True)
-        assert hub.harness is not None
-        await hub.harness.run_backfill(f"customer-hashes-{hashing.RULE}")
-        assert await platforms(hub) == ["google", "meta"]
-        await hub.harness.run_periodic("keep_up_customers")
+        assert [one["consent"] for one in await customers(hub)] == [0]
 
 
 async def test_two_workers_and_the_primary_agree_who_is_who_when_all_work_at_once(
@@ -220,7 +177,7 @@ async def test_two_workers_and_the_primary_agree_who_is_who_when_all_work_at_onc
 
         async def lead(done: asyncio.Event) -> None:
             while not done.is_set():
-                await maintenance.keep_up(hub.ctx.store)
+                await duplicates.merge_duplicates(hub.ctx.store)
                 await asyncio.sleep(0)
 
         done = asyncio.Event()
@@ -259,7 +216,7 @@ async def test_request_that_is_being_stored_goes_to_the_customer_who_stays(
                         " 'request', 1, 1)",
                     )
                     if first == "request":
-                        group.create_task(maintenance.keep_up(hub.ctx.store))
+                        group.create_task(duplicates.merge_duplicates(hub.ctx.store))
                         await asyncio.sleep(0.2)
             except Conflict:
                 assert first == "merge"

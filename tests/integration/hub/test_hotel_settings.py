@@ -17,7 +17,7 @@ from tests.integration.alpinebits.test_rateplans import push as push_plans
 from tests.integration.hub.test_cli import Run, run
 from tests.unit.alpinebits.test_freerooms import CLOSED, DZ, count
 
-from alpinehub.customers.maintenance import keep_up
+from alpinehub.customers.duplicates import merge_duplicates
 from alpinehub.hotels import HotelChange, change_hotel
 
 __all__ = ["run"]
@@ -82,11 +82,11 @@ async def test_numbers_are_read_again_when_the_region_of_a_hotel_changes(
     async with open_hub(tmp_path) as hub:
         customer = "INSERT INTO customer (hotel_id, phone, created_at) VALUES (?, '06641234567', 1)"
         hub.db.execute(customer, hub.db.one("SELECT id FROM hotel"))
-        await keep_up(hub.ctx.store)
+        await merge_duplicates(hub.ctx.store)
         assert hub.db.one("SELECT phone_e164 FROM customer") == "+3906641234567"
         done = await asyncio.to_thread(run, "hotel", "set", "H1", "--region", "AT")
         assert done.returncode == 0, done.stderr
-        await keep_up(hub.ctx.store)
+        await merge_duplicates(hub.ctx.store)
         assert hub.db.one("SELECT phone_e164 FROM customer") == "+436641234567"
 
 

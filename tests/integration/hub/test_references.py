@@ -22,7 +22,6 @@ UNCHECKED = {
     ("contact", "hotel_id"),
     ("contact", "account_id"),
     ("customer", "hotel_id"),
-    ("customer_hash", "customer_id"),
     ("delivery", "hotel_id"),
     ("delivery", "reservation_id"),
     ("delivery", "account_id"),
@@ -85,14 +84,11 @@ def test_only_what_retention_and_erasure_end_is_ever_deleted_of_what_others_refe
             for key in embedded.execute(f"PRAGMA foreign_key_list({table})")
             if (table, key[3]) in UNCHECKED
         }
-    assert parents == {"customer", "hotel", "account", "reservation", "source"}
+    assert parents == {"hotel", "account", "reservation", "source"}
     for dialect in ("sqlite", "postgres"):
         deleting = {
             name: table[1]
             for name, query in queries_of(dialect, *app.query_packages).by_name.items()
             if (table := re.search(r"DELETE\s+FROM\s+(\w+)", query.sql)) and table[1] in parents
         }
-        assert deleting == {
-            "customer_delete": "customer",
-            "retention_delete_requests": "reservation",
-        }
+        assert deleting == {"retention_delete_requests": "reservation"}

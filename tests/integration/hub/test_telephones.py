@@ -116,7 +116,7 @@ async def test_national_number_is_of_the_guests_country_first(tmp_path: Path) ->
             assert (await post_form(hub, form)).status == 200
         await hub.handle_events()
         assert hub.harness is not None
-        await hub.harness.run_periodic("keep_up_customers")
+        await hub.harness.run_periodic("merge_customers")
         rows = await hub.rows("SELECT phone_e164 FROM customer ORDER BY email")
         assert [row["phone_e164"] for row in rows] == [e164 for _, _, e164 in told]
 
@@ -133,6 +133,6 @@ async def test_guest_of_another_country_is_one_however_the_number_is_written(
         assert (await post_form(hub, again)).status == 200
         await hub.handle_events()
         assert hub.harness is not None
-        await hub.harness.run_periodic("keep_up_customers")
+        await hub.harness.run_periodic("merge_customers")
         rows = await hub.rows("SELECT email, phone_e164 FROM customer")
         assert rows == [{"email": "eva@example.com", "phone_e164": "+491711234567"}]

@@ -13,7 +13,7 @@ from tests.integration.hub.material import BOOKING, Hub, open_hub
 
 from alpinehub import counts, demo
 from alpinehub.app import app
-from alpinehub.customers import maintenance
+from alpinehub.customers import duplicates
 from alpinehub.report.job import read_report
 from alpinehub.sources import add_source, set_secret
 from cordata import Store, StoreUnavailable, Tx, from_us
@@ -92,9 +92,9 @@ async def test_upkeep_of_customers_ends_while_new_ones_keep_coming(
         await asyncio.sleep(0)
         return [after + 1]
 
-    monkeypatch.setattr(maintenance, "settle", one_more)
+    monkeypatch.setattr(duplicates, "process_step", one_more)
     async with open_hub(tmp_path) as hub, asyncio.timeout(10):
-        assert await maintenance.keep_up(hub.ctx.store, step=2) == 1
+        assert await duplicates.merge_duplicates(hub.ctx.store, step=2) == 1
 
 
 async def test_health_answers_whatever_the_store_does(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpinehub.customers.matcher import PersonMatcher, group_matchers
+from alpinehub.customers.traces import PersonMatcher, group_matchers
 
 PIECES = (
     *("anna@example.com", "bea@example.com", "o'hara@example.com", "x@[1.2.3.4]", "nobody"),

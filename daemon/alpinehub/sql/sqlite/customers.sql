@@ -2,7 +2,7 @@
 
 -- name: customer_find
 -- By e-mail, else one of that telephone whose e-mail is not known: a telephone is shared more often
--- than a mailbox. Nor is it he where others gave the number, for he may be any of them.
+-- than a mailbox. Nor is it them where others gave the number, for they may be any of those.
 SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
     gender, language, consent
 FROM customer WHERE hotel_id = :hotel_id AND email = :email
@@ -26,18 +26,18 @@ FROM customer WHERE hotel_id = :hotel_id AND phone = :phone
 ORDER BY email LIMIT 2
 
 -- name: customer_create
--- Nothing where somebody else has made him meanwhile: no row.
+-- Nothing where another unit has made them meanwhile: no row.
 INSERT INTO customer (hotel_id,
     email, phone, first_name, last_name, city, postal_code, country, state, birth_date, gender,
-    language, consent, consent_at, hash_due, created_at)
+    language, consent, consent_at, phone_due, created_at)
 VALUES (:hotel_id,
     :email, :phone, :first_name, :last_name, :city, :postal_code, :country, :state, :birth_date,
-    :gender, :language, :consent, :consent_at, :hash_due, :created_at)
+    :gender, :language, :consent, :consent_at, :phone_due, :created_at)
 ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: customer_update
--- What is new of him; NULL: nothing, '': no more.
+-- What is new of them; NULL: nothing, '': no more.
 UPDATE customer SET
     email = coalesce(:email, email),
     phone = coalesce(:phone, phone),
@@ -53,40 +53,35 @@ UPDATE customer SET
     language = nullif(coalesce(:language, language), ''),
     consent = coalesce(:consent, consent),
     consent_at = CASE WHEN :consent IS NULL THEN consent_at ELSE :now END,
-    hash_due = 1
+    phone_due = CASE WHEN :phone IS NULL AND :country IS NULL THEN phone_due ELSE 1 END
 WHERE id = :id
 
 -- name: customer_consent_again
--- He said the same as before, but now.
+-- They said the same as before, but now.
 UPDATE customer SET consent_at = :now WHERE id = :id
 
 -- name: customer_due
--- Whose number and hashes are to be made.
+-- Whose number is to be read.
 SELECT c.id, c.phone, c.country, h.region FROM customer c JOIN hotel h ON h.id = c.hotel_id
-WHERE c.hash_due = 1 AND c.id > :after ORDER BY c.id LIMIT :limit
+WHERE c.phone_due = 1 AND c.id > :after ORDER BY c.id LIMIT :limit
 
 -- name: customer_range
 -- The last of the next customers.
 SELECT max(id) AS last, min(created_at) AS oldest
 FROM (SELECT id, created_at FROM customer WHERE id > :after ORDER BY id LIMIT :limit)
 
--- name: customer_mark_range
-UPDATE customer SET hash_due = 1 WHERE id > :after AND id <= :last AND hash_due = 0
-
 -- name: customer_mark_hotel
 -- All of a hotel: of another region, say, where national numbers are others'.
-UPDATE customer SET hash_due = 1 WHERE hotel_id = :hotel_id AND hash_due = 0
+UPDATE customer SET phone_due = 1 WHERE hotel_id = :hotel_id AND phone_due = 0
 
--- name: customer_hold
--- To make their hashes.
-SELECT c.id, c.hotel_id, h.region, c.phone_e164,
-    c.email, c.phone, c.first_name, c.last_name, c.city, c.postal_code, c.country, c.state,
-    c.birth_date, c.gender, c.language, c.consent
+-- name: customer_lock_due
+-- To read their numbers.
+SELECT c.id, c.hotel_id, h.region, c.phone, c.country, c.phone_e164
 FROM customer c JOIN hotel h ON h.id = c.hotel_id
-WHERE c.id IN (SELECT value FROM json_each(:ids)) AND c.hash_due = 1
+WHERE c.id IN (SELECT value FROM json_each(:ids)) AND c.phone_due = 1
 ORDER BY c.id
 
--- name: customer_number
+-- name: customer_set_number
 UPDATE customer SET phone_e164 = :phone_e164 WHERE id = :id
 
 -- name: customer_shared
@@ -113,26 +108,16 @@ WHERE customer_id IN (SELECT value FROM json_each(:ids))
 DELETE FROM customer WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: customer_absorb
--- What is known of him and of those who are one with him.
+-- What is known of a customer and of those merged into them.
 UPDATE customer SET
     email = :email, phone = :phone, first_name = :first_name, last_name = :last_name, city = :city,
     postal_code = :postal_code, country = :country, state = :state, birth_date = :birth_date,
     gender = :gender, language = :language, consent = :consent, consent_at = :consent_at,
-    hash_due = 1
+    phone_due = 1
 WHERE id = :id
 
--- name: customer_forget_hashes
-DELETE FROM customer_hash WHERE customer_id IN (SELECT value FROM json_each(:ids))
-
--- name: customer_put_hash
-INSERT INTO customer_hash (customer_id, platform, rule, made_at,
-    email, phone, first_name, last_name, city, postal_code, country, state, birth_date, gender)
-VALUES (:customer_id, :platform, :rule, :now,
-    :email, :phone, :first_name, :last_name, :city, :postal_code, :country, :state, :birth_date,
-    :gender)
-
--- name: customer_settled
-UPDATE customer SET hash_due = 0 WHERE id IN (SELECT value FROM json_each(:ids))
+-- name: customer_not_due
+UPDATE customer SET phone_due = 0 WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: customer_hotels
 SELECT id, code, region, settings FROM hotel
@@ -157,17 +142,12 @@ ORDER BY id DESC LIMIT :limit
 -- name: customer_read
 SELECT c.id, h.code AS hotel, c.hotel_id, h.region, c.email, c.phone, c.phone_e164, c.first_name,
     c.last_name, c.city, c.postal_code, c.country, c.state, c.birth_date, c.gender, c.language,
-    c.consent, c.consent_at, c.created_at, c.hash_due,
+    c.consent, c.consent_at, c.created_at, c.phone_due,
     (SELECT count(*) FROM reservation r WHERE r.customer_id = c.id) AS requests,
     (SELECT max(r.changed_at) FROM reservation r WHERE r.customer_id = c.id) AS last_request_at
 FROM customer c JOIN hotel h ON h.id = c.hotel_id
 WHERE c.id IN (SELECT value FROM json_each(:ids))
 ORDER BY c.id
-
--- name: customer_hashes
-SELECT platform, rule, email, phone, first_name, last_name, city, postal_code, country, state,
-    birth_date, gender
-FROM customer_hash WHERE customer_id = :id ORDER BY platform
 
 -- name: customer_requests
 SELECT r.id, s.name AS source, r.external_id, r.status, r.created_at, r.changed_at, r.hotel_status,

@@ -1,4 +1,4 @@
--- Who a customer is, as he last said it, and whether he may be told to others.
+-- Who a customer is, as they last said it, and whether a platform may be told.
 ALTER TABLE customer ADD COLUMN phone_e164 TEXT COLLATE "C"; -- NULL: not made yet, or no number
 ALTER TABLE customer ADD COLUMN first_name TEXT;
 ALTER TABLE customer ADD COLUMN last_name TEXT;
@@ -11,7 +11,5 @@ ALTER TABLE customer ADD COLUMN gender TEXT;        -- female, male
 ALTER TABLE customer ADD COLUMN language TEXT;
 ALTER TABLE customer ADD COLUMN consent INTEGER;    -- 1 yes, 0 no, NULL never asked
 ALTER TABLE customer ADD COLUMN consent_at BIGINT;
-ALTER TABLE customer ADD COLUMN merged_into BIGINT;  -- his reservations are that customer's now
-ALTER TABLE customer ADD COLUMN erased_at BIGINT;
--- 1: number and hashes are to be made; so is what an older program adds.
-ALTER TABLE customer ADD COLUMN hash_due INTEGER NOT NULL DEFAULT 1;
+-- 1: phone_e164 is to be made, and duplicates are to be merged.
+ALTER TABLE customer ADD COLUMN phone_due INTEGER NOT NULL DEFAULT 1;
