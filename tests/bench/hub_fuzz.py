@@ -98,15 +98,21 @@ def _read(mutant: Any, version: str) -> None:
     from lxml import etree
 
     from alpinehub.alpinebits.actions.handshake import ECHO
-    from alpinehub.alpinebits.actions.inventory import ASKED
-    from alpinehub.alpinebits.actions.rates import WANTED_RATES
-    from alpinehub.alpinebits.actions.read import WANTED
+    from alpinehub.alpinebits.actions.inventory import CONTENT_REQUEST
+    from alpinehub.alpinebits.actions.rates import BASE_RATES_REQUEST
+    from alpinehub.alpinebits.actions.read import READ_REQUEST
     from alpinehub.alpinebits.large import READERS
     from alpinehub.alpinebits.protocol import PROTOCOLS
     from alpinehub.alpinebits.reader import Reader, read_here
     from alpinehub.alpinebits.status import STATUSES
 
-    others: tuple[Reader[Any], ...] = (ECHO, WANTED, ASKED, WANTED_RATES, STATUSES)
+    others: tuple[Reader[Any], ...] = (
+        ECHO,
+        READ_REQUEST,
+        CONTENT_REQUEST,
+        BASE_RATES_REQUEST,
+        STATUSES,
+    )
     root = etree.QName(mutant).localname
     reader = {**READERS, **{one.root: one for one in others}}.get(root)
     if reader is not None:
@@ -124,7 +130,7 @@ def _keep(root: str, told: Any) -> None:
     if root in ("OTA_HotelAvailNotifRQ", "OTA_HotelInvCountNotifRQ"):
         known = periods.replaced(told.rooms())
         assert periods.decode(periods.encode(known)) == known
-    if root == "OTA_HotelRatePlanNotifRQ" and not told.notes:
+    if root == "OTA_HotelRatePlanNotifRQ" and not told.findings:
         for one in told.plans:
             try:
                 body = laid_over(one.body, one.body)

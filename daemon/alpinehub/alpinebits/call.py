@@ -122,14 +122,14 @@ async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T]) -> T:
     return msgspec.msgpack.decode(reading.told, type=reader.type)
 
 
-def respond(call: Call, root: str, verdict: Outcome, inside: str = "") -> bytes:
+def respond(call: Call, root: str, outcome: Outcome, inside: str = "") -> bytes:
     """The response to a request. Its status is 200 even for an error, so that the connection layer
     has no line for it: here is one.
     """
-    errors = [note for note in verdict.notes if note.kind == "error"]
+    errors = [finding for finding in outcome.findings if finding.kind == "error"]
     if errors:
         extra = fields(ota_code=errors[0].code)
-        told = "; ".join(f"{note.code}: {note.text}" for note in errors[:_TOLD])
+        told = "; ".join(f"{finding.code}: {finding.text}" for finding in errors[:_TOLD])
         more = f"; and {len(errors) - _TOLD} more" if len(errors) > _TOLD else ""
         _log.warning("answered with error %s%s", told, more, extra=extra)
-    return answer(root, call.protocol, verdict, inside)
+    return answer(root, call.protocol, outcome, inside)

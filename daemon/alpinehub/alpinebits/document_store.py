@@ -1,15 +1,14 @@
-"""What hotel software told of a hotel, kept as one document of each kind.
+"""Hotel data that is stored as one document of each kind: free rooms, inventory, info.
 
 A document is changed outside any transaction, for that may take a while, and written if it is still
-the one that was read; else once more with the newer one. So nobody waits for a lock meanwhile, and
-two deltas at once are both in it.
+the one that was read; else the caller does it once more with the newer one. So nobody waits for a
+lock meanwhile, and two deltas at once are both in it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -18,34 +17,38 @@ from alpinehub.alpinebits.outcome import Outcome
 from alpinehub.alpinebits.transport_error import TransportError
 
 if TYPE_CHECKING:
-    from alpinehub.alpinebits.inbound import Push
-    from cordata import Row, Tx
+    from alpinehub.alpinebits.inbound import Update
+    from cordata import Store, Tx
 
 Kind = Literal["freerooms", "inventory", "info"]
 
 #: As many others may be first before we give up.
-_TRIES = 8
+TRIES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A document as it is kept."""
+    """A document as it is stored."""
 
     #: Goes up with each change; 0: there is none yet.
     revision: int = 0
     #: The protocol version in which it came.
     protocol: str = ""
-    body: bytes = b""
+    packed: bytes = b""
     #: When the last complete set came.
     complete_at: int | None = None
     changed_at: int = 0
 
+    def body(self) -> bytes:
+        """The document itself; a large one takes a moment."""
+        return zlib.decompress(self.packed) if self.packed else b""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What a push makes of a document."""
+class DocumentChange:
+    """What an update makes of a document."""
 
-    verdict: Outcome = field(default_factory=Outcome)
+    outcome: Outcome = field(default_factory=Outcome)
     #: None: it stays as it is.
     body: bytes | None = None
     #: It replaces everything.
@@ -54,57 +57,55 @@ class Change:
 
 async def read_document(tx: Tx, hotel_id: int, kind: Kind) -> Document:
     """The document of a hotel, perhaps one that does not exist yet."""
-    return _document(await _find(tx, hotel_id, kind))
+    row = await tx.fetch_one("document_get", hotel_id=hotel_id, kind=kind)
+    if row is None:
+        return Document()
+    columns = dict(row)
+    return Document(packed=columns.pop("body"), **columns)
 
 
-async def change_document(push: Push, kind: Kind, change: Callable[[Document], Change]) -> Outcome:
-    """Store what a push makes of a document, and that it came.
+async def find_document(store: Store, hotel_id: int, kind: Kind) -> Document:
+    """As `read_document`, in a unit of its own. Raises: StoreUnavailable."""
+    return await store.read(partial(read_document, hotel_id=hotel_id, kind=kind))
 
-    `change` is called in a thread, perhaps several times. Raises: StoreUnavailable; TransportError
-    (503) when others were first again and again.
+
+async def write_document(
+    update: Update, kind: Kind, before: Document, change: DocumentChange
+) -> bool:
+    """Store a change of a document that was read `before`, and that the update came.
+
+    False: somebody else was first, and nothing is stored. Raises: StoreUnavailable.
     """
-    store = push.call.ctx.store
-    for _ in range(_TRIES):
-        row = await store.read(partial(_find, hotel_id=push.hotel.id, kind=kind))
-        seen = row["revision"] if row is not None else 0
-        made, body = await asyncio.to_thread(_make, row, change)
-        if await store.run(partial(_write, push=push, kind=kind, seen=seen, made=made, body=body)):
-            return made.verdict
-    raise TransportError(503, "others are telling of this hotel at the same time; try again")
+    packed = None
+    if change.body is not None:
+        packed = await asyncio.to_thread(zlib.compress, change.body)
 
+    async def unit(tx: Tx) -> bool:
+        if packed is not None and not await _write(tx, update, kind, before, change, packed):
+            return False
+        await update.record(tx, change.outcome)
+        return True
 
-async def _find(tx: Tx, hotel_id: int, kind: Kind) -> Row | None:
-    return await tx.fetch_one("document_get", hotel_id=hotel_id, kind=kind)
-
-
-def _document(row: Row | None) -> Document:
-    return Document(**{**row, "body": zlib.decompress(row["body"])}) if row else Document()
-
-
-def _make(row: Row | None, change: Callable[[Document], Change]) -> tuple[Change, bytes | None]:
-    made = change(_document(row))
-    return made, None if made.body is None else zlib.compress(made.body)
+    return await update.call.ctx.store.run(unit)
 
 
 async def _write(
-    tx: Tx, push: Push, kind: Kind, seen: int, made: Change, body: bytes | None
+    tx: Tx, update: Update, kind: Kind, before: Document, change: DocumentChange, packed: bytes
 ) -> bool:
-    """Whether nobody was first."""
-    if body is not None:
-        values: dict[str, object] = {
-            "hotel_id": push.hotel.id,
-            "kind": kind,
-            "protocol": push.call.protocol.name,
-            "account_id": push.call.account.id,
-            "body": body,
-            "complete_at": tx.now_us if made.complete else None,
-            "now_us": tx.now_us,
-        }
-        if seen:
-            written = await tx.fetch_one("document_replace", seen=seen, **values)
-        else:
-            written = await tx.fetch_one("document_add", **values)
-        if written is None:
-            return False
-    await push.note(tx, made.verdict)
-    return True
+    values: dict[str, object] = {
+        "hotel_id": update.hotel.id,
+        "kind": kind,
+        "protocol": update.call.protocol.name,
+        "account_id": update.call.account.id,
+        "body": packed,
+        "complete_at": tx.now_us if change.complete else None,
+        "now_us": tx.now_us,
+    }
+    if before.revision:
+        return await tx.fetch_one("document_replace", seen=before.revision, **values) is not None
+    return await tx.fetch_one("document_add", **values) is not None
+
+
+def too_many_at_once() -> TransportError:
+    """For an update that others preceded again and again."""
+    return TransportError(503, "others are telling of this hotel at the same time; try again")

@@ -64,10 +64,10 @@ async def read_data(store: Store, code: str, what: str) -> list[dict[str, object
             rows = await tx.fetch_all("activity_all", hotel_id=hotel_id)
             return [_activity(dict(row)) for row in rows]
         if what == "freerooms":
-            return list(_nights((await read_document(tx, hotel_id, "freerooms")).body))
+            return list(_nights((await read_document(tx, hotel_id, "freerooms")).body()))
         kind: Kind = "inventory" if what == "inventory" else "info"
         document = await read_document(tx, hotel_id, kind)
-        return [{"xml": document.body.decode()}] if document.body else []
+        return [{"xml": document.body().decode()}] if document.packed else []
 
     return await store.read(unit)
 

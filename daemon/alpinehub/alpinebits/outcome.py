@@ -24,8 +24,8 @@ INVALID_VALUE: Final = 320
 
 #: Types of Warning and Error: advice, a business rule, the application refused.
 _ADVISORY, _RULE, _APPLICATION = 11, 3, 13
-#: Notes that name no record: more help nobody.
-_MAX_NOTES = 20
+#: Findings that name no record: more help nobody.
+_MAX_FINDINGS = 20
 _MAX_TEXT_CHARS = 500
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
@@ -33,8 +33,8 @@ Kind = Literal["advisory", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """One thing to say of a request."""
+class Finding:
+    """One thing to say of a request: an advisory, a warning or an error."""
 
     kind: Kind
     text: str
@@ -50,12 +50,12 @@ class Note:
 class Outcome:
     """All there is to say; nothing: success."""
 
-    notes: tuple[Note, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
-    def outcome(self) -> Literal["success", "advisory", "warning", "error"]:
-        """The worst of the notes. With an error nothing of the request is stored."""
-        kinds = {note.kind for note in self.notes}
+    def kind(self) -> Literal["success", "advisory", "warning", "error"]:
+        """The worst of the findings. With an error nothing of the request is stored."""
+        kinds = {finding.kind for finding in self.findings}
         return next((kind for kind in _WORST_FIRST if kind in kinds), "success")
 
 
@@ -63,8 +63,8 @@ _WORST_FIRST: tuple[Kind, ...] = ("error", "warning", "advisory")
 
 
 def failed(code: int, text: str, *, status: str = "") -> Outcome:
-    """A verdict of one error."""
-    return Outcome((Note(kind="error", code=code, text=text, status=status),))
+    """A outcome of one error."""
+    return Outcome((Finding(kind="error", code=code, text=text, status=status),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,44 +102,46 @@ def opening(root: str) -> str:
     return f'{_DECLARATION}<{root} xmlns="{NAMESPACE}" Version="{version}">'
 
 
-def answer(root: str, protocol: Protocol, verdict: Outcome, inside: str = "") -> bytes:
+def answer(root: str, protocol: Protocol, outcome: Outcome, inside: str = "") -> bytes:
     """A response; `inside` is what follows Success and its Warnings, as XML.
 
-    A note that the response cannot hold in this version is left out. Raises: TransportError (400)
-    where that is the error itself.
+    A finding that the response cannot hold in this version is left out. Raises: TransportError
+    (400) where that is the error itself.
     """
     form = _RESPONSES[root]
     statuses = protocol.statuses if form.statuses else frozenset()
-    errors = [note for note in verdict.notes if note.kind == "error"]
+    errors = [finding for finding in outcome.findings if finding.kind == "error"]
     if errors and protocol.year < form.errors:
         raise TransportError(400, clean(errors[0].text)[:_MAX_TEXT_CHARS])
     if errors:
-        told = "".join(_error(note, statuses) for note in errors[:_MAX_NOTES])
+        told = "".join(_error(finding, statuses) for finding in errors[:_MAX_FINDINGS])
         return f"{opening(root)}<Errors>{told}</Errors></{root}>".encode()
     warnings = ""
-    if verdict.notes and protocol.year >= form.warnings:
-        loose = islice((note for note in verdict.notes if not note.record), _MAX_NOTES)
-        notes = (*loose, *(note for note in verdict.notes if note.record))
-        told = "".join(_warning(note, form, statuses) for note in notes)
+    if outcome.findings and protocol.year >= form.warnings:
+        loose = islice(
+            (finding for finding in outcome.findings if not finding.record), _MAX_FINDINGS
+        )
+        findings = (*loose, *(finding for finding in outcome.findings if finding.record))
+        told = "".join(_warning(finding, form, statuses) for finding in findings)
         warnings = f"<Warnings>{told}</Warnings>"
     return f"{opening(root)}<Success/>{warnings}{inside}</{root}>".encode()
 
 
-def _error(note: Note, statuses: frozenset[str]) -> str:
+def _error(finding: Finding, statuses: frozenset[str]) -> str:
     """Where it says what to send next, it is of the type of advice."""
-    known = note.status in statuses
-    status = f' Status="{note.status}"' if known else ""
+    known = finding.status in statuses
+    status = f' Status="{finding.status}"' if known else ""
     kind = _ADVISORY if known else _APPLICATION
-    return f'<Error Type="{kind}" Code="{note.code}"{status}>{_said(note)}</Error>'
+    return f'<Error Type="{kind}" Code="{finding.code}"{status}>{_said(finding)}</Error>'
 
 
-def _warning(note: Note, form: _Response, statuses: frozenset[str]) -> str:
-    code = f' Code="{note.code}"' if form.coded else ""
-    record = f' RecordID="{attribute(clean(note.record))}"' if note.record else ""
-    status = f' Status="{note.status}"' if note.status in statuses else ""
-    kind = _ADVISORY if note.kind == "advisory" else _RULE
-    return f'<Warning Type="{kind}"{code}{record}{status}>{_said(note)}</Warning>'
+def _warning(finding: Finding, form: _Response, statuses: frozenset[str]) -> str:
+    code = f' Code="{finding.code}"' if form.coded else ""
+    record = f' RecordID="{attribute(clean(finding.record))}"' if finding.record else ""
+    status = f' Status="{finding.status}"' if finding.status in statuses else ""
+    kind = _ADVISORY if finding.kind == "advisory" else _RULE
+    return f'<Warning Type="{kind}"{code}{record}{status}>{_said(finding)}</Warning>'
 
 
-def _said(note: Note) -> str:
-    return text(clean(note.text)[:_MAX_TEXT_CHARS])
+def _said(finding: Finding) -> str:
+    return text(clean(finding.text)[:_MAX_TEXT_CHARS])

@@ -15,20 +15,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from alpinehub.alpinebits.document_store import TRIES, too_many_at_once
 from alpinehub.alpinebits.outcome import Outcome, failed
 from alpinehub.alpinebits.rules.inbound import FAR, TOO_FAR, UNABLE
-from alpinehub.alpinebits.transport_error import TransportError
 from cordata import from_us
 
 if TYPE_CHECKING:
-    from alpinehub.alpinebits.inbound import Push
+    from alpinehub.alpinebits.inbound import Update
     from alpinehub.alpinebits.rules.rate_plans import RatePlansMessage
     from cordata import Tx
 
 SEND_RATEPLANS = "ALPINEBITS_SEND_RATEPLANS"
 #: Of one hotel: plans, and bytes of them as they are kept, packed.
 MAX_PLANS, MAX_BYTES = 500, 16 * 1024 * 1024
-_TRIES = 8
 
 #: By code: when it was last changed, and the plan, packed.
 _Known = Mapping[str, tuple[int, bytes]]
@@ -52,27 +51,27 @@ def unpack(plan: bytes) -> bytes:
     return zlib.decompress(plan)
 
 
-async def store_plans(push: Push, told: RatePlansMessage) -> Outcome:
-    """Store what a push makes of the plans, and that it came.
+async def store_plans(update: Update, told: RatePlansMessage) -> Outcome:
+    """Store what an update makes of the plans, and that it came.
 
     Raises: StoreUnavailable; TransportError (503) when others were first again and again.
     """
-    store = push.call.ctx.store
-    for _ in range(_TRIES):
+    store = update.call.ctx.store
+    for _ in range(TRIES):
         known: _Known = {}
         if any(one.kind == "Overlay" for one in told.plans):
-            known = await store.read(partial(_read, hotel_id=push.hotel.id))
-        last = from_us(push.call.ctx.now_us()).date() + FAR
+            known = await store.read(partial(_read, hotel_id=update.hotel.id))
+        last = from_us(update.call.ctx.now_us()).date() + FAR
         made, problem = await asyncio.to_thread(_make, told, known, last)
         try:
-            await store.run(partial(_write, push=push, told=told, made=made, verdict=problem))
+            await store.run(partial(_write, update=update, told=told, made=made, outcome=problem))
         except _Outdated:
             continue
         except _TooMuch as error:
             problem = failed(UNABLE, str(error))
-            await store.run(partial(push.note, verdict=problem))
+            await store.run(partial(update.record, outcome=problem))
         return problem
-    raise TransportError(503, "others are telling of this hotel at the same time; try again")
+    raise too_many_at_once()
 
 
 def _make(
@@ -108,29 +107,29 @@ async def _read(tx: Tx, hotel_id: int) -> dict[str, tuple[int, bytes]]:
 
 async def _write(
     tx: Tx,
-    push: Push,
+    update: Update,
     told: RatePlansMessage,
     made: Mapping[str, tuple[int, bytes]],
-    verdict: Outcome,
+    outcome: Outcome,
 ) -> None:
-    who = {"hotel_id": push.hotel.id, "protocol": push.call.protocol.name, "now_us": tx.now_us}
-    if verdict.outcome != "error":
-        await tx.fetch_one("rateplan_hold", hotel_id=push.hotel.id)
+    who = {"hotel_id": update.hotel.id, "protocol": update.call.protocol.name, "now_us": tx.now_us}
+    if outcome.kind != "error":
+        await tx.fetch_one("rateplan_hold", hotel_id=update.hotel.id)
         gone = [one.code for one in told.plans if one.kind == "Remove"]
         if gone:
             codes = msgspec.json.encode(gone).decode()
-            await tx.execute("rateplan_remove", hotel_id=push.hotel.id, codes=codes)
+            await tx.execute("rateplan_remove", hotel_id=update.hotel.id, codes=codes)
         if told.complete:
             codes = msgspec.json.encode(list(made)).decode()
-            await tx.execute("rateplan_remove_others", hotel_id=push.hotel.id, codes=codes)
+            await tx.execute("rateplan_remove_others", hotel_id=update.hotel.id, codes=codes)
         for code, (seen, body) in sorted(made.items()):
             if not seen:
                 await tx.write("rateplan_set", code=code, body=body, **who)
             elif not await tx.execute("rateplan_overlay", code=code, body=body, seen=seen, **who):
                 raise _Outdated
-        row = await tx.fetch_one("rateplan_count", hotel_id=push.hotel.id)
+        row = await tx.fetch_one("rateplan_count", hotel_id=update.hotel.id)
         if row is not None and row["plans"] > MAX_PLANS:
             raise _TooMuch(f"a hotel has at most {MAX_PLANS} rate plans here")
         if row is not None and row["bytes"] > MAX_BYTES:
             raise _TooMuch("the rate plans of this hotel are too large all together")
-    await push.note(tx, verdict)
+    await update.record(tx, outcome)

@@ -28,7 +28,7 @@ _log = logging.getLogger("alpinehub.alpinebits")
 
 
 async def serve(
-    call: Call, hotel: Hotel, response: str, content: bytes, *, verdict: Outcome | None = None
+    call: Call, hotel: Hotel, response: str, content: bytes, *, outcome: Outcome | None = None
 ) -> bytes:
     """A response with `content`, XML of what follows its Success, as the caller's version has it.
 
@@ -49,7 +49,7 @@ async def serve(
     if fitted.dropped:
         extra = fields(hotel=hotel.code, dropped=fitted.dropped)
         _log.info("%s is told without what its version does not have", response, extra=extra)
-    return respond(call, response, verdict or Outcome(), fitted.inside)
+    return respond(call, response, outcome or Outcome(), fitted.inside)
 
 
 async def _fit(call: Call, told: Telling) -> Fitted:

@@ -32,7 +32,7 @@ _RESERVATION = tag("HotelReservation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class StatusUpdate:
     """One HotelReservation of an OTA_HotelResNotifRQ."""
 
     kind: str
@@ -46,16 +46,16 @@ class Told:
 class Statuses:
     """All of them, in their order."""
 
-    told: tuple[Told, ...]
+    told: tuple[StatusUpdate, ...]
 
 
 def _read(root: _Element) -> Statuses:
     return Statuses(tuple(_told(root)))
 
 
-def _told(root: _Element) -> Iterator[Told]:
+def _told(root: _Element) -> Iterator[StatusUpdate]:
     for one in root.iter(_RESERVATION):
-        yield Told(
+        yield StatusUpdate(
             kind=one[0].get("Type", ""),
             id=one[0].get("ID", ""),
             status=one.get("ResStatus", ""),
@@ -67,7 +67,7 @@ STATUSES = Reader(root="OTA_HotelResNotifRQ", read=_read, type=Statuses)
 
 
 async def note_statuses(
-    ctx: Context, client: Client, hotels: Mapping[int, Hotel], told: Sequence[Told]
+    ctx: Context, client: Client, hotels: Mapping[int, Hotel], told: Sequence[StatusUpdate]
 ) -> set[str]:
     """Record them; the ids that are requests of these hotels, which the account reads.
 
@@ -78,7 +78,7 @@ async def note_statuses(
     for start in range(0, len(told), RECORDED):
         part = told[start : start + RECORDED]
 
-        async def unit(tx: Tx, part: Sequence[Told] = part) -> set[str]:
+        async def unit(tx: Tx, part: Sequence[StatusUpdate] = part) -> set[str]:
             return await _note(tx, client, hotels, part)
 
         known |= await ctx.store.run(unit)
@@ -86,7 +86,7 @@ async def note_statuses(
 
 
 async def _note(
-    tx: Tx, client: Client, hotels: Mapping[int, Hotel], told: Sequence[Told]
+    tx: Tx, client: Client, hotels: Mapping[int, Hotel], told: Sequence[StatusUpdate]
 ) -> set[str]:
     ids = msgspec.json.encode(sorted({one.id for one in told})).decode()
     rows = await tx.fetch_all("status_find", ids=ids, account_id=client.account_id)

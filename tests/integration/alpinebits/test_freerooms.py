@@ -77,9 +77,9 @@ async def push(
 async def known(hub: Hub) -> dict[Key, dict[int, Counts]]:
     """What is kept of H1: counts by night from today; a closing season is of no category."""
     document = await hub.ctx.store.read(lambda tx: read_document(tx, 1, "freerooms"))
-    if not document.body:
+    if not document.body():
         return {}
-    rooms = periods.decode(document.body)
+    rooms = periods.decode(document.body())
     told = {**rooms.entries, **({Key(""): rooms.closings} if rooms.closings else {})}
     return {
         key: {

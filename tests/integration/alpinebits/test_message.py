@@ -10,7 +10,7 @@ from tests.integration.alpinebits.mutants import mutants
 
 from alpinehub.alpinebits.acknowledging import REPORT, Acknowledgement
 from alpinehub.alpinebits.actions.handshake import ECHO
-from alpinehub.alpinebits.actions.read import WANTED, Wanted
+from alpinehub.alpinebits.actions.read import READ_REQUEST, ReadRequest
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.reader import Reader, read_here
 from alpinehub.alpinebits.transport_error import TransportError
@@ -26,7 +26,7 @@ each_sample = pytest.mark.parametrize("path", SAMPLES, ids=material.name_of)
 
 def accepts(document: bytes, version: str) -> bool:
     """Whether the reader of the document's kind takes it."""
-    readers: dict[str, Reader[Any]] = {one.root: one for one in (ECHO, WANTED, REPORT)}
+    readers: dict[str, Reader[Any]] = {one.root: one for one in (ECHO, READ_REQUEST, REPORT)}
     reader = readers[etree.QName(etree.fromstring(document)).localname]
     try:
         read_here(document, SERVED[version], reader)
@@ -63,16 +63,16 @@ def test_read_request_says_hotel_and_start() -> None:
         '<HotelReadRequest HotelCode="1" HotelName="&quot;Zur Post&quot;">'
         '<SelectionCriteria Start="2022-03-21T15:00:00+01:00"/></HotelReadRequest>'
     )
-    assert read_here(document, SERVED["2024-10"], WANTED) == Wanted(
+    assert read_here(document, SERVED["2024-10"], READ_REQUEST) == ReadRequest(
         hotel_code="1", hotel_name='"Zur Post"', start="2022-03-21T15:00:00+01:00"
     )
 
 
 def test_read_request_needs_a_code_when_the_version_is_2024() -> None:
     document = read_rq('<HotelReadRequest HotelName="Zur Post"/>')
-    assert read_here(document, SERVED["2022-10"], WANTED).hotel_code is None
+    assert read_here(document, SERVED["2022-10"], READ_REQUEST).hotel_code is None
     with pytest.raises(TransportError, match="HotelReadRequest/@HotelCode is missing"):
-        read_here(document, SERVED["2024-10"], WANTED)
+        read_here(document, SERVED["2024-10"], READ_REQUEST)
 
 
 def report(warnings: str, *unique_ids: tuple[int, str]) -> bytes:

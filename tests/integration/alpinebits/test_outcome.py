@@ -6,7 +6,7 @@ import pytest
 from lxml import etree
 from tests.integration.alpinebits import material
 
-from alpinehub.alpinebits.outcome import Note, Outcome, answer, failed
+from alpinehub.alpinebits.outcome import Finding, Outcome, answer, failed
 from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 from alpinehub.alpinebits.transport_error import TransportError
 
@@ -47,7 +47,7 @@ each_case = pytest.mark.parametrize(
 )
 
 
-def said(root: str, protocol: Protocol, *notes: Note) -> etree._Element:
+def said(root: str, protocol: Protocol, *notes: Finding) -> etree._Element:
     """The response, valid in its version."""
     document = answer(root, protocol, Outcome(notes), ROOTS.get(root, (0, ""))[1])
     assert material.problems(document, protocol.name) == []
@@ -71,8 +71,10 @@ def test_notes_are_warnings_where_the_response_has_some(root: str, protocol: Pro
     element = said(
         root,
         protocol,
-        Note(kind="advisory", code=450, text=HOSTILE, status=SEND, record="r" * 40),
-        Note(kind="warning", code=450, text="later", status="ALPINEBITS_SEND_NOTHING", record="2"),
+        Finding(kind="advisory", code=450, text=HOSTILE, status=SEND, record="r" * 40),
+        Finding(
+            kind="warning", code=450, text="later", status="ALPINEBITS_SEND_NOTHING", record="2"
+        ),
     )
     assert element[0].tag == f"{NS}Success"
     warnings = element.findall(f"{NS}Warnings/{NS}Warning")
@@ -98,9 +100,9 @@ def test_notes_are_warnings_where_the_response_has_some(root: str, protocol: Pro
 def test_error_holds_nothing_else(root: str, protocol: Protocol) -> None:
     verdict = Outcome(
         (
-            Note(kind="advisory", text="and also"),
-            Note(kind="error", code=404, text=HOSTILE),
-            Note(kind="error", code=450, text="send them", status=SEND),
+            Finding(kind="advisory", text="and also"),
+            Finding(kind="error", code=404, text=HOSTILE),
+            Finding(kind="error", code=450, text="send them", status=SEND),
         )
     )
     if root == "OTA_HotelResNotifRS" and protocol.year < 2022:
@@ -108,7 +110,7 @@ def test_error_holds_nothing_else(root: str, protocol: Protocol) -> None:
             answer(root, protocol, verdict)
         assert caught.value.status == 400 and "\x00" not in caught.value.text
         return
-    element = said(root, protocol, *verdict.notes)
+    element = said(root, protocol, *verdict.findings)
     assert [child.tag for child in element] == [f"{NS}Errors"]
     first, second = element[0]
     assert attributes(first) == {"Type": "13", "Code": "404"}
@@ -119,13 +121,13 @@ def test_error_holds_nothing_else(root: str, protocol: Protocol) -> None:
 @pytest.mark.parametrize("name", ["2020-10", "2022-10", "2024-10"])
 def test_handshake_can_be_refused(name: str) -> None:
     element = said(
-        "OTA_PingRS", PROTOCOLS[name], Note(kind="error", code=320, text="no", status=SEND)
+        "OTA_PingRS", PROTOCOLS[name], Finding(kind="error", code=320, text="no", status=SEND)
     )
     assert attributes(element[0][0]) == {"Type": "13", "Code": "320"}
 
 
 def test_handshake_may_be_asked_for_from_2024_on() -> None:
-    note = Note(kind="advisory", text="shake", status="ALPINEBITS_SEND_HANDSHAKE")
+    note = Finding(kind="advisory", text="shake", status="ALPINEBITS_SEND_HANDSHAKE")
     for protocol in PROTOCOLS.values():
         element = said("OTA_HotelRatePlanNotifRS", protocol, note)
         status = element[1][0].get("Status")
@@ -133,17 +135,17 @@ def test_handshake_may_be_asked_for_from_2024_on() -> None:
 
 
 def test_outcome_is_the_worst_of_what_is_said() -> None:
-    advice, rule = Note(kind="advisory", text="a"), Note(kind="warning", text="w")
-    assert Outcome().outcome == "success"
-    assert Outcome((advice,)).outcome == "advisory"
-    assert Outcome((advice, rule)).outcome == "warning"
-    assert Outcome((rule, *failed(392, "no").notes, advice)).outcome == "error"
+    advice, rule = Finding(kind="advisory", text="a"), Finding(kind="warning", text="w")
+    assert Outcome().kind == "success"
+    assert Outcome((advice,)).kind == "advisory"
+    assert Outcome((advice, rule)).kind == "warning"
+    assert Outcome((rule, *failed(392, "no").findings, advice)).kind == "error"
 
 
 def test_notes_are_bounded_but_none_of_a_record_is_left_out() -> None:
-    loose = [Note(kind="warning", text=str(number)) for number in range(100)]
-    named = [Note(kind="warning", text="x", record=f"r{number}") for number in range(100)]
+    loose = [Finding(kind="warning", text=str(number)) for number in range(100)]
+    named = [Finding(kind="warning", text="x", record=f"r{number}") for number in range(100)]
     warnings = said("OTA_NotifReportRS", PROTOCOLS["2022-10"], *loose, *named)[1]
     assert len(warnings) == 20 + 100
-    errors = [Note(kind="error", code=404, text=str(number)) for number in range(100)]
+    errors = [Finding(kind="error", code=404, text=str(number)) for number in range(100)]
     assert len(said("OTA_NotifReportRS", PROTOCOLS["2022-10"], *errors)[0]) == 20

@@ -4,6 +4,7 @@ be kept, changed, and told in every version.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.integration.alpinebits import material
 from tests.integration.alpinebits.mutants import mutants
 from tests.integration.alpinebits.specimen import specimen
 
-from alpinehub.alpinebits.actions.freerooms import change
+from alpinehub.alpinebits.actions.freerooms import apply_message
 from alpinehub.alpinebits.document_store import Document
 from alpinehub.alpinebits.fitting import Telling, fit
 from alpinehub.alpinebits.grammar import check, library
@@ -66,10 +67,11 @@ def test_any_push_that_conforms_is_read_kept_and_told(root: str, version: str) -
 
 def use(told: object, protocol: Protocol) -> bool:
     """What becomes of a message; whether it was taken."""
-    if isinstance(told, FreeRoomsMessage) and not told.notes:
-        first = change(told, NOW_US, Document())
+    if isinstance(told, FreeRoomsMessage) and not told.findings:
+        first = apply_message(told, Document(), NOW_US)
         assert first.body is not None
-        assert change(told, NOW_US, Document(body=first.body)).body is not None
+        known = Document(packed=zlib.compress(first.body))
+        assert apply_message(told, known, NOW_US).body is not None
         return True
     if isinstance(told, ContentTold):
         if told.inventory and told.info:
@@ -78,7 +80,7 @@ def use(told: object, protocol: Protocol) -> bool:
         for other in PROTOCOLS.values():
             tell("OTA_HotelDescriptiveInfoRS", content, other)
         return True
-    if isinstance(told, RatePlansMessage) and not told.notes:
+    if isinstance(told, RatePlansMessage) and not told.findings:
         for plan in told.plans:
             made = laid_over(plan.body, plan.body)
             for part in (made, titled(made), between(made, None, None)):

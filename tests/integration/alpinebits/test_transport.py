@@ -14,7 +14,7 @@ from alpinehub.alpinebits.bounds import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.call import Call, respond
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.concurrency_limit import MAX_BODIES, limit_of
-from alpinehub.alpinebits.outcome import Note, Outcome
+from alpinehub.alpinebits.outcome import Finding, Outcome
 from alpinehub.models import Account
 from cordata import request_id
 
@@ -243,7 +243,7 @@ def test_many_errors_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -
         data=None,
         request_id="r-1",
     )
-    notes = [Note(kind="error", code=450 + at, text=f"wrong {at}") for at in range(8)]
+    notes = [Finding(kind="error", code=450 + at, text=f"wrong {at}") for at in range(8)]
     answer = respond(call, "OTA_HotelRatePlanNotifRS", Outcome(tuple(notes)))
     assert answer.count(b"<Error ") == 8
     assert told(caplog) == [(450, "")]

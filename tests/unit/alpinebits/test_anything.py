@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from alpinehub.alpinebits.actions.handshake import ECHO, NoCapabilities, intersect
-from alpinehub.alpinebits.actions.read import WANTED
+from alpinehub.alpinebits.actions.read import READ_REQUEST
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.document import parse
 from alpinehub.alpinebits.form import parse_form, unpack
@@ -20,7 +20,7 @@ from alpinehub.alpinebits.large import READERS as LARGE
 from alpinehub.alpinebits.reader import Reader, read_here
 from alpinehub.alpinebits.transport_error import TransportError
 
-READERS: tuple[Reader[Any], ...] = (ECHO, WANTED, *LARGE.values())
+READERS: tuple[Reader[Any], ...] = (ECHO, READ_REQUEST, *LARGE.values())
 
 MULTIPART = st.lists(
     st.sampled_from(

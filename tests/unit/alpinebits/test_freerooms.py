@@ -88,7 +88,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_message_is_an_error_when(name: str) -> None:
     told, code = REFUSED[name]
-    assert {(note.kind, note.code) for note in told.notes} == {("error", code)}
+    assert {(note.kind, note.code) for note in told.findings} == {("error", code)}
     assert told.entries == ()
 
 
@@ -98,7 +98,7 @@ def test_counts_are_told_by_type_and_are_0_when_left_out() -> None:
         entry('InvTypeCode="EZ"', days="2027-01-01+01:00 2027-01-01Z"),
     )
     first = Period(JAN_1, JAN_1 + 9, Counts(3, 2, 1))
-    assert told.notes == () and told.complete
+    assert told.findings == () and told.complete
     assert told.rooms().entries == {
         Key("DZ"): (first,),
         Key("EZ"): (Period(JAN_1, JAN_1),),
@@ -128,15 +128,15 @@ def test_threshold_is_what_is_free_but_not_bookable() -> None:
 
 def test_overlap_of_one_room_is_advice_only() -> None:
     both = entry(ROOM), entry(ROOM, days="2027-01-10 2027-01-20")
-    assert [note.kind for note in counts(*both).notes] == ["advisory"]
+    assert [note.kind for note in counts(*both).findings] == ["advisory"]
     apart = entry(ROOM), entry(ROOM, days="2027-01-11 2027-01-20")
-    assert counts(*apart).notes == ()
+    assert counts(*apart).findings == ()
     others = entry(ROOM), entry('InvTypeCode="DZ" InvCode="102"')
-    assert counts(*others).notes == ()
+    assert counts(*others).findings == ()
 
 
 def test_many_problems_are_not_all_told() -> None:
-    assert len(counts(*[entry('InvCode="1"')] * 50).notes) == 20
+    assert len(counts(*[entry('InvCode="1"')] * 50).findings) == 20
 
 
 def test_what_a_child_of_the_pool_reads_comes_back_the_same() -> None:

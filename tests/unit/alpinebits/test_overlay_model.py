@@ -65,7 +65,7 @@ def pushed(inside: str, kind: str = "New") -> Plan:
         "</RatePlan></RatePlans></OTA_HotelRatePlanNotifRQ>"
     )
     told = read_here(document.encode(), PROTOCOLS["2024-10"], RATES)
-    assert told.notes == (), told.notes
+    assert told.findings == (), told.findings
     return told.plans[0]
 
 

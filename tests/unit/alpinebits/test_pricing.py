@@ -239,21 +239,21 @@ WRONG: dict[str, tuple[int, str]] = {
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_plan_that_is_right_has_no_remark(name: str) -> None:
-    assert told(RIGHT[name]).notes == ()
+    assert told(RIGHT[name]).findings == ()
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_plan_that_is_wrong_has_one_error(name: str) -> None:
     code, inside = WRONG[name]
     plans = told(inside)
-    assert [(note.kind, note.code) for note in plans.notes] == [("error", code)], plans.notes
-    assert plans.notes[0].text.startswith(("RatePlan 1: ", "Language", "a Language"))
+    assert [(note.kind, note.code) for note in plans.findings] == [("error", code)], plans.findings
+    assert plans.findings[0].text.startswith(("RatePlan 1: ", "Language", "a Language"))
     assert plans.plans == ()
 
 
 def test_category_without_its_type_is_an_error() -> None:
-    assert told("", 'RatePlanType="12" RatePlanCategory="X"').notes == ()
-    assert [note.code for note in told("", 'RatePlanCategory="X"').notes] == [321]
+    assert told("", 'RatePlanType="12" RatePlanCategory="X"').findings == ()
+    assert [note.code for note in told("", 'RatePlanCategory="X"').findings] == [321]
 
 
 def test_rooms_and_the_latest_day_are_known() -> None:

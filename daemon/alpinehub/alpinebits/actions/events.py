@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Answer, Call, read
-from alpinehub.alpinebits.inbound import Push, note_alone, take
+from alpinehub.alpinebits.inbound import Update, admit
 from alpinehub.alpinebits.outcome import Outcome, failed
 from alpinehub.alpinebits.protocol import EVENT_REPORTS
 from alpinehub.alpinebits.rules.events import EVENTS, EventsMessage
@@ -29,32 +29,31 @@ class _TooMany(Exception):
 
 async def take_events(call: Call) -> Answer:
     """OTA_HotelPostEventNotif:EventReports."""
-    told = await read(call, EVENTS)
+    message = await read(call, EVENTS)
+    update = await admit(call, EVENT_REPORTS, "OTA_HotelPostEventNotifRS", message)
+    if isinstance(update, bytes):
+        return update
+    outcome = Outcome()
+    try:
+        await call.ctx.store.run(partial(_write, update=update, message=message))
+    except _TooMany:
+        text = f"a hotel has at most {MAX_ACTIVITIES} activities here; delete some"
+        outcome = failed(UNABLE, text)
+        await update.record_alone(outcome)
+    return update.respond(outcome)
 
-    async def store(push: Push) -> Outcome:
-        try:
-            await call.ctx.store.run(partial(_write, push=push, told=told))
-        except _TooMany:
-            text = f"a hotel has at most {MAX_ACTIVITIES} activities here; delete some"
-            verdict = failed(UNABLE, text)
-            await note_alone(push, verdict)
-            return verdict
-        return Outcome()
 
-    return await take(call, EVENT_REPORTS, "OTA_HotelPostEventNotifRS", told, store)
-
-
-async def _write(tx: Tx, push: Push, told: EventsMessage) -> None:
-    hotel_id = push.hotel.id
+async def _write(tx: Tx, update: Update, message: EventsMessage) -> None:
+    hotel_id = update.hotel.id
     await tx.execute("activity_forget", hotel_id=hotel_id, before=tx.now_us - _KEPT_US)
-    for one in sorted(told.reports, key=lambda one: (one.context, one.id)):
+    for one in sorted(message.reports, key=lambda one: (one.context, one.id)):
         event = {"hotel_id": hotel_id, "context": one.context, "event_id": one.id}
         if one.body is None:
             await tx.execute("activity_remove", **event)
             continue
         await tx.write(
             "activity_set",
-            protocol=push.call.protocol.name,
+            protocol=update.call.protocol.name,
             body=zlib.compress(one.body),
             now_us=tx.now_us,
             **event,
@@ -62,4 +61,4 @@ async def _write(tx: Tx, push: Push, told: EventsMessage) -> None:
     row = await tx.fetch_one("activity_count", hotel_id=hotel_id)
     if row is not None and row["activities"] > MAX_ACTIVITIES:
         raise _TooMany
-    await push.note(tx, Outcome())
+    await update.record(tx, Outcome())

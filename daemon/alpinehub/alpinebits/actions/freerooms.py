@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.agreement import recall
 from alpinehub.alpinebits.call import Answer, Call, read
-from alpinehub.alpinebits.document_store import Change, Document, change_document
-from alpinehub.alpinebits.inbound import Push, note_alone, take
-from alpinehub.alpinebits.outcome import Note, Outcome, failed
+from alpinehub.alpinebits.document_store import (
+    TRIES,
+    Document,
+    DocumentChange,
+    find_document,
+    too_many_at_once,
+    write_document,
+)
+from alpinehub.alpinebits.inbound import Update, admit
+from alpinehub.alpinebits.outcome import Finding, Outcome, failed
 from alpinehub.alpinebits.protocol import AVAIL, INV_COUNT
 from alpinehub.alpinebits.rules import freerooms, periods
 from alpinehub.alpinebits.rules.freerooms import FreeRoomsMessage
@@ -41,46 +48,60 @@ async def take_counts(call: Call) -> Answer:
 
 
 async def _take(call: Call, action: str, reader: Reader[FreeRoomsMessage], response: str) -> Answer:
-    told = await read(call, reader)
+    message = await read(call, reader)
+    update = await admit(call, action, response, message)
+    if isinstance(update, bytes):
+        return update
+    if problem := await _threshold_problem(call, message):
+        outcome = Outcome((problem,))
+        await update.record_alone(outcome)
+    else:
+        outcome = await _store(update, message)
+    return update.respond(outcome)
 
-    async def store(push: Push) -> Outcome:
-        if problem := await _threshold_problem(call, told):
-            verdict = Outcome((problem,))
-            await note_alone(push, verdict)
-            return verdict
-        now_us = call.ctx.now_us()
-        return await change_document(push, "freerooms", partial(change, told, now_us))
 
-    return await take(call, action, response, told, store)
+async def _store(update: Update, message: FreeRoomsMessage) -> Outcome:
+    """Store what is known after the message. Raises: StoreUnavailable, TransportError (503)."""
+    ctx = update.call.ctx
+    now_us = ctx.now_us()
+    for _ in range(TRIES):
+        before = await find_document(ctx.store, update.hotel.id, "freerooms")
+        change = await asyncio.to_thread(apply_message, message, before, now_us)
+        if await write_document(update, "freerooms", before, change):
+            return change.outcome
+    raise too_many_at_once()
 
 
-def change(told: FreeRoomsMessage, now_us: int, old: Document) -> Change:
-    """What becomes of what is known."""
+def apply_message(message: FreeRoomsMessage, before: Document, now_us: int) -> DocumentChange:
+    """What the message makes of the free rooms that were known before: all, or a delta."""
     today = from_us(now_us).date().toordinal()
-    rooms = told.rooms()
+    rooms = message.rooms()
     near = periods.until(rooms, today + FAR.days)
-    notes = []
+    findings = []
     if near != rooms:
-        notes.append(TOO_FAR)
-    if told.complete:
+        findings.append(TOO_FAR)
+    if message.complete:
         known = periods.replaced(near)
     else:
-        before = periods.decode(old.body) if old.body else periods.FreeRooms()
-        if near.entries and {bool(key.room) for key in before.entries} - {near.distinct}:
+        body = before.body()
+        old = periods.decode(body) if body else periods.FreeRooms()
+        if near.entries and {bool(key.room) for key in old.entries} - {near.distinct}:
             text = "what is known is of the other kind: distinct rooms or room categories; send all"
-            return Change(verdict=failed(UNABLE, text, status=_SEND_FREEROOMS))
-        known = periods.changed(periods.since(before, today - _PAST.days), near)
-        notes += _advice(old.complete_at, now_us)
+            return DocumentChange(outcome=failed(UNABLE, text, status=_SEND_FREEROOMS))
+        known = periods.changed(periods.since(old, today - _PAST.days), near)
+        findings += _advice(before.complete_at, now_us)
     if periods.is_free_while_closed(near, known.closings):
         text = "rooms are free in a closing season: there they are not offered"
-        notes.append(Note(kind="advisory", text=text))
+        findings.append(Finding(kind="advisory", text=text))
     if known.size > _MAX_PERIODS:
-        return Change(verdict=failed(UNABLE, "there are too many periods", status=_SEND_FREEROOMS))
+        return DocumentChange(
+            outcome=failed(UNABLE, "there are too many periods", status=_SEND_FREEROOMS)
+        )
     body = periods.encode(known)
-    return Change(verdict=Outcome(tuple(notes)), body=body, complete=told.complete)
+    return DocumentChange(outcome=Outcome(tuple(findings)), body=body, complete=message.complete)
 
 
-def _advice(complete_at: int | None, now_us: int) -> list[Note]:
+def _advice(complete_at: int | None, now_us: int) -> list[Finding]:
     """That a complete set would be better than a delta."""
     if complete_at is None:
         text = "no full data set has been received yet"
@@ -88,20 +109,20 @@ def _advice(complete_at: int | None, now_us: int) -> list[Note]:
         text = "last full data set received more than 48 hours ago"
     else:
         return []
-    return [Note(kind="advisory", text=text, status=_SEND_FREEROOMS)]
+    return [Finding(kind="advisory", text=text, status=_SEND_FREEROOMS)]
 
 
-async def _threshold_problem(call: Call, told: FreeRoomsMessage) -> Note | None:
+async def _threshold_problem(call: Call, message: FreeRoomsMessage) -> Finding | None:
     """BookingThreshold changes what BookingLimit means: it is there if that was agreed upon.
 
     Before there were handshakes it might be left out.
     """
-    if not told.thresholds or call.protocol.year < _THRESHOLD_SINCE:
+    if not message.thresholds or call.protocol.year < _THRESHOLD_SINCE:
         return None
     common = await recall(call.ctx, call.account.id, call.protocol.name)
     agreed = _THRESHOLD in common.get("action_OTA_HotelAvailNotif", ())
-    if agreed and told.thresholds != "all":
+    if agreed and message.thresholds != "all":
         return error(MISSING, "BookingThreshold is missing, though it was agreed upon")
-    if not agreed and told.thresholds != "none":
+    if not agreed and message.thresholds != "none":
         return error(UNABLE, f"BookingThreshold needs a handshake that agrees upon {_THRESHOLD}")
     return None

@@ -6,17 +6,22 @@ They are two documents with one form; each replaces what was told before.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from alpinehub.alpinebits.call import Answer, Call, read, respond
-from alpinehub.alpinebits.document_store import Change, Document, change_document, read_document
-from alpinehub.alpinebits.inbound import Push, take
-from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Note, Outcome, failed
+from alpinehub.alpinebits.document_store import (
+    TRIES,
+    DocumentChange,
+    find_document,
+    too_many_at_once,
+    write_document,
+)
+from alpinehub.alpinebits.inbound import admit
+from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Finding, Outcome, failed
 from alpinehub.alpinebits.protocol import INFO_PUSH, INVENTORY_PUSH
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules.content import CONTENT
-from alpinehub.alpinebits.rules.inbound import Told
+from alpinehub.alpinebits.rules.inbound import InboundMessage
 from alpinehub.alpinebits.serving import serve
 
 if TYPE_CHECKING:
@@ -53,42 +58,44 @@ async def tell_info(call: Call) -> Answer:
 
 
 async def _take(call: Call, action: str, kind: Kind) -> Answer:
-    told = await read(call, CONTENT)
-
-    def change(old: Document) -> Change:
-        return Change(body=told.content)
-
-    async def store(push: Push) -> Outcome:
-        return await change_document(push, kind, change)
-
-    return await take(call, action, "OTA_HotelDescriptiveContentNotifRS", told.as_(kind), store)
+    message = await read(call, CONTENT)
+    response = "OTA_HotelDescriptiveContentNotifRS"
+    update = await admit(call, action, response, message.as_(kind))
+    if isinstance(update, bytes):
+        return update
+    change = DocumentChange(body=message.content)
+    for _ in range(TRIES):
+        before = await find_document(call.ctx.store, update.hotel.id, kind)
+        if await write_document(update, kind, before, change):
+            return update.respond(change.outcome)
+    raise too_many_at_once()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked(Told):
+class ContentRequest(InboundMessage):
     """OTA_HotelDescriptiveInfoRQ: of which hotel."""
 
 
-def _read(root: _Element) -> Asked:
+def _read(root: _Element) -> ContentRequest:
     hotel = root[0][0]
-    return Asked(hotel_code=hotel.get("HotelCode"), hotel_name=hotel.get("HotelName"))
+    return ContentRequest(hotel_code=hotel.get("HotelCode"), hotel_name=hotel.get("HotelName"))
 
 
-ASKED = Reader(root="OTA_HotelDescriptiveInfoRQ", read=_read, type=Asked)
+CONTENT_REQUEST = Reader(root="OTA_HotelDescriptiveInfoRQ", read=_read, type=ContentRequest)
 
 
 async def _tell(call: Call, kind: Kind) -> Answer:
-    asked = await read(call, ASKED)
+    asked = await read(call, CONTENT_REQUEST)
     hotel = call.account.hotel(asked.hotel_code, asked.hotel_name)
     if hotel is None:
         return respond(call, _ANSWER, failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
     if not hotel.offers(kind):
-        refused = Told(uses=frozenset({kind})).refused(hotel)
+        refused = InboundMessage(uses=frozenset({kind})).disabled_features(hotel)
         return respond(call, _ANSWER, Outcome(refused))
-    known = await call.ctx.store.read(partial(read_document, hotel_id=hotel.id, kind=kind))
-    if not known.body:
+    known = (await find_document(call.ctx.store, hotel.id, kind)).body()
+    if not known:
         text = f"no {kind} of this hotel has been received yet"
-        note = Note(kind="advisory", text=text, status="ALPINEBITS_SEND_INVENTORY")
-        return await serve(call, hotel, _ANSWER, _NOTHING[kind], verdict=Outcome((note,)))
-    content = b"<HotelDescriptiveContents>%b</HotelDescriptiveContents>" % known.body
+        finding = Finding(kind="advisory", text=text, status="ALPINEBITS_SEND_INVENTORY")
+        return await serve(call, hotel, _ANSWER, _NOTHING[kind], outcome=Outcome((finding,)))
+    content = b"<HotelDescriptiveContents>%b</HotelDescriptiveContents>" % known
     return await serve(call, hotel, _ANSWER, content)

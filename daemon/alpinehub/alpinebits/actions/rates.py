@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from alpinehub.alpinebits.bounds import MAX_BODY_BYTES
 from alpinehub.alpinebits.call import Answer, Call, read, respond
 from alpinehub.alpinebits.document import tag
-from alpinehub.alpinebits.inbound import Push, take
+from alpinehub.alpinebits.inbound import admit
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, INVALID_VALUE, Outcome, failed
 from alpinehub.alpinebits.protocol import RATE_PLANS, Protocol
 from alpinehub.alpinebits.rate_plan_store import SEND_RATEPLANS, read_plans, store_plans, unpack
 from alpinehub.alpinebits.reader import Reader
-from alpinehub.alpinebits.rules.inbound import INVALID_DATES, UNABLE, Problems, Told, day
+from alpinehub.alpinebits.rules.inbound import INVALID_DATES, UNABLE, InboundMessage, Problems, day
 from alpinehub.alpinebits.rules.rate_plans import RATES
 from alpinehub.alpinebits.serving import serve
 
@@ -30,16 +30,15 @@ MAX_ANSWER_BYTES = MAX_BODY_BYTES
 
 async def take_rates(call: Call) -> Answer:
     """OTA_HotelRatePlanNotif:RatePlans."""
-    told = await read(call, RATES)
-
-    async def store(push: Push) -> Outcome:
-        return await store_plans(push, told)
-
-    return await take(call, RATE_PLANS, "OTA_HotelRatePlanNotifRS", told, store)
+    message = await read(call, RATES)
+    update = await admit(call, RATE_PLANS, "OTA_HotelRatePlanNotifRS", message)
+    if isinstance(update, bytes):
+        return update
+    return update.respond(await store_plans(update, message))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted(Told):
+class BaseRatesRequest(InboundMessage):
     """OTA_HotelRatePlanRQ: which plans, and of which days."""
 
     #: (RatePlanCode, RatePlanID); empty: all plans.
@@ -53,7 +52,7 @@ class Wanted(Told):
         return self.days == (None, None)
 
 
-def _read(root: _Element) -> Wanted:
+def _read(root: _Element) -> BaseRatesRequest:
     plan = root[0][0]
     hotels = plan.findall(tag("HotelRef"))
     ranges = plan.findall(tag("DateRange"))
@@ -66,10 +65,10 @@ def _read(root: _Element) -> Wanted:
     first, last = (day(one) if one is not None else None for one in days or (None, None))
     if first is not None and last is not None and last < first:
         problems.add(INVALID_DATES, "invalid combination of Start and End")
-    return Wanted(
+    return BaseRatesRequest(
         hotel_code=hotels[0].get("HotelCode") if hotels else None,
         hotel_name=hotels[0].get("HotelName") if hotels else None,
-        notes=tuple(problems.notes),
+        findings=tuple(problems.findings),
         uses=frozenset({"baserates"}),
         candidates=tuple(
             (one.get("RatePlanCode"), one.get("RatePlanID"))
@@ -79,18 +78,18 @@ def _read(root: _Element) -> Wanted:
     )
 
 
-WANTED_RATES = Reader(root="OTA_HotelRatePlanRQ", read=_read, type=Wanted)
+BASE_RATES_REQUEST = Reader(root="OTA_HotelRatePlanRQ", read=_read, type=BaseRatesRequest)
 
 
 async def tell_rates(call: Call) -> Answer:
     """OTA_HotelRatePlan:BaseRates."""
-    wanted = await read(call, WANTED_RATES)
+    wanted = await read(call, BASE_RATES_REQUEST)
     hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
-    if wanted.notes:
-        return respond(call, _ANSWER, Outcome(wanted.notes))
+    if wanted.findings:
+        return respond(call, _ANSWER, Outcome(wanted.findings))
     if hotel is None:
         return respond(call, _ANSWER, failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
-    if refused := wanted.refused(hotel):
+    if refused := wanted.disabled_features(hotel):
         return respond(call, _ANSWER, Outcome(refused))
     if wanted.deltas:  # before 2022-10 it could be no warning, and later not without a plan
         text = "this server does not support deltas of base rates: name days, or leave DateRange"
@@ -108,7 +107,9 @@ async def tell_rates(call: Call) -> Answer:
     return await serve(call, hotel, _ANSWER, b"<RatePlans>%b</RatePlans>" % b"".join(plans))
 
 
-def choose(known: Mapping[str, bytes], wanted: Wanted, protocol: Protocol) -> list[bytes] | None:
+def choose(
+    known: Mapping[str, bytes], wanted: BaseRatesRequest, protocol: Protocol
+) -> list[bytes] | None:
     """What is wanted of what is known, as far as a version can say it; None: it is too much."""
     from alpinehub.alpinebits.rules.overlay import attributes, between, titled
 
@@ -131,7 +132,7 @@ def choose(known: Mapping[str, bytes], wanted: Wanted, protocol: Protocol) -> li
     return told if sum(map(len, told)) <= MAX_ANSWER_BYTES else None
 
 
-def _is_candidate(code: str, master: str | None, wanted: Wanted) -> bool:
+def _is_candidate(code: str, master: str | None, wanted: BaseRatesRequest) -> bool:
     """A code means one plan; without it, an id means all plans of one master."""
     return any(
         wanted_code == code

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ReadRequest:
     """OTA_ReadRQ: which hotel's guest requests are wanted."""
 
     hotel_code: str | None
@@ -29,22 +29,22 @@ class Wanted:
     start: str | None
 
 
-def _read(root: _Element) -> Wanted:
+def _read(root: _Element) -> ReadRequest:
     hotel = root[0][0]
     criteria = hotel[0] if len(hotel) else None
-    return Wanted(
+    return ReadRequest(
         hotel_code=hotel.get("HotelCode"),
         hotel_name=hotel.get("HotelName"),
         start=criteria.get("Start") if criteria is not None else None,
     )
 
 
-WANTED = Reader(root="OTA_ReadRQ", read=_read, type=Wanted)
+READ_REQUEST = Reader(root="OTA_ReadRQ", read=_read, type=ReadRequest)
 
 
 async def read_requests(call: Call) -> Answer:
     """The list of what waits, or of everything since a moment."""
-    wanted = await read(call, WANTED)
+    wanted = await read(call, READ_REQUEST)
     hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
     if hotel is None:
         return respond(call, "OTA_ResRetrieveRS", failed(INVALID_HOTEL_CODE, "Invalid hotel code"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alpinehub.alpinebits.call import Answer, Call, read, respond
 from alpinehub.alpinebits.markup import attribute
-from alpinehub.alpinebits.outcome import Note, Outcome, failed
+from alpinehub.alpinebits.outcome import Finding, Outcome, failed
 from alpinehub.alpinebits.rules.inbound import UNABLE
 from alpinehub.alpinebits.status import STATUSES, note_statuses
 
@@ -22,7 +22,9 @@ async def update_statuses(call: Call) -> Answer:
     if not told:
         return respond(call, _RESPONSE, failed(UNABLE, "there is no HotelReservation"))
     unknown = dict.fromkeys(one.id for one in told if one.id not in known)
-    notes = (Note(kind="advisory", code=UNABLE, text=_UNKNOWN, record=record) for record in unknown)
+    notes = (
+        Finding(kind="advisory", code=UNABLE, text=_UNKNOWN, record=record) for record in unknown
+    )
     taken = dict.fromkeys((one.kind, one.id) for one in told)
     inside = "".join(
         f'<HotelReservation><UniqueID Type="{kind}" ID="{attribute(name)}"/></HotelReservation>'

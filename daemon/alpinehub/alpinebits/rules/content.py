@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from alpinehub.alpinebits.document import tag
-from alpinehub.alpinebits.outcome import Note
+from alpinehub.alpinebits.outcome import Finding
 from alpinehub.alpinebits.reader import PUSH_BYTES, PUSH_MARKUP, Reader
-from alpinehub.alpinebits.rules.inbound import MISSING, UNABLE, Problems, Told
+from alpinehub.alpinebits.rules.inbound import MISSING, UNABLE, InboundMessage, Problems
 from alpinehub.alpinebits.rules.inventory import Inventory
 from alpinehub.alpinebits.rules.texts import check_texts
 
@@ -27,21 +27,21 @@ _NOT_INVENTORY = ("HotelInfo", "Policies", "AffiliationInfo", "ContactInfos")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContentTold(Told):
+class ContentTold(InboundMessage):
     """A push of a hotel's content, by the rules that are the same for both actions."""
 
     #: What is wrong with it as an Inventory, and as an Info.
-    inventory: tuple[Note, ...] = ()
-    info: tuple[Note, ...] = ()
+    inventory: tuple[Finding, ...] = ()
+    info: tuple[Finding, ...] = ()
     #: The HotelDescriptiveContent as canonical XML.
     content: bytes = b""
 
-    def as_(self, feature: Feature) -> Told:
+    def as_(self, feature: Feature) -> InboundMessage:
         """As the push of an action: "inventory" or "info"."""
-        return Told(
+        return InboundMessage(
             hotel_code=self.hotel_code,
             hotel_name=self.hotel_name,
-            notes=self.inventory if feature == "inventory" else self.info,
+            findings=self.inventory if feature == "inventory" else self.info,
             uses=frozenset({feature}),
         )
 
@@ -53,8 +53,8 @@ def _read(root: _Element) -> ContentTold:
     return ContentTold(
         hotel_code=content.get("HotelCode"),
         hotel_name=content.get("HotelName"),
-        inventory=tuple(_check_inventory(content).notes),
-        info=tuple(_check_info(content).notes),
+        inventory=tuple(_check_inventory(content).findings),
+        info=tuple(_check_info(content).findings),
         content=etree.tostring(content, method="c14n", exclusive=True),
     )
 

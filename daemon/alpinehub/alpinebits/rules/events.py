@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
 from alpinehub.alpinebits.reader import Reader
-from alpinehub.alpinebits.rules.inbound import INVALID_DATES, UNABLE, Problems, Told, day
+from alpinehub.alpinebits.rules.inbound import INVALID_DATES, UNABLE, InboundMessage, Problems, day
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -28,7 +28,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventsMessage(Told):
+class EventsMessage(InboundMessage):
     """A push of event reports."""
 
     reports: tuple[Report, ...] = ()
@@ -46,7 +46,7 @@ def _read(root: _Element) -> EventsMessage:
     return EventsMessage(
         hotel_code=sites[0].get("HotelCode"),
         hotel_name=sites[0].get("HotelName"),
-        notes=tuple(problems.notes),
+        findings=tuple(problems.findings),
         uses=frozenset({"activities"}),
         reports=() if problems else tuple(reports),
     )

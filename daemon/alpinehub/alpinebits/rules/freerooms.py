@@ -15,14 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from alpinehub.alpinebits.document import tag
-from alpinehub.alpinebits.outcome import INVALID_VALUE, Note
+from alpinehub.alpinebits.outcome import INVALID_VALUE, Finding
 from alpinehub.alpinebits.reader import PUSH_BYTES, PUSH_MARKUP, Reader
 from alpinehub.alpinebits.rules.inbound import (
     INVALID_DATES,
     MISSING,
     UNABLE,
+    InboundMessage,
     Problems,
-    Told,
     count,
     day,
 )
@@ -63,7 +63,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreeRoomsMessage(Told):
+class FreeRoomsMessage(InboundMessage):
     """A FreeRooms message."""
 
     #: It replaces everything that is known.
@@ -101,12 +101,12 @@ class _Message:
         """What was read."""
         if not self.problems:
             self._check_together()
-        notes = tuple(self.problems.notes) or tuple(self._remarks())
+        notes = tuple(self.problems.findings) or tuple(self._remarks())
         refused = bool(self.problems)
         return FreeRoomsMessage(
             hotel_code=self.list.get("HotelCode"),
             hotel_name=self.list.get("HotelName"),
-            notes=notes,
+            findings=notes,
             uses=frozenset(self.uses),
             complete=self.complete,
             entries=() if refused else tuple(self.entries),
@@ -159,17 +159,17 @@ class _Message:
         if _overlap([one for one in self.entries if one.closing]):
             self.problems.add(INVALID_DATES, "closing seasons overlap")
 
-    def _remarks(self) -> Iterator[Note]:
+    def _remarks(self) -> Iterator[Finding]:
         by_key: dict[Key, list[Entry]] = {}
         for one in self.entries:
             if not one.closing:
                 by_key.setdefault(Key(one.category, one.room), []).append(one)
         if any(_overlap(entries) for entries in by_key.values()):
             text = "periods of one room or category overlap: the last one was taken"
-            yield Note(kind="advisory", text=text)
+            yield Finding(kind="advisory", text=text)
         if self.has_room_twice:
             text = "Count of one room is greater than 1: InvCode names a single room"
-            yield Note(kind="advisory", text=text)
+            yield Finding(kind="advisory", text=text)
 
 
 def _overlap(entries: list[Entry]) -> bool:

@@ -1,4 +1,4 @@
-"""What every push says: of which hotel, what is wrong with it, and what it needs the server for."""
+"""What every inbound message says: of which hotel, what is wrong with it, what it needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
 
-from alpinehub.alpinebits.outcome import Note
+from alpinehub.alpinebits.outcome import Finding
 from alpinehub.models import Feature, Hotel
 
 #: OTA error codes.
@@ -18,7 +18,7 @@ UNABLE: Final = 450
 
 #: Beyond it a hotel's software mistakes a year.
 FAR: Final = timedelta(days=5 * 366)
-TOO_FAR: Final = Note(
+TOO_FAR: Final = Finding(
     kind="warning", text="dates are too far in the future for this server to process"
 )
 #: Beyond these nobody reads on.
@@ -38,24 +38,24 @@ _WORDS: Final[dict[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What a push says, or why it cannot be taken."""
+class InboundMessage:
+    """What a message of hotel software says of its hotel, or why it is not accepted."""
 
     hotel_code: str | None = None
     hotel_name: str | None = None
     #: What is wrong with it, whatever the hotel. With an error there is nothing else.
-    notes: tuple[Note, ...] = ()
+    findings: tuple[Finding, ...] = ()
     #: What the operator must have left to the hotel: of `Feature`, in any order.
     uses: frozenset[Feature] = frozenset()
     #: Categories of rooms that it tells something of.
     room_types: frozenset[str] = frozenset()
 
-    def refused(self, hotel: Hotel) -> tuple[Note, ...]:
+    def disabled_features(self, hotel: Hotel) -> tuple[Finding, ...]:
         """One error for each thing that is not to be done with a hotel. It was not announced, or is
         no more: a new handshake would tell.
         """
         return tuple(
-            Note(
+            Finding(
                 kind="error",
                 code=UNABLE,
                 text=f"this server does not support {_WORDS.get(feature, feature)}",
@@ -66,24 +66,24 @@ class Told:
         )
 
 
-def error(code: int, text: str) -> Note:
+def error(code: int, text: str) -> Finding:
     """Something for which nothing of the push is taken."""
-    return Note(kind="error", code=code, text=text)
+    return Finding(kind="error", code=code, text=text)
 
 
 class Problems:
     """The errors found in a document; no sentence repeats what the client wrote."""
 
     def __init__(self) -> None:
-        self.notes: list[Note] = []
+        self.findings: list[Finding] = []
 
     def add(self, code: int, text: str) -> None:
         """One more, unless there are many."""
-        if len(self.notes) < _MAX_PROBLEMS:
-            self.notes.append(error(code, text))
+        if len(self.findings) < _MAX_PROBLEMS:
+            self.findings.append(error(code, text))
 
     def __bool__(self) -> bool:
-        return bool(self.notes)
+        return bool(self.findings)
 
 
 def day(value: str) -> date | None:

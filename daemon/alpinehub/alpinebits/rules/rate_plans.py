@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
 from alpinehub.alpinebits.reader import PUSH_BYTES, PUSH_MARKUP, Reader
-from alpinehub.alpinebits.rules.inbound import INVALID_DATES, MISSING, UNABLE, Problems, Told, day
+from alpinehub.alpinebits.rules.inbound import (
+    INVALID_DATES,
+    MISSING,
+    UNABLE,
+    InboundMessage,
+    Problems,
+    day,
+)
 from alpinehub.alpinebits.rules.offers import check_offers
 from alpinehub.alpinebits.rules.pricing import Pricing
 from alpinehub.alpinebits.rules.texts import check_texts
@@ -43,7 +50,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RatePlansMessage(Told):
+class RatePlansMessage(InboundMessage):
     """A push of rate plans."""
 
     #: There are no other plans than these.
@@ -70,7 +77,7 @@ def _read(root: _Element) -> RatePlansMessage:
     return RatePlansMessage(
         hotel_code=plans.get("HotelCode"),
         hotel_name=plans.get("HotelName"),
-        notes=tuple(problems.notes),
+        findings=tuple(problems.findings),
         uses=frozenset({"rateplans"}),
         complete=complete,
         plans=() if problems else tuple(told),

@@ -24,14 +24,6 @@ UPDATE hotel_document SET
 WHERE hotel_id = :hotel_id AND kind = :kind AND revision = :seen
 RETURNING revision
 
--- name: inbound_message_add
-INSERT INTO inbound_message
-    (hotel_id, account_id, action, protocol, client_id, request_id, received_at, size_bytes, outcome,
-    problem)
-VALUES
-    (:hotel_id, :account_id, :action, :protocol, :client_id, :request_id, :now_us, :size_bytes,
-    :outcome, :problem)
-
 -- name: document_list
 SELECT d.kind, d.protocol, u.name AS sent_by, d.complete_at, d.changed_at
 FROM hotel_document d JOIN account u ON u.id = d.account_id
