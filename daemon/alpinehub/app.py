@@ -9,7 +9,7 @@ from alpinehub.alpinebits.prerender import find_undeliverable
 from alpinehub.alpinebits.serving import FIT_LARGE
 from alpinehub.api import alpinebits, api
 from alpinehub.customers.duplicates import merge_duplicates
-from alpinehub.monitoring.stale_clients import watch
+from alpinehub.monitoring import watch
 from alpinehub.push import delivery, schedule
 from alpinehub.report.job import due_portfolio, due_reports, send_portfolio, send_report
 from alpinehub.report.rendering import RENDER
@@ -68,9 +68,9 @@ async def closed_secrets(ctx: Context) -> list[str]:
 
 
 @app.on("inbox.received", concurrency=INTERPRETED_AT_ONCE)
-async def interpret(event: Event, ctx: EventContext) -> None:
+async def process_submission(event: Event, ctx: EventContext) -> None:
     """What a lenient source sent becomes a reservation, or waits in the review list."""
-    await inbox.interpret(event, ctx)
+    await inbox.process_event(event, ctx)
 
 
 @app.on("reservation.received", concurrency=VERSIONS_AT_ONCE)
@@ -139,9 +139,9 @@ async def sweep_pushes(ctx: Context) -> None:
 
 
 @app.every(seconds=60)
-async def take_up_inbox(ctx: Context) -> None:
+async def process_stale_inbox(ctx: Context) -> None:
     """Interpret what was received and left lying."""
-    await inbox.take_up(ctx)
+    await inbox.process_stale(ctx)
 
 
 @app.every(seconds=60)

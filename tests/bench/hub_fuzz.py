@@ -185,10 +185,9 @@ def webhooks(data: bytes) -> None:
     from tests.integration.alpinebits.test_accepted import HOTEL
     from tests.integration.alpinebits.test_mapped import MAPPING
 
-    from alpinehub.webhooks.http_error import HttpError
+    from alpinehub.webhooks.endpoint import HttpError
+    from alpinehub.webhooks.generic import normalise, parse
     from alpinehub.webhooks.interpretation import Mapped, Received, interpret
-    from alpinehub.webhooks.normalise import normalise
-    from alpinehub.webhooks.payload import parse
 
     logging.disable()
     kind, body = (data[0] if data else 0), data[1:]

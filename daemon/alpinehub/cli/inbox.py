@@ -11,8 +11,8 @@ import click
 from alpinehub.cli.session import Hub, hub_options
 from alpinehub.cli.session import since as moment
 from alpinehub.inbox.actions import Again
-from alpinehub.inbox.listing import STATES, Wanted
-from alpinehub.webhooks.mapping import TARGETS
+from alpinehub.inbox.listing import STATES, InboxFilter
+from alpinehub.webhooks.fields import TARGETS
 from cordata import Context
 from cordata.terminal import printable, show_list, show_record, show_table
 
@@ -59,7 +59,9 @@ def list_(
     """
     from alpinehub.inbox.listing import list_inbox
 
-    wanted = Wanted(state=state, hotel=hotel, source=source, since=since, limit=limit, after=after)
+    wanted = InboxFilter(
+        state=state, hotel=hotel, source=source, since=since, limit=limit, after=after
+    )
     rows = hub.run(lambda ctx: list_inbox(ctx.store, wanted))
     columns = ("id", "received_at", "hotel", "source", "kind", "state", "outcome", "error")
     show_list(rows, columns, json_=hub.json)
@@ -164,7 +166,7 @@ def map_(
     """
     from alpinehub.cli.mapping import changed_by
     from alpinehub.inbox.actions import change_mapping, would_become
-    from alpinehub.webhooks.mapping import encode
+    from alpinehub.webhooks.fields import encode
 
     change = changed_by(file.read() if file else None, **given)
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from alpinehub.webhooks.mapping import Mapping, decode
+from alpinehub.webhooks.fields import Mapping, decode
 
 
 def changed_by(

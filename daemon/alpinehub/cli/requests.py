@@ -11,7 +11,7 @@ from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.cli.session import OPERATOR, Hub, hub_options, show_document
 from alpinehub.cli.session import since as moment
 from alpinehub.requests import actions, listing
-from alpinehub.requests.listing import Wanted
+from alpinehub.requests.listing import RequestFilter
 from cordata.terminal import show_page, show_record, show_table
 
 _COLUMNS = ("created_at", "id", "hotel", "source", "status", "version", "accounts")
@@ -68,7 +68,7 @@ def list_(
     hotel is disabled), revoked (the account no longer reads the hotel), unneeded (a cancellation of
     a request that the account never got).
     """
-    wanted = Wanted(since_us=since, until_us=until or None, **chosen)
+    wanted = RequestFilter(since_us=since, until_us=until or None, **chosen)
     page = hub.run(lambda ctx: listing.list_requests(ctx.store, wanted))
     rows: Sequence[dict[str, Any]] = page.items
     if not hub.json:

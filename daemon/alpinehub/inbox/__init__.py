@@ -5,6 +5,6 @@ received --> mapped (new, changed, duplicate)
    \--> review --mapping mended, reprocess--> mapped
 """
 
-from alpinehub.inbox.processing import interpret, take_up
+from alpinehub.inbox.processing import process_event, process_stale
 
-__all__ = ["interpret", "take_up"]
+__all__ = ["process_event", "process_stale"]

@@ -9,16 +9,16 @@ from functools import partial
 import msgspec
 
 from alpinehub.hotels import Unusable
-from alpinehub.inbox.listing import Wanted, becomes, list_inbox, require_row
+from alpinehub.inbox.listing import InboxFilter, becomes, list_inbox, require_row
 from alpinehub.inbox.processing import interpreted, settle
 from alpinehub.sources import require_source
-from alpinehub.webhooks import mapping as mappings
+from alpinehub.webhooks import fields as mappings
+from alpinehub.webhooks.fields import Mapping
 from alpinehub.webhooks.interpretation import Ignored, Mapped, Unmapped
-from alpinehub.webhooks.mapping import Mapping
 from cordata import Context, Row, Store, Tx
 
 _STEP = 200
-Change = Callable[[Mapping], Mapping]
+MappingChange = Callable[[Mapping], Mapping]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Mended:
 
 
 async def change_mapping(
-    store: Store, hotel: str, name: str, change: Change, *, dry_run: bool = False
+    store: Store, hotel: str, name: str, change: MappingChange, *, dry_run: bool = False
 ) -> Mended:
-    """Change the mapping of a source and say what that mends. Raises: Unusable."""
+    """MappingChange the mapping of a source and say what that mends. Raises: Unusable."""
 
     async def unit(tx: Tx) -> tuple[int, Mapping]:
         source = await require_source(tx, hotel, name)
@@ -51,7 +51,7 @@ async def change_mapping(
         return source["id"], mapping
 
     _, mapping = await store.run(unit)
-    wanted = Wanted(state="review", hotel=hotel, source=name, limit=_STEP)
+    wanted = InboxFilter(state="review", hotel=hotel, source=name, limit=_STEP)
     rows = await list_inbox(store, wanted)
     found = [await would_become(store, int(str(row["id"])), mapping) for row in rows]
     return Mended(mapping, len(rows), sum(isinstance(one, Mapped) for one in found))
@@ -118,7 +118,7 @@ async def in_review(store: Store, hotel: str | None, source: str | None) -> list
     found: list[int] = []
     after = 0
     while True:
-        wanted = Wanted(state="review", hotel=hotel, source=source, limit=_STEP, after=after)
+        wanted = InboxFilter(state="review", hotel=hotel, source=source, limit=_STEP, after=after)
         page = [int(str(row["id"])) for row in await list_inbox(store, wanted)]
         found += page
         if len(page) < _STEP:

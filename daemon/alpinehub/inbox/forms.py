@@ -1,4 +1,4 @@
-"""Which shapes the forms of a source have had: a new one is remembered, and the operator told."""
+"""The form signatures of a source: a new one is remembered, and the operator is told."""
 
 from __future__ import annotations
 
@@ -7,47 +7,49 @@ from collections.abc import Sequence
 import msgspec
 
 from alpinehub.webhooks.field_names import meant_by_key, meant_by_label
-from alpinehub.webhooks.form_signature import Change, Shape, change
+from alpinehub.webhooks.submission import FormChange, FormSignature, form_change
 from cordata import Context, Row, Tx
 
 #: Shapes kept of one form, and of all forms of a source: the address of an HTML form is anybody's,
 #: and who posts what he likes shall not fill the table.
-MAX_SHAPES, MAX_OF_SOURCE = 50, 500
+MAX_SIGNATURES, MAX_OF_SOURCE = 50, 500
 _HOUR_US = 3_600_000_000
 _encode = msgspec.json.Encoder().encode
 
 
-async def see_form(ctx: Context, row: Row, shape: Shape) -> int | None:
-    """The number of a shape of a source's form; None: there are too many to count.
+async def see_form(ctx: Context, row: Row, signature: FormSignature) -> int | None:
+    """The number of a signature of a source's form; None: there are too many to count.
 
     The alert comes before the note, so that a crash does not swallow it.
     """
     known = await ctx.store.read(
-        lambda tx: tx.fetch_all("inbox_forms", source_id=row["source_id"], form_key=shape.form_key)
+        lambda tx: tx.fetch_all(
+            "inbox_forms", source_id=row["source_id"], form_key=signature.form_key
+        )
     )
-    same = next((one for one in known if bytes(one["shape"]) == shape.mark), None)
+    same = next((one for one in known if bytes(one["signature"]) == signature.mark), None)
     if same is not None:
         at: int = row["received_at"]
         if at - same["last_seen_at"] > _HOUR_US:
             await ctx.store.run(lambda tx: tx.execute("inbox_form_seen", id=same["id"], at=at))
         return int(same["id"])
-    if len(known) >= MAX_SHAPES:
+    if len(known) >= MAX_SIGNATURES:
         return None
-    if changed := change(shape.names, [_names(one["fields"]) for one in known]):
+    if changed := form_change(signature.names, [_names(one["fields"]) for one in known]):
         _tell(ctx, row, changed)
-    return await ctx.store.run(lambda tx: _add(tx, row, shape))
+    return await ctx.store.run(lambda tx: _add(tx, row, signature))
 
 
-async def _add(tx: Tx, row: Row, shape: Shape) -> int | None:
+async def _add(tx: Tx, row: Row, signature: FormSignature) -> int | None:
     row_count = await tx.fetch_one("inbox_form_count", source_id=row["source_id"])
     if row_count is None or row_count["known"] >= MAX_OF_SOURCE:
         return None
     added = await tx.fetch_one(
         "inbox_form_add",
         source_id=row["source_id"],
-        form_key=shape.form_key,
-        shape=shape.mark,
-        fields=_encode(shape.fields).decode(),
+        form_key=signature.form_key,
+        signature=signature.mark,
+        fields=_encode(signature.fields).decode(),
         at=row["received_at"],
     )
     return None if added is None else int(added["id"])
@@ -57,7 +59,7 @@ def _names(fields: str) -> frozenset[str]:
     return frozenset(key or label for key, label in msgspec.json.decode(fields))
 
 
-def _tell(ctx: Context, row: Row, changed: Change) -> None:
+def _tell(ctx: Context, row: Row, changed: FormChange) -> None:
     parts = [
         f"{what} {told(names)}"
         for what, names in (("new:", changed.added), ("gone:", changed.gone))

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from alpinehub.hotels import Unusable
 from alpinehub.inbox.processing import interpreted, parts_of
 from alpinehub.webhooks.field_names import meant_by_key, meant_by_label
-from alpinehub.webhooks.fields import title
+from alpinehub.webhooks.fields import OF_KIND, title
 from alpinehub.webhooks.interpretation import Mapped, Unmapped
-from alpinehub.webhooks.mapping import OF_KIND
 from cordata import Row, Store, Tx
 
 #: What `alpinehub inbox list --state` takes.
@@ -20,7 +19,7 @@ _WINDOW = 5000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class InboxFilter:
     """Which submissions are asked for; None and 0: all."""
 
     #: None: what waits for a person.
@@ -34,12 +33,12 @@ class Wanted:
     after: int = 0
 
 
-async def list_inbox(store: Store, wanted: Wanted) -> list[dict[str, object]]:
+async def list_inbox(store: Store, wanted: InboxFilter) -> list[dict[str, object]]:
     """A page, newest first, with nothing that a guest wrote."""
     return await store.read(lambda tx: _list(tx, wanted))
 
 
-async def _list(tx: Tx, wanted: Wanted) -> list[dict[str, object]]:
+async def _list(tx: Tx, wanted: InboxFilter) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     if wanted.state != "undeliverable":
         found += await _submissions(tx, wanted)
@@ -51,7 +50,7 @@ async def _list(tx: Tx, wanted: Wanted) -> list[dict[str, object]]:
     return found
 
 
-async def _submissions(tx: Tx, wanted: Wanted) -> list[dict[str, object]]:
+async def _submissions(tx: Tx, wanted: InboxFilter) -> list[dict[str, object]]:
     asked: dict[str, object] = {
         "hotel": wanted.hotel,
         "source": wanted.source,
@@ -67,7 +66,9 @@ async def _submissions(tx: Tx, wanted: Wanted) -> list[dict[str, object]]:
     return await _by_windows(tx, asked, wanted)
 
 
-async def _by_windows(tx: Tx, asked: dict[str, object], wanted: Wanted) -> list[dict[str, object]]:
+async def _by_windows(
+    tx: Tx, asked: dict[str, object], wanted: InboxFilter
+) -> list[dict[str, object]]:
     """A page of a long inbox, looked for some rows at a time: what is asked for may be rare."""
     found: list[dict[str, object]] = []
     while len(found) < wanted.limit:

@@ -18,7 +18,8 @@ from alpinehub.inbox.forms import see_form
 from alpinehub.intake import RUNS, Arrival, Stored, store_arrival
 from alpinehub.models import Source
 from alpinehub.reservations import encode
-from alpinehub.webhooks import mapping as mappings
+from alpinehub.webhooks import fields as mappings
+from alpinehub.webhooks.fields import Mapping
 from alpinehub.webhooks.interpretation import (
     Ignored,
     Mapped,
@@ -29,7 +30,6 @@ from alpinehub.webhooks.interpretation import (
 from alpinehub.webhooks.interpretation import (
     interpret as interpret_body,
 )
-from alpinehub.webhooks.mapping import Mapping
 from alpinehub.webhooks.submission import Answer, Unreadable
 from cordata import (
     Conflict,
@@ -51,12 +51,12 @@ _STEP = 200
 _SAME_US = 600_000_000
 
 
-async def interpret(event: Event, ctx: EventContext) -> None:
+async def process_event(event: Event, ctx: EventContext) -> None:
     """Settle the row that an event tells of."""
     await settle(ctx, event.payload["inbox_id"])
 
 
-async def take_up(ctx: Context) -> None:
+async def process_stale(ctx: Context) -> None:
     """Settle what was received and then left lying, as when no event came for it in time.
 
     One that cannot be interpreted at all goes to the review list.
@@ -95,8 +95,8 @@ async def settle(ctx: Context, inbox_id: int, *, force: bool = False) -> str | N
         return None
     found, mapping = interpreted(row)
     form_id = None
-    if not isinstance(found, Ignored) and found.shape is not None:
-        form_id = await see_form(ctx, row, found.shape)
+    if not isinstance(found, Ignored) and found.signature is not None:
+        form_id = await see_form(ctx, row, found.signature)
     settling = _Settling(row=row, found=found, mapping=mapping, form_id=form_id, force=force)
     for _ in range(RUNS):
         try:

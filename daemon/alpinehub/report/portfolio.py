@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from alpinehub.monitoring.stale_clients import read_clients
+from alpinehub.monitoring import read_clients
 from alpinehub.report.chart import sparkline, svg
 from alpinehub.report.counting import read_figures, read_hotels
 from alpinehub.report.day import REPORT_TIME

@@ -18,14 +18,14 @@ from cordata import Row, Store, Tx
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ActionResult:
     """What was done, for which accounts."""
 
     version: int
     accounts: Sequence[str]
 
 
-async def resend(store: Store, request_id: str, *, account: str | None, by: str) -> Change:
+async def resend(store: Store, request_id: str, *, account: str | None, by: str) -> ActionResult:
     """Let the newest version wait again, for one account or all of the hotel; an acknowledgement or
     a refusal is forgotten, but for the trail. What waits anyway is left as it is, and so is a
     cancellation for accounts who never got the request.
@@ -33,7 +33,7 @@ async def resend(store: Store, request_id: str, *, account: str | None, by: str)
     Raises: Unusable, StoreUnavailable.
     """
 
-    async def unit(tx: Tx) -> Change:
+    async def unit(tx: Tx) -> ActionResult:
         request = await _hold(tx, request_id)
         if request["erased_at"] is not None:
             raise Unusable(
@@ -60,19 +60,19 @@ async def resend(store: Store, request_id: str, *, account: str | None, by: str)
                     detail["text"] = known["rejected_text"]
             await _note(tx, request, "resent", detail, account_id=row["account_id"])
             again.append(str(row["account"]))
-        return Change(request["version"], sorted(again))
+        return ActionResult(request["version"], sorted(again))
 
     return await store.run(unit)
 
 
-async def cancel(store: Store, request_id: str, *, account: str | None, by: str) -> Change:
+async def cancel(store: Store, request_id: str, *, account: str | None, by: str) -> ActionResult:
     """Take the newest version from the list of one account, or of all: it waits no more. Where it
     is all, it is not given to accounts who come later, either.
 
     Raises: Unusable, StoreUnavailable.
     """
 
-    async def unit(tx: Tx) -> Change:
+    async def unit(tx: Tx) -> ActionResult:
         request = await _hold(tx, request_id)
         chosen = await _readers(tx, request, account)
         rows = await tx.fetch_all(
@@ -83,20 +83,20 @@ async def cancel(store: Store, request_id: str, *, account: str | None, by: str)
         for row in rows:
             await _note(tx, request, "withdrawn", {"by": by}, account_id=row["account_id"])
         names = await _newest(tx, request)
-        return Change(
+        return ActionResult(
             request["version"], sorted(str(names[r["account_id"]]["account"]) for r in rows)
         )
 
     return await store.run(unit)
 
 
-async def cancel_at_hotel(store: Store, request_id: str, *, by: str) -> Change:
+async def cancel_at_hotel(store: Store, request_id: str, *, by: str) -> ActionResult:
     """Make a cancellation of it, a version of its own that goes out to the accounts of the hotel
     who were given the request: their software may have taken it. Raises: Unusable,
     StoreUnavailable.
     """
 
-    async def unit(tx: Tx) -> Change:
+    async def unit(tx: Tx) -> ActionResult:
         request = await _hold(tx, request_id)
         if request["status"] == "cancelled":
             raise Unusable(f"guest request {request_id} is cancelled already")
@@ -133,7 +133,7 @@ async def cancel_at_hotel(store: Store, request_id: str, *, by: str) -> Change:
         )
         await add_version(tx, cancellation)
         accounts = await tx.fetch_all("requests_waiting", id=request_id)
-        return Change(version, [row["account"] for row in accounts])
+        return ActionResult(version, [row["account"] for row in accounts])
 
     return await store.run(unit)
 

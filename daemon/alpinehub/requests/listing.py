@@ -42,7 +42,7 @@ _EVER_US = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RequestFilter:
     """Which guest requests are wanted; None: all."""
 
     hotel: str | None = None
@@ -68,7 +68,7 @@ class Page:
     looked_at: int = 0
 
 
-async def list_requests(store: Store, wanted: Wanted) -> Page:
+async def list_requests(store: Store, wanted: RequestFilter) -> Page:
     """A page of a list. Raises: Unusable, StoreUnavailable."""
 
     async def look(tx: Tx) -> Page:
@@ -77,7 +77,7 @@ async def list_requests(store: Store, wanted: Wanted) -> Page:
     return await store.read(look)
 
 
-async def _list(tx: Tx, wanted: Wanted) -> Page:
+async def _list(tx: Tx, wanted: RequestFilter) -> Page:
     hotel_id = await require_hotel(tx, wanted.hotel) if wanted.hotel is not None else None
     account_id = await require_account(tx, wanted.account) if wanted.account is not None else None
     before_id, before_at = await _start(tx, wanted)
@@ -111,7 +111,7 @@ async def _list(tx: Tx, wanted: Wanted) -> Page:
             return Page(items, before_id, looked_at)
 
 
-async def _start(tx: Tx, wanted: Wanted) -> tuple[str, int]:
+async def _start(tx: Tx, wanted: RequestFilter) -> tuple[str, int]:
     """The id and the moment before which the list begins."""
     if wanted.after is not None:
         row = await tx.fetch_one("requests_when", id=wanted.after)
@@ -144,7 +144,7 @@ async def _states(tx: Tx, ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]
 
 
 def _chosen(
-    row: Row, deliveries: Sequence[dict[str, Any]], wanted: Wanted
+    row: Row, deliveries: Sequence[dict[str, Any]], wanted: RequestFilter
 ) -> dict[str, Any] | None:
     if wanted.status is not None and row["status"] != wanted.status:
         return None

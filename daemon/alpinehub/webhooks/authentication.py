@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 from alpinehub.directory import Snapshot
 from alpinehub.models import Before, Source
 from alpinehub.sources import SOURCE_SECRET
-from alpinehub.webhooks.http_error import HttpError
+from alpinehub.webhooks.endpoint import HttpError
 from cordata import Context, PermanentError, fields
 
 #: Longer ones are nobody's.

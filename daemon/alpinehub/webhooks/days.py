@@ -11,8 +11,7 @@ from datetime import date, datetime, tzinfo
 from typing import Literal
 
 from alpinehub.webhooks.field_names import plain
-from alpinehub.webhooks.values import MAX_CHARS, line
-from alpinehub.webhooks.vocabulary import MONTHS
+from alpinehub.webhooks.values import MAX_CHARS, MONTHS, line
 
 #: How 1/2/2027 is meant.
 Order = Literal["dmy", "mdy"]

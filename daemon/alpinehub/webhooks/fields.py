@@ -6,12 +6,32 @@
     else the CRM's contact ....... contact.email
 
 Two fields for one answer that say different things are ambiguous: a person decides, not a rule.
+
+`source.mapping` holds the mapping as JSON, `alpinehub inbox map` writes it:
+
+    {"revision": 3,
+     "fields": {"arrival": ["field:date_picker_a7c8"], "departure": ["label:Abreise"]},
+     "values": {"room_type": {"Doppelzimmer": "DZ", "*": ""}},
+     "defaults": {"adults": "2"}, "ignore": ["field:utm_*"],
+     "date_order": "auto", "without_stay": "review"}
+
+A place is `field:KEY`, `prefix:KEY` (without the suffix that changes with the form), `label:TEXT`,
+or `path:contact.name.first`. The first of a target that holds something counts; a target without
+places is looked up by the names of fields (field_names.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from collections.abc import Mapping as MappingOf
+from datetime import date, tzinfo
+from difflib import get_close_matches
+from typing import Literal, TypeVar
 
+import msgspec
+
+from alpinehub.webhooks.days import Order
 from alpinehub.webhooks.field_names import (
     DAY_KEYS,
     VAGUE,
@@ -20,9 +40,115 @@ from alpinehub.webhooks.field_names import (
     plain,
     stem,
 )
-from alpinehub.webhooks.mapping import Mapping, is_at, is_ignored
 from alpinehub.webhooks.submission import Answer
 from alpinehub.webhooks.values import line, read_count
+
+#: What a place can be mapped to. `name`, `dates`, `guests`, `nights`, `children_count` and
+#: `children_or_ages` are read into others; what goes to `privacy` is told to no hotel; `child_age`
+#: is the age of a child of which none is told, as a default.
+TARGETS = (
+    "arrival", "departure", "dates", "nights", "adults", "children", "children_or_ages",
+    "children_count", "child_age", "guests", "name", "first_name", "last_name", "prefix", "title",
+    "gender",
+    "birth_date", "email", "phone", "language", "message", "address", "city", "postal_code",
+    "country", "state", "pets", "newsletter", "consent", "privacy", "room_type", "rate_plan",
+    "meal_plan", "total", "currency", "status", "external_id", "gclid", "fbclid",
+)  # fmt: skip
+_PLACE = re.compile(r"(field|prefix|label|path):(.{1,200})", re.DOTALL)
+_MOST = 100
+
+
+class Mapping(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """The mapping of one source."""
+
+    #: Goes up by one with each change; the trail tells by which one a request was mapped.
+    revision: int = 0
+    #: Places by target.
+    fields: dict[str, tuple[str, ...]] = {}
+    #: For a target what is meant by a text; `*` by every other.
+    values: dict[str, dict[str, str]] = {}
+    #: For a target what counts where a form says nothing; read like an answer.
+    defaults: dict[str, str] = {}
+    #: Places that nobody is to see; a `*` at the end takes all that begin so.
+    ignore: tuple[str, ...] = ()
+    #: How 1/2/2027 is meant; auto: as the guest's language and the form say, else it is reviewed.
+    date_order: Literal["auto"] | Order = "auto"
+    #: Who asks without dates: to the review list, or a request without a stay (AlpineBits knows
+    #: it from 2022-10 on; for older hotel software it is held).
+    without_stay: Literal["review", "lead"] = "review"
+
+
+#: The mapping of a source that has none.
+OF_KIND: MappingOf[str, Mapping] = {
+    "wix": Mapping(defaults={"adults": "2"}),
+    "form": Mapping(defaults={"adults": "2"}),
+    "google": Mapping(defaults={"adults": "2"}, without_stay="lead"),
+}
+_decode = msgspec.json.Decoder(Mapping).decode
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def encode(mapping: Mapping) -> str:
+    """The JSON of `source.mapping`."""
+    return _encode(mapping).decode()
+
+
+def decode(text: str | bytes) -> Mapping:
+    """The mapping in a JSON text. Raises: msgspec.DecodeError with a sentence."""
+    return _decode(text)
+
+
+def of_source(kind: str, text: str | None) -> Mapping:
+    """The mapping of a source as it is stored. Raises: msgspec.DecodeError."""
+    return OF_KIND.get(kind, Mapping()) if text is None else _decode(text)
+
+
+def problems_of(mapping: Mapping) -> list[str]:
+    """What is wrong with a mapping, a sentence each."""
+    found = []
+    for what in ("fields", "values", "defaults"):
+        for target in getattr(mapping, what):
+            if target not in TARGETS:
+                near = get_close_matches(target, TARGETS, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                found.append(f"there is no target {target!r}{hint}")
+    places = [place for many in mapping.fields.values() for place in many]
+    if len(places) > _MOST or sum(map(len, mapping.values.values())) > 10 * _MOST:
+        found.append("it is too large")
+    found += [
+        f"{place!r} is no place: field:KEY, prefix:KEY, label:TEXT or path:contact.NAME"
+        for place in (*places, *mapping.ignore)
+        if not _PLACE.fullmatch(place)
+    ]
+    return found
+
+
+def is_at(answer: Answer, place: str) -> bool:
+    """Whether an answer is the one that a place names."""
+    kind, _, name = place.partition(":")
+    if kind == "field":
+        return not answer.contact and bool(answer.key) and answer.key == name
+    if kind == "prefix":
+        return not answer.contact and bool(answer.key) and stem(answer.key) == stem(name)
+    if kind == "label":
+        return bool(answer.label) and plain(answer.label) == plain(name)
+    return answer.contact and answer.key == name
+
+
+def is_ignored(answer: Answer, mapping: Mapping) -> bool:
+    """Whether an operator said that nobody is to see it."""
+    for place in mapping.ignore:
+        kind, _, name = place.partition(":")
+        if place.endswith("*"):
+            told = answer.label if kind == "label" else answer.key
+            if told.casefold().startswith(name[:-1].casefold()):
+                return True
+        elif is_at(answer, place):
+            return True
+    return False
+
 
 #: Of these several fields may tell a part each.
 _SEVERAL = frozenset({"children", "message", "address"})
@@ -35,7 +161,7 @@ _CONTACT = {
 }  # fmt: skip
 #: A number of people that one form asks for.
 _MOST_PEOPLE = 99
-#: What else a number counts; as the names of fields begin, written as `words.plain` has them.
+#: What else a number counts; as the names of fields begin, written as `field_names.plain` has them.
 _ELSE = (
     "zimmer", "anzahl zimmer", "camer", "numero camere", "chambre", "room", "number of rooms",
     "apartment", "appart", "wohnung", "nacht", "nachte", "notti", "nuit", "night", "tag", "giorn",
@@ -217,7 +343,7 @@ class Fields:
         )
 
     def has_word(self, words: frozenset[str]) -> bool:
-        """Whether the name of a field has one of the words (as `words.plain` writes them)."""
+        """Whether the name of a field has one of the words (as `field_names.plain` writes them)."""
         return any(
             not answer.contact and not words.isdisjoint(plain(title(answer)).split())
             for answer in self._answers
@@ -230,3 +356,72 @@ class Fields:
             for n, answer in enumerate(self._answers)
             if n not in self._taken and answer.value.strip() and not answer.contact
         ]
+
+
+T = TypeVar("T")
+
+
+class FieldResolver:
+    """One submission, asked for one target after the other."""
+
+    def __init__(
+        self, fields: Fields, mapping: Mapping, zone: tzinfo, today: date | None = None
+    ) -> None:
+        self.fields = fields
+        self.mapping = mapping
+        #: `missing:arrival`, `unreadable:adults`: why there is no record.
+        self.problems: list[str] = []
+        self._extra: list[str] = []
+        #: The hotel's.
+        self.zone = zone
+        #: The day on which it came, at the hotel; None: not known.
+        self.today = today
+        #: The guest's language as the form or the CRM has it: `en-US`, `Deutsch`.
+        self.language = self.told("language")
+        #: The number of adults is a default: the form was not understood to ask for it.
+        self.adults_assumed = False
+
+    def said(self, target: str) -> str:
+        """What the form says; "" for nothing."""
+        text = self.fields.take(target)
+        words = self.mapping.values.get(target)
+        if text and words:
+            known = {plain(word): meant for word, meant in words.items() if word != "*"}
+            text = known.get(plain(text), words.get("*", text))
+        return text.strip()
+
+    def told(self, target: str) -> str:
+        """What the form says, else what counts where it says nothing."""
+        return self.said(target) or self.mapping.defaults.get(target, "").strip()
+
+    def maybe(self, target: str, read: Callable[[str], T | None], otherwise: T) -> T:
+        """What no reservation needs: kept as written where it cannot be read."""
+        return self.maybe_of(target, self.told(target), read, otherwise)
+
+    def maybe_of(self, target: str, text: str, read: Callable[[str], T | None], otherwise: T) -> T:
+        """As `maybe`, of a text that was asked for before."""
+        if not text:
+            return otherwise
+        value = read(text)
+        if value is None:
+            self.keep(target, text)
+            return otherwise
+        return value
+
+    def short(self, target: str, most: int) -> str:
+        """A line of so many characters; a longer one is kept whole beside it."""
+        text = line(self.told(target))
+        if len(text) <= most:
+            return text
+        self.keep(target, text)
+        return text[:most].rstrip()
+
+    def keep(self, target: str, text: str) -> None:
+        """Have the hotel see it as it was written."""
+        self._extra.append(f"{self.fields.titles.get(target) or target}: {line(text)}")
+
+    def rest(self) -> str:
+        """What was kept, and what nothing was asked for; a line each."""
+        self.fields.take("privacy")
+        left = [f"{title(answer) or '-'}: {line(answer.value)}" for answer in self.fields.left()]
+        return "\n".join((*self._extra, *left))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from urllib.parse import parse_qsl
 
 from alpinehub.multipart import Broken, Fault, media_type, read_parts
-from alpinehub.webhooks.submission import Answer, Sheet, Unreadable, bounded, check_count
+from alpinehub.webhooks.submission import Answer, Submission, Unreadable, bounded, check_count
 from alpinehub.webhooks.values import line
 
 _MAX_NAME = 128
@@ -20,14 +20,14 @@ _CODES: dict[Fault, str] = {
 _UTM = ("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id")
 
 
-def read(body: bytes, content_type: str, honeypot: str) -> Sheet:
+def read(body: bytes, content_type: str, honeypot: str) -> Submission:
     """The submission in a body. Raises: Unreadable.
 
     `honeypot`: a field that people do not see; what fills it is no guest.
     """
     said = read_fields(body, content_type)
     trapped = bool(honeypot) and bool(said.pop(honeypot, "").strip())
-    return Sheet(
+    return Submission(
         answers=tuple(
             Answer(name, "", value)
             for name, value in said.items()

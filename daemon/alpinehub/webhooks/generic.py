@@ -1,5 +1,9 @@
 """POST /api/webhook/generic: the hub's own JSON, strict. Whoever can choose sends this.
 
+    payload    types, lengths, shapes; decoded in one pass, or field by field to tell every mistake
+    normalise  what its fields mean, what is missing or wrong; a ReservationData
+    generic    who sends it, for which hotel; stored by intake
+
 The order of checks is the order of what may be told to whom: without a valid secret everything
 is one 401; then the form (415, 413, 400), the hotel (404), the fields (422).
 """
@@ -7,21 +11,369 @@ is one 401; then the form (415, 413, 400), the hotel (404), the fields (422).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal
+from difflib import get_close_matches
 from functools import partial
 from hashlib import blake2b
+from typing import Annotated, Any, NoReturn, get_args
+
+import msgspec
+from msgspec import Meta, Raw, ValidationError
 
 from alpinehub import counts
 from alpinehub.directory import directory_of
 from alpinehub.intake import Arrival, Order, Unknown, take_in
 from alpinehub.models import Source
+from alpinehub.reservations import MealPlan, ReservationData, Status
 from alpinehub.webhooks import authentication
-from alpinehub.webhooks.endpoint import Call, kept_headers, require_json
-from alpinehub.webhooks.http_error import HttpError, Problem, invalid
-from alpinehub.webhooks.normalise import normalise
-from alpinehub.webhooks.payload import Payload, parse
+from alpinehub.webhooks.days import YEARS
+from alpinehub.webhooks.endpoint import (
+    MAX_PROBLEMS,
+    Call,
+    HttpError,
+    Problem,
+    invalid,
+    kept_headers,
+    require_json,
+)
+from alpinehub.webhooks.values import EMAIL, line, read_phone
 from cordata import KeyReused, StoreUnavailable, request_id
+
+MAX_UTM = 20
+_UTM = re.compile(r"utm_[a-z0-9_]{1,32}\Z")
+_PATH = re.compile(r" - at `\$(?P<path>[^`]*)`\Z")
+
+Name = Annotated[str, Meta(max_length=64)]
+Address = Annotated[str, Meta(max_length=254)]
+Token = Annotated[str, Meta(max_length=32)]
+Parameter = Annotated[str, Meta(max_length=1024)]
+Children = Annotated[tuple[Annotated[int, Meta(ge=0, le=17)], ...], Meta(max_length=30)]
+
+
+class Payload(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The JSON object of POST /api/webhook/generic. null is the same as leaving a field out."""
+
+    hotel_code: Annotated[str, Meta(max_length=16)] | None = None
+    status: Status | None = None
+    external_id: Annotated[str, Meta(max_length=128)] | None = None
+    sequence: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    sent_at: Annotated[datetime, Meta(tz=True)] | None = None
+    arrival: date | None = None
+    departure: date | None = None
+    adults: Annotated[int, Meta(ge=1, le=99)] | None = None
+    children: Children | None = None
+    first_name: Name | None = None
+    last_name: Name | None = None
+    email: Address | None = None
+    phone: Address | None = None
+    language: Token | None = None
+    message: Annotated[str, Meta(max_length=10_000)] | None = None
+    total: Decimal | None = None
+    currency: Token | None = None
+    room_type: Annotated[str, Meta(max_length=8)] | None = None
+    rate_plan: Name | None = None
+    meal_plan: MealPlan | None = None
+    newsletter: bool | None = None
+    consent: bool | None = None
+    gclid: Parameter | None = None
+    fbclid: Parameter | None = None
+    utm_source: Parameter | None = None
+    utm_medium: Parameter | None = None
+    utm_campaign: Parameter | None = None
+    utm_term: Parameter | None = None
+    utm_content: Parameter | None = None
+    utm_id: Parameter | None = None
+
+
+_decode = msgspec.json.Decoder(Payload).decode
+_take_apart = msgspec.json.Decoder(dict[str, Raw]).decode
+_field: dict[str, Callable[[Raw], Any]] = {
+    f.name: msgspec.json.Decoder(f.type).decode for f in msgspec.structs.fields(Payload)
+}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "status": get_args(Status),
+    "meal_plan": get_args(MealPlan),
+}
+_utm = msgspec.json.Decoder(Parameter | None).decode
+
+
+class Parsed(msgspec.Struct):
+    """A payload, and what is wrong with the fields that could not be read (None in `payload`)."""
+
+    payload: Payload
+    #: utm_ parameters that have no field of their own.
+    utm: dict[str, str]
+    problems: list[Problem]
+
+
+def parse(body: bytes) -> Parsed:
+    """Read a body. Raises: HttpError 400 when it is no JSON, 422 when it is no JSON object."""
+    try:
+        return Parsed(_decode(body), {}, [])
+    except ValidationError:
+        pass
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _bad_json(error) from error
+    try:
+        return _parse_each(_take_apart(body))
+    except ValidationError:
+        return _not_an_object(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _bad_json(error) from error
+
+
+def _not_an_object(body: bytes) -> NoReturn:
+    """Raises: HttpError 422; 400 when what is not an object is not even JSON."""
+    try:
+        msgspec.json.decode(body)
+    except ValidationError:
+        pass  # a number out of range
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _bad_json(error) from error
+    raise invalid([Problem("", "must be a JSON object")])
+
+
+def _parse_each(raw: dict[str, Raw]) -> Parsed:
+    """Decode each field for itself. Raises: DecodeError when one holds no JSON."""
+    problems: list[Problem] = []
+    good: dict[str, Any] = {}
+    utm: dict[str, str] = {}
+    for name, value in raw.items():
+        decode = _field.get(name)
+        try:
+            if decode is not None:
+                good[name] = decode(value)
+            elif not _UTM.match(name):
+                # Of a thousand unknown names nobody is told the nearest: each costs 50 us.
+                problem = _unknown(name) if len(problems) < MAX_PROBLEMS else "unknown field"
+                problems.append(Problem(name[:64], problem))
+            elif len(utm) >= MAX_UTM:
+                problems.append(Problem(name, f"more than {MAX_UTM} utm_ parameters"))
+            elif (text := _utm(value)) is not None:
+                utm[name[4:]] = text
+        except ValidationError as error:
+            problems.append(_explain(name, str(error)))
+    return Parsed(Payload(**good), utm, problems)
+
+
+def _unknown(name: str) -> str:
+    near = get_close_matches(name[:64], _field, n=1)
+    return f"unknown field; did you mean {near[0]}?" if near else "unknown field"
+
+
+def _explain(name: str, message: str) -> Problem:
+    """msgspec's sentence in our words: the path goes to the field, the quotes go."""
+    match = _PATH.search(message)
+    path = match["path"] if match else ""
+    text = message[: match.start()] if match else message
+    if text.startswith("Invalid enum value"):
+        text = f"expected one of {', '.join(_CHOICES[name])}"
+    elif "datetime" in text:
+        text = "not a moment with its offset (2027-01-31T10:00:00+01:00)"
+    elif "encoded date" in text:
+        text = "not a date (YYYY-MM-DD)"
+    text = text.replace(" | null", "").replace("`", "").replace("Expected", "expected")
+    return Problem(f"{name}{path}", text)
+
+
+def _bad_json(error: Exception) -> HttpError:
+    if isinstance(error, RecursionError):
+        message = "The body is nested too deeply."
+    elif isinstance(error, UnicodeDecodeError):
+        message = "The body is not UTF-8."
+    else:
+        message = f"The body is not JSON: {error}."
+    return HttpError(400, "bad_json", message)
+
+
+_LANGUAGE = re.compile(r"[A-Za-z]{2}([-_][A-Za-z0-9]{2,8})*")
+_CURRENCY = re.compile(r"[A-Za-z]{3}")
+#: What XML 1.0 cannot carry; a lone surrogate never gets through the JSON decoder.
+_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_ILLEGAL_IN_LINE = re.compile("[\x00-\x1f\ufffe\uffff]")
+#: Text of one line: all but the message.
+_LINES = (
+    "hotel_code", "external_id", "first_name", "last_name", "email", "phone", "language",
+    "currency", "room_type", "rate_plan", "gclid", "fbclid", "utm_source", "utm_medium",
+    "utm_campaign", "utm_term", "utm_content", "utm_id",
+)  # fmt: skip
+_WHO = ("first_name", "last_name", "email", "phone")
+_MAX_TOTAL = Decimal("99999999.99")
+_CENT = Decimal("0.01")
+
+_STAY = ("arrival", "departure", "adults")
+#: Fields that must be given, by status. A cancellation is known by its external_id.
+_REQUIRED: dict[Status, tuple[str, ...]] = {
+    "request": _STAY,
+    "reservation": (*_STAY, "room_type", "rate_plan", "total", "currency"),
+    "cancelled": ("external_id",),
+}
+
+
+class CheckedPayload(msgspec.Struct, frozen=True):
+    """A payload that can be used."""
+
+    hotel_code: str
+    #: The source's own id of the reservation; None: it has none, so each post is a new one.
+    external_id: str | None
+    data: ReservationData
+    #: What a cancellation lacks to stand alone; then it must be of something known.
+    lacks: list[Problem]
+
+
+def normalise(parsed: Parsed, *, plain: bool = False) -> CheckedPayload:
+    """Check and normalise. `plain`: the body was seen to hold no escape and no noncharacter.
+
+    Raises: HttpError 422 with every problem of the payload, those of `parsed` included.
+    """
+    payload, problems = parsed.payload, parsed.problems
+    unreadable = {p.field.split("[", 1)[0] for p in problems}
+    _trim(payload)
+    if not plain:
+        _check_characters(payload, parsed.utm, problems)
+    _check_dates(payload, problems)
+    extra = _check_contact(payload, problems)
+    _check_total(payload, problems)
+    status = payload.status
+    required = _REQUIRED[status] if status else ()
+    problems += _missing(payload, ("hotel_code", "status", *required), unreadable)
+    if status != "cancelled":
+        problems += _nameless(payload, unreadable)
+    if problems or status is None:
+        raise invalid(problems)
+    lacks = [] if status != "cancelled" else _missing(payload, _STAY) + _nameless(payload)
+    return CheckedPayload(
+        payload.hotel_code or "",
+        payload.external_id,
+        _record(payload, parsed.utm, status, extra),
+        lacks,
+    )
+
+
+def _trim(payload: Payload) -> None:
+    """White space around a line says nothing, and an empty text is none at all."""
+    for name in _LINES:
+        value = getattr(payload, name)
+        if value is not None:
+            text = value.strip(" \t\r\n\u00a0")
+            if not text or text is not value:
+                setattr(payload, name, text or None)
+    if payload.message:
+        payload.message = payload.message.replace("\r\n", "\n").replace("\r", "\n").strip()
+
+
+def _check_characters(payload: Payload, utm: dict[str, str], problems: list[Problem]) -> None:
+    texts = [(name, getattr(payload, name)) for name in _LINES]
+    texts += [(f"utm_{name}", value) for name, value in utm.items()]
+    for name, value in texts:
+        if value and (match := _ILLEGAL_IN_LINE.search(value)):
+            problems.append(_illegal(name, match))
+    if payload.message and (match := _ILLEGAL.search(payload.message)):
+        problems.append(_illegal("message", match))
+
+
+def _illegal(name: str, match: re.Match[str]) -> Problem:
+    return Problem(name, f"holds the character U+{ord(match[0]):04X}, which is not allowed")
+
+
+def _check_dates(payload: Payload, problems: list[Problem]) -> None:
+    arrival, departure = payload.arrival, payload.departure
+    for name, day in (("arrival", arrival), ("departure", departure)):
+        if day is not None and day.year not in YEARS:
+            problems.append(Problem(name, f"not in the years {YEARS[0]} to {YEARS[-1]}"))
+    if arrival is not None and departure is not None and departure <= arrival:
+        problems.append(Problem("departure", "must be after arrival"))
+
+
+def _check_contact(payload: Payload, problems: list[Problem]) -> str:
+    """What the hotel is to see as it was written: of a telephone more than one number, or none."""
+    extra = ""
+    reachable = payload.email is not None and EMAIL.fullmatch(payload.email) is not None
+    if payload.email is not None and not reachable:
+        problems.append(Problem("email", "not an e-mail address"))
+    if payload.phone is not None:
+        phone = read_phone(payload.phone)
+        if phone is None and not reachable and payload.status != "cancelled":
+            problems.append(Problem("phone", "not a telephone number"))
+        if phone is None or not phone.is_all:
+            extra = f"phone: {line(payload.phone)}"
+        payload.phone = phone.number if phone is not None else None
+    if payload.language is not None:
+        if not _LANGUAGE.fullmatch(payload.language):
+            problems.append(Problem("language", "not a language code (de, it, en, de-AT)"))
+        payload.language = payload.language[:2].lower()
+    return extra
+
+
+def _check_total(payload: Payload, problems: list[Problem]) -> None:
+    total = payload.total
+    if payload.currency is not None:
+        if not _CURRENCY.fullmatch(payload.currency):
+            problems.append(Problem("currency", "not a currency code of three letters"))
+        payload.currency = payload.currency.upper()
+    if total is None:
+        return
+    if not total.is_finite() or not 0 <= total <= _MAX_TOTAL:
+        problems.append(Problem("total", f"expected a number from 0 to {_MAX_TOTAL}"))
+    elif total != (rounded := total.quantize(_CENT)):
+        problems.append(Problem("total", "has more than two decimal places"))
+    else:
+        payload.total = abs(rounded)  # -0.00 is 0.00
+    if payload.currency is None and payload.status != "reservation":
+        problems.append(Problem("currency", "required with total"))
+
+
+def _missing(
+    payload: Payload, names: Iterable[str], unreadable: set[str] | None = None
+) -> list[Problem]:
+    """A problem for each field that was not given; one that could not be read has one already."""
+    return [
+        Problem(name, "required")
+        for name in names
+        if getattr(payload, name) is None and not (unreadable and name in unreadable)
+    ]
+
+
+def _nameless(payload: Payload, unreadable: set[str] | None = None) -> list[Problem]:
+    if any(getattr(payload, name) is not None for name in _WHO):
+        return []
+    if unreadable and not unreadable.isdisjoint(_WHO):
+        return []
+    return [Problem("last_name", "required: a name, an e-mail address or a telephone number")]
+
+
+def _record(payload: Payload, utm: dict[str, str], status: Status, extra: str) -> ReservationData:
+    for name in ("source", "medium", "campaign", "term", "content", "id"):
+        if (value := getattr(payload, f"utm_{name}")) is not None:
+            utm[name] = value
+    return ReservationData(
+        status=status,
+        arrival=payload.arrival,
+        departure=payload.departure,
+        adults=payload.adults or 0,
+        children=payload.children or (),
+        first_name=payload.first_name or "",
+        last_name=payload.last_name or "",
+        email=payload.email or "",
+        phone=payload.phone or "",
+        language=payload.language or "",
+        message=payload.message or "",
+        total=payload.total,
+        currency=payload.currency or "",
+        room_type=payload.room_type or "",
+        rate_plan=payload.rate_plan or "",
+        meal_plan=payload.meal_plan,
+        newsletter=payload.newsletter,
+        consent=payload.consent,
+        utm=utm,
+        gclid=payload.gclid or "",
+        fbclid=payload.fbclid or "",
+        extra=extra,
+    )
+
 
 KIND = "generic"
 _KEY = re.compile(rb"[\x21-\x7e]{1,200}")
@@ -76,13 +428,13 @@ async def _take_in(call: Call, sources: Sequence[Source], body: bytes) -> bytes:
     key = _idempotency_key(call.headers)
     source = _source_of_hotel(sources, parsed.payload.hotel_code)
     plain = b"\\" not in body and b"\xef\xbf" not in body
-    submission = normalise(parsed, plain=plain)
+    checked = normalise(parsed, plain=plain)
     arrival = Arrival(
         source=source,
-        data=submission.data,
-        external_id=submission.external_id,
+        data=checked.data,
+        external_id=checked.external_id,
         order=_order(parsed.payload),
-        incomplete=submission.lacks,
+        incomplete=checked.lacks,
         body=body,
         headers=kept_headers(call.headers),
         request_id=request_id.get(),
@@ -96,7 +448,7 @@ async def _take_in(call: Call, sources: Sequence[Source], body: bytes) -> bytes:
         raise HttpError(422, "idempotency_key_reused", message) from None
     except Unknown:
         unknown = Problem("external_id", "not known; a cancellation of it must be complete")
-        raise invalid([unknown, *submission.lacks]) from None
+        raise invalid([unknown, *checked.lacks]) from None
     return b'{"id":"%s"}' % stored.reservation_id.encode()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from alpinehub.webhooks.submission import (
     Answer,
-    Sheet,
+    Submission,
     Unreadable,
     check_count,
     load_json,
@@ -36,13 +36,13 @@ def take_key(body: bytes) -> tuple[str, bytes]:
         raise Unreadable("not_json") from None
 
 
-def read(body: bytes) -> Sheet:
+def read(body: bytes) -> Submission:
     """The lead in a body. Raises: Unreadable."""
     document = load_json(body)
     if not isinstance(document, dict):
         raise Unreadable("not_an_object")
     campaign = said(document.get("campaign_id"))
-    return Sheet(
+    return Submission(
         answers=tuple(_answers(document.get("user_column_data"))),
         form_key=said(document.get("form_id")),
         external_id=said(document.get("lead_id")) or None,

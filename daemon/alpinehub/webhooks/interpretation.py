@@ -8,21 +8,208 @@ so that the hotel sees it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
-from typing import Literal
+from decimal import Decimal
+from functools import partial
+from typing import Literal, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import msgspec
+
 from alpinehub.models import Hotel
-from alpinehub.reservations import ReservationData
+from alpinehub.reservations import MealPlan, ReservationData, Status
 from alpinehub.webhooks import form, google, wix
-from alpinehub.webhooks.field_resolver import Asking
-from alpinehub.webhooks.fields import Fields
-from alpinehub.webhooks.form_signature import Shape, shape_of
-from alpinehub.webhooks.mapping import Mapping
-from alpinehub.webhooks.record import record_of
-from alpinehub.webhooks.submission import Sheet, Unreadable
-from alpinehub.webhooks.values import line
+from alpinehub.webhooks.days import read_day
+from alpinehub.webhooks.field_names import plain
+from alpinehub.webhooks.fields import FieldResolver, Fields, Mapping
+from alpinehub.webhooks.stay import customer_of, order_of, stay_of
+from alpinehub.webhooks.submission import FormSignature, Submission, Unreadable, signature_of
+from alpinehub.webhooks.values import (
+    line,
+    lines,
+    read_country,
+    read_email,
+    read_gender,
+    read_language,
+    read_phone,
+    read_yes,
+)
+
+_MAX_NAME, _MAX_CODE = 64, 8
+#: With at most two decimals: `1.200` may be either.
+_TOTAL, _CENT = re.compile("[0-9]{1,8}(?:[.,][0-9]{1,2})?"), Decimal("0.01")
+_YEAR = re.compile("[0-9]{4}")
+#: How the label of a field for a whole name begins where the surname comes first.
+_SURNAME_FIRST = ("nachname", "cognome", "surname", "last name", "name und vorname", "nom et")
+
+
+def record_of(resolver: FieldResolver, submission: Submission) -> ReservationData | None:
+    """The record of a submission; None when `resolver.problems` tells why there is none."""
+    stay = stay_of(resolver)
+    adults, children = customer_of(resolver)
+    first_name, last_name = _names(resolver)
+    email, phone = _contact(resolver)
+    if not (first_name or last_name or email or phone) and not resolver.problems:
+        resolver.problems.append("missing:name")
+    prefix = resolver.short("prefix", 16)
+    data = ReservationData(
+        status="request",
+        arrival=stay and stay[0],
+        departure=stay and stay[1],
+        adults=adults,
+        children=children,
+        first_name=first_name,
+        last_name=last_name,
+        email=email,
+        phone=phone,
+        language=resolver.maybe_of("language", resolver.language, read_language, ""),
+        message=lines(resolver.told("message")),
+        newsletter=resolver.maybe("newsletter", read_yes, None),
+        consent=resolver.maybe("consent", read_yes, None),
+        pets=resolver.maybe("pets", read_yes, None),
+        prefix=prefix,
+        title=resolver.short("title", 16),
+        gender=read_gender(resolver.told("gender") or prefix),
+        birth_date=resolver.maybe("birth_date", lambda text: _birth(resolver, text), None),
+        address=resolver.short("address", 255),
+        city=resolver.short("city", _MAX_NAME),
+        postal_code=resolver.short("postal_code", 16),
+        country=resolver.maybe("country", read_country, ""),
+        state=resolver.short("state", _MAX_NAME),
+        gclid=line(submission.gclid) or resolver.short("gclid", 1024),
+        fbclid=resolver.short("fbclid", 1024),
+        utm={name: line(value) for name, value in submission.utm.items()},
+    )
+    data = _priced(resolver, data)
+    extra = resolver.rest()
+    if resolver.adults_assumed and resolver.fields.has_number_left():
+        resolver.fields.ambiguous.append("adults")
+    resolver.problems += [f"ambiguous:{target}" for target in resolver.fields.ambiguous]
+    if resolver.problems:
+        return None
+    return msgspec.structs.replace(data, extra=extra)
+
+
+def _names(resolver: FieldResolver) -> tuple[str, str]:
+    """First and last name. One field for both is split where its last word begins; beside a field
+    for the first name, `Name` is the last name.
+    """
+    first, last = resolver.short("first_name", _MAX_NAME), resolver.short("last_name", _MAX_NAME)
+    if first and last:
+        return first, last
+    whole = line(resolver.told("name"))
+    if not whole or last:
+        return first, last
+    if first:
+        if len(whole) > _MAX_NAME:
+            resolver.keep("name", whole)
+        return first, whole[:_MAX_NAME].rstrip()
+    words = whole.split(" ")
+    if plain(resolver.fields.titles.get("name", "")).startswith(_SURNAME_FIRST):
+        words = words[1:] + words[:1]
+    given, surname = " ".join(words[:-1]), words[-1]
+    if len(given) > _MAX_NAME or len(surname) > _MAX_NAME:
+        resolver.keep("name", whole)
+    return given[:_MAX_NAME].rstrip(), surname[:_MAX_NAME]
+
+
+def _contact(resolver: FieldResolver) -> tuple[str, str]:
+    """Address and number. One that cannot be read is kept for the hotel, unless it is all that
+    there is: then nobody could answer.
+    """
+    found = {}
+    unreadable = {}
+    for target, read in (("email", read_email), ("phone", partial(_phone, resolver))):
+        text = line(resolver.told(target))
+        value = read(text) if text else None
+        if text and value is None:
+            unreadable[target] = text
+            value = read(line(resolver.fields.of_contact(target)))
+        found[target] = value or ""
+    if any(found.values()):
+        for target, text in unreadable.items():
+            resolver.keep(target, text)
+    else:
+        resolver.problems += [f"unreadable:{target}" for target in unreadable]
+    return found["email"], found["phone"]
+
+
+def _phone(resolver: FieldResolver, text: str) -> str | None:
+    """A number; a text that says more than one number is kept."""
+    phone = read_phone(text)
+    if phone is None:
+        return None
+    if not phone.is_all:
+        resolver.keep("phone", text)
+    return phone.number
+
+
+def _birth(resolver: FieldResolver, text: str) -> date | None:
+    if not _YEAR.search(text):
+        return None  # nobody knows the century
+    order = order_of(resolver, {"birth_date": text})
+    day = read_day(text, order, resolver.zone) if order is not None else None
+    return day if day is not None and 1900 <= day.year <= 2100 else None
+
+
+def _priced(resolver: FieldResolver, data: ReservationData) -> ReservationData:
+    """With room, plan and price, and as a reservation where an operator mapped it as one."""
+    room = _room(resolver)
+    plan, meals = line(resolver.told("rate_plan")), resolver.told("meal_plan")
+    if len(plan) > _MAX_NAME:
+        resolver.keep("rate_plan", plan)
+        plan = ""
+    if meals and meals not in get_args(MealPlan):
+        resolver.keep("meal_plan", meals)
+        meals = ""
+    total, currency = _total(resolver)
+    status = resolver.told("status") or "request"
+    if status not in ("request", "reservation"):
+        resolver.problems.append("unreadable:status")
+    if status == "reservation":
+        needed = {
+            "arrival": data.arrival, "room_type": room, "rate_plan": plan, "total": total,
+            "currency": currency,
+        }  # fmt: skip
+        resolver.problems += [f"missing:{name}" for name, value in needed.items() if not value]
+    return msgspec.structs.replace(
+        data,
+        status=cast(Status, status),
+        room_type=room,
+        rate_plan=plan,
+        meal_plan=cast(MealPlan, meals) if meals else None,
+        total=total if currency else None,
+        currency=currency if total is not None else "",
+    )
+
+
+def _room(resolver: FieldResolver) -> str:
+    """The hotel's code of a room. What guests call it is none: without a mapping it is kept."""
+    mapping = resolver.mapping
+    if not any(
+        "room_type" in known for known in (mapping.fields, mapping.values, mapping.defaults)
+    ):
+        return ""
+    code = line(resolver.told("room_type"))
+    if len(code) <= _MAX_CODE:
+        return code
+    resolver.keep("room_type", code)
+    return ""
+
+
+def _total(resolver: FieldResolver) -> tuple[Decimal | None, str]:
+    text, currency = resolver.told("total"), line(resolver.told("currency")).upper()
+    if currency and not (len(currency) == 3 and currency.isascii() and currency.isalpha()):
+        resolver.keep("currency", currency)
+        currency = ""
+    if not text:
+        return None, currency
+    if not _TOTAL.fullmatch(text):
+        resolver.problems.append("unreadable:total")
+        return None, currency
+    return Decimal(text.replace(",", ".")).quantize(_CENT), currency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +231,7 @@ class Mapped:
     data: ReservationData
     #: The sender's own id; None: it has none.
     external_id: str | None
-    shape: Shape
+    signature: FormSignature
     #: Targets whose mapped field was gone, and that another one stands for.
     remapped: tuple[str, ...]
 
@@ -57,7 +244,7 @@ class Unmapped:
     problems: tuple[str, ...]
     external_id: str | None = None
     #: None: it could not even be taken apart.
-    shape: Shape | None = None
+    signature: FormSignature | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +257,24 @@ class Ignored:
 def interpret(received: Received, mapping: Mapping, hotel: Hotel) -> Mapped | Unmapped | Ignored:
     """What a submission is."""
     try:
-        sheet = take_apart(received)
+        submission = take_apart(received)
     except Unreadable as error:
         return Unmapped((error.code,))
-    if sheet.set_aside:
-        return Ignored(sheet.set_aside)
-    shape = shape_of(sheet)
+    if submission.set_aside:
+        return Ignored(submission.set_aside)
+    signature = signature_of(submission)
     zone = zone_of(hotel)
-    asking = Asking(Fields(sheet.answers, mapping), mapping, zone, _today(received, zone))
-    external_id = sheet.external_id or line(asking.said("external_id"))[:128] or None
-    data = record_of(asking, sheet)
+    resolver = FieldResolver(
+        Fields(submission.answers, mapping), mapping, zone, _today(received, zone)
+    )
+    external_id = submission.external_id or line(resolver.said("external_id"))[:128] or None
+    data = record_of(resolver, submission)
     if data is None:
-        return Unmapped(tuple(dict.fromkeys(asking.problems)), external_id, shape)
-    return Mapped(data, external_id, shape, tuple(asking.fields.remapped))
+        return Unmapped(tuple(dict.fromkeys(resolver.problems)), external_id, signature)
+    return Mapped(data, external_id, signature, tuple(resolver.fields.remapped))
 
 
-def take_apart(received: Received) -> Sheet:
+def take_apart(received: Received) -> Submission:
     """The fields of a submission. Raises: Unreadable."""
     if received.kind == "wix":
         return wix.read(received.body)

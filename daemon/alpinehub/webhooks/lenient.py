@@ -1,30 +1,86 @@
 """POST /api/webhook/wix, /google and /form: senders that nobody can teach, so they are not refused.
 
+    POST .... one commit: the row `received`, the event inbox.received .... answer
+    event ... interpretation (inbox/processing.py): mapped, or in the review list, or set aside
+
 Only who is not known (401), what is too large (413), packed or no form at all (415), or empty (400)
 is refused; for the rest a sender could do nothing about the answer, but an operator can. The
 address of a form is public: there are limits for what is sent to it (429, form_limit.py), what a
-robot filled in is counted only, and a proof of work may be asked for (403, proof_of_work.py).
+robot filled in is counted only, and a proof of work may be asked for (403).
+
+A crash between the two loses nothing: the event is delivered again, and what none came for is taken
+up by the primary.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 
 from alpinehub import counts
 from alpinehub.directory import Snapshot, directory_of
 from alpinehub.models import Source
 from alpinehub.multipart import media_type
-from alpinehub.webhooks import form_limit, proof_of_work
+from alpinehub.webhooks import form_limit
 from alpinehub.webhooks import google as leads
 from alpinehub.webhooks.authentication import one_by_secret, unauthorized
-from alpinehub.webhooks.endpoint import Call, Reply, kept_headers, require_plain
+from alpinehub.webhooks.endpoint import Call, HttpError, Reply, kept_headers, require_plain
 from alpinehub.webhooks.form import read_fields
 from alpinehub.webhooks.form_limit import Bucket, LimitReached
-from alpinehub.webhooks.http_error import HttpError
-from alpinehub.webhooks.receiving import receive, store
 from alpinehub.webhooks.submission import Unreadable
 from alpinehub.webhooks.thanks import AGAIN, WAIT, not_taken, thanks
-from cordata import Tx, request_id
+from cordata import Context, Tx, request_id
+
+EVENT = "inbox.received"
+
+
+async def receive(ctx: Context, source: Source, body: bytes, *, headers: str) -> int:
+    """Store what came; its number in the inbox, after the commit. Raises: StoreUnavailable.
+
+    `headers`: JSON of those worth keeping.
+    """
+    given = request_id.get()
+    return await ctx.run(lambda tx: store(tx, source, body, headers=headers, given=given))
+
+
+async def store(tx: Tx, source: Source, body: bytes, *, headers: str, given: str) -> int:
+    """The unit of `receive`. `given`: the id of the request."""
+    row = await tx.fetch_one(
+        "inbox_receive",
+        source_id=source.id,
+        now=tx.now_us,
+        headers=headers,
+        body=body,
+        request_id=given,
+    )
+    assert row is not None
+    inbox_id = int(row["id"])
+    await tx.publish(EVENT, {"inbox_id": inbox_id, "source_id": source.id})
+    return inbox_id
+
+
+#: The hidden field; its name begins with "_": it is no answer of a guest's.
+PROOF_FIELD = "_proof"
+#: A proof counts this long before and after its SECONDS: clocks of guests are wrong.
+PROOF_VALID_S = 86_400
+_PROOF = re.compile(r"([0-9]{1,12})\.[A-Za-z0-9_-]{1,64}\.[0-9]{1,16}")
+
+
+def is_proof(proof: str, secret: str, bits: int, *, now_s: int) -> bool:
+    """Whether the work was done, for this form, and lately.
+
+    A proof is `SECONDS.SALT.COUNTER`: the SHA-256 of `SECRET.SECONDS.SALT.COUNTER` (SECRET is the
+    last part of the form's address) begins with as many zero bits as the source's option
+    `proof_of_work` says: cheap for one guest, dear for a robot. A script of the page finds such a
+    COUNTER (packaging/examples/form.html). Each proof counts once (form_limit.py).
+    """
+    match = _PROOF.fullmatch(proof)
+    if match is None or abs(int(match[1]) - now_s) > PROOF_VALID_S:
+        return False
+    digest = sha256(f"{secret}.{proof}".encode()).digest()
+    return int.from_bytes(digest, "big") >> (256 - bits) == 0
+
 
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -115,13 +171,13 @@ class _FormUnit:
 
 def _proof(call: Call, source: Source, fields: Mapping[str, str]) -> Bucket:
     """What lets the proof of work count once. Raises: HttpError 403 without a proof."""
-    proof = fields.get(proof_of_work.FIELD, "").strip()
+    proof = fields.get(PROOF_FIELD, "").strip()
     header = call.headers.get(b"x-webhook-secret")
     secret = call.rest.rpartition("/")[2] if header is None else header.decode("latin-1")
     bits, now_s = int(source.options.proof_of_work), call.ctx.now_us() // 1_000_000
-    if not proof_of_work.is_proof(proof, secret, bits, now_s=now_s):
+    if not is_proof(proof, secret, bits, now_s=now_s):
         raise _no_proof(call, source)
-    return form_limit.once(call.ctx, source, proof, 2 * proof_of_work.VALID_S * 1_000_000)
+    return form_limit.once(call.ctx, source, proof, 2 * PROOF_VALID_S * 1_000_000)
 
 
 def _no_proof(call: Call, source: Source) -> HttpError:

@@ -1,9 +1,14 @@
-"""When, and how many: what a request cannot do without, so each doubt is a problem by name."""
+"""When, and how many: what a request cannot do without, so each doubt is a problem by name.
+
+Adults and children are read as guests count them: how many, and how old. The readers are total: any
+text gives a value, or None for one that cannot be read. None guesses.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, timedelta
 
 from alpinehub.webhooks.days import (
@@ -15,9 +20,114 @@ from alpinehub.webhooks.days import (
     read_days,
     slashed,
 )
-from alpinehub.webhooks.field_resolver import Asking
-from alpinehub.webhooks.headcount import Children, read_adults, read_children, read_guests
-from alpinehub.webhooks.values import read_count, read_language
+from alpinehub.webhooks.field_names import plain
+from alpinehub.webhooks.fields import FieldResolver
+from alpinehub.webhooks.values import MAX_CHARS, NONE, line, read_count, read_language
+
+_NUMBERS = re.compile(r"[0-9]+")
+_HEADED = re.compile(
+    r"([0-9]{1,2}) ?(?:kind|kid|child|bambin|enfant)[^\W\d_]*[ ,:;(\-]+(.*[0-9].*)", re.IGNORECASE
+)
+#: `2 (5+8)`, `2: 5, 8`: as many ages as the first number says.
+_COUNTED = re.compile(r"([0-9]{1,2}) ?(?:[(:=]) ?([^(:=]*?[0-9][^(:=]*)")
+#: `2 x 5`: two of that age.
+_TIMES = re.compile(r"([0-9]{1,2}) ?[x×*] ?([0-9]{1,2})(?![0-9])", re.IGNORECASE)
+#: More of one age are no children of one family.
+_MAX_TIMES = 10
+_GROUP = re.compile(
+    r"([0-9]{1,2}) ?(?:erwachsene|adult)[^\W\d_]*[ ,;+&/]*(?:und |e |et |and )?(.*)", re.IGNORECASE
+)
+_CHILD = re.compile(
+    "kind|child|kid|bambin|bimb|figli|enfant|b(?:é|e)b(?:é|e)|bab(?:y|ies)|s(?:ä|ae)ugling|infant|neonat|nourrisson|toddler",
+    re.IGNORECASE,
+)
+#: Beside one of these a number is no age in whole years: months, halves, bounds, spans.
+_NO_AGE = re.compile(
+    r"monat|\bmes[ei]\b|\bmois\b|month|[0-9] ?mo?n?\b|woche|settiman|semaine|week"
+    r"|\btagen?\b|giorn|\bjours?\b|\bdays?\b"
+    r"|halb|half|\bdemi|\bmezz[oa]|[½¼¾<>]|[0-9]\.[0-9]|([0-9],5|\b1/2) ?[jya]|[0-9] ?[-–—] ?[0-9]"
+    r"|\b(unter|(ü|ue)ber|bis|ab|(ä|ae)lter|j(ü|ue)nger|mindestens|h(ö|oe)chstens|fast|ca"
+    r"|sotto|sopra|meno|pi[uù]|fino|oltre|tra|fra|quasi|circa|da [0-9]+ a"
+    r"|moins|plus|jusqu|entre|sous|presque|environ|partir|de [0-9]+ [àa]"
+    r"|under|below|over|above|between|to|than|least|most|younger|older|almost|nearly)\b",
+    re.IGNORECASE,
+)
+
+
+def read_adults(text: str) -> int | None:
+    """A number of adults; None as well where children are spoken of."""
+    return None if _CHILD.search(text) else read_count(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """What a field says of children: their ages, or how many they are."""
+
+    ages: tuple[int, ...] = ()
+    #: None: as many as there are ages.
+    count: int | None = None
+
+
+def read_children(text: str, *, says_ages: bool) -> Children | None:
+    """Ages (`5, 8`, `5 und 8 Jahre`, `2 Kinder: 5, 8`), or a count.
+
+    `says_ages`: the field asks for ages, so that one number is one; else it is a count.
+    """
+    text = line(text)
+    if len(text) > MAX_CHARS or _NO_AGE.search(text):
+        return None
+    if plain(text) in NONE or not plain(text):
+        return Children()
+    if _TIMES.search(text):
+        return _read_times(text)
+    headed = _HEADED.fullmatch(text) or _COUNTED.fullmatch(text)
+    numbers = [int(n[:4]) for n in _NUMBERS.findall(headed[2] if headed else text)]
+    if not numbers:
+        return None
+    if headed:
+        return _ages_of(numbers, int(headed[1]))
+    if len(numbers) > 2 and numbers[0] == len(numbers) - 1 and _is_apart(text):
+        return None  # `2 / 5, 8` may be two children
+    if len(numbers) > 1 or says_ages:
+        return _ages_of(numbers, None)
+    return Children(count=numbers[0])
+
+
+def _read_times(text: str) -> Children | None:
+    found = [(int(count), int(age)) for count, age in _TIMES.findall(text)]
+    if _NUMBERS.search(_TIMES.sub("", text)) or any(not 0 < n <= _MAX_TIMES for n, _ in found):
+        return None
+    ages = [age for count, age in found for _ in range(count)]
+    return _ages_of(ages, len(ages))
+
+
+def _is_apart(text: str) -> bool:
+    """Whether what follows the first number is not what stands between the others."""
+    first, *others = (between.strip() for between in _NUMBERS.split(text)[1:-1])
+    return first not in others
+
+
+def _ages_of(numbers: list[int], count: int | None) -> Children | None:
+    if len(numbers) > 30 or any(age > 17 for age in numbers):
+        return None
+    return Children(tuple(numbers), count) if count in (None, len(numbers)) else None
+
+
+def read_guests(text: str) -> tuple[int, Children | None] | None:
+    """Adults and children in one field: `2 Erwachsene, 1 Kind (5)`. Of a number alone nobody knows
+    whether children are among them: None for them.
+    """
+    text = line(text)
+    if len(text) > MAX_CHARS:
+        return None
+    match = _GROUP.fullmatch(text)
+    if match is None:
+        count = read_adults(text)
+        return (count, None) if count is not None else None
+    rest = match[2].strip(" ,;")
+    children = read_children(rest, says_ages=False) if rest else Children()
+    return (int(match[1]), children) if children is not None else None
+
 
 _MAX_NIGHTS, _MAX_ADULTS, _MAX_CHILDREN = 366, 99, 30
 _LOCALE = re.compile(r"([A-Za-z]{2})(?:[-_]([A-Za-z]{2}))?")
@@ -32,55 +142,55 @@ _DAY_FIRST = frozenset(
 )
 
 
-def stay_of(asking: Asking) -> tuple[date, date] | None:
+def stay_of(resolver: FieldResolver) -> tuple[date, date] | None:
     """The first night and the day of departure; None for none, or with a problem."""
-    arrival, departure = asking.told("arrival"), asking.told("departure")
+    arrival, departure = resolver.told("arrival"), resolver.told("departure")
     if not arrival and not departure:
-        return _stay_of_dates(asking)
-    nights = asking.told("nights") if not departure else ""
+        return _stay_of_dates(resolver)
+    nights = resolver.told("nights") if not departure else ""
     if not (arrival and (departure or nights)):
-        other = asking.fields.other_day()
+        other = resolver.fields.other_day()
         arrival, departure = arrival or other, departure or ("" if nights else other)
     texts = {"arrival": arrival, "departure": departure}
-    order = order_of(asking, texts)
+    order = order_of(resolver, texts)
     if order is None:
-        _say_ambiguous(asking, texts)
+        _say_ambiguous(resolver, texts)
         return None
-    first = _parse(asking, "arrival", arrival, order)
-    last = _parse(asking, "departure", departure, order)
+    first = _parse(resolver, "arrival", arrival, order)
+    last = _parse(resolver, "departure", departure, order)
     if first is not None and nights:
-        last = _after_nights(asking, first, nights)
+        last = _after_nights(resolver, first, nights)
     if first is not None and last is not None:
-        return _checked(asking, first, last)
-    _say_missing(asking, first, last)
+        return _checked(resolver, first, last)
+    _say_missing(resolver, first, last)
     return None
 
 
-def _stay_of_dates(asking: Asking) -> tuple[date, date] | None:
+def _stay_of_dates(resolver: FieldResolver) -> tuple[date, date] | None:
     """As `stay_of`, of one field for both days."""
-    text = asking.told("dates")
+    text = resolver.told("dates")
     if not text:
-        _say_missing(asking, None, None)
+        _say_missing(resolver, None, None)
         return None
-    order = order_of(asking, {"dates": text})
+    order = order_of(resolver, {"dates": text})
     if order is None:
-        _say_ambiguous(asking, {"dates": text})
+        _say_ambiguous(resolver, {"dates": text})
         return None
-    days = read_days(text, order, asking.zone)
+    days = read_days(text, order, resolver.zone)
     if days is None:
-        asking.problems.append("unreadable:dates")
+        resolver.problems.append("unreadable:dates")
         return None
-    return _checked(asking, *days)
+    return _checked(resolver, *days)
 
 
-def order_of(asking: Asking, texts: Mapping[str, str]) -> Order | None:
+def order_of(resolver: FieldResolver, texts: Mapping[str, str]) -> Order | None:
     """How 1/2/2027 is meant in the days of a form; None: nobody knows, and it makes a difference.
 
     The operator says it, else the numbers (13/1/2027), else the guest's language (en-US), else the
     names of the fields (Anreise, arrivo); else one order gives no stay. In a form that writes days
     in two ways, languages say nothing.
     """
-    chosen = asking.mapping.date_order
+    chosen = resolver.mapping.date_order
     if chosen != "auto":
         return chosen
     pairs = [pair for text in texts.values() for pair in slashed(text)]
@@ -89,150 +199,150 @@ def order_of(asking: Asking, texts: Mapping[str, str]) -> Order | None:
         return "dmy"
     if len(orders) == 1:
         return orders[0]
-    if not any(map(has_other_days, texts.values())) and (order := _order_of_words(asking)):
+    if not any(map(has_other_days, texts.values())) and (order := _order_of_words(resolver)):
         return order
-    orders = [order for order in orders if _may_be_stay(asking, texts, order)]
+    orders = [order for order in orders if _may_be_stay(resolver, texts, order)]
     return orders[0] if len(orders) == 1 else None
 
 
-def _order_of_words(asking: Asking) -> Order | None:
+def _order_of_words(resolver: FieldResolver) -> Order | None:
     """How the guest's language and the names of the fields write a day."""
-    match = _LOCALE.fullmatch(asking.language)
+    match = _LOCALE.fullmatch(resolver.language)
     if match is None:
-        language = read_language(asking.language) or ""
+        language = read_language(resolver.language) or ""
     elif match[2]:
         return "mdy" if match[2].upper() in _MONTH_FIRST else "dmy"
     else:
         language = match[1].lower()
     if language and language != "en":
         return "dmy"
-    return "dmy" if not language and asking.fields.has_word(_DAY_FIRST) else None
+    return "dmy" if not language and resolver.fields.has_word(_DAY_FIRST) else None
 
 
-def _may_be_stay(asking: Asking, texts: Mapping[str, str], order: Order) -> bool:
+def _may_be_stay(resolver: FieldResolver, texts: Mapping[str, str], order: Order) -> bool:
     """Whether the days are a stay in this order."""
     if "dates" in texts:
-        days = read_days(texts["dates"], order, asking.zone)
+        days = read_days(texts["dates"], order, resolver.zone)
         first, last = days or (None, None)
     else:
         first, last = (
-            read_day(texts.get(name, ""), order, asking.zone) for name in ("arrival", "departure")
+            read_day(texts.get(name, ""), order, resolver.zone) for name in ("arrival", "departure")
         )
-    if first is not None and asking.today is not None and first < asking.today:
+    if first is not None and resolver.today is not None and first < resolver.today:
         return False
     return first is None or last is None or 0 < (last - first).days <= _MAX_NIGHTS
 
 
-def _say_ambiguous(asking: Asking, texts: Mapping[str, str]) -> None:
-    asking.problems += [
+def _say_ambiguous(resolver: FieldResolver, texts: Mapping[str, str]) -> None:
+    resolver.problems += [
         f"ambiguous:{name}"
         for name, text in texts.items()
         if any(first != second for first, second in slashed(text))
     ]
 
 
-def _say_missing(asking: Asking, arrival: date | None, departure: date | None) -> None:
-    if asking.problems or asking.fields.ambiguous:
+def _say_missing(resolver: FieldResolver, arrival: date | None, departure: date | None) -> None:
+    if resolver.problems or resolver.fields.ambiguous:
         return
     if arrival is None and departure is None:
-        if asking.fields.has_days():
-            asking.problems += ["ambiguous:arrival", "ambiguous:departure"]
-        elif asking.mapping.without_stay == "review":
-            asking.problems += ["missing:arrival", "missing:departure"]
+        if resolver.fields.has_days():
+            resolver.problems += ["ambiguous:arrival", "ambiguous:departure"]
+        elif resolver.mapping.without_stay == "review":
+            resolver.problems += ["missing:arrival", "missing:departure"]
     else:
-        asking.problems.append("missing:arrival" if arrival is None else "missing:departure")
+        resolver.problems.append("missing:arrival" if arrival is None else "missing:departure")
 
 
-def _checked(asking: Asking, arrival: date, departure: date) -> tuple[date, date] | None:
+def _checked(resolver: FieldResolver, arrival: date, departure: date) -> tuple[date, date] | None:
     for name, day in (("arrival", arrival), ("departure", departure)):
         if day.year not in YEARS:
-            asking.problems.append(f"invalid:{name}")
+            resolver.problems.append(f"invalid:{name}")
     if departure <= arrival:
-        asking.problems.append("invalid:departure")
+        resolver.problems.append("invalid:departure")
     elif (departure - arrival).days > _MAX_NIGHTS:
-        asking.problems.append("too_long:departure")
-    if asking.today is not None and arrival < asking.today:
-        asking.problems.append("past:arrival")
+        resolver.problems.append("too_long:departure")
+    if resolver.today is not None and arrival < resolver.today:
+        resolver.problems.append("past:arrival")
     return arrival, departure
 
 
-def _parse(asking: Asking, target: str, text: str, order: Order) -> date | None:
+def _parse(resolver: FieldResolver, target: str, text: str, order: Order) -> date | None:
     if not text:
         return None
-    day = read_day(text, order, asking.zone)
+    day = read_day(text, order, resolver.zone)
     if day is None:
-        asking.problems.append(f"unreadable:{target}")
+        resolver.problems.append(f"unreadable:{target}")
     return day
 
 
-def _after_nights(asking: Asking, arrival: date, text: str) -> date | None:
+def _after_nights(resolver: FieldResolver, arrival: date, text: str) -> date | None:
     nights = read_count(text)
     if nights is None or not 0 < nights <= _MAX_NIGHTS:
-        asking.problems.append("unreadable:nights")
+        resolver.problems.append("unreadable:nights")
         return None
     return arrival + timedelta(days=nights) if arrival.year in YEARS else None
 
 
-def customer_of(asking: Asking) -> tuple[int, tuple[int, ...]]:
+def customer_of(resolver: FieldResolver) -> tuple[int, tuple[int, ...]]:
     """Adults, and the ages of the children."""
-    adults, children = _adults(asking)
+    adults, children = _adults(resolver)
     for target, says_ages in (("children", True), ("children_or_ages", False)):
-        if text := asking.told(target):
+        if text := resolver.told(target):
             said = read_children(text, says_ages=says_ages)
             if said is None:
-                asking.problems.append("unreadable:children")
+                resolver.problems.append("unreadable:children")
             else:
                 children.append(said)
-    if text := asking.told("children_count"):
+    if text := resolver.told("children_count"):
         counted = read_count(text)
         said = read_children(text, says_ages=False) if counted is None else Children(count=counted)
         if said is None or said.count is None:
-            asking.problems.append("unreadable:children_count")
+            resolver.problems.append("unreadable:children_count")
         else:
             children.append(said)
-    return adults, _ages(asking, children)
+    return adults, _ages(resolver, children)
 
 
-def _adults(asking: Asking) -> tuple[int, list[Children]]:
+def _adults(resolver: FieldResolver) -> tuple[int, list[Children]]:
     """Adults, and what the same field says of children."""
     children: list[Children] = []
     adults: int | None = None
-    if text := asking.said("adults"):
+    if text := resolver.said("adults"):
         adults = read_adults(text)
-    elif text := asking.said("guests"):
+    elif text := resolver.said("guests"):
         found = read_guests(text)
         adults = found[0] if found else None
         if found and found[1] is not None:
             children.append(found[1])
-        elif found and asking.fields.has_more_of("children"):
-            asking.fields.ambiguous.append("adults")  # are the children among them?
-    elif text := asking.mapping.defaults.get("adults", ""):
+        elif found and resolver.fields.has_more_of("children"):
+            resolver.fields.ambiguous.append("adults")  # are the children among them?
+    elif text := resolver.mapping.defaults.get("adults", ""):
         adults = read_count(text)
-        asking.adults_assumed = True
-    elif not asking.fields.ambiguous:
-        asking.problems.append("missing:adults")
+        resolver.adults_assumed = True
+    elif not resolver.fields.ambiguous:
+        resolver.problems.append("missing:adults")
         return 0, children
     if adults is None or not 0 < adults <= _MAX_ADULTS:
-        asking.problems.append("unreadable:adults" if adults is None else "invalid:adults")
+        resolver.problems.append("unreadable:adults" if adults is None else "invalid:adults")
         return 0, children
     return adults, children
 
 
-def _ages(asking: Asking, said: list[Children]) -> tuple[int, ...]:
+def _ages(resolver: FieldResolver, said: list[Children]) -> tuple[int, ...]:
     """The ages of all that was said of children, if it agrees."""
     ages = {one.ages for one in said if one.ages}
     counts = {one.count for one in said if one.count is not None}
     if len(ages) > 1 or len(counts) > 1:
-        asking.problems.append("ambiguous:children")
+        resolver.problems.append("ambiguous:children")
         return ()
     found, count = next(iter(ages), ()), next(iter(counts), None)
     if not found and count:
-        default = read_count(asking.mapping.defaults.get("child_age", ""))
+        default = read_count(resolver.mapping.defaults.get("child_age", ""))
         if default is None:
-            asking.problems.append("missing:children_ages")
+            resolver.problems.append("missing:children_ages")
             return ()
         found = (min(default, 17),) * min(count, _MAX_CHILDREN + 1)
     if (count is not None and count != len(found)) or len(found) > _MAX_CHILDREN:
-        asking.problems.append("invalid:children")
+        resolver.problems.append("invalid:children")
         return ()
     return found

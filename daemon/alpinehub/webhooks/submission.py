@@ -1,4 +1,5 @@
-"""A submission as its kind tells it: fields with what was put into them, nothing of it understood.
+"""A submission as its kind tells it: fields with what was put into them, nothing of it understood;
+and the signature of its form, the names of the fields, by which a changed form is noticed.
 
 Whatever kind it came from, it is interpreted from here on by one set of rules (interpretation.py).
 """
@@ -6,8 +7,9 @@ Whatever kind it came from, it is interpreted from here on by one set of rules (
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Literal
 
 import msgspec
@@ -42,7 +44,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
+class Submission:
     """One submission."""
 
     answers: tuple[Answer, ...]
@@ -111,3 +113,64 @@ def check_count(count: int) -> None:
     """Raises: Unreadable for more fields than a form has."""
     if count > MAX_FIELDS:
         raise Unreadable("too_many_fields")
+
+
+_MAX_NAME = 64
+
+
+@dataclass(frozen=True, slots=True)
+class FormSignature:
+    """The fields of one submission of a form."""
+
+    #: Which of the source's forms.
+    form_key: str
+    #: Key and label of each, sorted.
+    fields: tuple[tuple[str, str], ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The keys; the labels where the fields have no keys."""
+        return frozenset(key or label for key, label in self.fields)
+
+    @property
+    def mark(self) -> bytes:
+        """16 bytes that tell two signatures apart."""
+        return blake2b("\n".join(sorted(self.names)).encode(), digest_size=16).digest()
+
+
+def signature_of(submission: Submission) -> FormSignature:
+    """The signature of a submission. Labels alone count only where no field has a key: which of
+    them finds its key depends on what was filled in.
+    """
+    own = [answer for answer in submission.answers if not answer.contact]
+    keyed = [answer for answer in own if answer.key] or own
+    fields = {(_name(answer.key), _name(answer.label)) for answer in keyed}
+    return FormSignature(submission.form_key, tuple(sorted(fields)[:MAX_FIELDS]))
+
+
+def _name(text: str) -> str:
+    return text[:_MAX_NAME].encode("utf-8", "replace").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class FormChange:
+    """How a form differs from what was seen of it before."""
+
+    added: tuple[str, ...]
+    gone: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.gone)
+
+
+def form_change(now: Collection[str], before: Iterable[Collection[str]]) -> FormChange:
+    """What is new (in none of the signatures before) and what is gone (in each of them).
+
+    A field that is left empty is not sent by every form builder: so one that was missing once is
+    not missed again.
+    """
+    signatures = [frozenset(names) for names in before]
+    if not signatures:
+        return FormChange((), ())
+    known, always = frozenset[str]().union(*signatures), signatures[0].intersection(*signatures[1:])
+    return FormChange(tuple(sorted(set(now) - known)), tuple(sorted(always - set(now))))

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from html import escape
 
 from alpinehub.models import Source
-from alpinehub.webhooks.endpoint import HTML, Reply
-from alpinehub.webhooks.http_error import HttpError
+from alpinehub.webhooks.endpoint import HTML, HttpError, Reply
 
 _WORDS = {
     "de": ("Danke", "Ihre Anfrage ist angekommen. Wir melden uns bald bei Ihnen."),

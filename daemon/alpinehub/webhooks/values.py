@@ -1,8 +1,8 @@
 """What guests write into fields, read: text, a count, yes and no, a country, an address, a number.
 
-Days are read in days.py, adults and children in headcount.py.
-
-Every function is total: any text gives a value, or None for one that cannot be read. None guesses.
+Days are read in days.py, adults and children in stay.py. Every function is total: any text gives a
+value, or None for one that cannot be read. None guesses. The words are in four languages, as
+`field_names.plain` writes them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,131 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
-from alpinehub.webhooks.countries import CODES, NAMES
 from alpinehub.webhooks.field_names import plain
-from alpinehub.webhooks.vocabulary import FEMALE, LANGUAGES, MALE, NO, NONE, YES
+
+MONTHS = {
+    name: number
+    for number, names in enumerate(
+        (
+            "januar janner jan january gennaio gen janvier janv",
+            "februar feber feb february febbraio fevrier fevr fev",
+            "marz maerz mrz march mar marzo mars",
+            "april apr aprile avril avr",
+            "mai may maggio mag",
+            "juni jun june giugno giu juin",
+            "juli jul july luglio lug juillet juil",
+            "august aug agosto ago aout",
+            "september sep sept settembre set septembre",
+            "oktober okt october oct ottobre ott octobre",
+            "november nov novembre",
+            "dezember dez december dec dicembre dic decembre",
+        ),
+        1,
+    )
+    for name in names.split()
+}
+LANGUAGES = {
+    name: names.split()[0]
+    for names in ("de deutsch german tedesco allemand", "it italienisch italiano italian italien",
+                  "en englisch english inglese anglais",
+                  "fr franzosisch french francese francais")
+    for name in names.split()[1:]
+}  # fmt: skip
+YES = frozenset("checked on true yes ja si oui 1 x ok okay wahr vero vrai".split())
+NO = frozenset("unchecked off false no nein non 0 falsch falso faux".split()) | {""}
+NONE = frozenset("0 nein keine kein no nessuno nessun non aucun aucune none nobody niemand".split())
+FEMALE = frozenset(
+    "female frau weiblich w f donna femmina femminile signora woman mrs ms "
+    "femme feminin madame mme".split()
+)
+MALE = frozenset(
+    "male herr mannlich m uomo maschio maschile signor man mr homme masculin monsieur".split()
+)
+
+
+#: ISO 3166-1, two letters.
+CODES = frozenset(
+    "AD AE AF AG AI AL AM AO AQ AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR "
+    "BS BT BV BW BY BZ CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ "
+    "EC EE EG EH ER ES ET FI FJ FK FM FO FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GS GT GU GW "
+    "GY HK HM HN HR HT HU ID IE IL IM IN IO IQ IR IS IT JE JM JO JP KE KG KH KI KM KN KP KR KW KY "
+    "KZ LA LB LC LI LK LR LS LT LU LV LY MA MC MD ME MF MG MH MK ML MM MN MO MP MQ MR MS MT MU MV "
+    "MW MX MY MZ NA NC NE NF NG NI NL NO NP NR NU NZ OM PA PE PF PG PH PK PL PM PN PR PS PT PW PY "
+    "QA RE RO RS RU RW SA SB SC SD SE SG SH SI SJ SK SL SM SN SO SR SS ST SV SX SY SZ TC TD TF TG "
+    "TH TJ TK TL TM TN TO TR TT TV TW TZ UA UG UM US UY UZ VA VC VE VG VI VN VU WF WS YE YT ZA ZM "
+    "ZW".split()
+)
+
+#: Of those that guests of the Alps come from: names as `field_names.plain` writes them.
+_NAMES = """
+AD andorra
+AE vereinigte arabische emirate, emirati arabi uniti, united arab emirates, emirats arabes unis
+AL albanien, albania, albanie
+AR argentinien, argentina, argentine
+AT osterreich, austria, autriche
+AU australien, australia, australie
+BA bosnien und herzegowina, bosnia ed erzegovina, bosnia and herzegovina, bosnien, bosnia, bosnie herzegovine, bosnie
+BE belgien, belgio, belgium, belgique
+BG bulgarien, bulgaria, bulgarie
+BR brasilien, brasile, brazil, bresil
+BY belarus, bielorussia, bielorussie
+CA kanada, canada
+CH schweiz, svizzera, switzerland, suisse
+CN china, cina, chine
+CY zypern, cipro, cyprus, chypre
+CZ tschechien, tschechische republik, cechia, repubblica ceca, czechia, czech republic, tchequie, republique tcheque
+DE deutschland, germania, germany, allemagne
+DK danemark, danimarca, denmark
+EE estland, estonia, estonie
+ES spanien, spagna, spain, espagne
+FI finnland, finlandia, finland, finlande
+FR frankreich, francia, france
+GB grossbritannien, vereinigtes konigreich, england, gran bretagna, regno unito, inghilterra, united kingdom, great britain, uk, schottland, scozia, scotland, royaume uni, grande bretagne, angleterre, ecosse
+GR griechenland, grecia, greece, grece
+HR kroatien, croazia, croatia, croatie
+HU ungarn, ungheria, hungary, hongrie
+IE irland, irlanda, ireland, irlande
+IL israel, israele
+IN indien, india, inde
+IS island, islanda, iceland, islande
+IT italien, italia, italy, italie
+JP japan, giappone, japon
+KR sudkorea, corea del sud, south korea, coree du sud
+LI liechtenstein
+LT litauen, lituania, lithuania, lituanie
+LU luxemburg, lussemburgo, luxembourg
+LV lettland, lettonia, latvia, lettonie
+MC monaco
+MD moldau, moldawien, moldavia, moldova, moldavie
+ME montenegro
+MK nordmazedonien, macedonia del nord, north macedonia, macedoine du nord
+MT malta, malte
+MX mexiko, messico, mexico, mexique
+NL niederlande, holland, paesi bassi, olanda, netherlands, the netherlands, pays bas, hollande
+NO norwegen, norvegia, norway, norvege
+NZ neuseeland, nuova zelanda, new zealand, nouvelle zelande
+PL polen, polonia, poland, pologne
+PT portugal, portogallo
+RO rumanien, romania, roumanie
+RS serbien, serbia, serbie
+RU russland, russia, russie
+SA saudi arabien, arabia saudita, saudi arabia, arabie saoudite
+SE schweden, svezia, sweden, suede
+SG singapur, singapore, singapour
+SI slowenien, slovenia, slovenie
+SK slowakei, slovacchia, slovakia, slovaquie
+SM san marino, saint marin
+TR turkei, turchia, turkey, turkiye, turquie
+UA ukraine, ucraina
+US usa, vereinigte staaten, stati uniti, united states, united states of america, america, etats unis, etats unis d amerique
+VA vatikanstadt, citta del vaticano, vatican city, vatican
+ZA sudafrika, sudafrica, south africa, afrique du sud
+"""  # noqa: E501 - one country a line
+
+NAMES: dict[str, str] = {
+    name.strip(): line[:2] for line in _NAMES.strip().splitlines() for name in line[2:].split(",")
+}
+
 
 #: A day or a number of people in more than this is an essay: what is behind it would be lost.
 MAX_CHARS = 200

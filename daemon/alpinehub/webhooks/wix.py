@@ -18,7 +18,7 @@ from typing import Any
 from alpinehub.webhooks.days import Order, read_day
 from alpinehub.webhooks.submission import (
     Answer,
-    Sheet,
+    Submission,
     Unreadable,
     check_count,
     load_json,
@@ -37,7 +37,7 @@ _CONTACT = (
 )  # fmt: skip
 
 
-def read(body: bytes) -> Sheet:
+def read(body: bytes) -> Submission:
     """The submission in a body. Raises: Unreadable."""
     document = load_json(body)
     if not isinstance(document, dict):
@@ -49,7 +49,7 @@ def read(body: bytes) -> Sheet:
     labelled = _labelled(data.get("submissions"))
     check_count(len(keyed))
     check_count(len(labelled))
-    return Sheet(
+    return Submission(
         answers=(*_join(keyed, labelled), *_of_contact(data.get("contact"))),
         form_key=said(data.get("formId")) or said(data.get("formName")),
         external_id=_external_id(data),

@@ -14,9 +14,8 @@ from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import Record, render, response
 from alpinehub.models import Hotel
 from alpinehub.reservations import ResStatus, decode, encode
-from alpinehub.webhooks.http_error import HttpError
-from alpinehub.webhooks.normalise import Submission, normalise
-from alpinehub.webhooks.payload import parse
+from alpinehub.webhooks.endpoint import HttpError
+from alpinehub.webhooks.generic import CheckedPayload, normalise, parse
 
 HOTEL = Hotel(
     id=1, code="<&>'\"~!", name="Ü<\"&'>", time_zone="Europe/Rome", language="de", region="IT"
@@ -28,7 +27,7 @@ STATUSES: dict[str, tuple[ResStatus, ...]] = {
 }
 
 
-def accepted(body: bytes) -> Submission | None:
+def accepted(body: bytes) -> CheckedPayload | None:
     """What the webhook makes of a payload; None: it refuses."""
     plain = b"\\" not in body and b"\xef\xbf" not in body  # as the webhook looks at it
     try:

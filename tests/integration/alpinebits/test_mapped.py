@@ -9,8 +9,8 @@ from tests.integration.alpinebits.test_accepted import HOTEL
 
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import Record, Undeliverable, UndeliverableCode, render, response
+from alpinehub.webhooks.fields import Mapping, decode
 from alpinehub.webhooks.interpretation import Mapped, Received, interpret
-from alpinehub.webhooks.mapping import Mapping, decode
 
 MAPPING = decode(
     b'{"fields": {"room_type": ["field:room"], "status": ["field:status"],'

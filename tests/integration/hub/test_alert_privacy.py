@@ -14,7 +14,7 @@ from tests.integration.hub.lenient import wix as wix_form
 from tests.integration.hub.material import BOOKING, SECRET
 from tests.raw import raw
 
-from alpinehub.monitoring.stale_clients import watch
+from alpinehub.monitoring import watch
 from cordata import Tx
 from cordata.alert import Alerter, AlertHandler, Buffer
 from cordata.config.sections import AlertConfig, MailConfig

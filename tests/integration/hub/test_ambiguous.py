@@ -13,8 +13,8 @@ from tests.integration.hub.lenient import data, open_lenient, post_form, post_wi
 from tests.integration.hub.material import Hub
 
 from alpinehub.inbox.actions import change_mapping
-from alpinehub.webhooks.mapping import Mapping as FormMapping
-from alpinehub.webhooks.mapping import decode
+from alpinehub.webhooks.fields import Mapping as FormMapping
+from alpinehub.webhooks.fields import decode
 
 on_each_store = pytest.mark.usefixtures("each_store")
 GUEST = {"name": "Eva Muster", "email": "eva@example.com"}

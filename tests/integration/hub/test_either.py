@@ -26,7 +26,7 @@ from tests.raw import raw
 from alpinehub.accounts import add_account
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import UndeliverableCode
-from alpinehub.inbox.listing import Wanted, list_inbox
+from alpinehub.inbox.listing import InboxFilter, list_inbox
 
 #: (kind of source, what it sends).
 SUBMISSIONS = st.lists(
@@ -87,7 +87,7 @@ async def check(hub: Hub, version: str, stored: set[str]) -> set[str]:
     login = f"pms-{version}"
     listed = {
         (str(row["id"]), str(row["error"]).partition(" for ")[0])
-        for row in await list_inbox(hub.ctx.store, Wanted(state="undeliverable", limit=500))
+        for row in await list_inbox(hub.ctx.store, InboxFilter(state="undeliverable", limit=500))
         if f" for {login}:" in str(row["error"])
     }
     trail = await hub.rows(

@@ -78,7 +78,7 @@ async def test_submission_leaves_review_when_its_mapping_is_mended(
 @on_each_store
 async def test_mapped_submission_is_a_change_when_it_is_forced(tmp_path: Path) -> None:
     from alpinehub.inbox.actions import change_mapping, reprocess
-    from alpinehub.webhooks.mapping import Mapping, decode
+    from alpinehub.webhooks.fields import Mapping, decode
 
     def as_suite(before: Mapping) -> Mapping:
         return decode(b'{"values": {"room_type": {"*": "SUITE"}}, "defaults": {"adults": "2"}}')
@@ -112,7 +112,7 @@ async def test_submission_that_waited_in_review_does_not_undo_what_came_later(
     tmp_path: Path,
 ) -> None:
     from alpinehub.inbox.actions import change_mapping, reprocess
-    from alpinehub.webhooks.mapping import Mapping, decode
+    from alpinehub.webhooks.fields import Mapping, decode
 
     def by_key(before: Mapping) -> Mapping:
         return decode(
@@ -165,7 +165,7 @@ async def test_reject_leaves_alone_what_was_settled_a_moment_before(
 
 @on_each_store
 async def test_held_request_is_in_the_list_beside_the_submissions(tmp_path: Path) -> None:
-    from alpinehub.inbox.listing import Wanted, list_inbox
+    from alpinehub.inbox.listing import InboxFilter, list_inbox
 
     async with open_lenient(tmp_path) as hub:
         await post_google(hub)
@@ -181,16 +181,18 @@ async def test_held_request_is_in_the_list_beside_the_submissions(tmp_path: Path
             )
 
         await hub.ctx.run(hold)
-        rows = await list_inbox(hub.ctx.store, Wanted())
+        rows = await list_inbox(hub.ctx.store, InboxFilter())
         assert [(row["state"], row["error"]) for row in rows] == [
             ("review", "not_an_object"),
             ("undeliverable", "no_stay for demo: no dates"),
         ]
         [held] = await list_inbox(
-            hub.ctx.store, Wanted(state="undeliverable", hotel="DEMO", source="ads")
+            hub.ctx.store, InboxFilter(state="undeliverable", hotel="DEMO", source="ads")
         )
         assert held["id"] == await hub.one("SELECT id FROM reservation")
-        assert await list_inbox(hub.ctx.store, Wanted(state="undeliverable", hotel="OTHER")) == []
+        assert (
+            await list_inbox(hub.ctx.store, InboxFilter(state="undeliverable", hotel="OTHER")) == []
+        )
 
 
 @on_each_store
@@ -199,7 +201,7 @@ async def test_list_comes_in_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
     from alpinehub.inbox import listing
-    from alpinehub.inbox.listing import Wanted, list_inbox
+    from alpinehub.inbox.listing import InboxFilter, list_inbox
 
     monkeypatch.setattr(listing, "_WINDOW", window)
 
@@ -212,12 +214,12 @@ async def test_list_comes_in_pages(
             ids: list[object] = []
             while page := await list_inbox(
                 hub.ctx.store,
-                Wanted(state=state, limit=2, after=int(str(ids[-1])) if ids else 0),
+                InboxFilter(state=state, limit=2, after=int(str(ids[-1])) if ids else 0),
             ):
                 ids += [row["id"] for row in page]
             assert ids == [6, 5, 4, 3, 2, 1]
-        assert len(await list_inbox(hub.ctx.store, Wanted(state="all", source="form"))) == 1
-        assert await list_inbox(hub.ctx.store, Wanted(state="all", since=2**60)) == []
+        assert len(await list_inbox(hub.ctx.store, InboxFilter(state="all", source="form"))) == 1
+        assert await list_inbox(hub.ctx.store, InboxFilter(state="all", since=2**60)) == []
 
 
 @on_each_store
@@ -253,7 +255,7 @@ async def test_changed_form_is_told_by_what_its_fields_mean_and_never_in_the_sen
 @on_each_store
 async def test_field_of_a_mapping_that_is_gone_is_found_by_its_prefix(tmp_path: Path) -> None:
     from alpinehub.inbox.actions import change_mapping
-    from alpinehub.webhooks.mapping import Mapping, decode
+    from alpinehub.webhooks.fields import Mapping, decode
 
     def by_key(before: Mapping) -> Mapping:
         return decode(

@@ -25,7 +25,7 @@ from alpinehub.alpinebits.guest import UndeliverableCode
 from alpinehub.inbox import listing
 from alpinehub.intake import take_in
 from alpinehub.requests import listing as request_listing
-from alpinehub.requests.listing import Wanted
+from alpinehub.requests.listing import RequestFilter
 from alpinehub.reservations import ReservationData, decode, encode
 
 _GIVEN = re.compile(r'<UniqueID Type="\d+" ID="(\w+)"')
@@ -77,9 +77,11 @@ async def check(folder: Path, records: Sequence[ReservationData]) -> None:
 async def held_in(hub: Hub, version: str) -> dict[str, str]:
     """Id and reason of each that is held, the same in the list, the review list and the trail."""
     store = hub.ctx.store
-    page = await request_listing.list_requests(store, Wanted(state="undeliverable", limit=1000))
+    page = await request_listing.list_requests(
+        store, RequestFilter(state="undeliverable", limit=1000)
+    )
     held = {row["id"]: row["accounts"][0]["undeliverable_code"] for row in page.items}
-    listed = await listing.list_inbox(store, listing.Wanted(state="undeliverable", limit=1000))
+    listed = await listing.list_inbox(store, listing.InboxFilter(state="undeliverable", limit=1000))
     assert {row["id"] for row in listed} == held.keys()
     for request_id, code in held.items():
         trail = (await request_listing.find_request(store, request_id))["history"]

@@ -22,7 +22,7 @@ from alpinehub.customers.erasure import Reason, erase
 from alpinehub.customers.search import find
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.requests import actions, listing
-from alpinehub.requests.listing import Wanted
+from alpinehub.requests.listing import RequestFilter
 from alpinehub.sources import add_source
 
 __all__ = ["run"]
@@ -244,9 +244,9 @@ async def test_cancellation_is_only_for_accounts_that_were_given_the_booking(
         assert await waiting(hub, user="later") == []
         assert await selected(hub, "later") == []
         await take(hub)
-        page = await listing.list_requests(hub.ctx.store, Wanted(state="waiting"))
+        page = await listing.list_requests(hub.ctx.store, RequestFilter(state="waiting"))
         assert page.items == []
-        [item] = (await listing.list_requests(hub.ctx.store, Wanted())).items
+        [item] = (await listing.list_requests(hub.ctx.store, RequestFilter())).items
         states = {one["account"]: one["state"] for one in item["accounts"]}
         assert states == {"demo": "acknowledged", "late": "unneeded"}
         found = await find(hub.ctx.store, email="eva@example.com")

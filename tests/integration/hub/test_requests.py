@@ -21,7 +21,7 @@ from alpinehub.accounts import add_account, grant
 from alpinehub.hotels import NewHotel, Unusable, add_hotel
 from alpinehub.intake import take_in
 from alpinehub.requests import actions, listing
-from alpinehub.requests.listing import Wanted
+from alpinehub.requests.listing import RequestFilter
 from alpinehub.reservations import ReservationData
 from alpinehub.sources import add_source
 from cordata.store import Tx
@@ -46,7 +46,8 @@ async def report(hub: Hub, *ids: tuple[int, str], rejected: dict[str, str] | Non
 
 async def listed(hub: Hub, **wanted: Any) -> list[str]:
     return [
-        row["id"] for row in (await listing.list_requests(hub.ctx.store, Wanted(**wanted))).items
+        row["id"]
+        for row in (await listing.list_requests(hub.ctx.store, RequestFilter(**wanted))).items
     ]
 
 
@@ -107,7 +108,7 @@ async def test_list_is_read_in_pages_of_one_hotel_or_all(
             found: list[str] = []
             after = None
             while True:
-                wanted = Wanted(hotel=hotel_code, limit=1, after=after)
+                wanted = RequestFilter(hotel=hotel_code, limit=1, after=after)
                 page = await listing.list_requests(store, wanted)
                 found += [row["id"] for row in page.items]
                 if (after := page.next) is None:
@@ -150,7 +151,7 @@ async def test_list_stops_looking_and_says_where_to_go_on(
     monkeypatch.setattr(listing, "_LOOKED_AT", 4)
     async with open_hub(tmp_path) as hub:
         ids = [await book(hub, number) for number in range(6)]
-        page = await listing.list_requests(hub.ctx.store, Wanted(state="rejected"))
+        page = await listing.list_requests(hub.ctx.store, RequestFilter(state="rejected"))
         assert (page.items, page.next) == ([], ids[2])
 
 
@@ -335,7 +336,7 @@ async def test_nobody_knows_an_id_that_is_none(tmp_path: Path) -> None:
         store = hub.ctx.store
         for act in (
             listing.find_request(store, "x"),
-            listing.list_requests(store, Wanted(after="x")),
+            listing.list_requests(store, RequestFilter(after="x")),
             actions.resend(store, "x", account=None, by="eva"),
             actions.cancel(store, "x", account=None, by="eva"),
             actions.cancel_at_hotel(store, "x", by="eva"),

@@ -12,10 +12,10 @@ import pytest
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.raw import raw
 
+from alpinehub import monitoring
 from alpinehub.accounts import set_account_disabled
 from alpinehub.hotels import set_hotel_disabled
-from alpinehub.monitoring import stale_clients
-from alpinehub.monitoring.stale_clients import watch
+from alpinehub.monitoring import watch
 from cordata import Row, Tx
 from cordata.log import logger
 from cordata.store import Store
@@ -222,7 +222,7 @@ async def test_silence_is_told_though_it_cannot_be_noted(
         await hub.post(BOOKING)
         later(hub, 25)
         with monkeypatch.context() as patched:
-            patched.setattr(stale_clients, "_note", die)
+            patched.setattr(monitoring, "_note", die)
             with pytest.raises(Died):
                 await watch(hub.ctx)
         assert [cause for cause, _ in alerts.raised] == ["stale-client:DEMO:demo"]

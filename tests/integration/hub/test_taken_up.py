@@ -23,7 +23,7 @@ from tests.integration.hub.lenient import (
 from tests.integration.hub.material import open_hub
 from tests.raw import raw
 
-from alpinehub.inbox import processing, take_up
+from alpinehub.inbox import process_stale, processing
 from alpinehub.webhooks import interpretation
 from cordata import Tx
 from cordata.errors import TransactionTimeout
@@ -74,12 +74,12 @@ async def test_submission_is_taken_up_when_no_event_ever_comes_for_it(tmp_path: 
             await raw(tx, "DELETE FROM outbox")
 
         await hub.ctx.run(lose)
-        await take_up(hub.ctx)
+        await process_stale(hub.ctx)
         assert await hub.one("SELECT state FROM inbox") == "received", "its event may still come"
         hub.harness.advance(seconds=601)
-        await take_up(hub.ctx)
+        await process_stale(hub.ctx)
         assert await hub.one("SELECT state FROM inbox") == "mapped"
-        await take_up(hub.ctx)
+        await process_stale(hub.ctx)
         assert await hub.one("SELECT count(*) FROM reservation") == 1
 
 
@@ -99,7 +99,7 @@ async def test_submission_waits_for_a_person_when_interpretation_fails(
 
         monkeypatch.setattr(processing, "interpret_body", wrong)
         hub.harness.advance(seconds=601)
-        await take_up(hub.ctx)
+        await process_stale(hub.ctx)
         rows = await hub.rows("SELECT state, error FROM inbox ORDER BY id")
         assert [(row["state"], row["error"]) for row in rows] == [
             ("mapped", None),
@@ -131,10 +131,10 @@ async def test_submission_is_taken_up_later_when_it_failed_for_now(
 
         monkeypatch.setattr(processing, "interpret_body", busy)
         hub.harness.advance(seconds=601)
-        await take_up(hub.ctx)
+        await process_stale(hub.ctx)
         assert await states() == ["received", "mapped"]
         monkeypatch.setattr(processing, "interpret_body", right)
-        await take_up(hub.ctx)
+        await process_stale(hub.ctx)
         assert await states() == ["mapped", "mapped"]
 
 

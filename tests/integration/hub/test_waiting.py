@@ -19,7 +19,7 @@ from tests.integration.hub.test_cli import Run, run
 from alpinehub.accounts import add_account, grant, revoke, set_account_disabled
 from alpinehub.hotels import set_hotel_disabled
 from alpinehub.requests import listing
-from alpinehub.requests.listing import Wanted
+from alpinehub.requests.listing import RequestFilter
 
 __all__ = ["run"]
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -69,7 +69,7 @@ async def state(hub: Hub, request_id: str) -> str:
 
 
 async def listed(hub: Hub, **wanted: Any) -> list[str]:
-    page = await listing.list_requests(hub.ctx.store, Wanted(**wanted))
+    page = await listing.list_requests(hub.ctx.store, RequestFilter(**wanted))
     return [row["id"] for row in page.items]
 
 

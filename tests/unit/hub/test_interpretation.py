@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from alpinehub.models import Hotel
 from alpinehub.reservations import ReservationData, decode, encode
+from alpinehub.webhooks.fields import OF_KIND, TARGETS, Mapping
 from alpinehub.webhooks.interpretation import (
     Ignored,
     Mapped,
@@ -21,7 +22,6 @@ from alpinehub.webhooks.interpretation import (
     Unmapped,
     interpret,
 )
-from alpinehub.webhooks.mapping import OF_KIND, TARGETS, Mapping
 
 CORPUS = Path(__file__).resolve().parents[2] / "data" / "webhook"
 SAMPLES = sorted(path for kind in OF_KIND for path in (CORPUS / kind).glob("*.json"))
@@ -161,7 +161,7 @@ MAPPINGS = st.builds(
 
 def judge(found: Mapped | Unmapped | Ignored) -> None:
     if not isinstance(found, Ignored):
-        form_key = found.shape.form_key if found.shape else ""
+        form_key = found.signature.form_key if found.signature else ""
         for name in (found.external_id or "", form_key):
             assert len(name) <= 128 and not _NO_XML.search(name), "no store takes everything"
     if isinstance(found, Mapped):

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alpinehub import reservations
-from alpinehub.webhooks.http_error import MAX_PROBLEMS, HttpError, Problem, error_body, invalid
-from alpinehub.webhooks.normalise import Submission, normalise
-from alpinehub.webhooks.payload import Payload, parse
+from alpinehub.webhooks.endpoint import MAX_PROBLEMS, HttpError, Problem, error_body, invalid
+from alpinehub.webhooks.generic import CheckedPayload, Payload, normalise, parse
 
 DATA = Path(__file__).parents[2] / "data" / "webhook"
 REQUEST: dict[str, Any] = {
@@ -31,7 +30,7 @@ REQUEST: dict[str, Any] = {
 }
 
 
-def accept(payload: Any) -> Submission:
+def accept(payload: Any) -> CheckedPayload:
     return normalise(parse(json.dumps(payload).encode()))
 
 

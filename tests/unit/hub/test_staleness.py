@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alpinehub.monitoring.mail import tell
-from alpinehub.monitoring.staleness import Contact, Staleness, staleness_of
+from alpinehub.monitoring import Contact, Staleness, staleness_of, tell
 
 HOUR = 3_600_000_000
 NOW = 1000 * HOUR

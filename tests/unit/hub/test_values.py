@@ -9,7 +9,7 @@ import pytest
 
 from alpinehub.webhooks.days import Order, read_day, read_days
 from alpinehub.webhooks.field_names import meant_by_key, meant_by_label, stem
-from alpinehub.webhooks.headcount import Children, read_adults, read_children, read_guests
+from alpinehub.webhooks.stay import Children, read_adults, read_children, read_guests
 from alpinehub.webhooks.values import (
     read_count,
     read_country,

@@ -3,9 +3,9 @@ CREATE TABLE form (
     id INTEGER PRIMARY KEY,
     source_id INTEGER NOT NULL REFERENCES source (id),
     form_key TEXT NOT NULL,             -- the form's own id, else its name, else ''
-    shape BLOB NOT NULL,                -- hash of its sorted keys
+    signature BLOB NOT NULL,                -- hash of its sorted keys
     fields TEXT NOT NULL,               -- JSON [[key, label], ...]
     first_seen_at INTEGER NOT NULL,
     last_seen_at INTEGER NOT NULL,      -- to the hour
-    UNIQUE (source_id, form_key, shape)
+    UNIQUE (source_id, form_key, signature)
 ) STRICT;

@@ -1,19 +1,120 @@
-"""Finds hotel software that has fallen silent, and says it once until it is back."""
+"""Monitoring of stale clients: hotel software that does not come, or does not acknowledge what it
+fetched. The operator is told once until it is back, the hotel by mail in its language.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from alpinehub.directory import read_snapshot
 from alpinehub.hotels import addresses_of
-from alpinehub.monitoring.mail import tell
-from alpinehub.monitoring.staleness import Contact, Staleness, staleness_of
 
 if TYPE_CHECKING:
     from alpinehub.models import Account, Hotel
     from cordata import Context, Row, Tx
+
+_HOUR_US = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contact:
+    """What is known of one account and one of his hotels."""
+
+    #: When it last asked for guest requests.
+    came_at: int | None
+    #: It need not ask: they are brought to it.
+    is_brought: bool = False
+    #: Not acknowledged guest requests: how many,
+    waiting: int
+    #: when the oldest came that is not held, and when the oldest that it got was first sent.
+    oldest_at: int | None
+    sent_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staleness:
+    """What it has not done, and since when."""
+
+    what: Literal["poll", "acknowledge"]
+    since_at: int
+    waiting: int
+
+    def hours(self, now_us: int) -> int:
+        """For how long, in whole hours."""
+        return (now_us - self.since_at) // _HOUR_US
+
+
+def staleness_of(contact: Contact, *, now_us: int, after_h: int) -> Staleness | None:
+    """What the operator should know; None: all is well, or nobody asked (`after_h` 0).
+
+    Software that never came is missed only when something waits for it: it may not be set up yet.
+    """
+    if after_h <= 0:
+        return None
+    limit_at = now_us - after_h * _HOUR_US
+    if contact.is_brought:
+        since_at = contact.oldest_at
+        if since_at is None or since_at > limit_at:
+            return None
+        return Staleness(what="acknowledge", since_at=since_at, waiting=contact.waiting)
+    came_at = contact.came_at
+    if came_at is None:
+        came_at = contact.oldest_at
+    if came_at is not None and came_at <= limit_at:
+        return Staleness(what="poll", since_at=came_at, waiting=contact.waiting)
+    if contact.sent_at is not None and contact.sent_at <= limit_at:
+        return Staleness(what="acknowledge", since_at=contact.sent_at, waiting=contact.waiting)
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Words:
+    subject: str
+    #: With {account} and {hours}.
+    poll: str
+    acknowledge: str
+    #: With {count}.
+    waiting: str
+
+
+_WORDS = {
+    "de": _Words(
+        subject="Die Hotelsoftware nimmt keine Gästeanfragen an",
+        poll="Die Hotelsoftware ({account}) hat sich seit {hours} Stunden nicht gemeldet.",
+        acknowledge="Die Hotelsoftware ({account}) bestätigt Gästeanfragen seit {hours} Stunden "
+        "nicht.",
+        waiting="Offen: {count}.",
+    ),
+    "it": _Words(
+        subject="Il software dell'hotel non riceve le richieste degli ospiti",
+        poll="Il software dell'hotel ({account}) non si collega da {hours} ore.",
+        acknowledge="Il software dell'hotel ({account}) non conferma le richieste degli ospiti da "
+        "{hours} ore.",
+        waiting="In attesa: {count}.",
+    ),
+    "en": _Words(
+        subject="The hotel software does not take guest requests",
+        poll="The hotel software ({account}) has not come for {hours} hours.",
+        acknowledge="The hotel software ({account}) has not acknowledged guest requests for "
+        "{hours} hours.",
+        waiting="Waiting: {count}.",
+    ),
+}
+
+
+def tell(
+    staleness: Staleness, *, language: str, hotel: str, account: str, hours: int
+) -> tuple[str, str]:
+    """Subject and text of the mail to the hotel; English where its language is not spoken here."""
+    words = _WORDS.get(language, _WORDS["en"])
+    sentence = words.poll if staleness.what == "poll" else words.acknowledge
+    lines = [
+        sentence.format(account=account, hours=hours),
+        words.waiting.format(count=staleness.waiting),
+    ]
+    return f"{hotel}: {words.subject}", "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

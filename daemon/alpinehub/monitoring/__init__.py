@@ -1,1 +1,0 @@
-"""What nobody would notice by itself: hotel software that does not come."""
