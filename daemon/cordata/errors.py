@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class CordataError(Exception):
     """Base of all errors raised on purpose.
@@ -321,3 +323,16 @@ class PreferredWorkerBusy(PoolTransient):
     """The session may only run at its own worker (`strict_fail`), which is busy or not there."""
 
     code = "preferred_busy"
+
+
+_TRANSIENT = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
+
+
+def is_transient(error: OSError) -> bool:
+    """Whether the same may succeed later: out of space, disk error, out of descriptors or memory.
+
+    Other OS errors (no permission, no such directory) need a person to change something.
+    """
+    return error.errno in _TRANSIENT

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from cordata.app import App
 from cordata.config import Config
 from cordata.context import Context
-from cordata.errors import ConfigError, CordataError, PermanentError, StoreUnavailable
-from cordata.lack import passes
+from cordata.errors import ConfigError, CordataError, PermanentError, StoreUnavailable, is_transient
 from cordata.pool.client.door import Door
 from cordata.store import Chain, Queries, check_url, dialect_of, missing_file, open_store
 from cordata.store.migrate import RUNTIME, SchemaError
@@ -78,7 +77,7 @@ def make_state(config: Config) -> None:
         state.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         text = f"[paths] state {state} cannot be made: {error.strerror}"
-        if passes(error):
+        if is_transient(error):
             raise StoreUnavailable(text) from error
         raise ConfigError(text, hint="make it for the service's user, or name another") from error
 

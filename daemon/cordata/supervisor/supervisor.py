@@ -21,8 +21,7 @@ from pathlib import Path
 from cordata import clock, events
 from cordata.config import Config, build, find_file, open_document
 from cordata.config.pool import PoolConfig
-from cordata.errors import ConfigError, StoreUnavailable
-from cordata.lack import passes
+from cordata.errors import ConfigError, StoreUnavailable, is_transient
 from cordata.log import fields, logger
 from cordata.supervisor import listen as listening
 from cordata.supervisor.child import Child, children, outcome
@@ -183,7 +182,7 @@ class Supervisor:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
                 text = f"{directory} cannot be made: {error.strerror}"
-                raise (StoreUnavailable if passes(error) else ConfigError)(text) from error
+                raise (StoreUnavailable if is_transient(error) else ConfigError)(text) from error
         found = {"STATE_DIRECTORY": str(self._state), "CORDATA_RUNTIME": str(runtime)}
         if credentials.is_dir() and "CREDENTIALS_DIRECTORY" not in os.environ:
             found["CREDENTIALS_DIRECTORY"] = str(credentials)

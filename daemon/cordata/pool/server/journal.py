@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cordata.core.pool.record import MAGIC, Change, encode, scan, version_of
-from cordata.errors import ConfigError
-from cordata.lack import passes
+from cordata.errors import ConfigError, is_transient
 from cordata.pool.server.appendfile import AppendFile, lock
 
 #: Larger than twice what lives, and by so much: rewrite.
@@ -212,7 +211,7 @@ class Journal:
             self._file = AppendFile(self._path, fresh=False)
         except OSError as error:
             # When the parent is missing, too, it may be a disk that is mounted later.
-            if self._directory.parent.is_dir() and not passes(error):
+            if self._directory.parent.is_dir() and not is_transient(error):
                 self._unlock()
                 text = f"{error.filename} cannot be used: {error.strerror}"
                 raise ConfigError(text) from error
