@@ -1,4 +1,4 @@
-"""The garbage collector and the allocator of a process that stays."""
+"""Settings of the garbage collector and of malloc for a long-lived process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import gc
 _M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES = -3, 32_768
 
 
-def settle_memory(collect_after: int) -> None:
-    """What was imported and opened so far stays for good: the garbage collector need not look at it
-    again. And it comes less often, after `collect_after` new containers: a request makes hundreds,
-    nearly all of which are gone without it, yet a collection for every 700 took 5 to 10 % of a
-    worker's time.
+def freeze_gc(collect_after: int) -> None:
+    """Exempt all objects that exist now from garbage collection, and make it run less often.
+
+    What was imported and opened so far stays for good. And a collection for every 700 new
+    containers took 5 to 10 % of a worker's time: a request makes hundreds, nearly all of which are
+    freed without it. It runs after `collect_after` now.
     """
     gc.collect()
     gc.freeze()

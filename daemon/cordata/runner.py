@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from cordata import clock, events
-from cordata.beat import Beat as Beat
 from cordata.errors import ConfigError, CordataError
+from cordata.heartbeat import Heartbeat as Heartbeat
 from cordata.log import fields, logger
-from cordata.memory import settle_memory
+from cordata.memory import freeze_gc
 from cordata.systemd import Notifier, watchdog_usec
 
 log = logger("cordata.runner")
@@ -35,7 +35,7 @@ _CANCEL_GRACE_S = 2.0
 class Service(Protocol):
     """A long coroutine of a role.
 
-    Optional attributes: `ready: asyncio.Event` (up; absent: up when started), `beat: Beat`
+    Optional attributes: `ready: asyncio.Event` (up; absent: up when started), `heartbeat`
     (checked before the watchdog is fed), `status() -> str` (a part of STATUS=, "" for none),
     `finite: bool` (returning early is its job, as in test mode).
     """
@@ -136,7 +136,7 @@ class Runner:
                 extra=fields(events.WORKER_READY, role=self.role),
             )
             self.notifier.ready(self.status_text())
-            settle_memory(self._collect_after)
+            freeze_gc(self._collect_after)
 
     async def _wait_ready(self, layer: Layer) -> None:
         """Until every service of the layer is up, or the role stops."""
@@ -240,7 +240,7 @@ class Runner:
                 self.notifier.status(self.status_text())
 
     def _stale(self, now: float) -> list[str]:
-        """Services whose beat is too old; they are named once per tick until the watchdog bites."""
+        """Services whose heartbeat is too old; logged once per tick until the watchdog acts."""
         stale = [
             service.name
             for layer in self.layers
@@ -301,8 +301,8 @@ def _told(error: Exception) -> tuple[str, Exception | None]:
 
 
 def _fresh(service: Service, now: float) -> bool:
-    beat: Beat | None = getattr(service, "beat", None)
-    return beat is None or beat.fresh(now)
+    heartbeat: Heartbeat | None = getattr(service, "heartbeat", None)
+    return heartbeat is None or heartbeat.fresh(now)
 
 
 async def _first_of(*wanted: asyncio.Event) -> None:

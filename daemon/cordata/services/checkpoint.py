@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from cordata.beat import Beat
 from cordata.errors import StoreUnavailable
+from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.services.alarm import Alarm, waking
 from cordata.services.primary import Leadership
@@ -25,7 +25,7 @@ class CheckpointService:
     name = "checkpoint"
 
     def __init__(self, store: Store, leadership: Leadership) -> None:
-        self.beat = Beat()
+        self.heartbeat = Heartbeat()
         self._store = store
         self._leadership = leadership
 
@@ -39,7 +39,7 @@ class CheckpointService:
         alarm = Alarm()
         async with waking(alarm, stop, self._store, CHECKPOINT_TOPIC):
             while not stop.is_set():
-                self.beat.touch()
+                self.heartbeat.touch()
                 if self._leadership.leads and await self.run_once():
                     await asyncio.sleep(_PAUSE_S)
                 await alarm.sleep(_EVERY_S)

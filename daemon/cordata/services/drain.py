@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cordata.beat import Beat
 from cordata.broker import Broker, Depth
 from cordata.core.plural import plural
 from cordata.errors import BrokerUnavailable, CordataError, StoreUnavailable
+from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.subscription import SubscriptionService
@@ -51,7 +51,7 @@ class DrainService:
         service: SubscriptionService,
         projections: ProjectionService | None = None,
     ) -> None:
-        self.beat = Beat()
+        self.heartbeat = Heartbeat()
         self._store = store
         self._broker = broker
         self._groups = [s.group for s in subscriptions]
@@ -64,7 +64,7 @@ class DrainService:
         """Return when all is handled. Raises: DeadLetters when a group gave up on some."""
         dead = 0
         while not stop.is_set():
-            self.beat.touch()
+            self.heartbeat.touch()
             try:
                 before = await self._events_read()
                 depth = await self.run_once()

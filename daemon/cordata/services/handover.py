@@ -13,8 +13,8 @@ import asyncio
 import os
 import socket
 
-from cordata.beat import Beat
 from cordata.errors import StoreUnavailable
+from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.services.alarm import Alarm, waking
 from cordata.services.primary import LEASE_TOPIC, PRIMARY, Leadership
@@ -39,7 +39,7 @@ class HandoverService:
     finite = True
 
     def __init__(self, store: Store, leadership: Leadership, *, holder: str) -> None:
-        self.beat = Beat()
+        self.heartbeat = Heartbeat()
         self._store = store
         self._leadership = leadership
         self._holder = holder
@@ -49,7 +49,7 @@ class HandoverService:
         """Watch for a wish until `stop`; return when there is one."""
         async with waking(self._alarm, stop, self._store, LEASE_TOPIC):
             while not stop.is_set():
-                self.beat.touch()
+                self.heartbeat.touch()
                 if self._leadership.leads and await self.run_once():
                     log.warning("hands over to a primary with newer migrations")
                     return

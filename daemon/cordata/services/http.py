@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from cordata.beat import Beat
 from cordata.config.sections import HttpConfig
+from cordata.heartbeat import Heartbeat
 from cordata.http import HttpServer, HttpStats
 
 
@@ -23,13 +23,13 @@ class HttpService:
         self._before = before
         #: Connections are accepted.
         self.ready = asyncio.Event()
-        self.beat = Beat(max_age_s=10.0)
+        self.heartbeat = Heartbeat(max_age_s=10.0)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve; after `stop` drain, and return when no request is in hand."""
         if self._before is not None:
             await self._before()
-        await self.server.run(stop, ready=self.ready, tick=self.beat.touch)
+        await self.server.run(stop, ready=self.ready, tick=self.heartbeat.touch)
 
     async def run_once(self) -> None:
         """One sweep over deadlines."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from cordata.beat import Beat
 from cordata.broker.redis.connection import Refused
 from cordata.broker.redis.keeper import Keeper
 from cordata.broker.redis.registry import REDIS_TOPIC
 from cordata.context import Context
 from cordata.errors import BrokerUnavailable, StoreUnavailable
+from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.services.alarm import Alarm, waking
 from cordata.services.alongside import alongside
@@ -34,7 +34,7 @@ class KeeperService:
     def __init__(self, leadership: Leadership, make: Callable[[Store], Keeper]) -> None:
         """`make`: the keeper on the store that writes with the primary's term."""
         #: None until this process leads: a standby waits for that for as long as it takes.
-        self.beat: Beat | None = None
+        self.heartbeat: Heartbeat | None = None
         self._leadership = leadership
         self._make = make
         self._keeper: Keeper | None = None
@@ -50,32 +50,34 @@ class KeeperService:
         ctx = await self._leadership.wait(stop)
         if ctx is not None:
             self._keeper = self._make(ctx.store)
-            self.beat = Beat()
+            self.heartbeat = Heartbeat()
             try:
-                await self._keep(ctx, self._keeper, self.beat, stop)
+                await self._keep(ctx, self._keeper, self.heartbeat, stop)
             finally:
                 self._keeper.close()
 
-    async def _keep(self, ctx: Context, keeper: Keeper, beat: Beat, stop: asyncio.Event) -> None:
+    async def _keep(
+        self, ctx: Context, keeper: Keeper, heartbeat: Heartbeat, stop: asyncio.Event
+    ) -> None:
         sleep_s = _BUSY_S
         async with (
             waking(self._alarm, stop, ctx.store, REDIS_TOPIC),
             alongside(keeper.watch(self._alarm.ring)),
         ):
             while not stop.is_set():
-                beat.touch()
-                moved = await self.run_once(keeper, beat)
+                heartbeat.touch()
+                moved = await self.run_once(keeper, heartbeat)
                 if moved is None:
                     await self._alarm.sleep(max(keeper.pause_s, _RETRY_S))
                     continue
                 idle_s = max(_IDLE_S, keeper.cost * _COMMAND_S)
                 sleep_s = _BUSY_S if moved else min(sleep_s * 2, idle_s)
-                await self._alarm.sleep(min(sleep_s, beat.max_age_s / 2))
+                await self._alarm.sleep(min(sleep_s, heartbeat.max_age_s / 2))
 
-    async def run_once(self, keeper: Keeper, beat: Beat) -> bool | None:
+    async def run_once(self, keeper: Keeper, heartbeat: Heartbeat) -> bool | None:
         """One pass. Returns whether anything had moved; None: something is away."""
         try:
-            moved = await keeper.run_once(beat.touch)
+            moved = await keeper.run_once(heartbeat.touch)
         except (BrokerUnavailable, StoreUnavailable, Refused) as error:
             if not self._trouble:
                 log.info("Redis is not looked after: %s", error)

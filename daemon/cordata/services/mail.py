@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cordata import clock, events
-from cordata.beat import Beat
 from cordata.config.sections import MailConfig
 from cordata.context import Context
 from cordata.core.picture import read_pictures
 from cordata.core.retry import next_delay_s
 from cordata.errors import PermanentError, StoreUnavailable
+from cordata.heartbeat import Heartbeat
 from cordata.log import fields, logger, request_id
 from cordata.mail.message import DeliveryResult, address, delivery_result, mime_message
 from cordata.mail.smtp import MailRejected, SmtpUnavailable, connect, deliver, disconnect
@@ -69,7 +69,7 @@ class MailService:
     ) -> None:
         """`login`: user and password, when the server wants them."""
         #: None while there is nothing to watch: a standby, or no server configured.
-        self.beat: Beat | None = None
+        self.heartbeat: Heartbeat | None = None
         self._leadership = leadership
         self._config = config
         self._login = login
@@ -86,11 +86,11 @@ class MailService:
         if ctx is None or not self._config.host:
             await stop.wait()
             return
-        self.beat = Beat(max_age_s=2 * self._config.timeout_s + _LONGEST_S + _BEAT_S)
+        self.heartbeat = Heartbeat(max_age_s=2 * self._config.timeout_s + _LONGEST_S + _BEAT_S)
         alarm = Alarm()
         async with waking(alarm, stop, ctx.store, MAIL_TOPIC):
             while not stop.is_set():
-                self.beat.touch()
+                self.heartbeat.touch()
                 try:
                     sleep_s = await self.run_once(ctx, stop)
                 except StoreUnavailable as error:
@@ -141,8 +141,8 @@ class MailService:
 
     async def _send(self, ctx: Context, client: SMTP, row: Row) -> None:
         """One mail: mark, deliver, store the result. Raises: SmtpUnavailable, LeaseLost."""
-        if self.beat is not None:
-            self.beat.touch()
+        if self.heartbeat is not None:
+            self.heartbeat.touch()
         token = request_id.set(row["request_id"])
         try:
             if row["state"] == "sending":
@@ -233,8 +233,8 @@ class MailService:
                 failures += 1
                 if failures == 1:
                     log.warning("the result of mail %d cannot be stored: %s", row["id"], error)
-            if self.beat is not None:
-                self.beat.touch()
+            if self.heartbeat is not None:
+                self.heartbeat.touch()
             await asyncio.sleep(
                 next_delay_s(failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S)
             )

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from cordata.beat import Beat
 from cordata.config.pool import PoolConfig
 from cordata.core.pool.spec import ChildSpec
+from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.pool.worker.keeper import Keeper
 from cordata.services.alongside import alongside
@@ -38,7 +38,7 @@ class PoolChildService:
     name = "pool child"
 
     def __init__(self, spec: ChildSpec, config: PoolConfig) -> None:
-        self.beat = Beat()
+        self.heartbeat = Heartbeat()
         self._keeper = Keeper(spec, config)
         self._wait_s = config.child_start_timeout_s
         #: The first child is warm, or was waited for long enough.
@@ -57,7 +57,7 @@ class PoolChildService:
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop`, and until the child has ended its call."""
         async with alongside(self._settle()):
-            await self._keeper.run(stop, tick=self.beat.touch)
+            await self._keeper.run(stop, tick=self.heartbeat.touch)
 
     async def _settle(self) -> None:
         with contextlib.suppress(TimeoutError):

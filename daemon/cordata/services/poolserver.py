@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cordata.beat import Beat
+from cordata.heartbeat import Heartbeat
 from cordata.pool.server.server import PoolServer
 
 
@@ -16,7 +16,7 @@ class PoolServerService:
     def __init__(self, server: PoolServer) -> None:
         self._server = server
         self.ready = asyncio.Event()
-        self.beat = Beat()
+        self.heartbeat = Heartbeat()
 
     def status(self) -> str:
         """Children, queue, calls, sessions."""
@@ -24,4 +24,4 @@ class PoolServerService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then until the calls in hand are answered."""
-        await self._server.run(stop, ready=self.ready, tick=self.beat.touch)
+        await self._server.run(stop, ready=self.ready, tick=self.heartbeat.touch)

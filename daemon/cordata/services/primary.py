@@ -15,11 +15,11 @@ from collections.abc import Sequence
 
 from cordata import clock, events
 from cordata.app import App
-from cordata.beat import Beat
 from cordata.broker import Broker
 from cordata.config.sections import PrimaryConfig
 from cordata.context import Context
 from cordata.errors import LeaseLost, StoreUnavailable
+from cordata.heartbeat import Heartbeat
 from cordata.log import fields, logger, with_hint
 from cordata.log_throttle import LogThrottle
 from cordata.services.alarm import Alarm, waking
@@ -97,7 +97,7 @@ class PrimaryService:
         holder: str = "",
     ) -> None:
         """`holder`: who this process is, among those that wish for the lease."""
-        self.beat = Beat()
+        self.heartbeat = Heartbeat()
         #: Leading, or standing by with the schema current.
         self.ready = asyncio.Event()
         self._ctx = ctx
@@ -126,7 +126,7 @@ class PrimaryService:
         """Stand by, then lead until `stop`. Raises: LeaseLost."""
         async with waking(self._alarm, stop, self._ctx.store, LEASE_TOPIC):
             while not stop.is_set():
-                self.beat.touch()
+                self.heartbeat.touch()
                 self._fence = await self.run_once()
                 if self._fence is not None:
                     break
@@ -198,7 +198,7 @@ class PrimaryService:
         )
         next_check = clock.monotonic()
         while not stop.is_set():
-            self.beat.touch()
+            self.heartbeat.touch()
             now = clock.monotonic()
             if now >= next_check or not self._lease.held:
                 await self._check(fence)
@@ -221,7 +221,7 @@ class PrimaryService:
     async def _extend(self, text: str) -> None:
         """The service manager waits on while a long step runs and the loop turns."""
         while True:
-            self.beat.touch()
+            self.heartbeat.touch()
             self._notifier.extend_timeout(_EXTEND_S, text)
             await asyncio.sleep(_TICK_S)
 

@@ -7,7 +7,6 @@ import random
 from collections.abc import Mapping, Sequence
 
 from cordata import clock, events
-from cordata.beat import Beat
 from cordata.broker import Broker, Held, Outcome, Owner, Owners, mark_of
 from cordata.broker.stray import Mark
 from cordata.config.sections import EngineConfig
@@ -15,6 +14,7 @@ from cordata.core.claim import may_take_over
 from cordata.core.delivery import DIED, Failure, Verdict, add_failure, after_failure
 from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
+from cordata.heartbeat import Heartbeat
 from cordata.log import fields, logger
 from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
@@ -47,7 +47,7 @@ class ReclaimService:
         subscriptions: Sequence[Subscription],
         config: EngineConfig,
     ) -> None:
-        self.beat = Beat(max_age_s=30.0 + _POLLS * config.poll_s)
+        self.heartbeat = Heartbeat(max_age_s=30.0 + _POLLS * config.poll_s)
         self._store = store
         self._broker = broker
         self._owner = owner
@@ -69,7 +69,7 @@ class ReclaimService:
         try:
             async with waking(self._alarm, stop, self._store, OWNER_TOPIC):
                 while not stop.is_set():
-                    self.beat.touch()
+                    self.heartbeat.touch()
                     try:
                         if self._neighbours.look():
                             await self.run_once()
@@ -124,7 +124,7 @@ class ReclaimService:
             count += len(before - left)
             if left <= before:  # nothing, or only what the broker cannot take now
                 break
-            self.beat.touch()
+            self.heartbeat.touch()
             outcomes = [self._outcome(owner_id, h, running) for h in mine]
             await self._broker.exchange(owner_id, outcomes, {})
         if count:

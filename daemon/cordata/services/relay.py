@@ -6,11 +6,11 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from cordata.beat import Beat
 from cordata.broker import Broker, Relayed
 from cordata.config.sections import EngineConfig
 from cordata.core.retry import next_delay_s
 from cordata.errors import BrokerUnavailable, StoreUnavailable
+from cordata.heartbeat import Heartbeat
 from cordata.log import logger, with_hint
 from cordata.log_throttle import LogThrottle
 from cordata.registry import Subscription
@@ -47,7 +47,7 @@ class RelayService:
 
         `turn`: the worker's number.
         """
-        self.beat = Beat(max_age_s=30.0 + config.poll_s)
+        self.heartbeat = Heartbeat(max_age_s=30.0 + config.poll_s)
         #: Set when the groups are registered.
         self.ready = asyncio.Event()
         self._store = store
@@ -75,7 +75,7 @@ class RelayService:
         try:
             async with waking(alarm, stop, self._store, self._broker.outbox_topic):
                 while not stop.is_set():
-                    self.beat.touch()
+                    self.heartbeat.touch()
                     await pace.next(full=full)
                     sleep_s, full = await self._pass(keeper, word=word)
                     word = sleep_s > 0.0 and await alarm.sleep(sleep_s)

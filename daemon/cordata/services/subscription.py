@@ -13,7 +13,6 @@ import random
 from collections.abc import Mapping, Sequence
 
 from cordata import clock
-from cordata.beat import Beat
 from cordata.broker import Broker, Due, Message, Outcome, Owner, Want, mark_of
 from cordata.broker.direct import Taker
 from cordata.broker.message import NOTHING, back, claimable
@@ -24,6 +23,7 @@ from cordata.core.claim import renewal_s
 from cordata.core.delivery import Verdict
 from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
+from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.registry import Subscription
 from cordata.services.alarm import Alarm, waking
@@ -67,7 +67,7 @@ class SubscriptionService:
         `cut_off_s` after the stop handlers that still run are cancelled, and their messages given
         back without an attempt being counted; None: never.
         """
-        self.beat = Beat(max_age_s=30.0 + config.poll_s)
+        self.heartbeat = Heartbeat(max_age_s=30.0 + config.poll_s)
         self.handled_count = 0
         self.dead_count = 0
         self._store = ctx.store
@@ -122,7 +122,7 @@ class SubscriptionService:
     async def _pump(self, stop: asyncio.Event) -> None:
         pace = Pace(self._store)
         while not stop.is_set():
-            self.beat.touch()
+            self.heartbeat.touch()
             await pace.next(full=self._hurry or self._groups.is_free())
             sleep_s = await self.run_once()
             if sleep_s > 0.0:
@@ -298,7 +298,7 @@ class SubscriptionService:
         """
         deadline: float | None = None
         while self._open or self._finished:
-            self.beat.touch()
+            self.heartbeat.touch()
             try:
                 await self._renew()
                 await self._exchange({})

@@ -59,7 +59,7 @@ class Notifier:
         self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1e6)}", *self._status_line(status))
 
     def watchdog(self) -> None:
-        """WATCHDOG=1: the event loop turns and every service's beat is fresh."""
+        """WATCHDOG=1: the event loop turns and every service's heartbeat is fresh."""
         self._send("WATCHDOG=1")
 
     def close(self) -> None:

@@ -41,6 +41,6 @@ async def test_death_rings_once_when_nobody_has_reaped_the_process(tmp_path: Pat
 async def test_worker_that_watches_counts_as_alive_when_it_rarely_looks(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         engine = build(store, tmp_path, app, EngineConfig(poll_s=120.0))
-        engine.reclaim.beat.touch()
-        assert engine.reclaim.beat.fresh(clock.monotonic() + 2 * 120.0 + 10.0)
+        engine.reclaim.heartbeat.touch()
+        assert engine.reclaim.heartbeat.fresh(clock.monotonic() + 2 * 120.0 + 10.0)
         engine.owner.close()

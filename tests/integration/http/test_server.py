@@ -417,4 +417,4 @@ async def test_stats_count_requests_and_tell_a_rate() -> None:
         assert (stats.requests, stats.refused) == (20, 1)
         assert stats.requests_per_s > 0
         assert server.service.status().endswith("0 in flight")
-        assert server.service.beat.fresh()
+        assert server.service.heartbeat.fresh()

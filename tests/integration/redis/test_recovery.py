@@ -19,7 +19,7 @@ from cordata.store import Store
 
 
 class Watched:
-    """A store at whose reads the beat of the keeper's service is looked at."""
+    """A store at whose reads the heartbeat of the keeper's service is looked at."""
 
     def __init__(self, store: Store) -> None:
         self.service: KeeperService | None = None
@@ -30,8 +30,8 @@ class Watched:
         return getattr(self._store, name)
 
     async def read(self, unit: Any) -> Any:
-        if self.service is not None and self.service.beat is not None:
-            self.touches.add(-self.service.beat.age_s(0.0))
+        if self.service is not None and self.service.heartbeat is not None:
+            self.touches.add(-self.service.heartbeat.age_s(0.0))
         return await self._store.read(unit)
 
 

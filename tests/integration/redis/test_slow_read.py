@@ -14,11 +14,11 @@ from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
 from cordata.app import App
-from cordata.beat import Beat
 from cordata.broker.redis.keeper import Keeper
 from cordata.broker.redis.naming import Keys
 from cordata.context import EventContext
 from cordata.core.event import Event
+from cordata.heartbeat import Heartbeat
 from cordata.services.keeper import KeeperService
 from cordata.services.primary import Leadership
 from cordata.store import Store
@@ -54,7 +54,7 @@ async def test_keeper_looks_again_when_each_read_took_too_long_once(
         service = KeeperService(Leadership(), lambda store: keeper)
         try:
             async with asyncio.timeout(10):
-                while await service.run_once(keeper, Beat()) is None:
+                while await service.run_once(keeper, Heartbeat()) is None:
                     pass
         finally:
             keeper.close()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cordata.runner import Beat, Layer, Runner
+from cordata.runner import Heartbeat, Layer, Runner
 from cordata.systemd import Notifier
 
 
@@ -244,7 +244,7 @@ async def test_status_text_joins_what_services_say_in_layer_order() -> None:
     assert Runner(layers, role="test").status_text() == "ready; a fine; b fine"
 
 
-class AskedBeat(Beat):
+class AskedBeat(Heartbeat):
     def __init__(self, max_age_s: float) -> None:
         super().__init__(max_age_s)
         self.asked = asyncio.Event()
@@ -261,26 +261,26 @@ async def test_watchdog_is_fed_only_while_every_beat_is_fresh(
     monkeypatch.delenv("WATCHDOG_PID", raising=False)
     notifier = Recorder()
     service = Fake("beating", [])
-    beat = service.beat = AskedBeat(max_age_s=3600.0)  # type: ignore[attr-defined]
+    heartbeat = service.heartbeat = AskedBeat(max_age_s=3600.0)  # type: ignore[attr-defined]
     runner = Runner([Layer("intake", [service])], role="test", notifier=notifier)
     task = await run_until_ready(runner, notifier)
     await notifier.until(lambda sent: "WATCHDOG=1" in sent)
-    beat.max_age_s = -1.0
+    heartbeat.max_age_s = -1.0
     fed = notifier.sent.count("WATCHDOG=1")
-    beat.asked.clear()
-    await beat.asked.wait()  # a tick found it stale
-    beat.asked.clear()
-    await beat.asked.wait()  # and the next one too
+    heartbeat.asked.clear()
+    await heartbeat.asked.wait()  # a tick found it stale
+    heartbeat.asked.clear()
+    await heartbeat.asked.wait()  # and the next one too
     assert notifier.sent.count("WATCHDOG=1") == fed
-    beat.max_age_s = 3600.0
+    heartbeat.max_age_s = 3600.0
     await notifier.until(lambda sent: sent.count("WATCHDOG=1") > fed)
     runner.stop()
     assert await task == 0
 
 
 def test_beat_is_fresh_until_its_age_is_reached() -> None:
-    beat = Beat(max_age_s=5.0)
-    beat.touch()
-    touched_at = -beat.age_s(0.0)
-    assert beat.fresh(touched_at + 5.0)
-    assert not beat.fresh(touched_at + 5.1)
+    heartbeat = Heartbeat(max_age_s=5.0)
+    heartbeat.touch()
+    touched_at = -heartbeat.age_s(0.0)
+    assert heartbeat.fresh(touched_at + 5.0)
+    assert not heartbeat.fresh(touched_at + 5.1)

@@ -22,5 +22,5 @@ async def test_keeper_has_no_beat_to_miss_while_another_leads() -> None:
         group.create_task(keeper.run(stop))
         for _ in range(3):
             await asyncio.sleep(0)
-        assert keeper.beat is None
+        assert keeper.heartbeat is None
         stop.set()

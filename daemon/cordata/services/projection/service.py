@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable, Mapping
 
 from cordata import clock
-from cordata.beat import Beat
 from cordata.broker import Owner, Owners
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
@@ -15,6 +14,7 @@ from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
 from cordata.eventstore import EVENT_TOPIC, PROJECTION_TOPIC, EventLog, Partitions
 from cordata.eventstore.inspection import Subscriptions
+from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.projection import Projection
 from cordata.services.alarm import Alarm, waking
@@ -76,7 +76,7 @@ class ProjectionService:
         back without an attempt being counted; None: never.
         """
         self._cut_off_s = cut_off_s
-        self.beat = Beat(max_age_s=30.0 + config.poll_s)
+        self.heartbeat = Heartbeat(max_age_s=30.0 + config.poll_s)
         self._store = ctx.store
         self._projections = projections
         self._owner_id = owner.id
@@ -164,7 +164,7 @@ class ProjectionService:
     async def _pump(self, stop: asyncio.Event, group: asyncio.TaskGroup) -> None:
         pace = Pace(self._store)
         while not stop.is_set():
-            self.beat.touch()
+            self.heartbeat.touch()
             await pace.next(full=self._reading.behind)
             try:
                 sleep_s = await self.run_once(group)
@@ -286,7 +286,7 @@ class ProjectionService:
         """
         deadline: float | None = None
         while True:
-            self.beat.touch()
+            self.heartbeat.touch()
             over = len(self._hands.ended()) == len(self._hands)
             pause_s = 1.0
             try:

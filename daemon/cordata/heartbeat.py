@@ -1,12 +1,12 @@
-"""A service's sign of life; the watchdog is fed only while every one is fresh."""
+"""The heartbeat of a service: the watchdog is fed only while every one is fresh."""
 
 from __future__ import annotations
 
 from cordata import clock
 
 
-class Beat:
-    """A service touches its beat at least every `max_age_s` while it can make progress.
+class Heartbeat:
+    """A service touches its heartbeat at least every `max_age_s` while it can make progress.
 
     The default leaves a service that polls every 5 s room for one slow pass.
     """
