@@ -101,9 +101,9 @@ class App(Projecting, Commanding):
         self.migration_package = package
 
     def queries(self, package: str) -> None:
-        """Add the named SQL of every `<package>/<dialect>/*.sql`: blocks that begin with a line
-        `-- name: NAME`, parameters as `:parameter`.
+        """Add named SQL: blocks that begin with a line `-- name: NAME`, parameters as `:parameter`.
 
+        `<package>/*.sql` is for both stores, `<package>/<dialect>/*.sql` for what has to differ.
         Read when a process opens the store; a name that occurs twice is a ConfigError then.
         """
         self.query_packages.append(package)

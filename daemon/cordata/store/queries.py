@@ -224,7 +224,8 @@ class Queries:
 
     @classmethod
     def load(cls, packages: Sequence[str], dialect: str) -> Queries:
-        """The queries of every `<package>/<dialect>/*.sql`, the runtime's own first.
+        """The queries of every `<package>/*.sql` and `<package>/<dialect>/*.sql`, the runtime's own
+        first.
 
         Raises: ConfigError with every problem found: package or folder missing, name missing,
         malformed or used twice, text before the first name, more than one statement.
@@ -232,8 +233,11 @@ class Queries:
         found: list[Query] = []
         problems: list[str] = []
         for package in dict.fromkeys(("cordata.store.sql", *packages)):
-            folder = sql_folder(package, dialect)
-            for path in sorted(folder.glob("*.sql")):
+            shared = _package_folder(package)
+            paths = sorted(shared.glob("*.sql"))
+            if not paths or (shared / dialect).is_dir():
+                paths += sorted(sql_folder(package, dialect).glob("*.sql"))
+            for path in paths:
                 if path.name != "bootstrap.sql":
                     found += parse(path.read_text("utf-8"), str(path), problems, dialect)
         if problems:
@@ -306,20 +310,23 @@ def sql_folder(package: str, dialect: str) -> Path:
 
     Plain files, not importlib.resources: that costs every process start ten imports.
     """
+    folder = _package_folder(package) / dialect
+    if folder.is_dir():
+        return folder
+    raise ConfigError(
+        f"package {package!r} has no folder {dialect!r}",
+        hint="SQL lies in <package>/*.sql and <package>/<dialect>/*.sql",
+    )
+
+
+def _package_folder(package: str) -> Path:
     try:
         spec = importlib.util.find_spec(package)
     except ModuleNotFoundError:
         spec = None
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError(f"there is no package {package!r} with SQL files")
-    for location in spec.submodule_search_locations:
-        folder = Path(location) / dialect
-        if folder.is_dir():
-            return folder
-    raise ConfigError(
-        f"package {package!r} has no folder {dialect!r}",
-        hint="SQL lies in <package>/<dialect>/*.sql",
-    )
+    return Path(spec.submodule_search_locations[0])
 
 
 def split(script: str) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cordata.errors import ConfigError
@@ -159,6 +161,43 @@ def test_duplicate_is_refused_with_both_files_when_names_clash() -> None:
     queries = [Query("q", "SELECT 1", "a.sql:1"), Query("q", "SELECT 2", "b.sql:7")]
     with pytest.raises(ConfigError, match=r"'q' is in b\.sql:7 and in a\.sql:1"):
         Queries(queries)
+
+
+def package(folder: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> str:
+    """A package with files: `a` is a.sql, `sqlite_a` is sqlite/a.sql."""
+    name = f"sql_{folder.name}"
+    for path, text in files.items():
+        target = folder / name / (path.replace("_", "/") + ".sql")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(f"-- name: {text}\nSELECT 1")
+    monkeypatch.syspath_prepend(str(folder))
+    return name
+
+
+def test_shared_statements_are_loaded_beside_those_of_the_dialect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = package(
+        tmp_path, monkeypatch, a="both", sqlite_a="one", postgres_a="one", postgres_b="other"
+    )
+    assert {"both", "one"} <= set(Queries.load([name], "sqlite").names())
+    assert "other" not in Queries.load([name], "sqlite").names()
+    assert {"both", "one", "other"} <= set(Queries.load([name], "postgres").names())
+
+
+def test_shared_statements_need_no_folder_of_a_dialect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = package(tmp_path, monkeypatch, a="both")
+    assert "both" in Queries.load([name], "sqlite").names()
+
+
+def test_name_is_refused_when_a_dialect_has_what_is_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = package(tmp_path, monkeypatch, a="both", sqlite_a="both")
+    with pytest.raises(ConfigError, match=r"'both' is in .*sqlite/a\.sql.* and in .*/a\.sql"):
+        Queries.load([name], "sqlite")
 
 
 def test_unknown_name_is_refused_with_the_nearest_when_there_is_one() -> None:

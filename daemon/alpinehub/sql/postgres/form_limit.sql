@@ -1,4 +1,4 @@
--- Token buckets of public forms (webhooks/form_limit.py).
+-- Of PostgreSQL alone; what both stores run is in ../form_limit.sql.
 
 -- name: form_limit_take
 -- One token; no row: there is none now.
@@ -6,9 +6,3 @@ INSERT INTO form_limit (key, full_at) VALUES (:key, :full_at)
 ON CONFLICT (key) DO UPDATE SET full_at = greatest(form_limit.full_at + :interval, excluded.full_at)
 WHERE form_limit.full_at <= :latest
 RETURNING full_at
-
--- name: form_limit_full
-SELECT full_at FROM form_limit WHERE key = :key
-
--- name: form_limit_forget
-DELETE FROM form_limit WHERE full_at <= :now

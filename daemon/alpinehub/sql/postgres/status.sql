@@ -1,4 +1,4 @@
--- What became of guest requests at the hotel.
+-- Of PostgreSQL alone; what both stores run is in ../status.sql.
 
 -- name: status_find
 -- :ids is [reservation id, ...]: those of hotels that the account reads.
@@ -7,6 +7,3 @@ FROM json_array_elements_text(:ids::json) AS j (value) JOIN reservation r ON r.i
 JOIN account_hotel uh ON uh.hotel_id = r.hotel_id AND uh.account_id = :account_id
 ORDER BY r.id
 FOR NO KEY UPDATE OF r
-
--- name: status_set
-UPDATE reservation SET hotel_status = :status, hotel_status_at = :at WHERE id = :id

@@ -1,56 +1,8 @@
--- What hotel software tells of its hotel (alpinebits/keeping.py, inbound.py).
-
--- name: document_get
-SELECT revision, protocol, body, complete_at, changed_at FROM hotel_document
-WHERE hotel_id = :hotel_id AND kind = :kind
-
--- name: document_add
--- Nothing comes back: somebody was first.
-INSERT INTO hotel_document
-    (hotel_id, kind, revision, protocol, account_id, body, complete_at, changed_at)
-VALUES (:hotel_id, :kind, 1, :protocol, :account_id, :body, :complete_at, :now_us)
-ON CONFLICT (hotel_id, kind) DO NOTHING
-RETURNING revision
-
--- name: document_replace
--- Nothing comes back: somebody was first.
-UPDATE hotel_document SET
-    revision = revision + 1,
-    protocol = :protocol,
-    account_id = :account_id,
-    body = :body,
-    complete_at = coalesce(:complete_at, complete_at),
-    changed_at = :now_us
-WHERE hotel_id = :hotel_id AND kind = :kind AND revision = :seen
-RETURNING revision
-
--- name: document_list
-SELECT d.kind, d.protocol, u.name AS sent_by, d.complete_at, d.changed_at
-FROM hotel_document d JOIN account u ON u.id = d.account_id
-WHERE d.hotel_id = :hotel_id
-UNION ALL SELECT 'rates ' || code, protocol, NULL, NULL, changed_at
-FROM rate_plan WHERE hotel_id = :hotel_id
-UNION ALL SELECT 'activity ' || event_id, protocol, NULL, NULL, changed_at
-FROM activity WHERE hotel_id = :hotel_id
-ORDER BY 1
-
--- name: inbound_messages
--- The newest first.
-SELECT p.id, p.received_at, u.name AS sent_by, p.action, p.protocol, p.client_id, p.size_bytes,
-    p.outcome, p.problem
-FROM inbound_message p JOIN account u ON u.id = p.account_id
-WHERE p.hotel_id = :hotel_id ORDER BY p.id DESC LIMIT :limit
-
--- name: rateplan_all
-SELECT code, body, changed_at FROM rate_plan WHERE hotel_id = :hotel_id
+-- Of SQLite alone; what both stores run is in ../document.sql.
 
 -- name: rateplan_count
 SELECT count(*) AS plans, coalesce(sum(length(body)), 0) AS bytes
 FROM rate_plan WHERE hotel_id = :hotel_id
-
--- name: rateplan_hold
--- As on PostgreSQL; here a unit has the store to itself.
-UPDATE hotel SET name = name WHERE id = :hotel_id RETURNING id
 
 -- name: rateplan_set
 -- Each change has a moment of its own, by which an overlay sees that somebody was first.
@@ -75,24 +27,3 @@ DELETE FROM rate_plan WHERE hotel_id = :hotel_id
 -- name: rateplan_remove_others
 DELETE FROM rate_plan WHERE hotel_id = :hotel_id
     AND code NOT IN (SELECT value FROM json_each(:codes))
-
--- name: activity_all
-SELECT context, event_id, protocol, body, changed_at FROM activity
-WHERE hotel_id = :hotel_id ORDER BY context, event_id
-
--- name: activity_set
-INSERT INTO activity (hotel_id, context, event_id, protocol, body, changed_at)
-VALUES (:hotel_id, :context, :event_id, :protocol, :body, :now_us)
-ON CONFLICT (hotel_id, context, event_id) DO UPDATE SET
-    protocol = excluded.protocol,
-    body = excluded.body,
-    changed_at = excluded.changed_at
-
--- name: activity_remove
-DELETE FROM activity WHERE hotel_id = :hotel_id AND context = :context AND event_id = :event_id
-
--- name: activity_forget
-DELETE FROM activity WHERE hotel_id = :hotel_id AND changed_at < :before
-
--- name: activity_count
-SELECT count(*) AS activities FROM activity WHERE hotel_id = :hotel_id

@@ -1,4 +1,4 @@
--- Hotel software that does not come (monitoring/).
+-- Of SQLite alone; what both stores run is in ../monitoring.sql.
 
 -- name: monitoring_contacts
 -- Each look-up is a short range of the partial index delivery_waiting: it costs what waits. Since
@@ -31,9 +31,3 @@ JOIN hotel h ON h.id = uh.hotel_id
 JOIN account u ON u.id = uh.account_id
 LEFT JOIN contact c ON c.account_id = uh.account_id AND c.hotel_id = uh.hotel_id
 LEFT JOIN push_target p ON p.account_id = uh.account_id AND p.disabled_at IS NULL
-
--- name: monitoring_note
--- Of software that never came there is no row yet.
-INSERT INTO contact (account_id, hotel_id, protocol, stale_at)
-VALUES (:account_id, :hotel_id, '', :stale_at)
-ON CONFLICT (account_id, hotel_id) DO UPDATE SET stale_at = excluded.stale_at

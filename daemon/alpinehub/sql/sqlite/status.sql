@@ -1,4 +1,4 @@
--- What became of guest requests at the hotel.
+-- Of SQLite alone; what both stores run is in ../status.sql.
 
 -- name: status_find
 -- :ids is [reservation id, ...]: those of hotels that the account reads.
@@ -6,6 +6,3 @@ SELECT r.id AS reservation_id, r.version, r.hotel_id, r.hotel_status, r.hotel_st
 FROM json_each(:ids) j JOIN reservation r ON r.id = j.value
 JOIN account_hotel uh ON uh.hotel_id = r.hotel_id AND uh.account_id = :account_id
 ORDER BY r.id
-
--- name: status_set
-UPDATE reservation SET hotel_status = :status, hotel_status_at = :at WHERE id = :id

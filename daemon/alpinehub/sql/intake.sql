@@ -34,8 +34,8 @@ LIMIT 1
 -- name: note_order
 -- Also of what said nothing new: what is older and comes later says nothing, either.
 UPDATE reservation SET
-    sequence = CASE WHEN :sequence::bigint > coalesce(sequence, -1) THEN :sequence::bigint ELSE sequence END,
-    sent_at = CASE WHEN :sent_at::bigint > coalesce(sent_at, 0) THEN :sent_at::bigint ELSE sent_at END
+    sequence = CASE WHEN CAST(:sequence AS BIGINT) > coalesce(sequence, -1) THEN CAST(:sequence AS BIGINT) ELSE sequence END,
+    sent_at = CASE WHEN CAST(:sent_at AS BIGINT) > coalesce(sent_at, 0) THEN CAST(:sent_at AS BIGINT) ELSE sent_at END
 WHERE id = :id
 
 -- name: end_waiting

@@ -9,20 +9,20 @@ WHERE t.disabled_at IS NULL
 -- Everybody who is to be brought something, and for whom no push.due is on its way (or was due
 -- before :lost_at, and is lost). With :force it is due now, whatever waits and whatever failed.
 INSERT INTO push_hotel (account_id, hotel_id, due_at, failures)
-SELECT t.account_id, uh.hotel_id, :now_us, 0
+SELECT t.account_id, uh.hotel_id, CAST(:now_us AS BIGINT), 0
 FROM push_target t
 JOIN account u ON u.id = t.account_id
 JOIN account_hotel uh ON uh.account_id = t.account_id
 JOIN hotel h ON h.id = uh.hotel_id
 WHERE t.disabled_at IS NULL AND u.disabled_at IS NULL AND h.disabled_at IS NULL
-  AND (:account_id IS NULL OR t.account_id = :account_id)
-  AND (:hotel_id IS NULL OR uh.hotel_id = :hotel_id)
-  AND (:force = 1 OR EXISTS (
+  AND (CAST(:account_id AS BIGINT) IS NULL OR t.account_id = :account_id)
+  AND (CAST(:hotel_id AS BIGINT) IS NULL OR uh.hotel_id = :hotel_id)
+  AND (CAST(:force AS INTEGER) = 1 OR EXISTS (
       SELECT 1 FROM waiting_delivery d
       WHERE d.account_id = t.account_id AND d.hotel_id = uh.hotel_id
         AND d.undeliverable_code IS NULL AND d.undeliverable_text IS NULL))
 ON CONFLICT (account_id, hotel_id) DO UPDATE SET due_at = excluded.due_at
-WHERE push_hotel.due_at IS NULL OR push_hotel.due_at < :lost_at OR :force = 1
+WHERE push_hotel.due_at IS NULL OR push_hotel.due_at < :lost_at OR CAST(:force AS INTEGER) = 1
 RETURNING account_id, hotel_id
 
 -- name: push_target
@@ -42,7 +42,7 @@ LIMIT 1
 -- name: push_settle
 UPDATE push_hotel
 SET due_at = :due_at, failures = :failures, last_error = :last_error,
-    pushed_at = coalesce(:pushed_at, pushed_at)
+    pushed_at = coalesce(CAST(:pushed_at AS BIGINT), pushed_at)
 WHERE account_id = :account_id AND hotel_id = :hotel_id
 
 -- name: push_set_target

@@ -1,0 +1,120 @@
+-- Who a guest is (customers/).
+
+-- name: customer_find
+-- By e-mail, else one of that telephone whose e-mail is not known: a telephone is shared more often
+-- than a mailbox. Nor is it them where others gave the number, for they may be any of those.
+SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
+    gender, language, consent
+FROM customer WHERE hotel_id = :hotel_id AND email = :email
+UNION ALL
+SELECT * FROM (
+    SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
+        gender, language, consent
+    FROM customer c
+    WHERE hotel_id = :hotel_id AND phone = :phone AND email IS NULL AND NOT EXISTS (
+        SELECT 1 FROM customer o
+        WHERE o.hotel_id = :hotel_id AND o.phone = :phone AND o.email IS NOT NULL)
+    LIMIT 1
+) AS nameless
+LIMIT 1
+
+-- name: customer_find_by_phone
+-- Who has no e-mail address first; of two that have one nobody knows which it is.
+SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
+    gender, language, consent
+FROM customer WHERE hotel_id = :hotel_id AND phone = :phone
+ORDER BY email NULLS FIRST LIMIT 2
+
+-- name: customer_create
+-- Nothing where another unit has made them meanwhile: no row.
+INSERT INTO customer (hotel_id,
+    email, phone, first_name, last_name, city, postal_code, country, state, birth_date, gender,
+    language, consent, consent_at, phone_due, created_at)
+VALUES (:hotel_id,
+    :email, :phone, :first_name, :last_name, :city, :postal_code, :country, :state, :birth_date,
+    :gender, :language, :consent, :consent_at, :phone_due, :created_at)
+ON CONFLICT DO NOTHING
+RETURNING id
+
+-- name: customer_update
+-- What is new of them; NULL: nothing, '': no more.
+UPDATE customer SET
+    email = coalesce(:email, email),
+    phone = coalesce(:phone, phone),
+    phone_e164 = CASE WHEN CAST(:phone AS TEXT) IS NULL THEN phone_e164 END,
+    first_name = nullif(coalesce(:first_name, first_name), ''),
+    last_name = nullif(coalesce(:last_name, last_name), ''),
+    city = nullif(coalesce(:city, city), ''),
+    postal_code = nullif(coalesce(:postal_code, postal_code), ''),
+    country = nullif(coalesce(:country, country), ''),
+    state = nullif(coalesce(:state, state), ''),
+    birth_date = nullif(coalesce(:birth_date, birth_date), ''),
+    gender = nullif(coalesce(:gender, gender), ''),
+    language = nullif(coalesce(:language, language), ''),
+    consent = coalesce(CAST(:consent AS INTEGER), consent),
+    consent_at = CASE WHEN CAST(:consent AS INTEGER) IS NULL THEN consent_at ELSE :now END,
+    phone_due = CASE WHEN CAST(:phone AS TEXT) IS NULL AND CAST(:country AS TEXT) IS NULL
+        THEN phone_due ELSE 1 END
+WHERE id = :id
+
+-- name: customer_consent_again
+-- They said the same as before, but now.
+UPDATE customer SET consent_at = :now WHERE id = :id
+
+-- name: customer_due
+-- Whose number is to be read.
+SELECT c.id, c.phone, c.country, h.region FROM customer c JOIN hotel h ON h.id = c.hotel_id
+WHERE c.phone_due = 1 AND c.id > :after ORDER BY c.id LIMIT :limit
+
+-- name: customer_mark_hotel
+-- All of a hotel: of another region, say, where national numbers are others'.
+UPDATE customer SET phone_due = 1 WHERE hotel_id = :hotel_id AND phone_due = 0
+
+-- name: customer_set_number
+UPDATE customer SET phone_e164 = :phone_e164 WHERE id = :id
+
+-- name: customer_absorb
+-- What is known of a customer and of those merged into them.
+UPDATE customer SET
+    email = :email, phone = :phone, first_name = :first_name, last_name = :last_name, city = :city,
+    postal_code = :postal_code, country = :country, state = :state, birth_date = :birth_date,
+    gender = :gender, language = :language, consent = :consent, consent_at = :consent_at,
+    phone_due = 1
+WHERE id = :id
+
+-- name: customer_hotels
+SELECT id, code, region, settings FROM hotel
+
+-- name: customer_ids_by_email
+SELECT c.id FROM hotel h JOIN customer c ON c.hotel_id = h.id AND c.email = :email
+
+-- name: customer_scan_inbox
+SELECT i.id, s.hotel_id, i.reservation_id, i.state, i.body
+FROM inbox i JOIN source s ON s.id = i.source_id
+WHERE i.id > :after AND i.id <= :last AND length(i.body) > 0
+ORDER BY i.id
+
+-- name: customer_scan_versions
+-- Those that are not the newest: whose the newest is says its reservation.
+SELECT v.reservation_id, v.version, v.data, r.hotel_id
+FROM reservation_version v JOIN reservation r ON r.id = v.reservation_id AND r.version > v.version
+WHERE v.id > :after AND v.id <= :last
+ORDER BY v.id
+
+-- name: customer_mails
+-- The runtime keeps them for [mail] retention_s.
+SELECT id, subject, text, html FROM mail WHERE id > :after ORDER BY id LIMIT :limit
+
+-- name: customer_clear_version
+UPDATE reservation_version SET data = :data, content_hash = :content_hash
+WHERE reservation_id = :reservation_id AND version = :version
+
+-- name: customer_clear_event
+UPDATE reservation_history SET detail = :detail WHERE id = :id
+
+-- name: customer_clear_request
+UPDATE reservation SET customer_id = NULL, external_id = :external_id, erased_at = :now
+WHERE id = :id
+
+-- name: customer_clear_mail
+UPDATE mail SET subject = :subject, text = :text, html = :html WHERE id = :id

@@ -1,0 +1,97 @@
+-- What the lenient sources send, and what becomes of it (inbox/).
+
+-- name: inbox_receive
+INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)
+VALUES (:source_id, :now, :headers, :body, 'received', :request_id)
+RETURNING id
+
+-- name: inbox_open
+-- plan: kept
+-- A submission with all that it takes to interpret it.
+SELECT i.id, i.source_id, i.external_id, i.received_at, i.headers, i.body, i.state, i.outcome,
+    i.error, i.reservation_id, i.form_id, i.handled_at, i.request_id, s.kind, s.name AS source,
+    s.mapping, s.options, h.id AS hotel_id, h.code AS hotel, h.name AS hotel_name, h.time_zone,
+    h.language, h.region
+FROM inbox i JOIN source s ON s.id = i.source_id JOIN hotel h ON h.id = s.hotel_id
+WHERE i.id = :id
+
+-- name: inbox_settle
+UPDATE inbox
+SET state = :state, outcome = :outcome, error = :error, reservation_id = :reservation_id,
+    external_id = :external_id, form_id = :form_id, handled_at = :now
+WHERE id = :id
+
+-- name: inbox_stale
+SELECT id FROM inbox
+WHERE state IN ('received', 'review') AND state = 'received' AND received_at < :before
+ORDER BY id LIMIT :limit
+
+-- name: inbox_forms
+-- plan: kept
+SELECT id, signature, fields, first_seen_at, last_seen_at FROM form
+WHERE source_id = :source_id AND form_key = :form_key ORDER BY id
+
+-- name: inbox_form_count
+SELECT count(*) AS known FROM form WHERE source_id = :source_id
+
+-- name: inbox_form_add
+INSERT INTO form (source_id, form_key, signature, fields, first_seen_at, last_seen_at)
+VALUES (:source_id, :form_key, :signature, :fields, :at, :at)
+ON CONFLICT (source_id, form_key, signature) DO UPDATE SET last_seen_at = excluded.last_seen_at
+RETURNING id
+
+-- name: inbox_form_seen
+UPDATE form SET last_seen_at = :at WHERE id = :id
+
+-- name: source_forms
+SELECT form_key, fields, first_seen_at, last_seen_at FROM form
+WHERE source_id = :source_id ORDER BY last_seen_at DESC, id DESC
+
+-- name: inbox_newer
+-- Whether something sent later made a reservation what it is now.
+SELECT id FROM inbox WHERE reservation_id = :reservation_id AND id > :id LIMIT 1
+
+-- name: inbox_list
+-- Newest first, out of the next :window rows; a NULL asks for all.
+SELECT i.id, i.received_at, h.code AS hotel, s.name AS source, s.kind, i.state, i.outcome, i.error,
+    i.reservation_id
+FROM (
+    SELECT id, source_id, received_at, state, outcome, error, reservation_id FROM inbox
+    WHERE id < :after ORDER BY id DESC LIMIT :window
+) i JOIN source s ON s.id = i.source_id JOIN hotel h ON h.id = s.hotel_id
+WHERE i.received_at >= :since AND h.code = coalesce(:hotel, h.code)
+    AND s.name = coalesce(:source, s.name) AND i.state = coalesce(:state, i.state)
+ORDER BY i.id DESC LIMIT :limit
+
+-- name: inbox_window
+-- Where the rows end that inbox_list looked at; NULL: there are none left.
+SELECT min(id) AS id, min(received_at) AS received_at
+FROM (SELECT id, received_at FROM inbox WHERE id < :after ORDER BY id DESC LIMIT :window) i
+
+-- name: inbox_list_open
+-- As inbox_list, of those few that are not settled, which have an index.
+SELECT i.id, i.received_at, h.code AS hotel, s.name AS source, s.kind, i.state, i.outcome, i.error,
+    i.reservation_id
+FROM inbox i JOIN source s ON s.id = i.source_id JOIN hotel h ON h.id = s.hotel_id
+WHERE i.state IN ('received', 'review') AND i.state = :state
+    AND i.id < :after AND i.received_at >= :since
+    AND h.code = coalesce(:hotel, h.code) AND s.name = coalesce(:source, s.name)
+ORDER BY i.id DESC LIMIT :limit
+
+-- name: inbox_undeliverable
+-- Versions that hotel software waits for and that its protocol cannot carry.
+SELECT d.reservation_id, d.version, h.code AS hotel, s.name AS source, s.kind, u.name AS login,
+    d.undeliverable_code, d.undeliverable_text, d.undeliverable_at
+FROM delivery d JOIN reservation r ON r.id = d.reservation_id JOIN hotel h ON h.id = d.hotel_id
+JOIN source s ON s.id = r.source_id JOIN account u ON u.id = d.account_id
+WHERE d.waiting = 1 AND d.undeliverable_code IS NOT NULL
+    AND u.disabled_at IS NULL AND h.disabled_at IS NULL
+    AND (SELECT 1 FROM account_hotel uh
+         WHERE uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id) IS NOT NULL
+    AND h.code = coalesce(:hotel, h.code) AND s.name = coalesce(:source, s.name)
+ORDER BY d.undeliverable_at DESC LIMIT :limit
+
+-- name: inbox_reject
+-- Unless somebody settled it meanwhile.
+UPDATE inbox SET state = 'rejected', error = :reason, handled_at = :now
+WHERE id = :id AND state IN ('received', 'review')

@@ -1,0 +1,73 @@
+-- What hotel software fetches and acknowledges. Batches come as one JSON array, so that a thousand
+-- guest requests cost one statement.
+
+-- name: listing_waiting
+-- plan: kept
+-- What waits for an account, in the order it came. Costs what waits, not what ever was (partial index).
+-- A booking is Modify only for an account that was given it as a booking before, by the newest
+-- version that it was given.
+SELECT d.reservation_id, d.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.last_sent_at,
+       r.external_id, r.created_at,
+       CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((
+           SELECT CASE WHEN g.res_status IN ('Reserved', 'Modify') THEN 'Modify' ELSE 'Reserved' END
+           FROM delivery given JOIN reservation_version g
+               ON g.reservation_id = given.reservation_id AND g.version = given.version
+           WHERE given.reservation_id = d.reservation_id AND given.account_id = :account_id
+               AND given.version < d.version AND given.last_sent_at IS NOT NULL
+           ORDER BY given.version DESC LIMIT 1), 'Reserved')
+       ELSE v.res_status END AS res_status,
+       v.data, v.created_at AS changed_at, s.name AS source
+FROM delivery d
+JOIN reservation r ON r.id = d.reservation_id
+JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
+JOIN source s ON s.id = r.source_id
+WHERE d.account_id = :account_id AND d.hotel_id = :hotel_id AND d.waiting = 1
+  AND (d.unique_id_type = 14 OR EXISTS (  -- as in waiting_delivery
+        SELECT 1 FROM delivery given
+        WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
+            AND given.version < d.version AND given.last_sent_at IS NOT NULL))
+  AND d.reservation_id > :after_id
+ORDER BY d.reservation_id LIMIT :limit
+
+-- name: listing_selected
+-- Everything created since a moment, acknowledged or not, each in its newest version: what waits, and
+-- what the account got or may still get. Not what was erased, nor the end of what it never got; and
+-- what does not wait only while the stay is not over. :today is the hotel's.
+SELECT r.id AS reservation_id, r.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.last_sent_at,
+       r.external_id, r.created_at,
+       CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((
+           SELECT CASE WHEN g.res_status IN ('Reserved', 'Modify') THEN 'Modify' ELSE 'Reserved' END
+           FROM delivery given JOIN reservation_version g
+               ON g.reservation_id = given.reservation_id AND g.version = given.version
+           WHERE given.reservation_id = r.id AND given.account_id = :account_id
+               AND given.version < r.version AND given.last_sent_at IS NOT NULL
+           ORDER BY given.version DESC LIMIT 1), 'Reserved')
+       ELSE v.res_status END AS res_status,
+       v.data, v.created_at AS changed_at, s.name AS source
+FROM reservation r
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
+JOIN source s ON s.id = r.source_id
+JOIN account_hotel uh ON uh.account_id = :account_id AND uh.hotel_id = r.hotel_id
+LEFT JOIN delivery d
+    ON d.reservation_id = r.id AND d.account_id = :account_id AND d.version = r.version
+WHERE r.hotel_id = :hotel_id AND (r.created_at, r.id) > (:after_at, :after_id)
+  AND d.cancelled_at IS NULL AND r.erased_at IS NULL
+  AND (r.status <> 'cancelled' OR EXISTS (
+        SELECT 1 FROM delivery given
+        WHERE given.reservation_id = r.id AND given.account_id = :account_id
+            AND given.version < r.version AND given.last_sent_at IS NOT NULL))
+  AND (d.waiting = 1 OR (
+        (r.ends_on IS NULL OR r.ends_on >= :today)
+        AND (d.version IS NOT NULL OR r.changed_at >= coalesce(uh.from_at, 0))
+        AND (r.withdrawn_at IS NULL OR EXISTS (
+            SELECT 1 FROM delivery given
+            WHERE given.reservation_id = r.id AND given.account_id = :account_id
+                AND given.version <= r.version AND given.last_sent_at IS NOT NULL))))
+ORDER BY r.created_at, r.id LIMIT :limit
+
+-- name: listing_mark_undeliverable
+-- A version that this account's protocol version cannot carry: it keeps waiting.
+UPDATE delivery
+SET undeliverable_code = :undeliverable_code, undeliverable_text = :undeliverable_text, undeliverable_at = coalesce(undeliverable_at, :now_us),
+    rendered = NULL
+WHERE reservation_id = :reservation_id AND account_id = :account_id AND version = :version

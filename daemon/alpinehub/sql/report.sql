@@ -1,0 +1,84 @@
+-- The daily report of one hotel (report/). Bounds are the hotel's local day in microseconds.
+
+-- name: report_hotels
+SELECT id, code, name, time_zone, language, report_email, created_at,
+    coalesce(enabled_at, created_at) AS since_at, settings
+FROM hotel WHERE disabled_at IS NULL ORDER BY code
+
+-- name: report_inbox
+-- What made no reservation.
+SELECT i.outcome, count(*) AS count
+FROM source s JOIN inbox i ON i.source_id = s.id
+WHERE s.hotel_id = :hotel_id AND i.outcome IN ('duplicate', 'test', 'spam')
+  AND i.received_at >= :from_at AND i.received_at < :until_at
+GROUP BY i.outcome
+
+-- name: report_trouble
+-- Wrong pushes of the day, what nobody could map until now, and what was counted by the hour:
+-- submissions that said nothing new, those that were refused as wrong, forms filled in by robots.
+SELECT (SELECT count(*) FROM inbound_message p
+        WHERE p.hotel_id = :hotel_id AND p.outcome = 'error'
+          AND p.received_at >= :from_at AND p.received_at < :until_at) AS errors,
+       (SELECT count(*) FROM inbox i JOIN source s ON s.id = i.source_id
+        WHERE i.state IN ('received', 'review') AND i.state = 'review'
+          AND s.hotel_id = :hotel_id) AS review,
+       h.duplicates, h.rejected, h.spam
+FROM (SELECT coalesce(sum(duplicates), 0) AS duplicates, coalesce(sum(errors), 0) AS rejected,
+             coalesce(sum(spam), 0) AS spam
+      FROM hotel_hour
+      WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at) AS h
+
+-- name: report_versions
+-- What came in: versions by ResStatus, the first of a reservation apart from the later ones.
+SELECT v.res_status, CASE WHEN v.version = 1 THEN 1 ELSE 0 END AS is_first, count(*) AS count
+FROM reservation r JOIN reservation_version v ON v.reservation_id = r.id
+WHERE r.hotel_id = :hotel_id AND r.created_at < :until_at AND r.changed_at >= :from_at
+  AND v.created_at >= :from_at AND v.created_at < :until_at
+GROUP BY v.res_status, is_first
+
+-- name: report_deliveries
+-- What went out: each version once, however many accounts the hotel has, when the first of them got it.
+-- From the versions of which something happened that day, not from all that the hotel ever got.
+WITH touched AS (
+    SELECT reservation_id, version FROM delivery
+    WHERE hotel_id = :hotel_id AND first_sent_at >= :from_at AND first_sent_at < :until_at
+    UNION
+    SELECT reservation_id, version FROM delivery
+    WHERE hotel_id = :hotel_id AND acked_at >= :from_at AND acked_at < :until_at)
+SELECT count(CASE WHEN sent_at >= :from_at AND sent_at < :until_at THEN 1 END) AS delivered,
+       count(CASE WHEN acked_at >= :from_at AND acked_at < :until_at THEN 1 END) AS acknowledged,
+       count(CASE WHEN rejected_at >= :from_at AND rejected_at < :until_at THEN 1 END) AS rejected
+FROM (SELECT min(d.first_sent_at) AS sent_at,
+             min(CASE WHEN d.rejected_text IS NULL THEN d.acked_at END) AS acked_at,
+             min(CASE WHEN d.rejected_text IS NOT NULL THEN d.acked_at END) AS rejected_at
+      FROM touched t JOIN delivery d
+        ON d.reservation_id = t.reservation_id AND d.version = t.version
+      GROUP BY d.reservation_id, d.version) AS versions
+
+-- name: report_waiting
+-- What waits, for each account of the hotel; since when the oldest does.
+SELECT u.name, count(d.reservation_id) AS waiting, min(v.created_at) AS since_at,
+       count(CASE WHEN d.undeliverable_text IS NOT NULL OR d.undeliverable_code IS NOT NULL THEN 1 END) AS undeliverable,
+       count(CASE WHEN v.created_at < :late_at THEN 1 END) AS late, c.polled_at, c.acked_at,
+       p.pushed_at, coalesce(p.failures, 0) AS failures
+FROM account_hotel uh
+JOIN account u ON u.id = uh.account_id AND u.disabled_at IS NULL
+LEFT JOIN contact c ON c.account_id = uh.account_id AND c.hotel_id = uh.hotel_id
+LEFT JOIN push_hotel p ON p.account_id = uh.account_id AND p.hotel_id = uh.hotel_id
+LEFT JOIN delivery d ON d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1
+    AND (d.unique_id_type = 14 OR EXISTS (  -- as in waiting_delivery
+        SELECT 1 FROM delivery given
+        WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
+            AND given.version < d.version AND given.last_sent_at IS NOT NULL))
+LEFT JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
+WHERE uh.hotel_id = :hotel_id
+GROUP BY u.id, u.name, c.polled_at, c.acked_at, p.pushed_at, p.failures ORDER BY u.name
+
+-- name: reports_made
+-- Of the days that can still be due.
+SELECT hotel_id, day FROM daily_report WHERE day >= :first_day
+
+-- name: note_report
+INSERT INTO daily_report (day, hotel_id, recipients, made_at)
+VALUES (:day, :hotel_id, :recipients, :now_us)
+ON CONFLICT (day, hotel_id) DO NOTHING

@@ -1,0 +1,84 @@
+-- Guest requests as the operator sees them (requests/). Lists hold nothing that a guest wrote.
+
+-- name: requests_newest
+SELECT r.id, h.code AS hotel, s.name AS source, r.status, r.version, r.created_at, r.changed_at,
+    r.hotel_status
+FROM reservation r JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.source_id
+WHERE r.id < :before_id ORDER BY r.id DESC LIMIT :limit
+
+-- name: requests_of_hotel
+SELECT r.id, h.code AS hotel, s.name AS source, r.status, r.version, r.created_at, r.changed_at,
+    r.hotel_status
+FROM reservation r JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.source_id
+WHERE r.hotel_id = :hotel_id AND (r.created_at, r.id) < (:before_at, :before_id)
+ORDER BY r.created_at DESC, r.id DESC LIMIT :limit
+
+-- name: requests_when
+SELECT created_at FROM reservation WHERE id = :id
+
+-- name: requests_one
+SELECT r.id, h.code AS hotel, s.name AS source, r.external_id, r.customer_id, r.status, r.version,
+    v.res_status, r.created_at, r.changed_at, r.hotel_status, r.hotel_status_at, v.data
+FROM reservation r JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.source_id
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
+WHERE r.id = :id
+
+-- name: requests_versions
+SELECT version, res_status, created_at, request_id FROM reservation_version
+WHERE reservation_id = :id ORDER BY version
+
+-- name: requests_deliveries
+SELECT d.account_id, u.name AS account, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
+    d.acked_at, d.cancelled_at, d.sent_count, d.undeliverable_code, d.undeliverable_text, d.rejected_text,
+    d.client_id, (d.rejected_text IS NOT NULL) AS rejected,
+    (d.undeliverable_code IS NOT NULL OR d.undeliverable_text IS NOT NULL) AS undeliverable,
+    (uh.account_id IS NULL) AS revoked,
+    (u.disabled_at IS NOT NULL OR h.disabled_at IS NOT NULL) AS disabled,
+    (d.unique_id_type = 15 AND NOT EXISTS (  -- as in waiting_delivery
+        SELECT 1 FROM delivery given
+        WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
+            AND given.version < d.version AND given.last_sent_at IS NOT NULL)) AS unneeded
+FROM delivery d JOIN account u ON u.id = d.account_id
+LEFT JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
+JOIN hotel h ON h.id = d.hotel_id
+WHERE d.reservation_id = :id ORDER BY d.version, u.name
+
+-- name: requests_inbox
+SELECT id, received_at, state, outcome, request_id FROM inbox
+WHERE reservation_id = :id ORDER BY id
+
+-- name: requests_history
+SELECT e.at, e.event, e.version, u.name AS account, e.request_id, e.detail
+FROM reservation_history e LEFT JOIN account u ON u.id = e.account_id
+WHERE e.reservation_id = :id ORDER BY e.at, e.id
+
+-- name: requests_xml
+-- As those that wait for hotel software.
+SELECT r.id AS reservation_id, r.version, r.external_id, r.created_at, v.res_status, v.data,
+    v.created_at AS changed_at, s.name AS source, h.id AS hotel_id, h.code AS hotel,
+    h.name AS hotel_name, h.time_zone, h.language, h.region
+FROM reservation r JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.source_id
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
+WHERE r.id = :id
+
+-- name: requests_data
+SELECT data, content_hash FROM reservation_version WHERE reservation_id = :id AND version = :version
+
+-- name: requests_readers
+SELECT uh.account_id, u.name AS account FROM account_hotel uh JOIN account u ON u.id = uh.account_id
+WHERE uh.hotel_id = :hotel_id ORDER BY u.name
+
+-- name: requests_cancel
+UPDATE delivery SET waiting = 0, cancelled_at = :now_us
+WHERE reservation_id = :id AND waiting = 1
+  AND (CAST(:account_id AS BIGINT) IS NULL OR account_id = CAST(:account_id AS BIGINT))
+RETURNING account_id
+
+-- name: requests_withdraw
+-- From everybody, also from accounts that come later; at NULL: no more.
+UPDATE reservation SET withdrawn_at = :at WHERE id = :id
+
+-- name: requests_waiting
+-- Whom a request waits for.
+SELECT u.name AS account FROM deliverable d JOIN account u ON u.id = d.account_id
+WHERE d.reservation_id = :id ORDER BY u.name

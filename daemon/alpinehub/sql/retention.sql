@@ -1,0 +1,42 @@
+-- What has served its time (retention.py): windows of a table, what of them is old, its end.
+
+-- name: retention_old_inbox
+-- What waits to be looked at is kept.
+SELECT i.id, s.hotel_id, i.received_at AS at FROM inbox i JOIN source s ON s.id = i.source_id
+WHERE i.id > :after AND i.id <= :last AND i.received_at < :before AND length(i.body) > 0
+    AND i.state IN ('mapped', 'rejected')
+ORDER BY i.id
+
+-- name: retention_old_reviews
+SELECT i.id, s.hotel_id, i.received_at AS at FROM inbox i JOIN source s ON s.id = i.source_id
+WHERE i.state IN ('received', 'review') AND i.state = 'review'
+    AND i.id > :after AND i.id <= :last AND i.received_at < :before
+ORDER BY i.id
+
+-- name: retention_old_events
+-- hotel_id NULL: what an event noted after its reservation had gone.
+SELECT e.id, r.hotel_id, e.at
+FROM reservation_history e LEFT JOIN reservation r ON r.id = e.reservation_id
+WHERE e.id > :after AND e.id <= :last AND e.at < :before
+ORDER BY e.id
+
+-- name: retention_old_pushes
+SELECT id, hotel_id, received_at AS at FROM inbound_message
+WHERE id > :after AND id <= :last AND received_at < :before
+ORDER BY id
+
+-- name: retention_old_requests
+SELECT r.id, r.hotel_id, r.changed_at AS at FROM reservation r
+WHERE r.id > :after AND r.id <= :last AND r.changed_at < :before AND NOT EXISTS (
+    SELECT 1 FROM deliverable d WHERE d.reservation_id = r.id)
+ORDER BY r.id
+
+-- name: retention_old_customers
+-- at: of his last request, or when he was new.
+SELECT c.id, c.hotel_id, coalesce(
+    (SELECT max(r.changed_at) FROM reservation r WHERE r.customer_id = c.id), c.created_at) AS at
+FROM customer c
+WHERE c.id > :after AND c.id <= :last AND c.created_at < :before AND NOT EXISTS (
+    SELECT 1 FROM reservation r JOIN deliverable d ON d.reservation_id = r.id
+    WHERE r.customer_id = c.id)
+ORDER BY c.id

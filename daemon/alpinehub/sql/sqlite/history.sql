@@ -1,8 +1,0 @@
--- name: history_add_once
-INSERT INTO reservation_history (reservation_id, version, event, account_id, at, request_id, detail)
-SELECT :reservation_id, :version, :event, :account_id, :at, :request_id,
-       :detail
-FROM reservation r WHERE r.id = :reservation_id AND NOT EXISTS (
-    SELECT 1 FROM reservation_history e
-    WHERE e.reservation_id = :reservation_id AND e.version = :version AND e.event = :event
-      AND e.account_id = :account_id AND e.detail = :detail)

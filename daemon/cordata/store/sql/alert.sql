@@ -1,0 +1,45 @@
+-- Alerts by kind.
+
+-- name: alert.pending
+-- The oldest first; more wait for the next mail.
+SELECT fingerprint, cause, title, sample, place, urgent, count, pending, first_at, last_at,
+    since_at, mailed_at
+FROM alert WHERE pending > 0 ORDER BY since_at, fingerprint LIMIT :limit;
+
+-- name: alert.told
+-- What was counted meanwhile stays pending.
+UPDATE alert SET pending = pending - :pending, since_at = :now, mailed_at = :now, mail_id = :mail_id
+WHERE fingerprint = :fingerprint AND pending >= :pending;
+
+-- name: alert.mails
+-- How many there were, and when the first of them.
+SELECT count(*) AS count, min(written_at) AS first_at FROM alert_mail WHERE written_at > :since;
+
+-- name: alert.note_mail
+INSERT INTO alert_mail (written_at) VALUES (:now);
+
+-- name: alert.forget_mails
+DELETE FROM alert_mail WHERE written_at <= :since;
+
+-- name: alert.list
+-- Mailed is what the mail server took; `mail` is the state of the last mail.
+SELECT a.fingerprint, a.cause, a.title, a.sample, a.place, a.urgent, a.count, a.pending, a.first_at,
+    a.last_at, a.since_at, m.state AS mail, m.sent_at AS mailed_at
+FROM alert AS a LEFT JOIN mail AS m ON m.message_id = a.mail_id
+ORDER BY a.last_at DESC, a.fingerprint LIMIT :limit;
+
+-- name: alert.show
+SELECT a.fingerprint, a.cause, a.title, a.sample, a.place, a.urgent, a.count, a.pending, a.first_at,
+    a.last_at, a.since_at, m.state AS mail, m.sent_at AS mailed_at
+FROM alert AS a LEFT JOIN mail AS m ON m.message_id = a.mail_id
+WHERE a.fingerprint = :fingerprint;
+
+-- name: alert.clear
+DELETE FROM alert WHERE fingerprint = :fingerprint;
+
+-- name: alert.clear_all
+DELETE FROM alert;
+
+-- name: retention.alert
+DELETE FROM alert WHERE fingerprint IN (
+    SELECT fingerprint FROM alert WHERE last_at < :before LIMIT :limit);
