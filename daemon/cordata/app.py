@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
-from cordata.commanding import Commanding
 from cordata.config.sections import Config
 from cordata.core import bounds
 from cordata.core.naming import GROUP_CHARS
 from cordata.errors import ConfigError
-from cordata.projection import Projecting
+from cordata.projection import Handler as ProjectionHandler
+from cordata.projection import Origin, Projection, check_projection
 from cordata.registry import (
     AsgiApp,
     Backfill,
     BackfillTask,
     Check,
+    CommandTask,
     Due,
     Handler,
     Job,
@@ -28,16 +29,21 @@ from cordata.registry import (
     Startup,
     Subscription,
     check_function,
+    check_place,
+    place_of,
 )
 
+F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S")
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
+#: As long as a name may be on the wire.
+_COMMAND_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.:/-]{0,199}\Z")
 #: TOML sections that the runtime has for itself.
 _RUNTIME_SECTIONS = frozenset(section.name for section in fields(Config))
 
 
-class App(Projecting, Commanding):
+class App:
     """One application: what its workers serve and handle, what its primary does.
 
     Every registration is checked when it is made, so a mistake shows at import, with its name.
@@ -53,7 +59,6 @@ class App(Projecting, Commanding):
                 f"App({name!r}): not a name for an application",
                 hint="lower-case letters, digits, - and _; not cordata, the runtime's own",
             )
-        super().__init__()
         self.name = name
         self.migration_package: str | None = None
         self.query_packages: list[str] = []
@@ -65,6 +70,12 @@ class App(Projecting, Commanding):
         self.periodics: list[PeriodicTask] = []
         self.mounts: list[Mount] = []
         self.settings_classes: dict[str, type[Any]] = {}
+        #: Subscriptions to the event store, by name.
+        self.projections: dict[str, Projection] = {}
+        #: Commands of the pool, by name.
+        self.commands: dict[str, CommandTask] = {}
+        #: `module:function` of what a child of the pool runs once, in this order, before its calls.
+        self.child_inits: list[str] = []
 
     def settings(self, section: str) -> Callable[[type[S]], type[S]]:
         """Declare a frozen dataclass as the type of the TOML section `[section]`.
@@ -165,6 +176,130 @@ class App(Projecting, Commanding):
             return handler
 
         return register
+
+    def subscribe(
+        self,
+        category: str,
+        *,
+        from_: Origin = "start",
+        partitions: int = 16,
+        batch: int | None = None,
+        retries: int = 5,
+        timeout_s: float = 60.0,
+        on_error: Literal["block", "dead"] = "block",
+        name: str | None = None,
+    ) -> Callable[[ProjectionHandler], Projection]:
+        """Handle every event of a category, each once, in the order of its stream.
+
+        The workers share the `partitions`; all events of a stream are in one of them, which is
+        handled by one worker at a time, one event after the other. A new subscription begins at
+        `from_`; from then on its position is stored under `name`, by default `<app>.<function>`:
+        set it when the function is renamed. `partitions` is stored with it, too; another number
+        counts from the next reset on.
+
+        Effects written by `ctx.run()` or `ctx.transaction()` commit with the position: once. The
+        position of events that are handled without is stored every half second; after a crash what
+        came after that is handled again.
+
+        An event that fails, or takes longer than `timeout_s`, is tried again after a growing
+        pause, `retries` times; nothing of its partition overtakes it. Then (or at once after a
+        PermanentError) the partition is blocked, an alert says so, and
+        `cordata subscriptions resume` goes on with it: a projection with an event missing is wrong
+        for ever. With `on_error="dead"` the event becomes a dead letter of the subscription and the
+        partition goes on. StoreUnavailable counts no attempt. Raises: ConfigError.
+        """
+
+        def register(handler: ProjectionHandler) -> Projection:
+            where = f"subscribe({category!r})"
+            check_function(handler, where, "event", "ctx")
+            own_name = name or f"{self.name}.{handler.__name__}"
+            if own_name in self.projections:
+                raise ConfigError(f"subscription {own_name!r} is declared twice", hint="pass name=")
+            if wrong := bounds.text("name", own_name, GROUP_CHARS):
+                raise ConfigError(f"@app.{where}: {wrong}")
+            check_projection(
+                where, category, from_, partitions, batch, retries, timeout_s, on_error
+            )
+            projection = self.projections[own_name] = Projection(
+                handler,
+                name=own_name,
+                category=category,
+                origin=from_,
+                partitions=partitions,
+                batch=batch,
+                retries=retries,
+                timeout_s=timeout_s,
+                on_error=on_error,
+            )
+            return projection
+
+        return register
+
+    @overload
+    def command(self, name: str) -> Callable[[F], F]: ...
+
+    @overload
+    def command(self, name: str, *, at: str) -> None: ...
+
+    def command(self, name: str, *, at: str | None = None) -> Callable[[F], F] | None:
+        """Let the pool's children run a function as the command `name`.
+
+        It is called with the payload, as plain values, and the call's session, None without one;
+        what it returns is the result. It may be a plain function, which may block and compute as
+        long as it likes, or an async one; as a generator it gives a stream. It runs in a process
+        that may be killed at any moment, and `cordata.current_call()` tells it about its call.
+
+        A child imports the modules of its commands, and nothing else of the application. So keep
+        them in modules of their own, and name them: `app.command("render", at="shop.pdf:render")`
+        has `shop.pdf` imported in the children only. As a decorator it takes a module's function.
+        Raises: ConfigError.
+        """
+        if not isinstance(name, str):  # a decorator without its parentheses
+            what = getattr(name, "__name__", type(name).__name__)
+            hint = f'write @app.command("{what}"), with the name in parentheses'
+            raise ConfigError(f"command: takes a name first, not {what}", hint=hint)
+        where = f"command({name!r})"
+        if not _COMMAND_NAME.match(name):
+            raise ConfigError(
+                f"{where}: not a name for a command",
+                hint="a letter, then letters, digits and _ . : / -, 200 at most",
+            )
+        if at is not None:
+            self._add_command(name, check_place(at, where), None)
+            return None
+
+        def register(function: F) -> F:
+            self._add_command(name, place_of(function, where, "payload", "session"), function)
+            return function
+
+        return register
+
+    @overload
+    def child_init(self, function: F) -> F: ...
+
+    @overload
+    def child_init(self, *, at: str) -> None: ...
+
+    def child_init(self, function: F | None = None, *, at: str | None = None) -> F | None:
+        """Run a function without arguments, sync or async, once in each child before its first
+        call: to load a model, to open a connection. A child takes no call until all have returned.
+
+        As a decorator, or by its place: `app.child_init(at="shop.pdf:load_fonts")`, as for a
+        command. When it raises, the child ends, and another is started after a pause. Raises:
+        ConfigError.
+        """
+        if (function is None) == (at is None):
+            raise ConfigError("child_init: takes a function, or at=")
+        place = place_of(function, "child_init") if at is None else check_place(at, "child_init")
+        if place in self.child_inits:
+            raise ConfigError(f"child_init: {place} is declared twice")
+        self.child_inits.append(place)
+        return function
+
+    def _add_command(self, name: str, at: str, function: Callable[..., Any] | None) -> None:
+        if name in self.commands:
+            raise ConfigError(f"command {name!r} is declared twice")
+        self.commands[name] = CommandTask(name=name, at=at, function=function)
 
     def startup(self, function: Startup) -> Startup:
         """Run on the primary after the migrations and before READY; an error stops the start."""

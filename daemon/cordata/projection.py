@@ -1,4 +1,4 @@
-"""Subscriptions to the event store: how an application declares them, what handlers get."""
+"""Subscriptions to the event store: what `@app.subscribe` declares, what handlers get."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar
 from cordata.context import Context
 from cordata.core import bounds
 from cordata.core.eventstream import MAX_PAGE, MAX_PARTITIONS, check_category
-from cordata.core.naming import GROUP_CHARS
 from cordata.core.once import Once
 from cordata.errors import ConfigError, PermanentError
 from cordata.eventstore import Claim, StoredEvent
@@ -123,74 +122,7 @@ class Projection:
         return clear
 
 
-class Projecting:
-    """The part of App that is about the event store."""
-
-    name: str
-
-    def __init__(self) -> None:
-        super().__init__()
-        #: By name.
-        self.projections: dict[str, Projection] = {}
-
-    def subscribe(
-        self,
-        category: str,
-        *,
-        from_: Origin = "start",
-        partitions: int = 16,
-        batch: int | None = None,
-        retries: int = 5,
-        timeout_s: float = 60.0,
-        on_error: Literal["block", "dead"] = "block",
-        name: str | None = None,
-    ) -> Callable[[Handler], Projection]:
-        """Handle every event of a category, each once, in the order of its stream.
-
-        The workers share the `partitions`; all events of a stream are in one of them, which is
-        handled by one worker at a time, one event after the other. A new subscription begins at
-        `from_`; from then on its position is stored under `name`, by default `<app>.<function>`:
-        set it when the function is renamed. `partitions` is stored with it, too; another number
-        counts from the next reset on.
-
-        Effects written by `ctx.run()` or `ctx.transaction()` commit with the position: once. The
-        position of events that are handled without is stored every half second; after a crash what
-        came after that is handled again.
-
-        An event that fails, or takes longer than `timeout_s`, is tried again after a growing
-        pause, `retries` times; nothing of its partition overtakes it. Then (or at once after a
-        PermanentError) the partition is blocked, an alert says so, and
-        `cordata subscriptions resume` goes on with it: a projection with an event missing is wrong
-        for ever. With `on_error="dead"` the event becomes a dead letter of the subscription and the
-        partition goes on. StoreUnavailable counts no attempt. Raises: ConfigError.
-        """
-
-        def register(handler: Handler) -> Projection:
-            where = f"subscribe({category!r})"
-            check_function(handler, where, "event", "ctx")
-            own_name = name or f"{self.name}.{handler.__name__}"
-            if own_name in self.projections:
-                raise ConfigError(f"subscription {own_name!r} is declared twice", hint="pass name=")
-            if wrong := bounds.text("name", own_name, GROUP_CHARS):
-                raise ConfigError(f"@app.{where}: {wrong}")
-            _check(where, category, from_, partitions, batch, retries, timeout_s, on_error)
-            projection = self.projections[own_name] = Projection(
-                handler,
-                name=own_name,
-                category=category,
-                origin=from_,
-                partitions=partitions,
-                batch=batch,
-                retries=retries,
-                timeout_s=timeout_s,
-                on_error=on_error,
-            )
-            return projection
-
-        return register
-
-
-def _check(
+def check_projection(
     where: str,
     category: str,
     origin: Origin,
@@ -200,7 +132,7 @@ def _check(
     timeout_s: float,
     on_error: str,
 ) -> None:
-    """Raises: ConfigError with every mistake."""
+    """Check what `@app.subscribe` was given. Raises: ConfigError with every mistake."""
     problems = []
     try:
         check_category(category)

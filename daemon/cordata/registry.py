@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -117,3 +118,46 @@ def check_function(function: Callable[..., Any], where: str, *arguments: str) ->
     except TypeError as error:
         call = f"{name}({', '.join(arguments)})"
         raise ConfigError(f"@app.{where}: {name} is called as {call}: {error}") from None
+
+
+_PLACE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
+
+
+def check_place(at: str, where: str) -> str:
+    """Returns `module:function` as it is. Raises: ConfigError when it is no such name."""
+    if not _PLACE.match(at):
+        raise ConfigError(
+            f"{where}: {at!r} is not module:function", hint='for example at="shop.pdf:render"'
+        )
+    return at
+
+
+def place_of(function: Any, where: str, *arguments: str) -> str:
+    """`module:function`, by which another process finds it and calls it with `arguments`.
+
+    Raises: ConfigError.
+    """
+    name = getattr(function, "__qualname__", repr(function))
+    bound = inspect.ismethod(function) and not inspect.isclass(function.__self__)
+    if (
+        bound
+        or not inspect.isroutine(function)
+        or not _PLACE.match(f"{function.__module__}:{name}")
+    ):
+        raise ConfigError(
+            f"{where}: {name} is no function of a module",
+            hint="a child imports it by its name: no lambda, none within another function",
+        )
+    if function.__module__ == "__main__":
+        raise ConfigError(
+            f"{where}: {name} is in the program itself, which a child does not run",
+            hint="put it into a module",
+        )
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        wanted = ", ".join(arguments)
+        raise ConfigError(f"{where}: {name} is called as {name}({wanted}): {error}") from None
+    except ValueError:
+        pass  # a builtin that does not tell
+    return f"{function.__module__}:{name}"
