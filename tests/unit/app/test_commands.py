@@ -43,8 +43,8 @@ def test_commands_are_kept_by_their_place() -> None:
     app.command("draw")(Drawing.draw)
     app.command("pdf/print", at="shop.pdf:Printer.run")
     assert {name: task.at.rpartition(".")[2] for name, task in app.commands.items()} == {
-        "render": "test_commanding:render",
-        "look": "test_commanding:look",
+        "render": "test_commands:render",
+        "look": "test_commands:look",
         "draw": "draw",
         "pdf/print": "run",
     }
