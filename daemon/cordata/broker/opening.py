@@ -11,8 +11,8 @@ from cordata.errors import ConfigError
 from cordata.store import Store
 
 if TYPE_CHECKING:
-    from cordata.broker.redis.dial import Dialer
-    from cordata.broker.redis.keeper import Keeper
+    from cordata.broker.redis.reconciler import Reconciler
+    from cordata.broker.redis.server import RedisServer
 
 _STORE = "store:"
 #: What is to be published again must not be deleted while the primary is still looking through it:
@@ -52,7 +52,7 @@ def check(config: BrokerConfig, *, retention_s: float) -> None:
         return
     from cordata.broker.redis.address import parse_url
 
-    parse_url(config.url).tls_context()
+    parse_url(config.url).check_files()
     if not config.prefix.isprintable() or not config.prefix or " " in config.prefix:
         raise ConfigError("[broker] prefix: needs printable characters without spaces")
     if config.window_s > retention_s - _MARGIN_S:
@@ -82,31 +82,33 @@ def make_broker(
     if is_store(config):
         return StoreBroker(store, claim_timeout_s=claim_timeout_s)
     from cordata.broker.redis.broker import RedisBroker
-    from cordata.broker.redis.naming import Keys
+    from cordata.broker.redis.stream import Keys
 
     return RedisBroker(
         store,
-        _dialer(config, passwords, name=owner),
+        _server(config, passwords, name=owner),
         Keys(config.prefix),
         owner=owner,
         claim_timeout_s=claim_timeout_s,
     )
 
 
-def make_keeper(config: BrokerConfig, store: Store, *, name: str, passwords: Passwords) -> Keeper:
+def make_reconciler(
+    config: BrokerConfig, store: Store, *, name: str, passwords: Passwords
+) -> Reconciler:
     """What the primary does for Redis; `store` writes with its term. Raises: ConfigError."""
-    from cordata.broker.redis.keeper import Keeper
-    from cordata.broker.redis.naming import Keys
+    from cordata.broker.redis.reconciler import Reconciler
+    from cordata.broker.redis.stream import Keys
 
-    dialer = _dialer(config, passwords, name=name)
-    return Keeper(store, dialer, Keys(config.prefix), window_s=config.window_s)
+    server = _server(config, passwords, name=name)
+    return Reconciler(store, server, Keys(config.prefix), window_s=config.window_s)
 
 
-def _dialer(config: BrokerConfig, passwords: Passwords, *, name: str) -> Dialer:
+def _server(config: BrokerConfig, passwords: Passwords, *, name: str) -> RedisServer:
     from cordata.broker.redis.address import parse_url
-    from cordata.broker.redis.dial import Dialer
+    from cordata.broker.redis.server import RedisServer
 
-    return Dialer(
+    return RedisServer(
         parse_url(config.url),
         password=passwords.redis,
         sentinel_password=passwords.sentinel,

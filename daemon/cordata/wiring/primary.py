@@ -12,7 +12,7 @@ from cordata.systemd import Notifier
 from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
 
 if TYPE_CHECKING:
-    from cordata.broker.redis.keeper import Keeper
+    from cordata.broker.redis.reconciler import Reconciler
     from cordata.services.primary import Leadership
     from cordata.store import Store
 
@@ -41,7 +41,7 @@ async def run_primary(role: Role) -> int:
                 PeriodicService(leadership, app.periodics, cut_off_s=cut_off_s),
                 BackfillService(leadership, app.backfills, cut_off_s=cut_off_s),
                 RetentionService(leadership, app.subscriptions, config.engine, config.mail),
-                *_keepers(config, leadership, holder),
+                *_reconcilers(config, leadership, holder),
                 AlertMailService(leadership, config.alert, config.mail),
                 HandoverService(ctx.store, leadership, holder=holder),
             ]
@@ -65,19 +65,20 @@ async def run_primary(role: Role) -> int:
             return await runner.run()
 
 
-def _keepers(config: Config, leadership: Leadership, holder: str) -> list[Service]:
-    """What looks after Redis, if that is the broker, or else after what was left in it."""
-    from cordata.broker.opening import is_store, make_keeper
+def _reconcilers(config: Config, leadership: Leadership, holder: str) -> list[Service]:
+    """What keeps Redis and the store in step, or looks for what was left in Redis."""
+    from cordata.broker.opening import is_store, make_reconciler
 
     if is_store(config.broker):
         from cordata.services.leftover import LeftoverService
 
         return [LeftoverService(leadership)]
-    from cordata.services.keeper import KeeperService
+    from cordata.services.reconciler import ReconcilerService
 
     passwords = broker_passwords(config)
 
-    def make(store: Store) -> Keeper:
-        return make_keeper(config.broker, store, name=f"primary@{holder}", passwords=passwords)
+    def make(store: Store) -> Reconciler:
+        name = f"primary@{holder}"
+        return make_reconciler(config.broker, store, name=name, passwords=passwords)
 
-    return [KeeperService(leadership, make)]
+    return [ReconcilerService(leadership, make)]

@@ -71,5 +71,7 @@ def test_server_says_what_to_do_when_the_password_of_redis_is_wrong(tmp_path: Pa
         text = f'[broker]\nurl = "{redis.url.replace(":right@", "")}"\n'
         path = configured(tmp_path, text, "redis-password", WRONG)
         with server(None, "--config", str(path), app=None, workers=1) as running:
-            running.until_logged(r"Redis is away: .*WRONGPASS.*credential redis-password")
+            running.until_logged(
+                r"Redis is unavailable: invalid username.*credential redis-password"
+            )
             assert "hunter" not in running.log

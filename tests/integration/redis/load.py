@@ -91,7 +91,7 @@ class Load:
                 return False
             if depth.outbox or depth.ready or depth.claimed:
                 return False
-            # What Redis lost is nowhere to be seen until the keeper has published it again.
+            # What Redis lost is nowhere to be seen until the primary has published it again.
             return len(await self.effects()) >= len(set(self.published))
 
         await until(empty, timeout_s=timeout_s)

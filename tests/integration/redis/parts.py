@@ -1,4 +1,4 @@
-"""Real parts: a Redis, a store, the broker between them, and the primary's keeper."""
+"""Real parts: a Redis, a store, the broker between them, and the primary's reconciler."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.integration.redis.stores import PREFIX, url_of
 from cordata.broker import Message, Outcome, Want
 from cordata.broker.redis.address import parse_url
 from cordata.broker.redis.broker import RedisBroker
-from cordata.broker.redis.dial import Dialer
-from cordata.broker.redis.keeper import Keeper
-from cordata.broker.redis.naming import Keys
+from cordata.broker.redis.reconciler import Reconciler
+from cordata.broker.redis.server import RedisServer
+from cordata.broker.redis.stream import Keys
 from cordata.core.delivery import Verdict
 from cordata.errors import BrokerUnavailable
-from cordata.services.keeper import KeeperService
 from cordata.services.primary import Leadership
+from cordata.services.reconciler import ReconcilerService
 from cordata.store import Store
 
 WINDOW_S = 86_400.0
@@ -34,7 +34,7 @@ class RedisParts:
 
     store: Store
     broker: RedisBroker
-    keeper: Keeper
+    reconciler: Reconciler
 
     async def relay_all(self) -> int:
         """Publish whatever is due."""
@@ -61,9 +61,9 @@ class RedisParts:
         await self.broker.exchange(owner, outcomes, {})
 
 
-def dialer_of(url: str, *, timeout_s: float = 5.0, password: str | None = None) -> Dialer:
-    """Connections to a server of the tests."""
-    return Dialer(parse_url(url), password=password, timeout_s=timeout_s)
+def server_of(url: str, *, timeout_s: float = 5.0, password: str | None = None) -> RedisServer:
+    """A server of the tests, as a process reaches it."""
+    return RedisServer(parse_url(url), password=password, timeout_s=timeout_s)
 
 
 def broker_of(
@@ -72,7 +72,7 @@ def broker_of(
     """A broker of one process, with a name of its own."""
     return RedisBroker(
         store,
-        dialer_of(url),
+        server_of(url),
         Keys(PREFIX),
         owner=owner or f"process-{next(_numbers)}",
         claim_timeout_s=claim_timeout_s,
@@ -85,32 +85,32 @@ async def on_redis(state: Path, *, claim_timeout_s: float = 60.0) -> AsyncIterat
     url = url_of(state)
     async with opened(state) as store:
         broker = broker_of(store, url, claim_timeout_s=claim_timeout_s)
-        keeper = Keeper(store, dialer_of(url), Keys(PREFIX), window_s=WINDOW_S)
-        await keeper.run_once()
+        reconciler = Reconciler(store, server_of(url), Keys(PREFIX), window_s=WINDOW_S)
+        await reconciler.run_once()
         try:
-            yield RedisParts(store, broker, keeper)
+            yield RedisParts(store, broker, reconciler)
         finally:
             broker.close()
-            keeper.close()
+            reconciler.close()
 
 
 @asynccontextmanager
 async def keeping(
     store: Store, url: str, *, password: str | None = None, timeout_s: float = 5.0
-) -> AsyncIterator[KeeperService]:
-    """The primary's keeper while inside; it has looked through Redis once if that is there."""
+) -> AsyncIterator[ReconcilerService]:
+    """The primary's reconciler while inside; it has looked through Redis once if that is there."""
     leadership = Leadership()
     leadership.begin(context_of(store))
 
-    def make(fenced: Store) -> Keeper:
-        dialer = dialer_of(url, password=password, timeout_s=timeout_s)
-        return Keeper(fenced, dialer, Keys(PREFIX), window_s=WINDOW_S)
+    def make(fenced: Store) -> Reconciler:
+        server = server_of(url, password=password, timeout_s=timeout_s)
+        return Reconciler(fenced, server, Keys(PREFIX), window_s=WINDOW_S)
 
-    keeper = make(store)
+    reconciler = make(store)
     with suppress(BrokerUnavailable):
-        await keeper.run_once()
-    keeper.close()
-    service = KeeperService(leadership, make)
+        await reconciler.run_once()
+    reconciler.close()
+    service = ReconcilerService(leadership, make)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(service.run(stop))

@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 
 from tests.integration.engine.parts import publish
-from tests.integration.redis.parts import dialer_of, on_redis
+from tests.integration.redis.parts import on_redis, server_of
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
-from cordata.broker.redis import scan
-from cordata.broker.redis.naming import Keys
-from cordata.broker.redis.registry import load
+from cordata.broker.redis import pending
+from cordata.broker.redis.state import load
+from cordata.broker.redis.stream import Keys
 
 STREAM = f"{PREFIX}:stream:thing.done:normal"
 
@@ -35,18 +35,18 @@ async def test_consumer_of_a_host_that_is_gone_goes_when_it_holds_nothing(
             return {str(one["name"]) for one in facts}
 
         assert names() == {"holds", "empty"}
-        connection = await dialer_of(redis.url).connect()
-        marks = (await parts.store.read(load)).marks
-        await scan.sweep(connection, Keys(PREFIX), marks, timeout_s=5.0)
+        server, keys = server_of(redis.url), Keys(PREFIX)
+        pairs = (await parts.store.read(load)).committed
+        await pending.remove_unused_consumers(server, keys, pairs)
         assert names() == {"holds", "empty"}  # they were there a moment ago
         await asyncio.sleep(0.05)
-        await scan.sweep(connection, Keys(PREFIX), marks, gone_s=0.02, timeout_s=5.0)
+        await pending.remove_unused_consumers(server, keys, pairs, gone_s=0.02)
         assert names() == {"holds"}
         await parts.finish(held, owner="holds")
         await asyncio.sleep(0.05)
-        await scan.sweep(connection, Keys(PREFIX), marks, gone_s=0.02, timeout_s=5.0)
+        await pending.remove_unused_consumers(server, keys, pairs, gone_s=0.02)
         assert names() == set()
-        connection.abort("done")
+        server.close()
         await publish(parts.store, 1)
         await parts.relay_all()
         assert len(await parts.claim("a", owner="empty")) == 1  # it was only quiet

@@ -52,7 +52,7 @@ async def test_entry_tells_what_became_of_it_in_each_group(place: Path) -> None:
         async with parts.store.transaction(seen=("wrote", event_id)):
             pass
         await parts.finish(await parts.claim("wrote"))
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         later = {"failed": "dead", "keyed": "ready", "quiet": "handled", "slow": "in stream"}
         assert await states(parts, event_id) == {**later, "wrote": "handled"}
 
@@ -69,7 +69,7 @@ async def test_group_that_came_later_has_not_handled_what_was_published_before(
         await publish(parts.store, 1)
         await parts.relay_all()
         await parts.finish(await parts.claim("later"))
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         assert await states(parts, event_id) == {"first": "handled"}
         found = await publish_again(parts.store, Filter(event_id=event_id), group="later")
         assert found.messages == 1
@@ -107,7 +107,7 @@ async def test_primary_on_the_store_counts_what_was_left_in_redis_until_it_is_re
         await parts.relay_all()
         await parts.finish(await parts.claim("a"))
         await parts.finish((await parts.claim("b"))[:1])
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         assert await leftover.run_once(ctx) == 3
         assert "3 events were handed to Redis" in caplog.text
         assert "cordata outbox replay --all" in caplog.text
@@ -125,7 +125,7 @@ async def test_replay_leaves_what_was_handled_in_a_stream_without_a_trace(place:
         await parts.relay_all()
         await parts.finish(await parts.claim("a"))
         await parts.settle(await parts.claim("b"), Verdict.DEAD)
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         found = await publish_again(parts.store, Filter())
         assert (found.entries, found.messages, found.left) == (3, 0, 6)
         assert await parts.claim("a") == await parts.claim("b") == []

@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 from tests.integration.engine.engine import QUICK
 from tests.integration.engine.parts import opened, publish
-from tests.integration.redis.parts import broker_of, dialer_of
+from tests.integration.redis.parts import broker_of, server_of
 from tests.integration.redis.stores import PREFIX
 from tests.servers.redis import RedisServer
 
 from cordata import App
 from cordata.broker import StoreBroker, Want
-from cordata.broker.redis.complaint import Complaints, Strangers
-from cordata.broker.redis.dial import Reach
-from cordata.broker.redis.naming import Keys
-from cordata.broker.redis.publishing import Publisher
+from cordata.broker.redis.publisher import Publisher
+from cordata.broker.redis.stream import Keys
 from cordata.errors import BrokerUnavailable
 from cordata.services.relay import RelayService
 
@@ -58,14 +56,13 @@ async def test_next_step_is_said_once_when_no_primary_looks_after_this_redis(
     tmp_path: Path, redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(tmp_path) as store:
-        publisher = Publisher(
-            store, dialer_of(redis.url), Reach(), Keys(PREFIX), owner="me", claim_timeout_s=60.0
-        )
-        publisher.strangers = Strangers(Complaints(), patience_s=0.2)
+        server = server_of(redis.url)
+        terms = {"owner": "me", "claim_timeout_s": 60.0, "patience_s": 0.2}
+        publisher = Publisher(store, server, Keys(PREFIX), **terms)  # type: ignore[arg-type]
         for number in range(4):
             with pytest.raises(BrokerUnavailable):
                 await publisher.relay(10)
             assert caplog.text.count("no primary looks after this Redis") == (number > 0)
             await asyncio.sleep(0.25)
         assert "have to be the same on every host" in caplog.text
-        publisher.close()
+        server.close()

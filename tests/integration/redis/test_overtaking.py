@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 from tests.integration.engine.parts import publish
-from tests.integration.redis.parts import RedisParts, broker_of, dialer_of, on_redis
+from tests.integration.redis.parts import RedisParts, broker_of, on_redis, server_of
 from tests.integration.redis.stores import PREFIX, url_of, use
 from tests.servers.redis import RedisServer
 
 from cordata.broker import Message, Outcome
 from cordata.broker.redis.broker import RedisBroker
-from cordata.broker.redis.naming import Keys
+from cordata.broker.redis.stream import Keys
 from cordata.core.delivery import Verdict
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.store import Store
@@ -122,7 +122,7 @@ async def test_attempt_counts_when_redis_answers_the_relay_too_late(
         await parts.broker.register({"a": "thing.done"})
         impatient = RedisBroker(
             parts.store,
-            dialer_of(redis.url, timeout_s=0.3),
+            server_of(redis.url, timeout_s=0.3),
             Keys(PREFIX),
             owner="impatient",
             claim_timeout_s=60.0,
@@ -154,7 +154,7 @@ async def overtaken(
     await publish(parts.store, 4)
     await parts.relay_all()
     slow = broker_of(parts.store, url, claim_timeout_s=60.0 if slow_is_sure else SHORT_S)
-    slow_parts = RedisParts(parts.store, slow, parts.keeper)
+    slow_parts = RedisParts(parts.store, slow, parts.reconciler)
     messages = await slow_parts.claim("a", owner="slow")
     await asyncio.sleep(SHORT_S)
     outcomes = [of(one, verdicts(n)) for n, one in enumerate(messages)]

@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import Any, cast
 
 from tests.integration.engine.parts import context_of, publish, rows, until
-from tests.integration.redis.parts import WINDOW_S, dialer_of, on_redis
+from tests.integration.redis.parts import WINDOW_S, on_redis, server_of
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
-from cordata.broker.redis.keeper import Keeper
-from cordata.broker.redis.naming import Keys
-from cordata.services.keeper import KeeperService
+from cordata.broker.redis.reconciler import Reconciler
+from cordata.broker.redis.stream import Keys
 from cordata.services.primary import Leadership
+from cordata.services.reconciler import ReconcilerService
 from cordata.store import Store
 
 
 class Watched:
-    """A store at whose reads the heartbeat of the keeper's service is looked at."""
+    """A store at whose reads the heartbeat of the reconciler's service is looked at."""
 
     def __init__(self, store: Store) -> None:
-        self.service: KeeperService | None = None
+        self.service: ReconcilerService | None = None
         self.touches: set[float] = set()
         self._store = store
 
@@ -44,17 +44,17 @@ async def test_primary_is_alive_as_long_as_it_publishes_again(
         await parts.broker.register({"group": "thing.done"})
         await publish(parts.store, 1600)
         assert await parts.relay_all() == 1600
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         redis.execute("FLUSHALL")
         leadership = Leadership()
         leadership.begin(context_of(parts.store))
         store = Watched(parts.store)
 
-        def make(_: Store) -> Keeper:
+        def make(_: Store) -> Reconciler:
             watched = cast(Store, store)
-            return Keeper(watched, dialer_of(redis.url), Keys(PREFIX), window_s=WINDOW_S)
+            return Reconciler(watched, server_of(redis.url), Keys(PREFIX), window_s=WINDOW_S)
 
-        store.service = KeeperService(leadership, make)
+        store.service = ReconcilerService(leadership, make)
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(store.service.run(stop))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from tests.integration.engine.parts import publish
@@ -9,9 +10,7 @@ from tests.integration.redis.parts import RedisParts, on_redis
 from tests.integration.redis.stores import use
 from tests.servers.redis import RedisServer
 
-from cordata.broker import StoreBroker
 from cordata.broker.message import Depth
-from cordata.broker.redis import remaining
 from cordata.core.delivery import Verdict
 
 NOTHING = Depth(outbox=False, ready=False, claimed=False, dead=0)
@@ -30,14 +29,12 @@ async def test_message_is_seen_when_it_moves_to_the_store_before_redis_is_looked
     async with on_redis(tmp_path) as parts:
         await taken(parts, 1)
         messages = await parts.claim("a")
-        inner = StoreBroker(parts.store, claim_timeout_s=60.0)
-        assert await inner.depth(["a"]) == NOTHING
 
-        async def look() -> tuple[bool, bool]:
+        async def moves() -> None:
             await parts.settle(messages, Verdict.RETRY)
-            return False, False
 
-        assert (await remaining.depth(parts.store, inner, ["a"], look)).ready
+        when_redis_is_asked(parts, moves)
+        assert (await parts.broker.depth(["a"])).ready
 
 
 async def test_event_is_seen_when_it_moves_to_redis_after_that_was_looked_at(
@@ -46,16 +43,30 @@ async def test_event_is_seen_when_it_moves_to_redis_after_that_was_looked_at(
     use(tmp_path, redis.url)
     async with on_redis(tmp_path) as parts:
         await taken(parts, 1)
-        inner = StoreBroker(parts.store, claim_timeout_s=60.0)
+        await parts.finish(await parts.claim("a"))
+        assert await parts.broker.depth(["a"]) == NOTHING
 
-        async def look() -> tuple[bool, bool]:
+        async def publishes() -> None:
             await publish(parts.store, 1)  # as a handler does
             await parts.relay_all()
-            return False, False
 
-        assert (await remaining.depth(parts.store, inner, ["a"], look)).outbox
+        when_redis_is_asked(parts, publishes, before=False)
+        assert (await parts.broker.depth(["a"])).outbox
 
-        async def quiet() -> tuple[bool, bool]:
-            return False, False
 
-        assert await remaining.depth(parts.store, inner, ["a"], quiet) == NOTHING
+def when_redis_is_asked(
+    parts: RedisParts, happens: Callable[[], Awaitable[None]], *, before: bool = True
+) -> None:
+    """Something happens right before the broker asks Redis for the backlog, or right after."""
+    consumer = parts.broker._consumer
+    ask = consumer.backlog
+
+    async def backlog(groups: Collection[str]) -> tuple[bool, bool]:
+        if before:
+            await happens()
+        found = await ask(groups)
+        if not before:
+            await happens()
+        return found
+
+    consumer.backlog = backlog  # type: ignore[method-assign]

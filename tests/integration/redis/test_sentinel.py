@@ -11,34 +11,37 @@ from tests.servers.sentinel import Sentinel
 
 from cordata import clock
 from cordata.broker.redis.address import parse_url
-from cordata.broker.redis.dial import Dialer
+from cordata.broker.redis.server import RedisServer as Server
 from cordata.errors import BrokerUnavailable
 
 OURS, THEIRS = "of-redis", "of-the-sentinels"
 
 
-def dialer(
+def server(
     sentinel: Sentinel, *, ca: bool = True, password: str = OURS, theirs: str = THEIRS
-) -> Dialer:
+) -> Server:
     hosts = ",".join(f"{host}:{port}" for host, port in sentinel.addresses)
     files = f"?ssl_ca_certs={sentinel.master.ca}" if ca else ""
     address = parse_url(f"rediss+sentinel://{hosts}/{sentinel.service}/0{files}")
-    return Dialer(address, password=password, sentinel_password=theirs, timeout_s=3.0)
+    return Server(address, password=password, sentinel_password=theirs, timeout_s=3.0)
 
 
-async def reached(one: Dialer) -> str:
-    """The run id of the server that it finds."""
-    connection = await one.connect()
-    (answer,) = await connection.run(("SET", "reached", "1"), timeout_s=3.0)
-    assert answer == b"OK"
-    connection.abort("done")
-    return connection.run_id
+async def reached(one: Server) -> str:
+    """The run id of the server that a new connection finds."""
+    one.close()
+    pipe = one.pipeline()
+    pipe.set("reached", "1")
+    await asyncio.sleep(one.pause_s)
+    assert await one.execute(pipe) == [True]
+    one.close()
+    return one.run_id
 
 
-async def refused(one: Dialer) -> tuple[str, str]:
+async def refused(one: Server) -> tuple[str, str]:
     """Why it finds none, and what to do."""
     with pytest.raises(BrokerUnavailable) as caught:
         await one.connect()
+    one.close()
     return str(caught.value), caught.value.hint or ""
 
 
@@ -51,7 +54,7 @@ async def test_master_is_found_over_tls_with_both_passwords_when_it_was_replaced
         RedisServer(program=program, replica_of=master) as replica,
         Sentinel(master, count=3, password=THEIRS) as sentinel,
     ):
-        one = dialer(sentinel)
+        one = server(sentinel)
         assert await reached(one) == run_id(master)
         wait_for_offset(replica, master)
         sentinel.servers[0].kill()
@@ -60,18 +63,18 @@ async def test_master_is_found_over_tls_with_both_passwords_when_it_was_replaced
         await asyncio.to_thread(wait_for_master, sentinel, replica)
         assert await reached(one) == run_id(replica)
 
-        said, hint = await refused(dialer(sentinel, theirs="wrong"))
-        assert "WRONGPASS" in said and "credential sentinel-password" in hint
-        said, hint = await refused(dialer(sentinel, password="wrong"))
-        assert "WRONGPASS" in said and "credential redis-password" in hint
-        said, _ = await refused(dialer(sentinel, ca=False))
-        assert "TLS: self-signed certificate" in said
+        said, hint = await refused(server(sentinel, theirs="wrong"))
+        assert "invalid username-password" in said and "credential sentinel-password" in hint
+        said, hint = await refused(server(sentinel, password="wrong"))
+        assert "invalid username-password" in said and "credential redis-password" in hint
+        said, _ = await refused(server(sentinel, ca=False))
+        assert "self-signed certificate" in said
 
 
 async def test_sentinel_that_answered_is_asked_first_when_another_is_silent() -> None:
     with RedisServer(tls=True, password=OURS) as master:
         with Sentinel(master, count=2, password=THEIRS) as sentinel:
-            one = dialer(sentinel)
+            one = server(sentinel)
             sentinel.servers[0].suspend()
             times: Sequence[float] = [await seconds(one) for _ in range(3)]
             sentinel.servers[0].resume()
@@ -86,15 +89,17 @@ async def test_another_sentinel_is_asked_when_the_master_of_the_first_is_gone() 
             hosts = [*cut_off.addresses, *sentinel.addresses]
             names = ",".join(f"{host}:{port}" for host, port in hosts)
             url = f"redis+sentinel://{names}/{sentinel.service}/0"
-            one = Dialer(parse_url(url), timeout_s=3.0)
+            one = Server(parse_url(url), timeout_s=3.0)
             assert await reached(one) == run_id(old)
             old.kill()
-            said, _ = await refused(one)
+            with pytest.raises(BrokerUnavailable) as caught:
+                await reached(one)
+            said = str(caught.value)
             assert f":{old.port}" in said
             assert [await reached(one) for _ in range(2)] == [run_id(master)] * 2
 
 
-async def seconds(one: Dialer) -> float:
+async def seconds(one: Server) -> float:
     begun = clock.monotonic()
     await reached(one)
     return clock.monotonic() - begun

@@ -9,18 +9,18 @@ from typing import cast
 from tests.integration.engine.engine import build, running
 from tests.integration.engine.parts import opened, publish
 from tests.integration.engine.slow import SlowAtFirst
-from tests.integration.redis.parts import WINDOW_S, dialer_of, keeping
+from tests.integration.redis.parts import WINDOW_S, keeping, server_of
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
 from cordata.app import App
-from cordata.broker.redis.keeper import Keeper
-from cordata.broker.redis.naming import Keys
+from cordata.broker.redis.reconciler import Reconciler
+from cordata.broker.redis.stream import Keys
 from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.heartbeat import Heartbeat
-from cordata.services.keeper import KeeperService
 from cordata.services.primary import Leadership
+from cordata.services.reconciler import ReconcilerService
 from cordata.store import Store
 
 
@@ -44,18 +44,19 @@ async def test_worker_handles_all_when_each_read_took_too_long_once(
     assert slow.stopped >= {"load", "owners", "Publisher._next_at", "StoreBroker.due_at"}
 
 
-async def test_keeper_looks_again_when_each_read_took_too_long_once(
+async def test_reconciler_looks_again_when_each_read_took_too_long_once(
     tmp_path: Path, redis: RedisServer
 ) -> None:
     use(tmp_path, redis.url)
     async with opened(tmp_path) as store:
         slow = SlowAtFirst(store)
-        keeper = Keeper(cast(Store, slow), dialer_of(redis.url), Keys(PREFIX), window_s=WINDOW_S)
-        service = KeeperService(Leadership(), lambda store: keeper)
+        server = server_of(redis.url)
+        reconciler = Reconciler(cast(Store, slow), server, Keys(PREFIX), window_s=WINDOW_S)
+        service = ReconcilerService(Leadership(), lambda store: reconciler)
         try:
             async with asyncio.timeout(10):
-                while await service.run_once(keeper, Heartbeat()) is None:
+                while await service.run_once(reconciler, Heartbeat()) is None:
                     pass
         finally:
-            keeper.close()
-    assert slow.stopped >= {"load", "Keeper._drop"}
+            reconciler.close()
+    assert slow.stopped >= {"load", "Reconciler._drop_groups"}

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from cordata.broker.redis.keeper import Keeper
-from cordata.services.keeper import KeeperService
+from cordata.broker.redis.reconciler import Reconciler
 from cordata.services.primary import Leadership
+from cordata.services.reconciler import ReconcilerService
 from cordata.store import Store
 
 
-def nobody(store: Store) -> Keeper:
+def nobody(store: Store) -> Reconciler:
     """A standby needs none."""
     raise AssertionError
 
 
 async def test_keeper_has_no_beat_to_miss_while_another_leads() -> None:
-    keeper = KeeperService(Leadership(), nobody)
+    keeper = ReconcilerService(Leadership(), nobody)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(keeper.run(stop))

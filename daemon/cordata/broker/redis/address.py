@@ -1,4 +1,4 @@
-"""Which Redis a `[broker] url` means; passwords are credentials, never part of it.
+"""The address in a `[broker] url`; passwords are credentials, never part of it.
 
 redis://[USER@]HOST[:PORT]/DB
 rediss://[USER@]HOST[:PORT]/DB?ssl_ca_certs=FILE                TLS
@@ -11,13 +11,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cordata.errors import ConfigError
-
-if TYPE_CHECKING:
-    import ssl
 
 _SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel")
 _PORT, _SENTINEL_PORT = 6379, 26379
@@ -35,7 +31,7 @@ Host = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisAddress:
-    """Where the server is, or those who know where it is."""
+    """Where the server is, or the Sentinels that know."""
 
     #: The server; with a `service` the Sentinels.
     hosts: tuple[Host, ...]
@@ -55,10 +51,10 @@ class RedisAddress:
         where = ", ".join(f"{host}:{port}" for host, port in self.hosts)
         return f"{self.service} of {where}" if self.service else where
 
-    def tls_context(self) -> ssl.SSLContext | None:
-        """What TLS connections need; None without TLS. Raises: ConfigError for a bad file."""
+    def check_files(self) -> None:
+        """See that the files for TLS can be used. Raises: ConfigError."""
         if not self.tls:
-            return None
+            return
         import ssl
 
         try:
@@ -69,7 +65,6 @@ class RedisAddress:
             files = ", ".join(str(file) for file in (self.ca, self.certificate, self.key) if file)
             text = error.strerror or type(error).__name__
             raise ConfigError(f"[broker] url: cannot use {files}: {text}") from error
-        return context
 
 
 def is_redis(url: str) -> bool:

@@ -52,11 +52,10 @@ async def test_nothing_is_kept_of_a_process_that_was_slow_and_has_settled_all(
             messages = (await slow.exchange("slow", [], {"a": Want(live=10)})).messages
             assert len(await parts.broker.held("slow", limit=10)) == 3
             assert await parts.broker.owners(["slow"]) == {"slow": False}
-            assert len(parts.broker._front.consumer("slow").hands.all()) == 3
             done = [
                 Outcome(group=m.group, id=m.id, verdict=Verdict.DONE, event_id=m.event_id)
                 for m in messages
             ]
             await slow.exchange("slow", done, {})
         assert await parts.broker.owners(["slow"]) == {}
-        assert "slow" not in parts.broker._front._consumers
+        assert "slow" not in parts.broker._consumer._owned

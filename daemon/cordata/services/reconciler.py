@@ -1,13 +1,14 @@
-"""Keeps Redis in step with the store, on the primary: see broker/redis/keeper.py."""
+"""Keeps Redis and the store in step, on the primary: see broker/redis/reconciler.py."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from cordata.broker.redis.connection import Refused
-from cordata.broker.redis.keeper import Keeper
-from cordata.broker.redis.registry import REDIS_TOPIC
+from redis.exceptions import ResponseError
+
+from cordata.broker.redis.reconciler import Reconciler
+from cordata.broker.redis.state import REDIS_TOPIC
 from cordata.context import Context
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.heartbeat import Heartbeat
@@ -26,61 +27,61 @@ _BUSY_S, _IDLE_S, _COMMAND_S = 1.0, 5.0, 0.5
 _RETRY_S = 0.1
 
 
-class KeeperService:
-    """Passes about once a second while there is traffic; at once when somebody misses something."""
+class ReconcilerService:
+    """Passes about once a second while there is traffic; at once when a group is missing."""
 
-    name = "keeper"
+    name = "reconciler"
 
-    def __init__(self, leadership: Leadership, make: Callable[[Store], Keeper]) -> None:
-        """`make`: the keeper on the store that writes with the primary's term."""
+    def __init__(self, leadership: Leadership, make: Callable[[Store], Reconciler]) -> None:
+        """`make`: the reconciler on the store that writes with the primary's term."""
         #: None until this process leads: a standby waits for that for as long as it takes.
         self.heartbeat: Heartbeat | None = None
         self._leadership = leadership
         self._make = make
-        self._keeper: Keeper | None = None
+        self._reconciler: Reconciler | None = None
         self._alarm = Alarm()
         self._trouble = ""
 
     def status(self) -> str:
         """For STATUS=."""
-        return self._keeper.status() if self._keeper is not None else ""
+        return self._reconciler.status() if self._reconciler is not None else ""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep until `stop`. Raises: LeaseLost."""
+        """Reconcile until `stop`. Raises: LeaseLost."""
         ctx = await self._leadership.wait(stop)
         if ctx is not None:
-            self._keeper = self._make(ctx.store)
+            self._reconciler = self._make(ctx.store)
             self.heartbeat = Heartbeat()
             try:
-                await self._keep(ctx, self._keeper, self.heartbeat, stop)
+                await self._reconcile(ctx, self._reconciler, self.heartbeat, stop)
             finally:
-                self._keeper.close()
+                self._reconciler.close()
 
-    async def _keep(
-        self, ctx: Context, keeper: Keeper, heartbeat: Heartbeat, stop: asyncio.Event
+    async def _reconcile(
+        self, ctx: Context, reconciler: Reconciler, heartbeat: Heartbeat, stop: asyncio.Event
     ) -> None:
         sleep_s = _BUSY_S
         async with (
             waking(self._alarm, stop, ctx.store, REDIS_TOPIC),
-            alongside(keeper.watch(self._alarm.ring)),
+            alongside(reconciler.watch(self._alarm.ring)),
         ):
             while not stop.is_set():
                 heartbeat.touch()
-                moved = await self.run_once(keeper, heartbeat)
+                moved = await self.run_once(reconciler, heartbeat)
                 if moved is None:
-                    await self._alarm.sleep(max(keeper.pause_s, _RETRY_S))
+                    await self._alarm.sleep(max(reconciler.pause_s, _RETRY_S))
                     continue
-                idle_s = max(_IDLE_S, keeper.cost * _COMMAND_S)
+                idle_s = max(_IDLE_S, reconciler.cost * _COMMAND_S)
                 sleep_s = _BUSY_S if moved else min(sleep_s * 2, idle_s)
                 await self._alarm.sleep(min(sleep_s, heartbeat.max_age_s / 2))
 
-    async def run_once(self, keeper: Keeper, heartbeat: Heartbeat) -> bool | None:
+    async def run_once(self, reconciler: Reconciler, heartbeat: Heartbeat) -> bool | None:
         """One pass. Returns whether anything had moved; None: something is away."""
         try:
-            moved = await keeper.run_once(heartbeat.touch)
-        except (BrokerUnavailable, StoreUnavailable, Refused) as error:
+            moved = await reconciler.run_once(heartbeat.touch)
+        except (BrokerUnavailable, StoreUnavailable, ResponseError) as error:
             if not self._trouble:
-                log.info("Redis is not looked after: %s", error)
+                log.info("Redis is not reconciled: %s", error)
             self._trouble = str(error)
             return None
         self._trouble = ""

@@ -1,4 +1,4 @@
-"""Marks, trimming, and what the primary does when Redis is not as it was."""
+"""Positions, trimming, and what the primary does when Redis lost data."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.servers.redis import RedisServer
 
 from cordata import clock
 from cordata.broker import Message
-from cordata.broker.redis.naming import position_of
-from cordata.broker.redis.registry import load
+from cordata.broker.redis.state import load
+from cordata.broker.redis.stream import position_of
 from cordata.core.delivery import Verdict
 from cordata.errors import BrokerUnavailable
 from cordata.store import Tx
@@ -44,9 +44,9 @@ def same(one: Sequence[str], other: Sequence[str]) -> bool:
     return sorted(one) == sorted(other)
 
 
-async def marks(parts: RedisParts) -> dict[str, int]:
-    known = await parts.store.read(load)
-    return {mark.group: position for mark, position in known.marks.items()}
+async def committed(parts: RedisParts) -> dict[str, int]:
+    state = await parts.store.read(load)
+    return {pair.group: position for pair, position in state.committed.items()}
 
 
 async def keep(parts: RedisParts) -> None:
@@ -54,7 +54,7 @@ async def keep(parts: RedisParts) -> None:
 
     async def passed() -> bool:
         with contextlib.suppress(BrokerUnavailable):
-            await parts.keeper.run_once()
+            await parts.reconciler.run_once()
             return True
         return False
 
@@ -69,13 +69,13 @@ async def test_entries_stay_until_the_slowest_group_has_handled_them(
         await parts.finish(await parts.claim("fast"))
         some = await parts.claim("slow", 5)
         await parts.finish(some[:2])
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         assert redis.execute("XLEN", STREAM) == 8
         await parts.finish(some[2:])
         await parts.finish(await parts.claim("slow"))
-        assert await parts.keeper.run_once()
+        assert await parts.reconciler.run_once()
         assert redis.execute("XLEN", STREAM) == 0
-        assert not await parts.keeper.run_once()  # nothing moves any more
+        assert not await parts.reconciler.run_once()  # nothing moves any more
 
 
 async def test_mark_stays_below_what_is_in_somebodys_hands(state: Path, redis: RedisServer) -> None:
@@ -84,12 +84,12 @@ async def test_mark_stays_below_what_is_in_somebodys_hands(state: Path, redis: R
         messages = await parts.claim("a")
         await parts.finish(messages[5:])
         await parts.finish(messages[:2])
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         third = position_of(str(messages[2].id).rpartition("/")[2].encode())
-        assert (await marks(parts))["a"] == third - 1
+        assert (await committed(parts))["a"] == third - 1
         await parts.settle(messages[2:5], Verdict.BACK)  # in the store from now on
-        await parts.keeper.run_once()
-        assert (await marks(parts))["a"] > third
+        await parts.reconciler.run_once()
+        assert (await committed(parts))["a"] > third
 
 
 async def test_only_what_a_group_has_not_done_comes_again_when_redis_is_emptied(
@@ -98,9 +98,9 @@ async def test_only_what_a_group_has_not_done_comes_again_when_redis_is_emptied(
     async with on_redis(prepared(state, redis)) as parts:
         ids = await relayed(parts, 10, "a", "b")
         await parts.finish(await parts.claim("a", 4))
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         redis.empty()
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         assert same(events(await parts.claim("a")), ids[4:])
         assert same(events(await parts.claim("b")), ids)
         new = await relayed(parts, 2)
@@ -133,12 +133,12 @@ async def test_each_loss_is_noticed_by_the_same_process_of_redis(
         ids = await relayed(parts, 6, "a")
         done = await parts.claim("a", 2)
         await parts.finish(done)
-        await parts.keeper.run_once()
-        assert "not as it was" not in caplog.text
+        await parts.reconciler.run_once()
+        assert "lost data" not in caplog.text
         for command in harm:
             assert redis.execute(*command)
-        await parts.keeper.run_once()
-        assert f"Redis is not as it was: {reason}; looking" in caplog.text
+        await parts.reconciler.run_once()
+        assert f"Redis lost data, or may have: {reason}; recovering" in caplog.text
         assert same(events(await parts.claim("a")), [id_ for id_ in ids if id_ not in events(done)])
         new = await relayed(parts, 2)
         assert same(events(await parts.claim("a")), new)
@@ -156,7 +156,7 @@ async def test_done_but_unmarked_comes_again_and_its_seen_mark_tells(
                 pass
         await parts.finish(messages)
         redis.empty()
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         assert same(events(await parts.claim("a")), ids[2:])
 
 
@@ -170,7 +170,7 @@ async def test_acknowledgement_that_finds_nothing_leaves_a_mark(
         redis.empty()
         await parts.finish(messages)
         assert (await rows(parts.store, "seen_count"))[0]["count"] == 4
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         assert await parts.claim("a") == []
 
 
@@ -214,17 +214,17 @@ async def test_new_ids_are_behind_the_old_ones_whatever_the_servers_clock_says(
         await parts.finish(await parts.claim("a"))
         future = f"{clock.now_us() // 1000 + 3_600_000}-7"
         redis.execute("XSETID", STREAM, future)
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         redis.empty()
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         ids = await relayed(parts, 2, "a")
         messages = await parts.claim("a")
         assert events(messages) == ids
         positions = [position_of(str(m.id).rpartition("/")[2].encode()) for m in messages]
         assert positions[0] > position_of(future.encode())
         await parts.finish(messages)
-        await parts.keeper.run_once()
-        assert (await marks(parts))["a"] == positions[-1]
+        await parts.reconciler.run_once()
+        assert (await committed(parts))["a"] == positions[-1]
 
 
 async def test_relay_waits_until_the_primary_has_looked_through_a_new_redis(
@@ -238,7 +238,7 @@ async def test_relay_waits_until_the_primary_has_looked_through_a_new_redis(
             await parts.relay_all()
         (row,) = [r for r in await rows(parts.store, "outbox_states") if r["state"] == "pending"]
         assert row["count"] == 2  # given back: any relay may go on
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         assert await parts.relay_all() == 2
         assert same(events(await parts.claim("a")), ids)
 
@@ -250,14 +250,13 @@ async def test_entry_is_given_back_when_redis_changed_between_add_and_mark(
     async with on_redis(prepared(state, redis)) as parts:
         await relayed(parts, 1, "a")
         publisher = parts.broker._publisher
-        marking = publisher._marking
-        marking.add(publisher._known, [[1, 1 << 40]])
+        publisher._marks.add(publisher._state, [[1, 1 << 40]])
 
         async def processing(tx: Tx) -> None:
             await tx.execute("redis.distrust")
 
         await parts.store.run(processing)
-        await marking.run_owed()
+        await publisher._marks.flush()
         states = {r["state"]: r["count"] for r in await rows(parts.store, "outbox_states")}
         assert states == {"published": 1}
 
@@ -268,7 +267,7 @@ async def test_group_that_is_forgotten_no_longer_holds_entries_back(
     async with on_redis(prepared(state, redis)) as parts:
         await relayed(parts, 5, "a", "gone")
         await parts.finish(await parts.claim("a"))
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         assert redis.execute("XLEN", STREAM) == 5
 
         async def forget(tx: Tx) -> None:
@@ -276,11 +275,11 @@ async def test_group_that_is_forgotten_no_longer_holds_entries_back(
             await tx.execute("retention.group", before=1)
 
         await parts.store.run(forget)
-        await parts.keeper.run_once()
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
+        await parts.reconciler.run_once()
         assert redis.execute("XLEN", STREAM) == 0
         names = [facts["name"] for facts in redis.execute("XINFO GROUPS", STREAM)]
-        assert names == ["a"] and (await marks(parts)).keys() == {"a"}
+        assert names == ["a"] and (await committed(parts)).keys() == {"a"}
 
 
 async def test_group_reads_its_old_stream_to_the_end_when_it_handles_another_type(
@@ -291,12 +290,12 @@ async def test_group_reads_its_old_stream_to_the_end_when_it_handles_another_typ
         await parts.broker.register({"a": "other.type"})
         ids += await publish(parts.store, 2, type_="other.type")
         await parts.relay_all()
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         messages = await parts.claim("a")
         assert same(events(messages), ids)
         await parts.finish(messages)
-        await parts.keeper.run_once()
-        assert len((await parts.store.read(load)).marks) == 1
+        await parts.reconciler.run_once()
+        assert len((await parts.store.read(load)).committed) == 1
 
 
 async def test_outbox_keeps_what_a_group_has_not_taken_yet(state: Path, redis: RedisServer) -> None:
@@ -308,7 +307,7 @@ async def test_outbox_keeps_what_a_group_has_not_taken_yet(state: Path, redis: R
         await relayed(parts, 6, "a")
         await parts.finish(await parts.claim("a", 4))
         assert await parts.store.read(old) == 0
-        await parts.keeper.run_once()
+        await parts.reconciler.run_once()
         assert await parts.store.read(old) == 4
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordata.broker.redis.naming import Keys, Stream, id_of, level_of, position_of, rank_of
+from cordata.broker.redis.stream import Keys, Stream, id_of, level_of, position_of, rank_of
 
 IDS = st.tuples(st.integers(0, 2**41), st.integers(0, 2**21 - 1))
 

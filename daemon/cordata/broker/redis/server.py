@@ -1,0 +1,338 @@
+"""The Redis server as this process reaches it: redis-py's clients, and whether they get through.
+
+                 connected, logged in, the master, new enough
+    unavailable ───────────────────────────────────────────────> available
+         ^                                                           │
+         └─ no connection, no answer in time, demoted, wrong password┘
+            the next attempt at once, then after a pause that grows from 0.1 to 2 s
+
+redis-py's pool, TLS, Sentinel and hiredis do the work. Its retries are off: a command whose answer
+was lost may have been carried out, so sending it again would add or claim a second time. The
+callers know what may be repeated: a relay adds the entries again, marked `again`, and a consumer
+reads what is pending in its name.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from typing import Any
+from weakref import WeakSet
+
+from redis._parsers import _AsyncHiredisParser
+from redis._parsers.base import AsyncBaseParser
+from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
+from redis.asyncio.connection import (
+    AbstractConnection,
+    Connection,
+    ConnectionPool,
+    DefaultParser,
+    SSLConnection,
+)
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    MasterDownError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.utils import HIREDIS_AVAILABLE
+
+from cordata import clock, events
+from cordata.broker.redis.address import RedisAddress
+from cordata.core.retry import next_delay_s
+from cordata.errors import BrokerUnavailable
+from cordata.log import fields, logger
+
+log = logger("cordata.redis")
+
+#: How long a blocking read lasts without an answer.
+BLOCK_S = 30.0
+#: Idle connections are checked with PING before use after so long.
+_HEALTH_CHECK_S = 30
+#: A host that vanished is noticed within this, though nothing is sent while a read blocks.
+_KEEPALIVE = {
+    socket.TCP_KEEPIDLE: 5,
+    socket.TCP_KEEPINTVL: 2,
+    socket.TCP_KEEPCNT: 3,
+    socket.TCP_USER_TIMEOUT: 10_000,
+}
+#: XTRIM MINID and XPENDING IDLE came with it; Valkey reports a version of Redis, too.
+_OLDEST = (6, 2)
+#: Pauses between attempts while Redis is unavailable.
+_FIRST_S, _LONGEST_S = 0.1, 2.0
+#: At least this share of a pause, or many processes would call a server that just starts.
+_LEAST = 0.25
+_LOGIN_HINT = (
+    "is the credential redis-password there and right, and the user in [broker] url?"
+    " a unit reads it when it starts: restart it then"
+)
+_SENTINEL_HINT = _LOGIN_HINT.replace("redis-password", "sentinel-password")
+#: redis-py strips the code from the text of these.
+_CODES = {OutOfMemoryError: "OOM", NoPermissionError: "NOPERM", ReadOnlyError: "READONLY"}
+
+
+class _Hiredis2Parser(_AsyncHiredisParser):
+    """redis-py's hiredis parser on hiredis 2, which Debian 13 has.
+
+    redis-py itself takes hiredis 3, for RESP3 only; its Python parser costs 26 us of CPU per
+    message read instead of less than 1 us.
+    """
+
+    def __init__(self, socket_read_size: int) -> None:
+        AsyncBaseParser.__init__(self, socket_read_size=socket_read_size)
+        self._reader = None
+
+
+class _Sentinels(Sentinel):
+    """redis-py's Sentinel client, but that its error tells what each Sentinel said."""
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        """The master's address, of the first Sentinel that knows it; that one is asked first then.
+
+        Raises: MasterNotFoundError, caused by an AuthenticationError if a Sentinel raised one.
+        """
+        reasons: list[str] = []
+        cause: AuthenticationError | None = None
+        for sentinel in tuple(self.sentinels):
+            options = sentinel.connection_pool.connection_kwargs
+            where = f"{options['host']}:{options['port']}"
+            try:
+                masters: Any = await sentinel.sentinel_masters()
+            except RedisError as error:
+                reasons.append(f"{where}: {error}")
+                cause = error if isinstance(error, AuthenticationError) else cause
+                continue
+            state = masters.get(service_name)
+            if state and self.check_master_state(state, service_name):
+                self.sentinels.remove(sentinel)
+                self.sentinels.insert(0, sentinel)
+                return state["ip"], state["port"]
+            reasons.append(f"{where} knows no {service_name} that is up")
+        raise MasterNotFoundError(f"no Sentinel names the master: {'; '.join(reasons)}") from cause
+
+
+def code_of(error: ResponseError) -> str:
+    """The code of an error reply, such as NOGROUP or OOM."""
+    return _CODES.get(type(error), "") or str(error).partition(" ")[0]
+
+
+def describe(error: ResponseError) -> str:
+    """An error reply as Redis sent it."""
+    code = _CODES.get(type(error), "")
+    return f"{code} {error}" if code else str(error)
+
+
+class RedisServer:
+    """The master at an address; clients connect when they are first used."""
+
+    def __init__(
+        self,
+        address: RedisAddress,
+        *,
+        password: str | None = None,
+        sentinel_password: str | None = None,
+        timeout_s: float,
+        name: str = "cordata",
+    ) -> None:
+        """`timeout_s`: for an answer. `name`: what CLIENT LIST shows."""
+        self.address = address
+        #: Why it is unavailable; "" while it is available.
+        self.reason = ""
+        #: Identifies the server process that the newest connection reached; "" before the first.
+        self.run_id = ""
+        #: Connections made so far: after a new one, whatever was on the way may be lost.
+        self.generation = 0
+        self._since = 0.0
+        self._failures = 0
+        self._next_deadline = 0.0
+        self._connections = WeakSet[AbstractConnection]()
+        self._sentinel = self._make_sentinel(sentinel_password, timeout_s=timeout_s)
+        options = {
+            **_options(timeout_s),
+            "db": address.database,
+            "username": address.user or None,
+            "password": password,
+            "client_name": "".join(c if "!" <= c <= "~" else "-" for c in name),
+            "parser_class": DefaultParser if HIREDIS_AVAILABLE else _Hiredis2Parser,
+            "redis_connect_func": self._connected,
+        }
+        self._commands = self._client(options)
+        self._waiting = self._client({**options, "socket_timeout": BLOCK_S + timeout_s})
+
+    def _client(self, options: dict[str, Any]) -> Redis:
+        if self._sentinel is not None:
+            tls = {"ssl": True, **_tls(self.address)} if self.address.tls else {}
+            service = self.address.service
+            make: Any = SentinelConnectionPool  # redis-py does not annotate it
+            pool: ConnectionPool = make(service, self._sentinel, **tls, **options)
+        else:
+            kind = SSLConnection if self.address.tls else Connection
+            host, port = self.address.hosts[0]
+            more = {"host": host, "port": port, **_tls(self.address)}
+            pool = ConnectionPool(connection_class=kind, **more, **options)
+        return Redis(connection_pool=pool)
+
+    def _make_sentinel(self, password: str | None, *, timeout_s: float) -> _Sentinels | None:
+        address = self.address
+        if not address.service:
+            return None
+        options = {
+            **_options(timeout_s / len(address.hosts)),
+            **_tls(address),
+            "password": password,
+            "ssl": address.tls,
+            "redis_connect_func": self._sentinel_connected,
+        }
+        make: Any = _Sentinels  # redis-py does not annotate it
+        sentinel: _Sentinels = make(address.hosts, sentinel_kwargs=options)
+        return sentinel
+
+    async def _sentinel_connected(self, connection: AbstractConnection) -> None:
+        await connection.on_connect()
+        self._connections.add(connection)
+
+    async def _connected(self, connection: AbstractConnection) -> None:
+        """Called by redis-py for each new connection: log in, see who it is."""
+        await connection.on_connect()
+        await connection.send_command("ROLE")
+        role = (await connection.read_response())[0].decode()
+        await connection.send_command("INFO", "server")
+        info = bytes(await connection.read_response()).decode(errors="replace")
+        facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+        version = facts.get("redis_version", "0")
+        if tuple(map(int, version.split(".")[:2])) < _OLDEST:
+            text = f"Redis {version} is too old: 6.2 is the oldest that will do"
+            raise RedisConnectionError(text)
+        if role != "master":
+            raise RedisConnectionError(f"{self.address}: a {role}, not the master")
+        self._connections.add(connection)
+        self.run_id = facts["run_id"]
+        self.generation += 1
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds until the next attempt is made; 0 while it is available."""
+        return max(0.0, self._next_deadline - clock.monotonic())
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the last command got through."""
+        return bool(self.run_id) and not self.reason
+
+    async def connect(self) -> None:
+        """Make sure that it is available. Raises: BrokerUnavailable."""
+        if not self.is_available:
+            pipe = self.pipeline()
+            pipe.ping()
+            await self.execute(pipe)
+
+    def pipeline(self) -> Pipeline:
+        """Collects commands for `execute`."""
+        return self._commands.pipeline(transaction=False)
+
+    async def execute(self, pipeline: Pipeline) -> list[Any]:
+        """Send commands in one round trip; error replies are in the list as ResponseError.
+
+        Cancelling is safe; the connection is closed then. Raises: BrokerUnavailable, and then
+        nobody knows which of the commands were carried out.
+        """
+        if not len(pipeline):
+            return []
+        if self.pause_s:
+            raise BrokerUnavailable(self.reason)
+        try:
+            replies = await pipeline.execute(raise_on_error=False)
+        except (RedisError, OSError) as error:
+            raise self._failed(error) from error
+        for reply in replies:
+            if isinstance(reply, ReadOnlyError | MasterDownError):
+                self.close()
+                raise self._failed(reply) from reply
+        self._succeeded()
+        return replies
+
+    async def wait_for_entries(self, key: str, after: bytes) -> list[tuple[bytes, Any]]:
+        """Entries of one stream behind an id, as soon as there are some; [] after BLOCK_S.
+
+        Raises: BrokerUnavailable.
+        """
+        try:
+            found: Any = await self._waiting.xread({key: after}, block=int(BLOCK_S * 1000))
+        except (RedisError, OSError) as error:
+            raise self._failed(error) from error
+        return list(found[0][1]) if found else []
+
+    def _failed(self, error: Exception) -> BrokerUnavailable:
+        text, hint = _reason(error)
+        if not self.reason:
+            self._since = clock.monotonic()
+            log.error(
+                "Redis is unavailable: %s%s",
+                text,
+                f" ({hint})" if hint else "",
+                extra=fields(events.BROKER_FAILED, hint=hint),
+            )
+        else:
+            self._failures += 1  # the first attempt after a lost connection is made at once
+        self.reason = text
+        if self._failures:
+            share = _LEAST + (1.0 - _LEAST) * random.random()
+            pause_s = next_delay_s(self._failures, share, first_s=_FIRST_S, longest_s=_LONGEST_S)
+            self._next_deadline = clock.monotonic() + pause_s
+        if self._sentinel is not None:  # the first one may be cut off from all the others
+            self._sentinel.sentinels.append(self._sentinel.sentinels.pop(0))
+        return BrokerUnavailable(text, hint=hint or None)
+
+    def _succeeded(self) -> None:
+        if self.reason:
+            lasted_s = clock.monotonic() - self._since
+            extra = fields(events.BROKER_HEALED)
+            log.warning("Redis is available again after %.1f s", lasted_s, extra=extra)
+        self.reason = ""
+        self._failures = 0
+        self._next_deadline = 0.0
+
+    def close(self) -> None:
+        """Close all connections; the next command makes a new one."""
+        for connection in tuple(self._connections):
+            close: Any = connection._close  # redis-py's public way is asynchronous, and waits
+            close()
+
+
+def _options(timeout_s: float) -> dict[str, Any]:
+    return {
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "socket_keepalive": True,
+        "socket_keepalive_options": _KEEPALIVE,
+        "health_check_interval": _HEALTH_CHECK_S,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+    }
+
+
+def _tls(address: RedisAddress) -> dict[str, Any]:
+    files = {
+        "ssl_ca_certs": address.ca,
+        "ssl_certfile": address.certificate,
+        "ssl_keyfile": address.key,
+    }
+    return {name: str(file) for name, file in files.items() if file and address.tls}
+
+
+def _reason(error: Exception) -> tuple[str, str]:
+    """What to log of an error, and the next step."""
+    if isinstance(error, MasterNotFoundError):
+        return str(error), _SENTINEL_HINT if error.__cause__ else ""
+    if isinstance(error, ResponseError):
+        return describe(error), ""
+    text = str(error) or type(error).__name__
+    return text, _LOGIN_HINT if isinstance(error, AuthenticationError) else ""
