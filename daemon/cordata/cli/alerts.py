@@ -149,11 +149,11 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
     """
     from cordata import events
     from cordata.alert import Alerter, Spool
+    from cordata.app_loader import salvage
     from cordata.connection import become_owner
     from cordata.errors import ConfigError
-    from cordata.loading import salvage
+    from cordata.factory import smtp_login
     from cordata.log import logger
-    from cordata.opening import smtp_login
     from cordata.systemd import install_logging
 
     install_logging("debug" if debug else "info", role="alert")

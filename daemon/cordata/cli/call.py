@@ -65,10 +65,10 @@ def call(
     **options: Any,
 ) -> int:
     """Run COMMAND, an `@app.command` of the application, in a process of the pool."""
+    from cordata.app_loader import load_runtime
     from cordata.cli.pool_socket import wait_until_listening
     from cordata.errors import CommandFailed, CordataError
-    from cordata.loading import load_runtime
-    from cordata.opening import call_timeout_of, pool_socket
+    from cordata.factory import call_timeout_of, pool_socket
     from cordata.pool import SyncClient
     from cordata.pool.client.wire import call_of
 

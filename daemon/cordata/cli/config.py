@@ -16,8 +16,8 @@ from cordata.cli.options import shared
 
 if TYPE_CHECKING:
     from cordata.app import App
+    from cordata.app_loader import Loaded
     from cordata.context import Context
-    from cordata.loading import Loaded
 
 
 @click.group()
@@ -39,8 +39,8 @@ def check(config: str | None, app: str | None, debug: bool) -> int:
     Warns of events that are published and that no group handles, and of what the application finds
     wrong in the store, the hub's secrets that this master-key does not open for example.
     """
-    from cordata.loading import load
-    from cordata.opening import check_start, missing_state
+    from cordata.app_loader import load
+    from cordata.factory import check_start, missing_state
 
     loaded = load(config, app)
     check_start(loaded.config, loaded.app)
@@ -120,8 +120,8 @@ def _text_of(node: ast.expr, module: object) -> str | None:
 @shared
 def show(config: str | None, app: str | None, debug: bool) -> int:
     """Print every setting as it is in effect; defaults are marked, secrets masked."""
+    from cordata.app_loader import load
     from cordata.config.show import lines
-    from cordata.loading import load
     from cordata.systemd import Credentials
 
     loaded = load(config, app)

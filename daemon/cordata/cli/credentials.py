@@ -22,7 +22,7 @@ def credentials() -> None:
 @shared
 def init(config: str | None, app: str | None, debug: bool) -> int:
     """Create the credential master-key if it is missing. Never replaces one."""
-    from cordata.loading import load_runtime
+    from cordata.app_loader import load_runtime
     from cordata.systemd.credentials import create
     from cordata.vault import MASTER_KEY, new_key
 
@@ -38,7 +38,7 @@ def init(config: str | None, app: str | None, debug: bool) -> int:
 @shared
 def list_(config: str | None, app: str | None, debug: bool) -> int:
     """List the secrets that are there, by name."""
-    from cordata.loading import load_runtime
+    from cordata.app_loader import load_runtime
     from cordata.systemd import Credentials
 
     directory = load_runtime(config).paths.credentials

@@ -17,8 +17,8 @@ from cordata.log import fields, logger
 from cordata.terminal import EXIT_CONFIG, EXIT_FAILED, report, report_bug
 
 if TYPE_CHECKING:
+    from cordata.app_loader import Loaded
     from cordata.context import Context
-    from cordata.loading import Loaded
     from cordata.services.job import JobResult
 
 _SCHEMA_TRIES, _SCHEMA_PAUSE_S = 300, 0.2
@@ -68,7 +68,7 @@ def job(
     install_logging("debug" if debug else "info", role=_role(names))
     install_hooks()
 
-    from cordata.loading import load
+    from cordata.app_loader import load
 
     loaded = load(config, app)
     if not debug:
@@ -149,7 +149,7 @@ async def _run_each(loaded: Loaded, names: tuple[str, ...], wanted: _Wanted, *, 
     when there is no store for any of them.
     """
     from cordata.connection import become_owner
-    from cordata.opening import open_context, read_vault, store_password
+    from cordata.factory import open_context, read_vault, store_password
     from cordata.wiring.role import alerting
 
     current = asyncio.current_task()

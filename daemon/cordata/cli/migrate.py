@@ -36,7 +36,7 @@ def migrate(operator: Operator, check: bool, app: str | None) -> int:
 
     Not beside a running primary: restart that instead.
     """
-    from cordata.loading import load
+    from cordata.app_loader import load
 
     loaded = load(operator.config, app)
     settings = operator.place(loaded.config)

@@ -62,8 +62,8 @@ class Operator:
         Raises: CordataError; click.UsageError for a position that is none.
         """
         from cordata.app import App
+        from cordata.app_loader import load_runtime
         from cordata.broker.inspection import BadPosition
-        from cordata.loading import load_runtime
 
         try:
             return run_in(self.place(load_runtime(self.config)), App("operator"), act)
@@ -73,8 +73,8 @@ class Operator:
     def run_salvaged(self, act: Callable[[Context], Awaitable[T]]) -> T:
         """`run` with what is valid of the configuration: for what one looks at when it is not."""
         from cordata.app import App
+        from cordata.app_loader import salvage
         from cordata.config import find_file
-        from cordata.loading import salvage
 
         def warn(problem: str) -> None:
             click.echo(f"warning: {problem}", err=True)

@@ -75,7 +75,7 @@ def run_role(config: str | None, *, debug: bool) -> int:
     if not debug:
         set_level(checked.log.level)
     if not checked.paths.state.exists():
-        from cordata.opening import make_state  # brings the store along, which is of no use here
+        from cordata.factory import make_state  # brings the store along, which is of no use here
 
         make_state(checked)
     return run_pool(checked, path)
@@ -148,11 +148,11 @@ def _ask(
     act: Callable[[SyncClient], dict[str, Any]],
     show: Callable[[dict[str, Any]], None],
 ) -> int:
+    from cordata.app_loader import load_runtime
     from cordata.cli.pool_socket import check_listening
     from cordata.connection import become_owner
     from cordata.errors import PoolTransient
-    from cordata.loading import load_runtime
-    from cordata.opening import pool_socket
+    from cordata.factory import pool_socket
     from cordata.pool import SyncClient
 
     config = operator.place(load_runtime(operator.config))

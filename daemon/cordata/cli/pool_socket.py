@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cordata.errors import CordataError, PoolUnavailable
-from cordata.opening import pool_socket
+from cordata.factory import pool_socket
 
 if TYPE_CHECKING:
     from cordata.config import Config

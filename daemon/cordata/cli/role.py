@@ -42,7 +42,7 @@ def worker(
         if not wait_for_config:
             raise
         invalid = error
-    from cordata.loading import salvage
+    from cordata.app_loader import salvage
     from cordata.wiring.loop import run_on_uvloop
     from cordata.wiring.worker import run_without_config
 
@@ -72,8 +72,8 @@ def run(
     install_logging("debug" if debug else "info", role=f"{name}@{instance}" if instance else name)
     install_hooks()
 
-    from cordata.loading import load
-    from cordata.opening import make_state
+    from cordata.app_loader import load
+    from cordata.factory import make_state
     from cordata.wiring.role import Role
     from cordata.wiring.roles import run_role
 

@@ -151,7 +151,7 @@ def reset(operator: Operator, name: str, to: str, wait: bool, app: str | None, y
     Its reset function, if it has one, clears its tables in the same unit of work, its dead letters
     are deleted. Workers may go on meanwhile: what they have in hand is refused.
     """
-    from cordata.loading import load
+    from cordata.app_loader import load
 
     place = _place_of(to)
     loaded = load(operator.config, app)

@@ -23,9 +23,9 @@ from cordata.context import Context
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
 from cordata.eventstore.inspection import Subscriptions
 from cordata.eventstore.status import SubscriptionStatus
+from cordata.factory import open_context
 from cordata.http import AsgiApp
 from cordata.log import request_id
-from cordata.opening import open_context
 from cordata.services.alongside import alongside
 from cordata.services.job import JobResult
 from cordata.store import Row, Store, Tx, Unit, new_id

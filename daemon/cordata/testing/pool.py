@@ -50,7 +50,7 @@ from cordata.errors import (
     SessionNotFound,
     WorkerCrashed,
 )
-from cordata.opening import call_timeout_of
+from cordata.factory import call_timeout_of
 from cordata.pool.child.calling import Calling, find
 from cordata.pool.child.connection import Connection
 from cordata.pool.child.flow import Flow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cordata.config import Config
-from cordata.opening import broker_passwords, smtp_login
+from cordata.factory import broker_passwords, smtp_login
 from cordata.runner import Layer, Runner, Service
 from cordata.services.patience import patient_context
 from cordata.systemd import Notifier

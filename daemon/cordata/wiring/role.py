@@ -14,15 +14,15 @@ from cordata.app import App
 from cordata.config import Config, build, open_document
 from cordata.core.alert import group_of
 from cordata.errors import ConfigError
+from cordata.factory import smtp_login
 from cordata.log import handled_by, logger
-from cordata.opening import smtp_login
 from cordata.runner import Service
 from cordata.services.alert import AlertService, pace_of
 from cordata.store import Store
 from cordata.systemd import set_level
 
 if TYPE_CHECKING:
-    from cordata.loading import Loaded
+    from cordata.app_loader import Loaded
 
 log = logger("cordata.wiring")
 

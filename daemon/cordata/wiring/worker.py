@@ -14,8 +14,8 @@ from cordata.config import Config
 from cordata.config.sections import HttpConfig
 from cordata.context import Context
 from cordata.errors import ConfigError
+from cordata.factory import broker_passwords
 from cordata.log import fields, logger
-from cordata.opening import broker_passwords
 from cordata.registry import Mount
 from cordata.runner import EXIT_OK, Layer, Runner, Service
 from cordata.services.patience import patient_context

@@ -14,7 +14,7 @@ from tests.integration.dialect.database import connect
 from tests.servers.postgres import PostgresServer
 
 from alpinehub.app import app
-from cordata.opening import chains_of
+from cordata.factory import chains_of
 from cordata.store import Queries
 from cordata.store.migrate import load
 

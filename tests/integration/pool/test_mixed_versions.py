@@ -19,9 +19,9 @@ from tests.integration.pool.worker import mixed
 from tests.integration.server.managed import Managed
 
 from cordata import Tx
+from cordata.app_loader import load_runtime
 from cordata.connection import connect
 from cordata.errors import CommandUnknown, PoolTransient
-from cordata.loading import load_runtime
 from cordata.pool import Client, SyncClient
 
 APP = "tests.integration.pool.worker.mixed:app"

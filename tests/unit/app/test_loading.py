@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cordata.app import App
+from cordata.app_loader import import_app, load, load_runtime, salvage
 from cordata.errors import ConfigError
-from cordata.loading import import_app, load, load_runtime, salvage
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from cordata.config import Config, Document, build
 from cordata.context import Context, EventContext, narrowed
 from cordata.core.pool.message import CallFrame, Result
 from cordata.errors import PoolClosed, PoolUnavailable
-from cordata.opening import open_context
+from cordata.factory import open_context
 from cordata.store import Store
 from cordata.vault import Vault
 
@@ -71,6 +71,6 @@ async def test_context_made_by_hand_has_no_pool(tmp_path: Path) -> None:
 
 
 def test_application_that_never_calls_imports_no_client() -> None:
-    text = "import sys, cordata.opening; sys.exit('cordata.pool.client.client' in sys.modules)"
+    text = "import sys, cordata.factory; sys.exit('cordata.pool.client.client' in sys.modules)"
     argv = [sys.executable, "-c", text]
     assert subprocess.run(argv, check=False, env=ENVIRONMENT).returncode == 0

@@ -1,4 +1,4 @@
-"""From a file and an App's name to a checked configuration and the App, as commands need it."""
+"""Loads an application and its checked configuration, from a file and the name of an App."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens what every process of an application needs: the store, the vault, a Context of both."""
+"""Makes what every process of an application needs: the store, the vault, a Context of both."""
 
 from __future__ import annotations
 
