@@ -77,7 +77,7 @@ def settings(path: Path) -> dict[str, list[str]]:
 
 
 def test_secrets_are_named_where_people_look() -> None:
-    code = (ROOT / "daemon/cordata/opening.py").read_text()
+    code = (ROOT / "daemon/cordata/factory.py").read_text()
     used = {"master-key", *re.findall(r'\.text\("([a-z-]+)"\)', code)}
     sample = (ROOT / "packaging/cordata.toml").read_text().partition("\n[app]")[0]
     page = (ROOT / "packaging/man/cordata.toml.5.in").read_text().replace("\\-", "-")
