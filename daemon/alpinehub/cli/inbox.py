@@ -1,4 +1,4 @@
-"""`alpinehub inbox list|show|map|reprocess|reject`."""
+"""`alpinehub inbox list|show|map|reprocess|accept|reject`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from alpinehub.cli.session import Hub, hub_options
+from alpinehub.cli.session import OPERATOR, Hub, hub_options
 from alpinehub.cli.session import since as moment
 from alpinehub.inbox.actions import Again
 from alpinehub.inbox.listing import STATES, InboxFilter
@@ -253,6 +253,25 @@ def reprocess(
         click.echo(f"{sum(one.state == 'mapped' for one in done)} of {len(done)} mapped")
     if any(one.state == "review" for one in done):
         raise SystemExit(1)
+
+
+@inbox.command(
+    short_help="Accept a submission as it is.",
+    epilog="""Example:
+
+\b
+  alpinehub inbox accept 17""",
+)
+@click.argument("id_", metavar="ID", type=int)
+@hub_options
+def accept(hub: Hub, id_: int) -> None:
+    """Accept a submission of the review list as it is: the hotel sees it although its stay is in
+    the past (`past:arrival`), or very long (`too_long:departure`).
+    """
+    from alpinehub.inbox import actions
+
+    hub.run(lambda ctx: actions.accept(ctx, id_, by=OPERATOR))
+    hub.say({"id": id_, "state": "mapped"}, f"submission {id_} accepted")
 
 
 @inbox.command(

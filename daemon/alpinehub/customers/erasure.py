@@ -47,7 +47,10 @@ _KEPT = (
     "room_kind",
 )
 #: What the detail of an event says of nobody.
-_KEPT_DETAILS = ("protocol", "client_id", "res_status", "code", "by", "inbox", "mapping")
+_KEPT_DETAILS = (
+    *("protocol", "client_id", "res_status", "code"),
+    *("by", "inbox", "mapping", "accepted_by"),
+)
 #: As inbox/processing.py makes the id of a submission that has none.
 _MADE = re.compile("[0-9a-f]{24}")
 #: Runs of the whole, when requests of the person come meanwhile.

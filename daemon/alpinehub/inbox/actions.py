@@ -126,6 +126,27 @@ async def in_review(store: Store, hotel: str | None, source: str | None) -> list
         after = page[-1]
 
 
+#: What an operator may accept as it is: a problem of the stay that a person can judge.
+ACCEPTABLE = ("past:", "too_long:")
+
+
+async def accept(ctx: Context, inbox_id: int, *, by: str) -> None:
+    """Have the hotel see a submission of the review list although its stay is in the past, or very
+    long. Raises: Unusable, StoreUnavailable.
+    """
+    row = await ctx.store.read(partial(require_row, inbox_id=inbox_id))
+    if row["state"] != "review":
+        raise Unusable(f"submission {inbox_id} is {row['state']}: it is not in the review list")
+    found, _ = interpreted(row)
+    problems = found.problems if isinstance(found, Unmapped) else ()
+    if others := [one for one in problems if not one.startswith(ACCEPTABLE)]:
+        raise Unusable(
+            f"submission {inbox_id} cannot be accepted as it is: {', '.join(others)}",
+            hint="`alpinehub inbox map` says how its fields are read",
+        )
+    await settle(ctx, inbox_id, accepted_by=by)
+
+
 async def reject(store: Store, inbox_id: int, reason: str) -> None:
     """Have no hotel see a submission that waits. Raises: Unusable."""
 

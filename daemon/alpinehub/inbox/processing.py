@@ -84,20 +84,30 @@ async def _set_aside(tx: Tx, *, inbox_id: int) -> None:
         await _write(tx, inbox_id, "review", error="handler_failed")
 
 
-async def settle(ctx: Context, inbox_id: int, *, force: bool = False) -> str | None:
+async def settle(
+    ctx: Context, inbox_id: int, *, force: bool = False, accepted_by: str = ""
+) -> str | None:
     """Interpret a row and store what it is; its state then, None when there was nothing to do.
 
     `force`: one that is mapped already, too; what it is now is a change of its reservation.
-    Raises: StoreUnavailable.
+    `accepted_by`: the operator who accepts a stay that is in the past, or very long. Raises:
+    StoreUnavailable.
     """
     row = await ctx.store.read(lambda tx: tx.fetch_one("inbox_open", id=inbox_id))
     if row is None or row["kind"] not in mappings.OF_KIND or not can_settle(row["state"], force):
         return None
-    found, mapping = interpreted(row)
+    found, mapping = interpreted(row, accept=bool(accepted_by))
     form_id = None
     if not isinstance(found, Ignored) and found.signature is not None:
         form_id = await see_form(ctx, row, found.signature)
-    settling = _Settling(row=row, found=found, mapping=mapping, form_id=form_id, force=force)
+    settling = _Settling(
+        row=row,
+        found=found,
+        mapping=mapping,
+        form_id=form_id,
+        force=force,
+        accepted_by=accepted_by,
+    )
     for _ in range(RUNS):
         try:
             state = await ctx.run(settling.store)
@@ -110,14 +120,14 @@ async def settle(ctx: Context, inbox_id: int, *, force: bool = False) -> str | N
 
 
 def interpreted(
-    row: Row, mapping: Mapping | None = None
+    row: Row, mapping: Mapping | None = None, *, accept: bool = False
 ) -> tuple[Mapped | Unmapped | Ignored, Mapping]:
     """What a row of `inbox_open` is, by a mapping: its source's unless another is given."""
     try:
         mapping = mapping or mappings.of_source(row["kind"], row["mapping"])
     except msgspec.DecodeError:
         return Unmapped(("mapping_unreadable",)), Mapping()
-    return interpret_body(_received(row), mapping, joined_hotel(row)), mapping
+    return interpret_body(_received(row), mapping, joined_hotel(row), accept=accept), mapping
 
 
 def parts_of(row: Row) -> tuple[Answer, ...]:
@@ -165,6 +175,7 @@ class _Settling:
     mapping: Mapping
     form_id: int | None
     force: bool
+    accepted_by: str
 
     async def store(self, tx: Tx) -> str | None:
         """The state of the row then; None when somebody else settled it."""
@@ -213,6 +224,8 @@ class _Settling:
         detail: dict[str, object] = {"inbox": self.row["id"], "mapping": self.mapping.revision}
         if found.remapped:
             detail["remapped"] = list(found.remapped)
+        if self.accepted_by:
+            detail["accepted_by"] = self.accepted_by
         row = history.HistoryEntry(
             reservation_id=stored.reservation_id,
             version=stored.version,

@@ -20,8 +20,6 @@ from cordata import Context, Inline, PermanentError, Tx, from_us
 
 #: Days of which bounds can be told.
 _YEARS = range(1970, 9999)
-#: Days for which a summary of all hotels that was missed is made up for.
-PORTFOLIO_DAYS = 7
 #: When more are due of one hotel, the report of the last one tells of the others in a table.
 MAX_REPORTS = 2
 
@@ -148,8 +146,8 @@ def message_id(hotel: Subject, day: date) -> str:
 
 
 async def due_portfolio(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
-    """("", day) of the summaries that may be due, oldest first: of PORTFOLIO_DAYS at most. Which of
-    them were made, the job knows.
+    """("", day) of the last day that is over: missed summaries are not sent afterwards, for the
+    daily reports tell of each missed day. Whether it was sent already, the job knows.
     """
     zone = ctx.settings["alpinehub"].portfolio_zone
     hotels = await ctx.store.read(read_hotels)
@@ -162,7 +160,7 @@ async def due_portfolio(ctx: Context, now: datetime) -> Iterable[tuple[str, str]
         raise PermanentError(
             f"[alpinehub] portfolio_zone: {zone!r} is not known", hint="Europe/Rome, for example"
         ) from None
-    return [("", day.isoformat()) for day in days[-PORTFOLIO_DAYS:]]
+    return [("", day.isoformat()) for day in days[-1:]]
 
 
 async def send_portfolio(ctx: Context, scope: str, period: str) -> None:

@@ -365,7 +365,13 @@ class FieldResolver:
     """One submission, asked for one target after the other."""
 
     def __init__(
-        self, fields: Fields, mapping: Mapping, zone: tzinfo, today: date | None = None
+        self,
+        fields: Fields,
+        mapping: Mapping,
+        zone: tzinfo,
+        today: date | None = None,
+        *,
+        accept: bool = False,
     ) -> None:
         self.fields = fields
         self.mapping = mapping
@@ -376,6 +382,8 @@ class FieldResolver:
         self.zone = zone
         #: The day on which it came, at the hotel; None: not known.
         self.today = today
+        #: An operator accepts a stay that is in the past, or very long.
+        self.accept = accept
         #: The guest's language as the form or the CRM has it: `en-US`, `Deutsch`.
         self.language = self.told("language")
         #: The number of adults is a default: the form was not understood to ask for it.

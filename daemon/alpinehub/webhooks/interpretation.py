@@ -254,8 +254,10 @@ class Ignored:
     outcome: Literal["test", "spam"]
 
 
-def interpret(received: Received, mapping: Mapping, hotel: Hotel) -> Mapped | Unmapped | Ignored:
-    """What a submission is."""
+def interpret(
+    received: Received, mapping: Mapping, hotel: Hotel, *, accept: bool = False
+) -> Mapped | Unmapped | Ignored:
+    """What a submission is. `accept`: a stay in the past, or a very long one, is none too odd."""
     try:
         submission = take_apart(received)
     except Unreadable as error:
@@ -265,7 +267,7 @@ def interpret(received: Received, mapping: Mapping, hotel: Hotel) -> Mapped | Un
     signature = signature_of(submission)
     zone = zone_of(hotel)
     resolver = FieldResolver(
-        Fields(submission.answers, mapping), mapping, zone, _today(received, zone)
+        Fields(submission.answers, mapping), mapping, zone, _today(received, zone), accept=accept
     )
     external_id = submission.external_id or line(resolver.said("external_id"))[:128] or None
     data = record_of(resolver, submission)

@@ -259,9 +259,9 @@ def _checked(resolver: FieldResolver, arrival: date, departure: date) -> tuple[d
             resolver.problems.append(f"invalid:{name}")
     if departure <= arrival:
         resolver.problems.append("invalid:departure")
-    elif (departure - arrival).days > _MAX_NIGHTS:
+    elif (departure - arrival).days > _MAX_NIGHTS and not resolver.accept:
         resolver.problems.append("too_long:departure")
-    if resolver.today is not None and arrival < resolver.today:
+    if resolver.today is not None and arrival < resolver.today and not resolver.accept:
         resolver.problems.append("past:arrival")
     return arrival, departure
 

@@ -142,6 +142,31 @@ async def test_submission_that_waited_in_review_does_not_undo_what_came_later(
 
 
 @on_each_store
+async def test_operator_accepts_a_stay_that_is_past_or_very_long_and_nothing_else(
+    tmp_path: Path, run: Run
+) -> None:
+    async with open_lenient(tmp_path, now=None) as hub:
+        for arrival, departure in (
+            ("2020-02-01", "2020-02-08"),  # past
+            ("2031-02-01", "2033-02-08"),  # too long
+            ("2031-02-08", "2031-02-01"),  # the wrong way round
+        ):
+            stay = {"arrival": arrival, "departure": departure, "adults": "2"}
+            await post_form(hub, {**stay, "last_name": "Muster", "email": "e@x.example"})
+        await hub.handle_events()
+        for number in ("1", "2"):
+            done = await asyncio.to_thread(run, "inbox", "accept", number, "--json")
+            assert (done.returncode, json.loads(done.stdout)["state"]) == (0, "mapped")
+        refused = await asyncio.to_thread(run, "inbox", "accept", "3")
+        assert refused.returncode == 1 and "invalid:departure" in refused.stderr
+        again = await asyncio.to_thread(run, "inbox", "accept", "1")
+        assert again.returncode == 1 and "is mapped" in again.stderr
+        assert await hub.one("SELECT count(*) FROM reservation") == 2
+        details = await hub.rows("SELECT detail FROM reservation_history WHERE event = 'mapped'")
+        assert all("accepted_by" in row["detail"] for row in details)
+
+
+@on_each_store
 async def test_reject_leaves_alone_what_was_settled_a_moment_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
