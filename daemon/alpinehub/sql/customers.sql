@@ -66,12 +66,25 @@ UPDATE customer SET consent_at = :now WHERE id = :id
 SELECT c.id, c.phone, c.country, h.region FROM customer c JOIN hotel h ON h.id = c.hotel_id
 WHERE c.phone_due = 1 AND c.id > :after ORDER BY c.id LIMIT :limit
 
+-- name: customer_range
+-- The last of the next customers.
+SELECT max(id) AS last, min(created_at) AS oldest
+FROM (SELECT id, created_at FROM customer WHERE id > :after ORDER BY id LIMIT :limit)
+    AS next
+
 -- name: customer_mark_hotel
 -- All of a hotel: of another region, say, where national numbers are others'.
 UPDATE customer SET phone_due = 1 WHERE hotel_id = :hotel_id AND phone_due = 0
 
 -- name: customer_set_number
 UPDATE customer SET phone_e164 = :phone_e164 WHERE id = :id
+
+-- name: customer_move_requests
+UPDATE reservation SET customer_id = :id
+WHERE customer_id IN :ids[bigint]
+
+-- name: customer_delete
+DELETE FROM customer WHERE id IN :ids[bigint]
 
 -- name: customer_absorb
 -- What is known of a customer and of those merged into them.
@@ -82,17 +95,76 @@ UPDATE customer SET
     phone_due = 1
 WHERE id = :id
 
+-- name: customer_not_due
+UPDATE customer SET phone_due = 0
+WHERE id IN :ids[bigint]
+
 -- name: customer_hotels
 SELECT id, code, region, settings FROM hotel
 
 -- name: customer_ids_by_email
 SELECT c.id FROM hotel h JOIN customer c ON c.hotel_id = h.id AND c.email = :email
 
+-- name: customer_read
+SELECT c.id, h.code AS hotel, c.hotel_id, h.region, c.email, c.phone, c.phone_e164, c.first_name,
+    c.last_name, c.city, c.postal_code, c.country, c.state, c.birth_date, c.gender, c.language,
+    c.consent, c.consent_at, c.created_at, c.phone_due,
+    (SELECT count(*) FROM reservation r WHERE r.customer_id = c.id) AS requests,
+    (SELECT max(r.changed_at) FROM reservation r WHERE r.customer_id = c.id) AS last_request_at
+FROM customer c JOIN hotel h ON h.id = c.hotel_id
+WHERE c.id IN :ids[bigint]
+ORDER BY c.id
+
+-- name: customer_requests
+SELECT r.id, s.name AS source, r.external_id, r.status, r.created_at, r.changed_at, r.hotel_status,
+    r.hotel_status_at
+FROM reservation r JOIN source s ON s.id = r.source_id
+WHERE r.customer_id IN :ids[bigint]
+ORDER BY r.id
+
+-- name: customer_versions
+SELECT reservation_id, version, res_status, created_at, request_id, data FROM reservation_version
+WHERE reservation_id IN :ids[text]
+ORDER BY reservation_id, version
+
+-- name: customer_deliveries
+SELECT d.reservation_id, d.version, u.name AS account, d.client_id, d.first_sent_at, d.last_sent_at,
+    d.acked_at, d.rejected_text
+FROM delivery d JOIN account u ON u.id = d.account_id
+WHERE d.reservation_id IN :ids[text]
+ORDER BY d.reservation_id, d.version, u.name
+
+-- name: customer_events
+SELECT e.id, e.reservation_id, e.version, e.event, u.name AS account, e.at, e.request_id, e.detail
+FROM reservation_history e LEFT JOIN account u ON u.id = e.account_id
+WHERE e.reservation_id IN :ids[text]
+ORDER BY e.id
+
+-- name: customer_inbox
+SELECT id, reservation_id, received_at, state, request_id, headers, body FROM inbox
+WHERE reservation_id IN :ids[text]
+ORDER BY id
+
+-- name: customer_inbox_at
+SELECT id, received_at, state, request_id, headers, body FROM inbox
+WHERE id IN :ids[bigint]
+ORDER BY id
+
+-- name: customer_inbox_range
+SELECT max(id) AS last, min(received_at) AS oldest
+FROM (SELECT id, received_at FROM inbox WHERE id > :after ORDER BY id LIMIT :limit)
+    AS next
+
 -- name: customer_scan_inbox
 SELECT i.id, s.hotel_id, i.reservation_id, i.state, i.body
 FROM inbox i JOIN source s ON s.id = i.source_id
 WHERE i.id > :after AND i.id <= :last AND length(i.body) > 0
 ORDER BY i.id
+
+-- name: customer_version_range
+SELECT max(id) AS last
+FROM (SELECT id FROM reservation_version WHERE id > :after ORDER BY id LIMIT :limit)
+    AS next
 
 -- name: customer_scan_versions
 -- Those that are not the newest: whose the newest is says its reservation.
@@ -105,9 +177,24 @@ ORDER BY v.id
 -- The runtime keeps them for [mail] retention_s.
 SELECT id, subject, text, html FROM mail WHERE id > :after ORDER BY id LIMIT :limit
 
+-- name: customer_waiting
+-- Requests that an account can still be given, each once.
+SELECT count(DISTINCT r.id) AS waiting FROM deliverable d JOIN reservation r ON r.id = d.reservation_id
+WHERE r.customer_id IN :ids[bigint]
+
 -- name: customer_clear_version
 UPDATE reservation_version SET data = :data, content_hash = :content_hash
 WHERE reservation_id = :reservation_id AND version = :version
+
+-- name: customer_clear_refusals
+-- That they were refused stays.
+UPDATE delivery SET rejected_text = ''
+WHERE reservation_id IN :ids[text]
+    AND rejected_text IS NOT NULL
+
+-- name: customer_end_waiting
+UPDATE delivery SET waiting = 0, cancelled_at = :now
+WHERE reservation_id IN :ids[text] AND waiting = 1
 
 -- name: customer_clear_event
 UPDATE reservation_history SET detail = :detail WHERE id = :id

@@ -50,6 +50,14 @@ SELECT code, body, changed_at FROM rate_plan WHERE hotel_id = :hotel_id
 -- for it on an older snapshot runs again.
 UPDATE hotel SET name = name WHERE id = :hotel_id RETURNING id
 
+-- name: rateplan_remove
+DELETE FROM rate_plan WHERE hotel_id = :hotel_id
+    AND code IN :codes[text]
+
+-- name: rateplan_remove_others
+DELETE FROM rate_plan WHERE hotel_id = :hotel_id
+    AND code NOT IN :codes[text]
+
 -- name: activity_all
 SELECT context, event_id, protocol, body, changed_at FROM activity
 WHERE hotel_id = :hotel_id ORDER BY context, event_id

@@ -24,16 +24,21 @@ _VALID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 #: What may hide a colon (literals, identifiers in quotes, comments), then a parameter.
 _TOKEN = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `[^`]*` | \[[^\]]*\] | --[^\n]* | /\*.*?\*/ | ::
-      | :(?P<name>[A-Za-z_][A-Za-z0-9_]*)""",
+      | :(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:\[(?P<list>bigint|text)\])?""",
     re.VERBOSE | re.DOTALL,
 )
 #: The same on PostgreSQL, where brackets are subscripts and strings have further forms.
 _TOKEN_POSTGRES = re.compile(
     r"""\b[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*"
       | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | --[^\n]* | /\*.*?\*/ | ::
-      | :(?P<name>[A-Za-z_][A-Za-z0-9_]*)""",
+      | :(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:\[(?P<list>bigint|text)\])?""",
     re.VERBOSE | re.DOTALL,
 )
+#: A list of values, given as JSON: of any length, it is one prepared statement.
+_LISTS = {
+    "sqlite": "(SELECT value FROM json_each(:{name}))",
+    "postgres": "(SELECT value::{type} FROM json_array_elements_text(:{name}::json))",
+}
 _READS = re.compile(
     r"\s*(SELECT|VALUES|EXPLAIN|WITH(?!.*\b(INSERT|UPDATE|DELETE|REPLACE|MERGE)\b))\b",
     re.I | re.DOTALL,
@@ -90,7 +95,8 @@ class Query:
     """One named statement; `params` are the distinct names of its parameters.
 
     In `sql` each of them is a `?` on SQLite, once per occurrence; on PostgreSQL `$1`, `$2` and so
-    on, the same number wherever the same name stands.
+    on, the same number wherever the same name stands. `id IN :ids[bigint]`, or `[text]`, takes a
+    list as JSON.
     """
 
     __slots__ = (
@@ -114,6 +120,14 @@ class Query:
         numbers: dict[str, int] = {}
         numbered = dialect == "postgres"
         token = _TOKEN_POSTGRES if numbered else _TOKEN
+
+        def spell(match: re.Match[str]) -> str:
+            if match["list"] is None:
+                return match[0]
+            return _LISTS[dialect].format(name=match["name"], type=match["list"])
+
+        if "[" in sql:
+            sql = token.sub(spell, sql)
 
         def mark(match: re.Match[str]) -> str:
             if (name := match["name"]) is None:

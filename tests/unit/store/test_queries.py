@@ -76,6 +76,21 @@ def test_file_is_refused_with_its_line_when_it_is_wrong(text: str, problem: str)
     assert len(problems) == 1 and problem in problems[0] and problems[0].startswith("x.sql")
 
 
+def test_list_is_spelt_as_the_dialect_wants_it() -> None:
+    text = "DELETE FROM a WHERE id IN :ids[bigint] AND b NOT IN :names[text] AND c <> ':x[text]'"
+    embedded, server = Query("q", text, "t", "sqlite"), Query("q", text, "t", "postgres")
+    assert embedded.params == server.params == ("ids", "names")
+    assert embedded.sql == (
+        "DELETE FROM a WHERE id IN (SELECT value FROM json_each(?))"
+        " AND b NOT IN (SELECT value FROM json_each(?)) AND c <> ':x[text]'"
+    )
+    assert server.sql == (
+        "DELETE FROM a WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json))"
+        " AND b NOT IN (SELECT value::text FROM json_array_elements_text($2::json))"
+        " AND c <> ':x[text]'"
+    )
+
+
 def test_semicolon_is_no_end_when_it_is_quoted() -> None:
     assert one("-- name: q\nSELECT ';' /* ; */;").sql == "SELECT ';' /* ; */"
 

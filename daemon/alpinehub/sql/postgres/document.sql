@@ -19,11 +19,3 @@ UPDATE rate_plan SET
     body = :body,
     changed_at = greatest(CAST(:now_us AS bigint), changed_at + 1)
 WHERE hotel_id = :hotel_id AND code = :code AND changed_at = :seen
-
--- name: rateplan_remove
-DELETE FROM rate_plan WHERE hotel_id = :hotel_id
-    AND code IN (SELECT json_array_elements_text(CAST(:codes AS json)))
-
--- name: rateplan_remove_others
-DELETE FROM rate_plan WHERE hotel_id = :hotel_id
-    AND code NOT IN (SELECT json_array_elements_text(CAST(:codes AS json)))

@@ -19,11 +19,3 @@ UPDATE rate_plan SET
     body = :body,
     changed_at = max(:now_us, changed_at + 1)
 WHERE hotel_id = :hotel_id AND code = :code AND changed_at = :seen
-
--- name: rateplan_remove
-DELETE FROM rate_plan WHERE hotel_id = :hotel_id
-    AND code IN (SELECT value FROM json_each(:codes))
-
--- name: rateplan_remove_others
-DELETE FROM rate_plan WHERE hotel_id = :hotel_id
-    AND code NOT IN (SELECT value FROM json_each(:codes))
