@@ -151,7 +151,7 @@ def _keep(root: str, told: Any) -> None:
 
 def forms(data: bytes) -> None:
     """The body of a request of hotel software; the first byte says which kind."""
-    from alpinehub.alpinebits.form import parse_form, unpack
+    from alpinehub.alpinebits.transport import parse_form, unpack
     from alpinehub.alpinebits.transport_error import TransportError
 
     logging.disable()

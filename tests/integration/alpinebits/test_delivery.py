@@ -13,7 +13,7 @@ from tests.integration.alpinebits.hub import Hub, error_of, open_hub, open_worke
 from alpinehub.alpinebits import acknowledging, listing
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import Record, find_invalid, render
-from alpinehub.alpinebits.guest.proof import REVISION
+from alpinehub.alpinebits.guest.render import REVISION
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.models import Hotel
 

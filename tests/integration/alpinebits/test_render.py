@@ -12,7 +12,7 @@ from tests.integration.alpinebits import material
 
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import Record, Undeliverable, render, response
-from alpinehub.alpinebits.guest.person import split_name
+from alpinehub.alpinebits.guest.render import split_name
 from alpinehub.models import Hotel
 from alpinehub.reservations import MEAL_PLAN_CODES, ReservationData, ResStatus
 

@@ -15,9 +15,9 @@ from alpinehub.alpinebits.actions.handshake import ECHO, NoCapabilities, interse
 from alpinehub.alpinebits.actions.read import READ_REQUEST
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.document import parse
-from alpinehub.alpinebits.form import parse_form, unpack
 from alpinehub.alpinebits.large import READERS as LARGE
 from alpinehub.alpinebits.reader import Reader, read_here
+from alpinehub.alpinebits.transport import parse_form, unpack
 from alpinehub.alpinebits.transport_error import TransportError
 
 READERS: tuple[Reader[Any], ...] = (ECHO, READ_REQUEST, *LARGE.values())

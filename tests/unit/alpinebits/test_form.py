@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from alpinehub.alpinebits.bounds import MAX_BODY_BYTES
-from alpinehub.alpinebits.form import Form, parse_form, unpack
+from alpinehub.alpinebits.transport import Form, parse_form, unpack
 from alpinehub.alpinebits.transport_error import TransportError
 
 TYPE = "multipart/form-data; boundary=xxBOUNDxx"
