@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cordata.config import Config
 from cordata.factory import broker_passwords, smtp_login
 from cordata.runner import Layer, Runner, Service
-from cordata.services.patience import patient_context
+from cordata.services.store_retry import open_context_with_retry
 from cordata.systemd import Notifier
 from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
 
@@ -32,7 +32,7 @@ async def run_primary(role: Role) -> int:
     config, app = role.config, role.app
     cut_off_s = cut_off_of(config.primary.stop_timeout_s)
     with Notifier() as notifier, alerting(config, "primary") as alerts:
-        async with patient_context(config, app, notifier) as ctx:
+        async with open_context_with_retry(config, app, notifier) as ctx:
             leadership = Leadership()
             broker = StoreBroker(ctx.store, claim_timeout_s=config.engine.claim_timeout_s)
             holder = holder_name()

@@ -18,8 +18,8 @@ from cordata.factory import broker_passwords
 from cordata.log import fields, logger
 from cordata.registry import Mount
 from cordata.runner import EXIT_OK, Layer, Runner, Service
-from cordata.services.patience import patient_context
 from cordata.services.schema import SchemaGate
+from cordata.services.store_retry import open_context_with_retry
 from cordata.services.unavailable import Problem, UnavailableService
 from cordata.systemd import Notifier, listen_fds, start_anew
 from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from cordata.services.poolchild import PoolChildService
     from cordata.services.projection import ProjectionService
     from cordata.services.relay import RelayService
-
-log = logger("cordata.wiring")
 
 log = logger("cordata.wiring")
 
@@ -44,7 +42,7 @@ async def run_worker(role: Role) -> int:
         return EXIT_OK  # nothing that could come to an end
     sockets = _http_sockets("http" in settings.services and not role.test_mode)
     with Notifier() as notifier, alerting(role.config, f"worker@{role.instance}") as alerts:
-        async with patient_context(role.config, role.app, notifier, sockets) as ctx:
+        async with open_context_with_retry(role.config, role.app, notifier, sockets) as ctx:
             intake: list[Service] = []
             delivery: list[Service] = [alerts.service(role.config, ctx.store)]
             gate = SchemaGate(ctx.store, ctx.chains, notifier)

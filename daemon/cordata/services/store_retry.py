@@ -1,4 +1,4 @@
-"""Waits for a store that cannot be opened yet, and answers 503 meanwhile.
+"""Opens the store at the start of a process: retries until it can, and answers 503 meanwhile.
 
 What is wrong outside (a full disk, a missing mount, a damaged file) heals or needs a person; either
 way the process is there when it is right again, and its clients are told instead of kept waiting.
@@ -29,7 +29,7 @@ _EXTEND_S = 30.0
 
 
 @asynccontextmanager
-async def patient_context(
+async def open_context_with_retry(
     config: Config, app: App, notifier: Notifier, sockets: Sequence[socket.socket] = ()
 ) -> AsyncIterator[Context]:
     """The Context, as soon as the store can be opened; until then the sockets' requests get 503.
