@@ -19,6 +19,8 @@ from cordata.errors import CommandFailed, CordataError
 #: Id of the request, message or job in hand: in every log line and stored row it causes.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
+#: Name of the handler of a process that has a log, as a role does; a command has none.
+HANDLER = "cordata"
 _FRAMES = 5
 _REMOTE = re.compile(r'^  File "([^"]+)", line (\d+), in \S+$', re.MULTILINE)
 #: What `trail` shows of a recursion, and of exceptions that hang on each other.

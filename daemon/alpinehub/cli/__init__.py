@@ -14,13 +14,13 @@ from cordata.terminal import run_command
 #: name -> line in the list of `alpinehub --help`
 _COMMANDS = {
     "account": "Logins of hotel software (AlpineBits).",
-    "check": "Check an AlpineBits server, and say what it gets wrong.",
-    "customer": "People who wrote to the hotels: find, show, export, erase.",
+    "check": "Check an AlpineBits server for errors.",
+    "customer": "Customers: find, show, export, erase.",
     "hotel": "Hotels: their settings, and what their software may do.",
-    "inbox": "What forms sent, what waits for a person, how it is mapped.",
+    "inbox": "Submissions of forms: review, mapping, processing.",
     "pms": "Play hotel software against an AlpineBits server.",
     "report": "Show the daily report of a hotel, or of all.",
-    "requests": "Guest requests: what became of each, and to send one again.",
+    "requests": "Guest requests: their state and history; send one again.",
     "source": "Sources of guest requests: website forms, booking systems.",
     "webhook": "Play a form against a hub.",
 }
@@ -47,15 +47,15 @@ _COMMANDS = {
 )
 @click.pass_context
 def alpinehub(context: click.Context, config: str | None) -> None:
-    """The guest-request hub: its hotels, their software and forms, what came in and what became of
-    it; and tools to try this or another server.
+    """The guest-request hub: hotels, their software and forms, guest requests; and tools to test
+    this or another server.
 
     Every change is effective in all workers within two seconds.
     """
     context.obj = config
 
 
-@alpinehub.command(short_help="Make a hotel, its account and its sources for trying out.")
+@alpinehub.command(short_help="Make a demo hotel with an account and sources.")
 @with_hub
 def demo(hub: Hub) -> None:
     """Make the hotel DEMO, its account demo with password demo, its webhook secrets: demo, and

@@ -31,7 +31,7 @@ _AREAS = {"transport": transport.CHECKS, "handshake": handshake.CHECKS, "guest":
 
 
 @click.command(
-    short_help="Check an AlpineBits server, and say what it gets wrong.",
+    short_help="Check an AlpineBits server for errors.",
     epilog="""Exit codes: 0 nothing failed, 1 something did, 2 wrong usage, 3 the server cannot be
 reached, or takes no request of this user.
 
@@ -43,7 +43,7 @@ reached, or takes no request of this user.
 @click.argument("url")
 @server_options
 @click.option("--hotel", default="", metavar="CODE", help="A hotel that the user may read.")
-@click.option("--foreign-hotel", default="", metavar="CODE", help="One that he may not.")
+@click.option("--foreign-hotel", default="", metavar="CODE", help="One that the user may not read.")
 @click.option(
     "--version",
     "versions",

@@ -81,7 +81,7 @@ def find(hub: Hub, text: str, hotel: str | None) -> None:
     found = hub.run(lambda ctx: _find(ctx, hotel=hotel, **by))
     _note("find", found)
     if not found and not hub.json:
-        click.echo("nobody found")
+        click.echo("no customer found")
         return
     show_list(found, _COLUMNS, json_=hub.json)
 
@@ -96,7 +96,7 @@ def find(hub: Hub, text: str, hotel: str | None) -> None:
 @_who
 @hub_options
 def show_(hub: Hub, /, **who: Any) -> None:
-    """Show what is known of a customer. All that he ever sent is in `export`."""
+    """Show what is stored of a customer. `export` has all that they ever sent."""
     found = hub.run(lambda ctx: _one_or_more(ctx, **who))
     _note("show", found)
     hidden = ("hotel_id", "phone_due")
@@ -141,7 +141,7 @@ def export(hub: Hub, /, output: str | None, all_hotels: bool, **who: Any) -> Non
 
     with ExitStack() as stack:
         file = sys.stdout
-        if output is not None:  # before the command becomes another account
+        if output is not None:  # before the command becomes another user
             file = stack.enter_context(_new_file(output))
             on_failure = stack.enter_context(ExitStack())
             on_failure.callback(os.unlink, output)
@@ -163,8 +163,8 @@ def export(hub: Hub, /, output: str | None, all_hotels: bool, **who: Any) -> Non
   alpinehub customer erase --email eva@example.com --all-hotels"""
 )
 @_whose
-@click.option("--reason", default="", help="For the trail of the requests; nothing personal.")
-@click.option("--dry-run", is_flag=True, help="Say what would be erased.")
+@click.option("--reason", default="", help="For the history of the requests; no personal data.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be erased.")
 @click.option("--force", is_flag=True, help="Also what still waits for hotel software.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @hub_options
@@ -178,10 +178,10 @@ def erase(
     all_hotels: bool,
     **who: Any,
 ) -> None:
-    """Erase a person. Of each request the stay, the price and the trail remain, and nobody in it.
+    """Erase a person. The stay, price and history of each request remain, without personal data.
 
-    With --email or --phone, --hotel CODE says at which hotel, or --all-hotels. What hotel software
-    has taken is not called back from it, and backups are as they are.
+    With --email or --phone, --hotel CODE says at which hotel, or --all-hotels. Data that hotel
+    software has fetched stays there, and backups are not changed.
     """
     from alpinehub.customers import erasure
 
@@ -213,7 +213,7 @@ def erase(
     async def act(ctx: Context) -> erasure.Erased:
         why = erasure.Reason(by=OPERATOR, reason=reason, force=force)
         erased = await erasure.erase(ctx.store, found, why)
-        await ctx.store.checkpoint(force=True)  # nor is he in the log any more
+        await ctx.store.checkpoint(force=True)  # their data leaves the write-ahead log, too
         return erased
 
     erased = hub.run(act)
@@ -235,9 +235,9 @@ async def _find(ctx: Context, **by: Any) -> list[dict[str, Any]]:
 async def _one_or_more(
     ctx: Context, *, email: str | None, phone: str | None, id_: int | None, hotel: str | None
 ) -> list[dict[str, Any]]:
-    """Whom the options mean. Raises: Unusable when that is nobody."""
+    """The customers that the options name. Raises: Unusable if there is none."""
     if sum(value is not None for value in (email, phone, id_)) != 1:
-        raise click.UsageError("one of --email, --phone and --id says who is meant")
+        raise click.UsageError("name the customer: one of --email, --phone and --id")
     found = await _find(ctx, email=email, phone=phone, id=id_, hotel=hotel)
     if not found:
         raise Unusable("no such customer", hint="look with `alpinehub customer find`")

@@ -146,7 +146,9 @@ _KEPT = tuple(one.name for one in fields(HubSettings) if one.name.endswith("_day
 @click.option("--region", help="Country of its telephone numbers, ISO 3166.")
 @click.option("--report-email", metavar="ADDRESSES", help='Who gets the daily report; "": nobody.')
 @click.option(
-    "--alert-email", metavar="ADDRESSES", help='Who is told when its software is missed; "": none.'
+    "--alert-email",
+    metavar="ADDRESSES",
+    help='Who gets an alert when its software is silent; "": none.',
 )
 @click.option(
     "--report-language", type=click.Choice(["de", "it", "en", ""]), metavar="LANGUAGE",
@@ -154,14 +156,14 @@ _KEPT = tuple(one.name for one in fields(HubSettings) if one.name.endswith("_day
 )  # fmt: skip
 @click.option(
     "--stale-after", metavar="HOURS",
-    help="Until its software is missed; 0: never; default: as for all.",
+    help="Hours without a poll until an alert; 0: never; default: as for all.",
 )  # fmt: skip
 @click.option(
     "--retention", multiple=True, metavar="KEY=DAYS",
-    help=f"How long it is kept: {', '.join(_KEPT)}; 0: for ever; default: as for all. Several.",
+    help=f"How long data is kept: {', '.join(_KEPT)}; 0: for ever; default: as for all. Several.",
 )  # fmt: skip
-@click.option("--off", multiple=True, type=_feature, help="Take a feature away; several.")
-@click.option("--on", multiple=True, type=_feature, help="Give a feature back; several.")
+@click.option("--off", multiple=True, type=_feature, help="Disable a feature; several.")
+@click.option("--on", multiple=True, type=_feature, help="Enable a feature again; several.")
 @hub_options
 def set_(
     hub: Hub,
@@ -177,7 +179,7 @@ def set_(
 ) -> None:
     """Change a hotel; what is not named stays as it is.
 
-    A feature that is taken away is refused, and no longer announced to hotel software.
+    A disabled feature is refused, and not announced to hotel software.
     """
     settings: dict[str, int | str | None] = {}
     if stale_after is not None:
@@ -194,7 +196,7 @@ def set_(
         retention=dict(map(_days, retention)),
     )
     if both := sorted(change.on & change.off):
-        raise click.UsageError(f"{both[0]} is to be taken away and given back")
+        raise click.UsageError(f"{both[0]} is both in --on and --off")
     if not any((change.columns, change.settings, change.on, change.off, change.retention)):
         raise click.UsageError("nothing is to be changed; see --help")
     hub.run(lambda ctx: hotels.change_hotel(ctx.store, code, change))
@@ -223,7 +225,7 @@ def _hours(text: str) -> int | None:
     return int(text)
 
 
-@hotel.command(short_help="Disable a hotel: nobody sends or fetches for it any more.")
+@hotel.command(short_help="Disable a hotel: its sources and software are refused.")
 @click.argument("code")
 @hub_options
 def disable(hub: Hub, code: str) -> None:

@@ -17,14 +17,14 @@ from cordata import Context
 from cordata.terminal import printable, show_list, show_record, show_table
 
 
-@click.group(short_help="What forms sent, what waits for a person, how it is mapped.")
+@click.group(short_help="Submissions of forms: review, mapping, processing.")
 def inbox() -> None:
-    """What forms sent: what waits for a person, what it says, how it is mapped."""
+    """Submissions of forms: what waits for review, what it holds, how it is mapped."""
 
 
 @inbox.command(
     "list",
-    short_help="List what waits for a person, or all, the newest first.",
+    short_help="List submissions that wait for review, or all, the newest first.",
     epilog="""Examples:
 
 \b
@@ -35,7 +35,7 @@ def inbox() -> None:
 @click.option("--source", metavar="NAME", help="Of the source of this name only.")
 @click.option(
     "--state", type=click.Choice(STATES),
-    help="Those in this state.  [default: what waits for a person: review and held]",
+    help="Those in this state.  [default: what waits for review: held]",
 )  # fmt: skip
 @click.option("--since", callback=moment, metavar="TIME", help="From then on: 2h, 7d, a date.")
 @click.option(
@@ -119,7 +119,7 @@ def show_(hub: Hub, id_: int, body: bool) -> None:
 Targets: """
     + ", ".join(TARGETS)
     + """. name, dates, guests, nights, children_count and children_or_ages are read into others;
-what goes to privacy is told to no hotel; child_age is for --default.""",
+what goes to privacy is sent to no hotel; child_age is for --default.""",
 )
 @click.argument("hotel")
 @click.argument("source")
@@ -199,7 +199,7 @@ def map_(
 
 
 @inbox.command(
-    short_help="Interpret submissions again, after mending the mapping.",
+    short_help="Interpret submissions again, after the mapping was corrected.",
     epilog="""Examples:
 
 \b
@@ -226,7 +226,7 @@ def reprocess(
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Interpret submissions again, after their source's mapping was mended.
+    """Interpret submissions again, after the mapping of their source was corrected.
 
     One that was mapped meanwhile stays as it is. Exit code 1 when some stay in review.
     """

@@ -1,4 +1,4 @@
-"""`alpinehub account push set|list|now|test|off|on`: guest requests brought to hotel software."""
+"""`alpinehub account push set|list|now|test|off|on`: push delivery to hotel software."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _VERSIONS = [name for name, one in PROTOCOLS.items() if one.year >= targets.PUSH
 
 @click.group()
 def push() -> None:
-    """Bring guest requests to hotel software that does not fetch them.
+    """Push guest requests to hotel software that does not fetch them.
 
-    What is brought is what the account would fetch, and he may still fetch it. A server that does
-    not answer is tried again after 5 s, 10 s and so on up to 15 minutes.
+    The hub sends what the account would fetch; the account may still fetch it. If the server does
+    not answer, the hub tries again after 5 s, 10 s and so on, up to 15 minutes.
     """
 
 
 @push.command(
     "set",
-    short_help="Bring an account's guest requests to a URL from now on.",
+    short_help="Push the guest requests of an account to a URL.",
     epilog="""Example:
 
 \b
@@ -37,23 +37,26 @@ def push() -> None:
 )
 @click.argument("name")
 @click.option("--url", required=True, help="Where the hotel software takes AlpineBits: https://")
-@click.option("--login", required=True, help="Our account name there.")
+@click.option("--login", required=True, help="User name of the hub at that server.")
 @click.option(
     "--version",
     "protocol",
     type=click.Choice(_VERSIONS),
     default=_VERSIONS[-1],
     show_default=True,
-    help="The AlpineBits version that is spoken there.",
+    help="The AlpineBits version of that server.",
 )
 @click.option(
-    "--gzip", "packed", is_flag=True, help="Pack what is sent; only where the server announces it."
+    "--gzip",
+    "packed",
+    is_flag=True,
+    help="Compress requests, if the server announces that it accepts it.",
 )
 @hub_options
 def set_(hub: Hub, name: str, url: str, login: str, protocol: str, packed: bool) -> None:
-    """Bring an account's guest requests there, from now on; also what waits for him already.
+    """Push the guest requests of an account to a URL, also those that wait already.
 
-    Our password there is read from standard input, or asked for.
+    The password of the hub at that server is read from standard input, or asked for.
     """
     password = read_secret("Password")
     hub.run(
@@ -68,34 +71,34 @@ def set_(hub: Hub, name: str, url: str, login: str, protocol: str, packed: bool)
         ),
     )
     record = {"name": name, "url": url, "login": login, "protocol": protocol, "gzip": packed}
-    hub.say(record, f"guest requests of account {name} are brought to {url}")
+    hub.say(record, f"guest requests of account {name} are pushed to {url}")
 
 
-@push.command("list", short_help="List who is brought what, and what is in the way.")
+@push.command("list", short_help="List push deliveries, and what is wrong with them.")
 @hub_options
 def list_(hub: Hub) -> None:
-    """List who is brought what: what waits, since when it works or fails, and why."""
+    """List push deliveries: what waits, when the last push was, failures and their reason."""
     rows = hub.run(targets.list_targets)
     columns = ("name", "hotel", "url", "protocol", "waiting", "failures", "last_error", "due_at")
     show_list(rows, (*columns, "pushed_at", "disabled_at"), json_=hub.json)
 
 
-@push.command()
+@push.command(short_help="Push what waits for an account now.")
 @click.argument("name")
 @hub_options
 def now(hub: Hub, name: str) -> None:
-    """Bring what waits for an account now, without a pause."""
+    """Push what waits for an account now, without the pause after a failure."""
     hub.run(lambda ctx: targets.bring_now(ctx, name))
-    hub.say({"name": name}, f"what waits for account {name} is brought now")
+    hub.say({"name": name}, f"what waits for account {name} is pushed now")
 
 
-@push.command(short_help="Shake hands with an account's server; nothing is brought.")
+@push.command(short_help="Shake hands with the server of an account; nothing is pushed.")
 @click.argument("name")
 @hub_options
 def test(hub: Hub, name: str) -> None:
-    """Shake hands with an account's server, and show what it can; nothing is brought.
+    """Shake hands with the server of an account, and show its capabilities; nothing is pushed.
 
-    Exit codes as those of `alpinehub pms`.
+    The exit codes are those of `alpinehub pms`.
     """
 
     async def find(ctx: Context) -> tuple[targets.Target, bool]:
@@ -115,19 +118,19 @@ def test(hub: Hub, name: str) -> None:
     show_handshake(server, [answer], hub.json)
 
 
-@push.command()
+@push.command(short_help="Disable push delivery to an account.")
 @click.argument("name")
 @hub_options
 def off(hub: Hub, name: str) -> None:
-    """Bring an account nothing more; he may still fetch what waits."""
+    """Disable push delivery to an account. It may still fetch what waits."""
     hub.run(lambda ctx: targets.set_disabled(ctx, name, True))
-    hub.say({"name": name, "disabled": True}, f"account {name} is brought nothing more")
+    hub.say({"name": name, "disabled": True}, f"push delivery to account {name} is disabled")
 
 
 @push.command()
 @click.argument("name")
 @hub_options
 def on(hub: Hub, name: str) -> None:
-    """Go on with bringing after `off`."""
+    """Enable push delivery again."""
     hub.run(lambda ctx: targets.set_disabled(ctx, name, False))
-    hub.say({"name": name, "disabled": False}, f"guest requests of account {name} are brought")
+    hub.say({"name": name, "disabled": False}, f"push delivery to account {name} is enabled")

@@ -19,7 +19,7 @@ _COLUMNS = ("created_at", "id", "hotel", "source", "status", "version", "account
 
 @click.group()
 def requests() -> None:
-    """Guest requests: what became of each, and to send one again."""
+    """Guest requests: their state and history; send one again."""
 
 
 @requests.command(
@@ -140,7 +140,7 @@ def resend(hub: Hub, id_: str, account: str | None) -> None:
     sentence = (
         f"version {done.version} waits again for: {names}"
         if names
-        else "it waits already, or cancels what nobody got"
+        else "it waits already, or it cancels a request that no account got"
     )
     hub.say({"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence)
 
@@ -170,11 +170,11 @@ def cancel(hub: Hub, id_: str, account: str | None, as_cancellation: bool) -> No
         raise click.UsageError("a cancellation goes to all accounts: leave out --account")
     if as_cancellation:
         done = hub.run(lambda ctx: actions.cancel_at_hotel(ctx.store, id_, by=OPERATOR))
-        sentence = f"its cancellation waits for: {', '.join(done.accounts) or 'nobody'}"
+        sentence = f"its cancellation waits for: {', '.join(done.accounts) or 'no account'}"
     else:
         done = hub.run(lambda ctx: actions.cancel(ctx.store, id_, account=account, by=OPERATOR))
         names = ", ".join(done.accounts)
-        sentence = f"it does not wait any more for: {names}" if names else "it waits for nobody"
+        sentence = f"it does not wait any more for: {names}" if names else "it waits for no account"
     hub.say({"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence)
 
 

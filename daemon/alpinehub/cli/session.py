@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import os
 import pwd
 import sys
@@ -16,7 +17,7 @@ from typing import IO, Any, TypeVar
 import click
 
 from cordata import Context, connect
-from cordata.terminal import LazyGroup, as_record, moment, show_json
+from cordata.terminal import LazyGroup, as_record, moment
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,9 +59,9 @@ class Hub:
         return asyncio.run(main())
 
     def say(self, record: Mapping[str, object], sentence: str) -> None:
-        """Print what was done: a sentence, or a JSON object."""
+        """Print what was done: a sentence, or a JSON object on one line."""
         if self.json:
-            show_json(as_record(record))
+            click.echo(json.dumps(as_record(record), ensure_ascii=False))
         else:
             click.echo(sentence)
 

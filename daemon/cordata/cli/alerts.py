@@ -23,7 +23,7 @@ _COLUMNS = ("fingerprint", "title", "count", "pending", "last_at", "mail", "mail
 
 @click.group()
 def alerts() -> None:
-    """What went wrong, by kind: errors that belong together are one alert with a count.
+    """Errors by kind: errors with one cause are one alert with a count.
 
     ALERT is the id that the list and the mails show. The journal has every single error.
     """
@@ -94,7 +94,7 @@ def show(operator: Operator, fingerprint: str) -> int:
 Exit codes: 0 done, 1 an alert that was named is not there.""",
 )
 @click.argument("fingerprints", metavar="[ALERT]...", nargs=-1)
-@click.option("--all", "all_", is_flag=True, help="Whatever there is.")
+@click.option("--all", "all_", is_flag=True, help="All alerts.")
 @operator_options
 def clear(operator: Operator, fingerprints: tuple[str, ...], all_: bool) -> int:
     """Forget alerts: their counts, and what was to be mailed about them. The next one of a kind is
@@ -144,7 +144,7 @@ primary sends it when the server is back."""
 def alert(unit: str, config: str | None, debug: bool) -> int:
     """Say that UNIT failed: in the journal, and by mail at most once per cool-down.
 
-    Needs neither the store nor a valid configuration: a broken one may be what failed the unit.
+    Needs neither the store nor a valid configuration, which may be the reason of the failure.
     The primary stores it afterwards, see `cordata alerts list`.
     """
     from cordata import events

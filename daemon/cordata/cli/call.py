@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 The result is printed as JSON, bytes in it as base64; with --stream one line for each part, as it
 comes.
 
-Ctrl-C cancels: a call that waits is never run, a command that runs is told and may go on until its
-deadline; with --hard its process is killed if that does not end it.
+Ctrl-C cancels: a call that waits is never run, a command that runs is notified and may go on until
+its deadline; with --hard its process is killed if that does not end it.
 
 Exit codes: 0 done, 1 the call failed, 2 wrong usage, 75 the pool cannot take it now (nobody
 answers, too many calls, restarted, the command is refused for a while), 78 the configuration cannot
@@ -99,7 +99,7 @@ def call(
 
 def _cancelled(command: str, left_s: float, *, hard: bool) -> str:
     """What Ctrl-C did, and how long the command may have its process all the same."""
-    text = f"cancelled: if {printable(command)} has begun, it is told"
+    text = f"cancelled: if {printable(command)} has begun, it is notified"
     if hard:
         return f"{text}, and its process killed if it does not end soon (cancel_grace_s)"
     left = f"for up to {max(1, round(left_s))} s, until its deadline"

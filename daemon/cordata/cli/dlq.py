@@ -111,8 +111,8 @@ Exit codes: 0 done, 1 an event that was named is no dead letter, 130 stopped by 
 def replay(operator: Operator, choice: Choice) -> int:
     """Give dead letters back to the group that failed, with all its retries before it.
 
-    Mend what made it fail first. Other groups of the event are left alone, the history stays, and
-    what the group has committed already it does not do again.
+    Correct the cause of the failure first. Other groups of the event are left alone, the history
+    stays, and the group does not do again what it has committed already.
     """
     choice.check(_CHOICE)
     return _settle(operator, "replay", "given back to their groups", choice)

@@ -42,7 +42,7 @@ limit_option = click.option(
 )
 _PAGING = (
     limit_option,
-    click.option("--after", metavar="POSITION", help="Go on where the last page ended."),
+    click.option("--after", metavar="POSITION", help="Start after this position: the next page."),
 )
 
 
@@ -103,12 +103,14 @@ _CHOICES: dict[str, Callable[..., Any]] = {
     "type": click.option("--type", metavar="TYPE", help="Of this event type."),
     "lane": click.option("--lane", type=click.Choice(LANES), help="Of this lane."),
     "group": click.option("--group", metavar="GROUP", help="Of this consumer group."),
-    "error": click.option("--error", metavar="KIND", help="Whose last error is a KeyError, say."),
+    "error": click.option(
+        "--error", metavar="KIND", help="With this last error, for example KeyError."
+    ),
     "since": click.option(
         "--since", help="From then on: 90s, 30m, 1h, 2d, 1w ago, or a date or time in UTC.", **_TIME
     ),
     "before": click.option("--before", help="Before then: written as for --since.", **_TIME),
-    "all": click.option("--all", is_flag=True, help="Whatever there is."),
+    "all": click.option("--all", is_flag=True, help="All of them."),
 }
 
 

@@ -38,7 +38,7 @@ _UNSERVED_S = 3.0
 
 @click.group()
 def subscriptions() -> None:
-    """Subscriptions to the event store: how far each is, begin anew, go on after a failure.
+    """Subscriptions to the event store: their progress, reset, resume after a failure.
 
     NAME is that of the code: by default application.function. A subscription is current when it has
     handled everything, behind when there is more, retrying when an event fails, blocked when it
@@ -58,7 +58,7 @@ def subscriptions() -> None:
 @click.option("--state", type=click.Choice(_STATES), help="In this state.")
 @click.option("--category", metavar="CATEGORY", help="To this category.")
 @limit_option
-@click.option("--after", metavar="NAME", help="Go on where the last page ended.")
+@click.option("--after", metavar="NAME", help="Start after this name: the next page.")
 @operator_options
 def list_(
     operator: Operator, state: str | None, category: str | None, limit: int, after: str | None
@@ -179,7 +179,10 @@ Exit codes: 0 done, 1 nothing is blocked.""",
 @yes_option
 @operator_options
 def resume(operator: Operator, name: str, partition: int | None, skip: bool, yes: bool) -> int:
-    """Let blocked partitions go on, with all retries before them: mend what failed first."""
+    """Let blocked partitions go on, with all their retries.
+
+    Correct the cause of the failure first.
+    """
     from cordata.eventstore.inspection import Subscriptions
 
     if skip:

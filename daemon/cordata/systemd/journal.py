@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import TextIO
 
-from cordata.log import LineHandler, TrailFormatter, message_of, request_id, say_unloggable
+from cordata.log import HANDLER, LineHandler, TrailFormatter, message_of, request_id, say_unloggable
 
 _COLOURS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[1;31m"}
 _RESET = "\x1b[0m"
@@ -34,6 +34,7 @@ def install_logging(level: str = "info", *, role: str = "") -> None:
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)
+    handler.set_name(HANDLER)
     root.addHandler(handler)
     # Nobody filters by thread, process or task; asking for them costs at every record.
     for flag in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks"):

@@ -129,7 +129,9 @@ def _has_log() -> bool:
     """A role has set up logging: under systemd its end has to be found in the journal."""
     import logging
 
-    return bool(logging.getLogger().handlers)
+    from cordata.log import HANDLER
+
+    return any(one.get_name() == HANDLER for one in logging.getLogger().handlers)
 
 
 def _problems(error: CordataError) -> tuple[str, ...]:
