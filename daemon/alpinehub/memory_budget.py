@@ -1,5 +1,5 @@
-"""MemoryBudget on their way in: a worker's memory is bounded by what it may hold of them, not by
-how many clients there are, and how slowly they send.
+"""The memory that one worker may hold for request bodies, however many clients send, and however
+slowly.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class MemoryBudget:
         self._of_owner: Counter[object] = Counter()
 
     @contextmanager
-    def room(self, owner: object = None) -> Iterator[Room]:
-        """For one body; given back at the end of the block."""
-        made = Room(self, owner)
+    def allocation(self, owner: object = None) -> Iterator[Allocation]:
+        """The memory of one body; given back at the end of the block."""
+        made = Allocation(self, owner)
         try:
             yield made
         finally:
-            made.need(0)
+            made.grow_to(0)
 
     def take(self, owner: object, count: int) -> bool:
         """Take so many bytes, or give back where it is negative. Returns whether it could."""
@@ -44,22 +44,22 @@ class MemoryBudget:
         return True
 
 
-class Room:
-    """Of one body."""
+class Allocation:
+    """What one body holds of the budget."""
 
-    __slots__ = ("_bodies", "_counted", "_owner")
+    __slots__ = ("_budget", "_counted", "_owner")
 
-    def __init__(self, bodies: MemoryBudget, owner: object) -> None:
-        self._bodies = bodies
+    def __init__(self, budget: MemoryBudget, owner: object) -> None:
+        self._budget = budget
         self._owner = owner
         self._counted = 0
 
-    def need(self, size: int) -> bool:
-        """The body has `size` bytes by now. Returns whether there is room for them."""
+    def grow_to(self, size: int) -> bool:
+        """The body has `size` bytes by now. Returns whether the budget allows it."""
         counted = max(0, size - FREE_BYTES)
         if counted == self._counted:
             return True
-        if not self._bodies.take(self._owner, counted - self._counted):
+        if not self._budget.take(self._owner, counted - self._counted):
             return False
         self._counted = counted
         return True

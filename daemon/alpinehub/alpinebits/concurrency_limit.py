@@ -14,10 +14,10 @@ from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
-    from alpinehub.memory_budget import Room
+    from alpinehub.memory_budget import Allocation
     from cordata import Context, Store
 
-#: MemoryBudget of more than `LARGE_BYTES` that one worker holds, and of them those of one account,
+#: Bodies of more than `LARGE_BYTES` that one worker holds, and of them those of one account,
 #: so that what sends slowly is in nobody else's way. Each costs three times its size.
 MAX_BODIES, MAX_OF_ONE = 4, 2
 #: How long a large document waits for the one before it.
@@ -26,13 +26,13 @@ WAIT_S = 10.0
 _BUSY = "too many large requests come at once; try again"
 
 
-class Turn:
-    """Of one request: what it holds of this worker's memory."""
+class BodyLimit:
+    """The body of one request, and what it holds of this worker's memory."""
 
-    def __init__(self, large: Counter[int], account_id: int, room: Room) -> None:
+    def __init__(self, large: Counter[int], account_id: int, allocation: Allocation) -> None:
         self._large = large
         self._user_id = account_id
-        self._room = room
+        self._allocation = allocation
         self._is_large = False
 
     def grow(self, size: int) -> None:
@@ -43,7 +43,7 @@ class Turn:
                 raise TransportError(503, _BUSY)
             self._large[self._user_id] = of_one + 1
             self._is_large = True
-        if not self._room.need(size):
+        if not self._allocation.grow_to(size):
             raise TransportError(503, _BUSY)
 
     def end(self) -> None:
@@ -54,23 +54,23 @@ class Turn:
 
 
 class ConcurrencyLimit:
-    """Who of one worker's clients may be large."""
+    """The large requests of one worker: how many are held, and that one is read at a time."""
 
     def __init__(self) -> None:
-        self._bodies = MemoryBudget(MAX_BODIES * MAX_BODY_BYTES, MAX_OF_ONE * MAX_BODY_BYTES)
+        self._budget = MemoryBudget(MAX_BODIES * MAX_BODY_BYTES, MAX_OF_ONE * MAX_BODY_BYTES)
         #: By account.
         self._large: Counter[int] = Counter()
         self._one = asyncio.Lock()
 
     @contextmanager
-    def body(self, account_id: int) -> Iterator[Turn]:
+    def body(self, account_id: int) -> Iterator[BodyLimit]:
         """While the body of an account's request is held."""
-        with self._bodies.room(account_id) as room:
-            turn = Turn(self._large, account_id, room)
+        with self._budget.allocation(account_id) as allocation:
+            body = BodyLimit(self._large, account_id, allocation)
             try:
-                yield turn
+                yield body
             finally:
-                turn.end()
+                body.end()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
@@ -88,12 +88,12 @@ class ConcurrencyLimit:
             self._one.release()
 
 
-_turns: WeakKeyDictionary[Store, ConcurrencyLimit] = WeakKeyDictionary()
+_limits: WeakKeyDictionary[Store, ConcurrencyLimit] = WeakKeyDictionary()
 
 
 def limit_of(ctx: Context) -> ConcurrencyLimit:
-    """Those of this process."""
-    turns = _turns.get(ctx.store)
-    if turns is None:
-        turns = _turns[ctx.store] = ConcurrencyLimit()
-    return turns
+    """The limit of this process."""
+    limit = _limits.get(ctx.store)
+    if limit is None:
+        limit = _limits[ctx.store] = ConcurrencyLimit()
+    return limit

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from alpinehub.alpinebits import action, transport_error
 from alpinehub.alpinebits.call import Answer, Call, Plain
 from alpinehub.alpinebits.capability import SERVED
-from alpinehub.alpinebits.concurrency_limit import Turn, limit_of
+from alpinehub.alpinebits.concurrency_limit import BodyLimit, limit_of
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS
 from alpinehub.alpinebits.transport import (
     HEADERS,
@@ -48,8 +48,8 @@ async def alpinebits(request: Request) -> Response:
     ctx: Context = request.state.cordata
     try:
         account = await log_in(ctx, request)
-        with limit_of(ctx).body(account.id) as turn:
-            answer = await _answer(ctx, request, account, turn)
+        with limit_of(ctx).body(account.id) as body_limit:
+            answer = await _answer(ctx, request, account, body_limit)
     except TransportError as problem:
         return refuse(request, problem)
     except TooManyLogins as error:  # 429 instead of the 401 while somebody tries passwords
@@ -78,9 +78,11 @@ def _response(answer: Answer) -> Response:
     return InParts(answer, media_type=_XML, headers=HEADERS)
 
 
-async def _answer(ctx: Context, request: Request, account: Account, turn: Turn) -> Answer:
+async def _answer(
+    ctx: Context, request: Request, account: Account, body_limit: BodyLimit
+) -> Answer:
     name = protocol_name(request)
-    sent = await read_form(request, turn)
+    sent = await read_form(request, body_limit)
     if not sent.action:
         raise TransportError(400, transport_error.BAD_ACTION)
     protocol = SERVED.get(name)

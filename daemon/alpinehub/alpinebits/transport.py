@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 from alpinehub.alpinebits import transport_error
 from alpinehub.alpinebits.bounds import MAX_BODY_BYTES
 from alpinehub.alpinebits.call import THREAD_BYTES
-from alpinehub.alpinebits.concurrency_limit import Turn
+from alpinehub.alpinebits.concurrency_limit import BodyLimit
 from alpinehub.alpinebits.markup import clean
 from alpinehub.alpinebits.protocol import well_formed
 from alpinehub.alpinebits.transport_error import TransportError
@@ -197,7 +197,7 @@ def client_id(request: Request) -> str:
     return said[:_MAX_CLIENT_ID_CHARS]
 
 
-async def read_form(request: Request, turn: Turn) -> Form:
+async def read_form(request: Request, body_limit: BodyLimit) -> Form:
     """The form in the body. Raises: TransportError (413, 415, 400, 503), ClientDisconnect."""
     received = bytearray()
     async with aclosing(request.stream()) as chunks:
@@ -205,10 +205,10 @@ async def read_form(request: Request, turn: Turn) -> Form:
             received += chunk
             if len(received) > MAX_BODY_BYTES:
                 raise TransportError(413, "the body is too large")
-            turn.grow(len(received))
+            body_limit.grow(len(received))
     headers = request.headers
     body = unpack(bytes(received), headers.get("content-encoding", ""))
-    turn.grow(max(len(received), len(body)))  # more, where it was packed
+    body_limit.grow(max(len(received), len(body)))  # more, where it was packed
     return await _parse(body, lambda: parse_form(headers.get("content-type", ""), body))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from alpinehub.memory_budget import MemoryBudget, Room
+from alpinehub.memory_budget import Allocation, MemoryBudget
 from cordata import ConfigError, Context, StoreUnavailable, fields, request_id
 
 #: More than this many problems of one payload help nobody; the rest is counted.
@@ -108,7 +108,7 @@ _UNCONFIGURED = HttpError(
 )
 
 
-_bodies = MemoryBudget(MAX_HELD_BYTES)
+_budget = MemoryBudget(MAX_HELD_BYTES)
 
 
 class Call:
@@ -134,10 +134,10 @@ class Call:
         length = self.headers.get(b"content-length")
         if length is not None and length.isdigit() and int(length) > MAX_BODY_BYTES:
             raise _too_large()
-        with _bodies.room() as room:
-            return await self._whole(room)
+        with _budget.allocation() as allocation:
+            return await self._whole(allocation)
 
-    async def _whole(self, room: Room) -> bytes:
+    async def _whole(self, allocation: Allocation) -> bytes:
         chunks: list[bytes] = []
         size = 0
         while True:
@@ -148,7 +148,7 @@ class Call:
             size += len(chunk)
             if size > MAX_BODY_BYTES:
                 raise _too_large()
-            if not room.need(size):
+            if not allocation.grow_to(size):
                 raise _busy()
             if not message.get("more_body", False):
                 return chunk if not chunks else b"".join([*chunks, chunk])
