@@ -15,8 +15,8 @@ from cordata.factory import chains_of
 from cordata.store.migrate import RUNTIME, load
 from cordata.store.queries import sql_folder
 
-#: What PostgreSQL leaves unchecked, since nothing can break it: 0001_hub, 0002_reference, and each
-#: table after them whose rows come with what hotel software and guests do.
+#: What PostgreSQL leaves unchecked, since nothing can break it (0001_hub.sql): rows that come with
+#: what hotel software and guests do.
 UNCHECKED = {
     ("activity", "hotel_id"),
     ("contact", "hotel_id"),

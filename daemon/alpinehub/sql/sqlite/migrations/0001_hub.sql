@@ -1,4 +1,4 @@
--- The hub's tables, first part. Times are microseconds since the epoch, UTC; JSON is TEXT.
+-- The hub's tables. Times are microseconds since the epoch, UTC; JSON is TEXT.
 
 -- One row: goes up with each change of hotels, accounts or sources, so that a worker sees by one
 -- look-up whether what it remembers of them still holds.
@@ -18,7 +18,9 @@ CREATE TABLE hotel (
     report_email TEXT,                  -- who gets the daily report: addresses, commas between
     created_at INTEGER NOT NULL,
     enabled_at INTEGER,                 -- again, after it was disabled: reports begin anew then
-    disabled_at INTEGER
+    disabled_at INTEGER,
+    -- What an operator chose for one hotel.
+    settings TEXT                       -- JSON of alpinehub.models.Settings; NULL: none
 ) STRICT;
 
 -- A login of hotel software.
@@ -28,13 +30,20 @@ CREATE TABLE account (
     password TEXT NOT NULL,             -- scrypt, parameters and salt within
     created_at INTEGER NOT NULL,
     changed_at INTEGER NOT NULL,        -- last new password
-    disabled_at INTEGER
+    disabled_at INTEGER,
+    -- The password before the last rotation: still taken until before_until.
+    password_before TEXT,
+    before_until INTEGER,
+    -- Since when a login may come again after it was disabled: it is not called silent before.
+    enabled_at INTEGER
 ) STRICT;
 
--- Which hotels an account reads. His acknowledgements are his own.
+-- Which hotels an account reads. Each account has its own acknowledgements.
 CREATE TABLE account_hotel (
     account_id INTEGER NOT NULL REFERENCES account (id),
     hotel_id INTEGER NOT NULL REFERENCES hotel (id),
+    -- From when on the account is given what comes; NULL: also what was there before.
+    from_at INTEGER,
     PRIMARY KEY (account_id, hotel_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX account_hotel_hotel ON account_hotel (hotel_id, account_id);
@@ -50,17 +59,41 @@ CREATE TABLE source (
     created_at INTEGER NOT NULL,
     changed_at INTEGER NOT NULL,        -- last new secret
     disabled_at INTEGER,
+    mapping TEXT,                       -- JSON; NULL: the mapping of its kind
+    options TEXT,                       -- JSON; NULL: those of its kind
+    secret_before BLOB,                 -- sealed; still taken until before_until
+    fingerprint_before BLOB,
+    before_until INTEGER,
+    -- Goes up when a hotel is granted to an account. It is part of a key, so that on PostgreSQL whoever makes
+    -- a version meanwhile, and locks the source by a foreign key, runs again and sees the new reader.
+    readers_revision INTEGER NOT NULL DEFAULT 0,
     UNIQUE (hotel_id, name),
     UNIQUE (hotel_id, fingerprint)
 ) STRICT;
+CREATE UNIQUE INDEX source_readers ON source (id, readers_revision);
 
--- A person, per hotel. What he wrote about himself is kept with each version.
+-- A person, per hotel. What they wrote about themselves is kept with each version.
 CREATE TABLE customer (
     id INTEGER PRIMARY KEY,
     hotel_id INTEGER NOT NULL REFERENCES hotel (id),
     email TEXT,                         -- lower case
     phone TEXT,                         -- digits, + before a country code
-    created_at INTEGER NOT NULL
+    created_at INTEGER NOT NULL,
+    -- Who a customer is, as they last said it, and whether a platform may be told.
+    phone_e164 TEXT,                    -- NULL: not made yet, or no number
+    first_name TEXT,
+    last_name TEXT,
+    city TEXT,
+    postal_code TEXT,
+    country TEXT,                       -- ISO 3166, upper case
+    state TEXT,
+    birth_date TEXT,                    -- YYYY-MM-DD
+    gender TEXT,                        -- female, male
+    language TEXT,
+    consent INTEGER,                    -- 1 yes, 0 no, NULL never asked
+    consent_at INTEGER,
+    -- 1: phone_e164 is to be made, and duplicates are to be merged.
+    phone_due INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 CREATE UNIQUE INDEX customer_email ON customer (hotel_id, email) WHERE email IS NOT NULL;
 -- With the address: found at once, however many share the number.
@@ -68,6 +101,10 @@ CREATE INDEX customer_phone ON customer (hotel_id, phone, email) WHERE phone IS 
 -- One of whom the number is all that is known: two at once are one.
 CREATE UNIQUE INDEX customer_nameless ON customer (hotel_id, phone)
     WHERE phone IS NOT NULL AND email IS NULL;
+-- Whose number is to be read; once they are, nobody is in it.
+CREATE INDEX customer_phone_due ON customer (id) WHERE phone_due = 1;
+-- Who has a number, however it was written.
+CREATE INDEX customer_e164 ON customer (hotel_id, phone_e164) WHERE phone_e164 IS NOT NULL;
 
 -- The id is the AlpineBits UniqueID: 32 hex digits, in the order of time, so rows are appended.
 CREATE TABLE reservation (
@@ -79,11 +116,23 @@ CREATE TABLE reservation (
     version INTEGER NOT NULL,           -- the newest
     status TEXT NOT NULL CHECK (status IN ('request', 'reservation', 'cancelled')),
     created_at INTEGER NOT NULL,
-    changed_at INTEGER NOT NULL         -- of the newest version
+    changed_at INTEGER NOT NULL,        -- of the newest version
+    -- What the hotel says of a reservation, in the words of its software.
+    hotel_status TEXT,
+    hotel_status_at INTEGER,
+    -- The newest that came of it, in the source's own order: what is older is not a change.
+    sequence INTEGER,
+    sent_at INTEGER,
+    -- What an account that did not get a request before is not given any more.
+    ends_on TEXT,                       -- the last day of the stay, YYYY-MM-DD
+    erased_at INTEGER,
+    withdrawn_at INTEGER                -- an operator took it from every list
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX reservation_external ON reservation (source_id, external_id)
     WHERE external_id IS NOT NULL;
 CREATE INDEX reservation_created ON reservation (hotel_id, created_at);
+-- What a customer sent: to merge, export and erase it.
+CREATE INDEX reservation_customer ON reservation (customer_id) WHERE customer_id IS NOT NULL;
 
 -- What was said, each time. id: the order in which versions were committed.
 CREATE TABLE reservation_version (
@@ -110,12 +159,21 @@ CREATE TABLE inbox (
     state TEXT NOT NULL CHECK (state IN ('received', 'mapped', 'review', 'rejected')),
     error TEXT,
     reservation_id TEXT REFERENCES reservation (id),
-    request_id TEXT NOT NULL
+    request_id TEXT NOT NULL,
+    -- What became of a submission: new, changed, duplicate, test, spam. NULL: not interpreted yet.
+    outcome TEXT,
+    form_id INTEGER,                    -- the shape that it had
+    handled_at INTEGER                  -- when state and outcome were decided
 ) STRICT;
 CREATE INDEX inbox_open ON inbox (state, id) WHERE state IN ('received', 'review');
+-- What was sent of a reservation: for its history, and to erase it.
+CREATE INDEX inbox_reservation ON inbox (reservation_id) WHERE reservation_id IS NOT NULL;
+-- What made no reservation: few, and counted for each day's report.
+CREATE INDEX inbox_outcome ON inbox (source_id, received_at)
+    WHERE outcome IN ('duplicate', 'test', 'spam');
 
 -- One version for one account. The row is made with the version, for each account of the hotel.
--- waiting = 1: the newest version, not acknowledged by him; so the list of what waits for an account
+-- waiting = 1: the newest version, not acknowledged by the account; so the list of what waits for an account
 -- costs what waits, however much history there is. A newer version ends the waiting of the older,
 -- which keeps its row: a late acknowledgement of it is still recorded.
 CREATE TABLE delivery (
@@ -128,13 +186,29 @@ CREATE TABLE delivery (
     first_sent_at INTEGER,
     last_sent_at INTEGER,
     acked_at INTEGER,
-    rejected_text TEXT,                  -- he took it and said why he cannot use it
-    undeliverable_text TEXT,                     -- why his protocol version cannot carry it; it keeps waiting
+    rejected_text TEXT,                 -- it was taken, with the reason why it cannot be used
+    undeliverable_text TEXT,            -- why the account's protocol cannot carry it; it keeps waiting
+    -- How a version went out, or why it did not. `undeliverable_text` is the sentence for people.
+    rendered TEXT,                      -- in which form it was found valid
+    client_id TEXT,                     -- who fetched it last, as it calls itself
+    sent_count INTEGER NOT NULL DEFAULT 0,
+    undeliverable_code TEXT,            -- alpinehub.alpinebits.guest.UndeliverableCode
+    undeliverable_at INTEGER,           -- since when
+    cancelled_at INTEGER,               -- an operator took it from the list
     PRIMARY KEY (reservation_id, account_id, version)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX delivery_waiting ON delivery (account_id, hotel_id, reservation_id) WHERE waiting = 1;
+-- What waits because it cannot be written in its account's protocol: for the review list.
+CREATE INDEX delivery_undeliverable ON delivery (hotel_id, reservation_id)
+    WHERE waiting = 1 AND undeliverable_code IS NOT NULL;
+-- What went out and what was acknowledged on a day, for the daily report.
+CREATE INDEX delivery_sent ON delivery (hotel_id, first_sent_at) WHERE first_sent_at IS NOT NULL;
+CREATE INDEX delivery_acked ON delivery (hotel_id, acked_at) WHERE acked_at IS NOT NULL;
+-- Cancellations that wait: few. Those that an account is not told of do not count (waiting_delivery).
+CREATE INDEX delivery_cancelled ON delivery (account_id, hotel_id)
+    WHERE waiting = 1 AND unique_id_type = 15;
 
--- The trail of a reservation: what became of it, appended only.
+-- The history of a reservation: what became of it, appended only.
 CREATE TABLE reservation_history (
     id INTEGER PRIMARY KEY,
     reservation_id TEXT NOT NULL REFERENCES reservation (id),
@@ -143,7 +217,9 @@ CREATE TABLE reservation_history (
                                         -- acknowledged, refused
     account_id INTEGER REFERENCES account (id),
     at INTEGER NOT NULL,
-    request_id TEXT NOT NULL
+    request_id TEXT NOT NULL,
+    -- What else there is to say of an event: JSON; nothing that a guest wrote.
+    detail TEXT
 ) STRICT;
 CREATE INDEX reservation_history_reservation ON reservation_history (reservation_id);
 
@@ -153,8 +229,14 @@ CREATE TABLE hotel_hour (
     hour_at INTEGER NOT NULL,
     modified INTEGER NOT NULL DEFAULT 0,
     cancelled INTEGER NOT NULL DEFAULT 0,
+    -- What else an hour of a hotel is judged by.
+    duplicates INTEGER NOT NULL DEFAULT 0,
+    errors INTEGER NOT NULL DEFAULT 0,
+    -- Forms that a robot filled in: nothing else is kept of them.
+    spam INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (hotel_id, hour_at)
 ) STRICT, WITHOUT ROWID;
+
 -- What is still to be added to hotel_hour: folded in by the primary, so that no two workers wait for
 -- one hotel's row.
 CREATE TABLE hour_change (
@@ -162,7 +244,10 @@ CREATE TABLE hour_change (
     hotel_id INTEGER NOT NULL,
     hour_at INTEGER NOT NULL,
     modified INTEGER NOT NULL DEFAULT 0,
-    cancelled INTEGER NOT NULL DEFAULT 0
+    cancelled INTEGER NOT NULL DEFAULT 0,
+    duplicates INTEGER NOT NULL DEFAULT 0,
+    errors INTEGER NOT NULL DEFAULT 0,
+    spam INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- Reports made, so that due ones are found without asking about every day again.
@@ -173,3 +258,136 @@ CREATE TABLE daily_report (
     made_at INTEGER NOT NULL,
     PRIMARY KEY (day, hotel_id)
 ) STRICT, WITHOUT ROWID;
+
+-- What the forms of a source look like: names of fields, never a value of one.
+CREATE TABLE form (
+    id INTEGER PRIMARY KEY,
+    source_id INTEGER NOT NULL REFERENCES source (id),
+    form_key TEXT NOT NULL,             -- the form's own id, else its name, else ''
+    signature BLOB NOT NULL,            -- hash of its sorted keys
+    fields TEXT NOT NULL,               -- JSON [[key, label], ...]
+    first_seen_at INTEGER NOT NULL,
+    last_seen_at INTEGER NOT NULL,      -- to the hour
+    UNIQUE (source_id, form_key, signature)
+) STRICT;
+
+-- When hotel software last came, for each hotel that it reads.
+CREATE TABLE contact (
+    account_id INTEGER NOT NULL REFERENCES account (id),
+    hotel_id INTEGER NOT NULL REFERENCES hotel (id),
+    protocol TEXT NOT NULL,             -- of the last time
+    client_id TEXT,
+    polled_at INTEGER,
+    acked_at INTEGER,
+    stale_at INTEGER,                   -- the operator was told that it does not come
+    PRIMARY KEY (account_id, hotel_id)
+) STRICT, WITHOUT ROWID;
+
+-- What an account's software and this server last agreed on.
+CREATE TABLE handshake (
+    account_id INTEGER NOT NULL REFERENCES account (id),
+    protocol TEXT NOT NULL,
+    capabilities TEXT NOT NULL,         -- JSON {action: [support, ...]}
+    at INTEGER NOT NULL,
+    PRIMARY KEY (account_id, protocol)
+) STRICT, WITHOUT ROWID;
+
+-- Hotel software that does not come: guest requests are brought to it.
+CREATE TABLE push_target (
+    account_id INTEGER NOT NULL PRIMARY KEY REFERENCES account (id),
+    url TEXT NOT NULL,
+    login TEXT NOT NULL,
+    secret BLOB NOT NULL,               -- sealed with the master key
+    protocol TEXT NOT NULL,
+    packed INTEGER NOT NULL CHECK (packed IN (0, 1)), -- by gzip
+    changed_at INTEGER NOT NULL,
+    disabled_at INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- What hotel software tells of its hotel. One that is written meanwhile is seen by its revision.
+CREATE TABLE hotel_document (
+    hotel_id INTEGER NOT NULL REFERENCES hotel (id),
+    kind TEXT NOT NULL CHECK (kind IN ('freerooms', 'inventory', 'info')),
+    revision INTEGER NOT NULL,
+    protocol TEXT NOT NULL,             -- in which it came
+    account_id INTEGER NOT NULL REFERENCES account (id), -- who sent it
+    body BLOB NOT NULL,                 -- zlib: JSON of freerooms, else canonical XML
+    complete_at INTEGER,                -- last complete set
+    changed_at INTEGER NOT NULL,
+    PRIMARY KEY (hotel_id, kind)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE rate_plan (
+    hotel_id INTEGER NOT NULL REFERENCES hotel (id),
+    code TEXT NOT NULL,
+    protocol TEXT NOT NULL,
+    body BLOB NOT NULL,                 -- zlib: canonical XML
+    changed_at INTEGER NOT NULL,
+    PRIMARY KEY (hotel_id, code)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE activity (
+    hotel_id INTEGER NOT NULL REFERENCES hotel (id),
+    context TEXT NOT NULL,              -- whose id it is
+    event_id TEXT NOT NULL,
+    protocol TEXT NOT NULL,
+    body BLOB NOT NULL,                 -- zlib: canonical XML
+    changed_at INTEGER NOT NULL,
+    PRIMARY KEY (hotel_id, context, event_id)
+) STRICT, WITHOUT ROWID;
+
+-- Each time that hotel software told something, and what it was answered.
+CREATE TABLE inbound_message (
+    id INTEGER PRIMARY KEY,
+    hotel_id INTEGER NOT NULL REFERENCES hotel (id),
+    account_id INTEGER NOT NULL REFERENCES account (id),
+    action TEXT NOT NULL,
+    protocol TEXT NOT NULL,
+    client_id TEXT,
+    request_id TEXT NOT NULL,
+    received_at INTEGER NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    outcome TEXT NOT NULL CHECK (outcome IN ('success', 'advisory', 'warning', 'error')),
+    problem TEXT                        -- the first one of the answer
+) STRICT;
+CREATE INDEX inbound_message_hotel ON inbound_message (hotel_id, id);
+
+-- What is brought to hotel software, hotel by hotel: one that fails delays no other.
+CREATE TABLE push_hotel (
+    account_id INTEGER NOT NULL REFERENCES account (id),
+    hotel_id INTEGER NOT NULL REFERENCES hotel (id),
+    due_at INTEGER,                     -- a push.due is on its way for then; NULL: none is
+    failures INTEGER NOT NULL,          -- since the last success
+    last_error TEXT,
+    pushed_at INTEGER,                  -- last success
+    PRIMARY KEY (account_id, hotel_id)
+) STRICT, WITHOUT ROWID;
+
+-- Token buckets of public forms (webhooks/form_limit.py). A bucket without a row, or whose full_at is
+-- over, is full.
+CREATE TABLE form_limit (
+    key BLOB NOT NULL PRIMARY KEY,      -- keyed hash of an address, a source, a proof of work
+    full_at INTEGER NOT NULL            -- when the bucket is full again
+) STRICT, WITHOUT ROWID;
+
+-- What waits for an account: the newest version of a request, not acknowledged. Of a cancellation
+-- only where the account was given the request: no account is told of the end of what it never got.
+CREATE VIEW waiting_delivery AS
+SELECT d.reservation_id, d.account_id, d.version, d.hotel_id, d.first_sent_at,
+    d.undeliverable_code, d.undeliverable_text
+FROM delivery d
+WHERE d.waiting = 1 AND (d.unique_id_type = 14 OR EXISTS (
+    SELECT 1 FROM delivery given
+    WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
+        AND given.version < d.version AND given.last_sent_at IS NOT NULL));
+
+-- What an account can still be given: it and the hotel are enabled, it reads the hotel, and its
+-- version of AlpineBits can carry it. While there is such a one, the request is kept.
+CREATE VIEW deliverable AS
+SELECT d.reservation_id, d.account_id, d.version, d.hotel_id
+FROM waiting_delivery d
+JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
+JOIN account u ON u.id = d.account_id
+JOIN hotel h ON h.id = d.hotel_id
+WHERE u.disabled_at IS NULL AND h.disabled_at IS NULL
+    AND d.undeliverable_code IS NULL AND d.undeliverable_text IS NULL;

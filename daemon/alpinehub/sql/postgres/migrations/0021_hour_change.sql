@@ -1,3 +1,0 @@
--- As in hotel_hour.
-ALTER TABLE hour_change ADD COLUMN duplicates INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE hour_change ADD COLUMN errors INTEGER NOT NULL DEFAULT 0;

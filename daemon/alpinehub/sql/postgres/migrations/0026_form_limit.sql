@@ -1,6 +1,0 @@
--- Token buckets of public forms (webhooks/form_limit.py). A bucket without a row, or whose full_at is
--- over, is full.
-CREATE TABLE form_limit (
-    key BYTEA NOT NULL PRIMARY KEY,     -- keyed hash of an address, a source, a proof of work
-    full_at BIGINT NOT NULL             -- when the bucket is full again
-);
