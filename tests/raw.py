@@ -15,13 +15,12 @@ async def raw(tx: Tx, sql: str, args: Sequence[object] = ()) -> list[Row]:
     if isinstance(tx, SqliteTx):
         tx.wrote = tx.wrote or not Query("raw", sql, "test", "sqlite").reads
         return list(tx._cursor.execute(sql, args).fetchall())
-    from cordata.store.postgres.solo import SoloTx
-    from cordata.store.postgres.unit import Ask, Call, UnitTx
+    from cordata.store.postgres.unit import Call, Request, UnitTx
 
     assert isinstance(tx, UnitTx)
     numbers = count(1)
     pieces = sql.split("?")
     numbered = "".join([pieces[0], *(f"${next(numbers)}{piece}" for piece in pieces[1:])])
-    ask = Ask((Call(Query("raw", numbered, "test", "postgres"), args),), "rows")
-    rows: list[Row] = await (tx.ask(ask) if isinstance(tx, SoloTx) else ask)
+    call = Call(Query("raw", numbered, "test", "postgres"), args)
+    rows: list[Row] = await tx.ask(Request((call,), "rows"))
     return rows

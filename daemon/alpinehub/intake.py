@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from alpinehub import counts, history
-from alpinehub.customers.identity import find_or_create
+from alpinehub.customers.identity import NotBatched, find_or_create
 from alpinehub.history import HistoryEntry
 from alpinehub.models import Source
 from alpinehub.reservations import (
@@ -111,11 +111,15 @@ class _Prepared(NamedTuple):
     id: str
     data: str
     content_hash: bytes
+    #: Whether the unit is batched: as long as constraints decide. External id and idempotency key
+    #: of a reservation, number of a version and e-mail address of a customer are unique; what
+    #: changes a customer, or finds one by a number, is decided by what was read (NotBatched).
+    batch: bool
 
 
-def _prepare(arrival: Arrival, now_us: int) -> _Prepared:
+def _prepare(arrival: Arrival, now_us: int, *, batch: bool) -> _Prepared:
     encoded = encode(arrival.data)
-    return _Prepared(new_id(now_us), encoded.decode(), content_hash(encoded))
+    return _Prepared(new_id(now_us), encoded.decode(), content_hash(encoded), batch)
 
 
 async def take_in(store: Store, arrival: Arrival, *, now_us: int) -> Stored:
@@ -124,12 +128,15 @@ async def take_in(store: Store, arrival: Arrival, *, now_us: int) -> Stored:
     Raises: KeyReused, Unknown (nothing is written then), StoreUnavailable. Cancelling is safe: it
     is stored whole or not at all, and sent again it gets the same id.
     """
-    unit = partial(_take_in, arrival=arrival, prepared=_prepare(arrival, now_us))
+    prepared = _prepare(arrival, now_us, batch=True)
     for _ in range(RUNS):
+        unit = partial(_take_in, arrival=arrival, prepared=prepared)
         try:
-            return await store.run(unit)
+            return await store.run(unit, batch=prepared.batch)
         except Conflict:
             continue
+        except NotBatched:
+            prepared = prepared._replace(batch=False)
     raise StoreUnavailable("too many change the same reservation at once", retry_after_s=1)
 
 
@@ -173,7 +180,7 @@ async def store_arrival(tx: Tx, arrival: Arrival, known: Row | None) -> Stored:
     `known`: its reservation, as `find_reservation` returns it. Raises: Unknown, Conflict,
     StoreUnavailable.
     """
-    return await _store(tx, arrival, _prepare(arrival, tx.now_us), known)
+    return await _store(tx, arrival, _prepare(arrival, tx.now_us, batch=False), known)
 
 
 async def _store(tx: Tx, arrival: Arrival, prepared: _Prepared, known: Row | None) -> Stored:
@@ -207,21 +214,25 @@ async def _add(tx: Tx, arrival: Arrival, prepared: _Prepared) -> Stored:
     if arrival.incomplete:
         raise Unknown()
     source, data, order = arrival.source, arrival.data, arrival.order.until(tx.now_us)
-    await tx.insert(
-        "reservation",
-        id=prepared.id,
-        hotel_id=source.hotel.id,
-        source_id=source.id,
-        external_id=arrival.external_id,
-        customer_id=await find_or_create(tx, source.hotel.id, data),
-        version=1,
-        status=data.status,
-        ends_on=ends_on(data),
-        sequence=order.sequence,
-        sent_at=order.sent_at,
-        created_at=tx.now_us,
-        changed_at=tx.now_us,
-    )
+    customer_id = await find_or_create(tx, source.hotel.id, data, batch=prepared.batch)
+    columns = {
+        "id": prepared.id,
+        "hotel_id": source.hotel.id,
+        "source_id": source.id,
+        "external_id": arrival.external_id,
+        "version": 1,
+        "status": data.status,
+        "ends_on": ends_on(data),
+        "sequence": order.sequence,
+        "sent_at": order.sent_at,
+        "created_at": tx.now_us,
+        "changed_at": tx.now_us,
+    }
+    if customer_id is None:
+        email = data.email.lower()
+        await tx.write("insert_reservation_of_new_customer", rows=1, email=email, **columns)
+    else:
+        await tx.insert("reservation", customer_id=customer_id, **columns)
     await _add_inbox(tx, arrival, prepared.id, "new")
     version = _version_of(arrival, prepared, prepared.id, 1, next_res_status(data.status, None))
     await add_version(tx, version)
@@ -236,10 +247,13 @@ async def _change(tx: Tx, arrival: Arrival, prepared: _Prepared, known: Row) -> 
         prepared = prepared._replace(data=encode(data).decode())
     customer_id = known["customer_id"]
     if data.email or data.phone or customer_id is None:
-        customer_id = await find_or_create(tx, arrival.source.hotel.id, data)
+        customer_id = await find_or_create(tx, arrival.source.hotel.id, data, batch=prepared.batch)
+        if customer_id is None:
+            raise NotBatched
     reservation_id, number = str(known["id"]), int(known["version"]) + 1
-    found = await tx.execute(
+    await tx.write(  # no row: retention deleted it at this moment; run again, it is a new one
         "update_reservation",
+        rows=1,
         id=reservation_id,
         version=number,
         status=data.status,
@@ -247,8 +261,6 @@ async def _change(tx: Tx, arrival: Arrival, prepared: _Prepared, known: Row) -> 
         ends_on=ends_on(data),
         now=tx.now_us,
     )
-    if not found:  # retention deleted it at this moment: then this is a new one
-        raise Conflict(f"reservation {reservation_id} is gone")
     await _add_inbox(tx, arrival, reservation_id, "changed")
     res_status = next_res_status(data.status, known["status"])
     await add_version(tx, _version_of(arrival, prepared, reservation_id, number, res_status))

@@ -136,7 +136,6 @@ class EventContext(Context):
             await tx.write("seen.add", rows=1, **mark, created_at=tx.now_us)
             return value
 
-        marked.__wrapped__ = unit  # type: ignore[attr-defined]  # what kind of unit it is
         with self._once.commit(self.group, "message"):
             self._once.seal(self.group)
             return await self.store.run(marked, batch=self._batch if batch is None else batch)

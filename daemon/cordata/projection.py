@@ -58,7 +58,6 @@ class ProjectionContext(Context):
             await advance(tx, self._claim, self.position)
             return result
 
-        moving.__wrapped__ = unit  # type: ignore[attr-defined]  # what kind of unit it is
         with self._once.commit(self.subscription, "event"):
             self._once.seal(self.subscription)
             return await self.store.run(moving, batch=batch)

@@ -58,30 +58,47 @@ def changes_of(known: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, A
     return {name: found.get(name) for name in (*COLUMNS, "consent")} if found else {}
 
 
-async def find_or_create(tx: Tx, hotel_id: int, data: ReservationData) -> int:
+class NotBatched(Exception):
+    """The unit has to run without `batch=True`: it decides by rows that it only reads."""
+
+
+async def find_or_create(
+    tx: Tx, hotel_id: int, data: ReservationData, *, batch: bool = False
+) -> int | None:
     """The id of the customer a record speaks of; within the unit that stores the record.
+
+    `batch`: the unit is batched. None, only then: a new customer, whom the statements after it
+    find by the e-mail address.
 
     What the record tells of them is what is known of them from now on. Raises: Conflict when
     another unit makes the same customer meanwhile, or merges two: run again, the unit finds them.
+    NotBatched for a customer without an e-mail address, and for what changes one.
     """
     told = columns_of(data)
+    if batch and told["email"] is None:
+        raise NotBatched
     row = await _find(tx, hotel_id, told["email"], told["phone"])
     if row is not None:
         if changes := changes_of(dict(row), told):
+            if batch:
+                raise NotBatched
             await tx.write("customer_update", id=row["id"], now=tx.now_us, **changes)
         elif told["consent"] is not None and row["phone"]:
             # Nothing new; but by the number they may be found to be one with somebody who answered
             # otherwise, and then the latest answer of the two counts.
             await tx.write("customer_consent_again", id=row["id"], now=tx.now_us)
         return int(row["id"])
-    created = await tx.fetch_one(
-        "customer_create",
-        hotel_id=hotel_id,
+    columns = {
+        "hotel_id": hotel_id,
         **told,
-        consent_at=None if told["consent"] is None else tx.now_us,
-        phone_due=int(bool(told["phone"])),
-        created_at=tx.now_us,
-    )
+        "consent_at": None if told["consent"] is None else tx.now_us,
+        "phone_due": int(bool(told["phone"])),
+        "created_at": tx.now_us,
+    }
+    if batch:
+        await tx.insert("customer", **columns)
+        return None
+    created = await tx.fetch_one("customer_create", **columns)
     if created is None:
         raise Conflict("another unit made this customer meanwhile")
     return int(created["id"])

@@ -32,6 +32,7 @@ WHERE id = :id
 SELECT id, code, disabled_at FROM hotel WHERE code = :code
 
 -- name: hold_sources
+-- newest
 -- Until the end of the unit no reservation is made or changed: whoever does locks the source by the
 -- foreign key of the inbox, and only then looks who reads the hotel and what waits. Who looked
 -- before, on an older snapshot, finds that this key changed, and runs again.
@@ -46,6 +47,7 @@ SET disabled_at = CAST(:disabled_at AS BIGINT),
 WHERE code = :code
 
 -- name: add_account
+-- newest
 INSERT INTO account (name, password, created_at, changed_at)
 VALUES (:name, :password, :now, :now)
 ON CONFLICT (name) DO NOTHING

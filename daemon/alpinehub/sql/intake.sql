@@ -16,7 +16,17 @@ FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.source_id = :source_id AND r.external_id IN (:external_id, :other_id)
 
+-- name: insert_reservation_of_new_customer
+-- The same unit has just added the customer of this address.
+INSERT INTO reservation (id, hotel_id, source_id, external_id, customer_id, version, status,
+    ends_on, sequence, sent_at, created_at, changed_at)
+SELECT :id, CAST(:hotel_id AS BIGINT), CAST(:source_id AS BIGINT), :external_id, id,
+    CAST(:version AS INTEGER), :status, :ends_on, CAST(:sequence AS BIGINT),
+    CAST(:sent_at AS BIGINT), CAST(:created_at AS BIGINT), CAST(:changed_at AS BIGINT)
+FROM customer WHERE hotel_id = CAST(:hotel_id AS BIGINT) AND email = :email
+
 -- name: update_reservation
+-- newest
 -- A new version is for everybody, whatever became of the one before.
 UPDATE reservation
 SET version = :version, status = :status, customer_id = :customer_id, changed_at = :now,
@@ -43,6 +53,7 @@ WHERE id = :id
 UPDATE delivery SET waiting = 0 WHERE reservation_id = :reservation_id AND waiting = 1
 
 -- name: fan_out
+-- newest
 -- One delivery for each account of the hotel, disabled ones too: they get it when they are
 -- enabled again.
 INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)

@@ -17,8 +17,8 @@ class Hand:
         self._tx = tx
         self._terms = {"owner": owner, "claimed_until": claimed_until}
         self.messages: list[Message] = []
-        #: The server was told to keep this claim, whatever becomes of it.
-        self._lasts = False
+        #: Whether a crash of the server must not take this claim back.
+        self.lasts = False
         #: Groups of which fewer were to be had than were wanted.
         self.short: Sequence[str] = ()
 
@@ -66,10 +66,8 @@ class Hand:
             claimed += followers.get(row["order_key"], ())
         ids = json.dumps([row["outbox_id"] for row in claimed])
         await self._tx.write("stream.claim", ids=ids, group=group, **self._terms)
-        if not self._lasts and any(row["order_key"] is not None for row in claimed):
-            # Lost in a crash of the server, the key would be another's while we handle it.
-            self._lasts = True
-            await self._tx.write("stream.outlive_crash")
+        # Lost in a crash of the server, the key would be another's while we handle it.
+        self.lasts = self.lasts or any(row["order_key"] is not None for row in claimed)
         self.messages += [_message(row, group, lane) for row in claimed]
         return len(rows) < limit
 

@@ -87,9 +87,10 @@ class Publisher:
             # After a full batch the next pass looks anyway.
             next_at = tx.now_us if count >= limit else await outbox_due_at(tx)
             relayed = Relayed(published=count, next_at=next_at, backfill=found.backfill)
+            await tx.write("commit.unsynced")  # what a crash takes back is published again
             return relayed, found.types, messages
 
-        return await self._strays.claiming(self._store, unit, "fleeting")
+        return await self._strays.claiming(self._store, unit)
 
     async def quiet(self) -> None:
         """Nobody's hands are filled any more; returns when what was on its way is there."""

@@ -32,7 +32,7 @@ from cordata.broker.stray import Strays
 from cordata.core.claim import claimed_until, is_expired
 from cordata.core.outbox import not_at_once
 from cordata.log import logger
-from cordata.store import OUTBOX_TOPIC, Bookkeeping, Fence, Keeper, Store, Tx
+from cordata.store import OUTBOX_TOPIC, Fence, Keeper, Store, Tx
 
 log = logger("cordata.engine")
 
@@ -151,13 +151,14 @@ class StoreBroker(Broker):
             left = [at for g, due in next_at.items() if g not in hand.short for at in due]
             if freed and any(is_due(at, tx.now_us) for at in left):
                 tx.notify(STREAM_TOPIC)  # for those who looked before and found them in our hands
+            # A claim that a crash takes back is made again, by anyone, so one of a key is not; what
+            # is settled is forgotten here.
+            if not (outcomes or hand.lasts):
+                await tx.write("commit.unsynced")
             return Claimed(messages=hand.messages, next_at=next_at), hand.short
 
         mark = self._mark()
-        # A claim that is taken back is made again, by anyone, so one of a key is not (see Hand);
-        # what is settled is forgotten here.
-        kind: Bookkeeping = "lasting" if outcomes else "fleeting"
-        claimed, short = await self._strays.claiming(self._store, unit, kind)
+        claimed, short = await self._strays.claiming(self._store, unit)
         now_us = self._store.now_us()
         later = {g: Due(*(not_at_once(at, now_us) for at in claimed.next_at[g])) for g in short}
         next_at = {**claimed.next_at, **later}

@@ -14,7 +14,7 @@ from typing import TypeVar
 from cordata.broker.message import Held, Outcome
 from cordata.core.delivery import Verdict
 from cordata.errors import StoreUnavailable
-from cordata.store import Bookkeeping, Store, Unit
+from cordata.store import Store, Unit
 
 T = TypeVar("T")
 
@@ -32,10 +32,10 @@ class Strays:
         self.possible = False
         self._suspects: frozenset[Mark] = frozenset()
 
-    async def claiming(self, store: Store, unit: Unit[T], kind: Bookkeeping) -> T:
+    async def claiming(self, store: Store, unit: Unit[T]) -> T:
         """Run a unit that claims. Raises: as `Store.run`."""
         try:
-            return await store.run(unit, bookkeeping=kind)
+            return await store.run(unit)
         except StoreUnavailable:
             self.possible = True
             raise

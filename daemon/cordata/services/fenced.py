@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, cast
 
 from cordata.context import Context
-from cordata.store import Bookkeeping, Fence, Store, Tx, Unit
+from cordata.store import Fence, Store, Tx, Unit
 
 T = TypeVar("T")
 
@@ -26,11 +26,8 @@ class _FencedStore:
         *,
         batch: bool = False,
         fence: Fence | None = None,
-        bookkeeping: Bookkeeping | None = None,
     ) -> T:
-        return await self._store.run(
-            unit, batch=batch, fence=fence or self._fence, bookkeeping=bookkeeping
-        )
+        return await self._store.run(unit, batch=batch, fence=fence or self._fence)
 
     def transaction(
         self, *, seen: tuple[str, str] | None = None, fence: Fence | None = None

@@ -12,7 +12,7 @@ from cordata.store.fence import Fence
 from cordata.store.health import OnState
 from cordata.store.migrate import Applied, Chain
 from cordata.store.topic import Keeper
-from cordata.store.tx import Bookkeeping, Tx, Unit
+from cordata.store.tx import Tx, Unit
 
 T = TypeVar("T")
 
@@ -108,40 +108,33 @@ class Store(Protocol):
         *,
         batch: bool = False,
         fence: Fence | None = None,
-        bookkeeping: Bookkeeping | None = None,
     ) -> T:
         """Run a unit of work; return its result once it is on disk.
 
-        The unit shares its transaction and its sync with those of other requests, and may run more
-        than once. It sees committed state and its own writes. A row that it changes is as it read
-        it: if another unit changed the row meanwhile, it runs again, as it does once when a key
-        that it adds was added meanwhile. Not covered is a decision about rows that it only reads or
-        does not find: that takes a constraint, or one statement. On PostgreSQL a query that locks
-        (FOR UPDATE) covers rows which are only read; a unit with such a query, with a function of
-        its own or with INSERT ... SELECT sees the newest state with each statement, and what it
-        changes as it read it, it locks; a view hides the tables that a unit reads; and a unit that
-        changes nothing which it read may see each of its queries at its own moment, since it may
-        share a transaction. `cordata.testing.race` shows what two units make of each
-        other.
+        It may run more than once. It sees committed state and its own writes, never half of another
+        unit, on one snapshot: if a row that it changes has changed since, it runs again, reruns of
+        one process taking turns. A unique violation, or `rows=` that does not hold, runs it again
+        once; the second is a Conflict. Not covered is a decision about rows that it only reads or
+        does not find: that takes a constraint, one statement, or `lock=True`.
 
-        Cancelling is safe: it then ran wholly or not at all. Raises: what the unit
-        raised; Conflict when a constraint refused a statement, a unique key only if it did so once
-        more when the unit ran again; StoreFull, StoreUnavailable; LeaseLost when `fence` is stale;
-        UnitMisuse when it awaited something else than its tx.
+        A unit that locks (on PostgreSQL also one with a query that says `-- newest`) sees the
+        newest state with each statement, since a snapshot would be older than what the holder of
+        the lock wrote. What it read before its last lock it reads again behind it, and runs again
+        if that has changed; what it changes as it read it later, it locks. It locks first, or it is
+        run twice. `cordata.testing.race` shows what two units make of each other.
+
+        Cancelling is safe: it then ran wholly or not at all. Raises: what the unit raised; Conflict
+        when a constraint refused a statement; StoreFull, StoreUnavailable; LeaseLost when `fence`
+        is stale; UnitMisuse when it awaited something else than its tx.
 
         `batch`: for a unit that runs often and decides nothing that a constraint or `rows=` does
         not check. It reads first (`fetch_one`, `fetch_all`), then writes (`write`, `insert`). On
-        PostgreSQL its reads see the state before the batch, each at its own moment; its writes are
-        sent, and committed, together with those of other units that wait, in any order among the
-        units. If one of its statements fails, or `rows=` does not hold, the others are not
-        concerned: it runs again in a transaction of its own. So does, each time, a unit that does
-        more than a batch can: `execute`, a read after a write, `lock=True`, a query that writes. In
-        tests (`cordata.testing`) that is UnitMisuse. On SQLite a batched unit runs as any other.
-
-        `bookkeeping`: a unit of the engine's own; an index leads to every row that it touches, so
-        the server may keep the plans of its statements. A "fleeting" one need not wait for the
-        disk: what a crash of the server takes back of it is done again by itself. (It may still
-        find out that it has to: `stream.outlive_crash`.)
+        PostgreSQL its reads see one state, that before the batch; its writes are sent and committed
+        together with those of other units that wait, in any order among the units. If one of its
+        statements fails, or `rows=` does not hold, the others are not concerned: it runs again in a
+        transaction of its own. So does, each time, a unit that does more than a batch can:
+        `execute`, a read after a write, `lock=True`, a query that writes. In tests
+        (`cordata.testing`) that is UnitMisuse. On SQLite a batched unit runs as any other.
         """
         ...
 
@@ -159,11 +152,11 @@ class Store(Protocol):
         """A transaction of its own, for code that awaits other things between its statements.
 
         It takes its locks at its first write and holds them for `transaction_timeout_s` at most.
-        What it reads behind its first write, in order to change it, it reads FOR UPDATE where there
-        is such a thing.
+        From then on it sees one snapshot; if it collides with another transaction, all of it is
+        done once more. One with a `lock=True` query, which comes first, is as such a unit.
         With `seen=(group, event_id)` the mark is written in it, and an existing one is
         AlreadySeen before any effect. Raises: as `run`, TransactionTimeout, AlreadySeen;
-        TransactionStale when what it had read before its first write has changed.
+        TransactionStale when what it was answered has changed.
         """
         ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextvars import Context
 from typing import Any, TypeVar
 
 from cordata.errors import StoreUnavailable
@@ -24,10 +25,15 @@ class StoreTasks:
         """Before the first task."""
         await self._group.__aenter__()
 
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Start some work in the caller's context. Cancelling the future leaves it running."""
+    def start(
+        self, work: Coroutine[Any, Any, T], *, context: Context | None = None
+    ) -> asyncio.Future[T]:
+        """Start some work, in a copy of the caller's context unless another one is given.
+
+        Cancelling the future leaves it running.
+        """
         future: asyncio.Future[T] = self._loop.create_future()
-        task = self._group.create_task(_run(work, future))
+        task = self._group.create_task(_run(work, future), context=context)
         self._running.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -54,7 +60,11 @@ class StoreTasks:
 async def _run(work: Coroutine[Any, Any, T], future: asyncio.Future[T]) -> None:
     try:
         value = await work
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():  # the work itself raised it
+            fail(future, error)
+            return
         if not future.done():
             _close(future)
         raise

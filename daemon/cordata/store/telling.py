@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from cordata.errors import CordataError, StoreUnavailable
+
 
 def fail(future: asyncio.Future[Any], error: BaseException) -> None:
     """End a future with what a unit raised, if anybody still waits for it.
@@ -23,3 +25,10 @@ def fail(future: asyncio.Future[Any], error: BaseException) -> None:
         future.set_exception(told)
     else:
         future.set_exception(error)
+
+
+def again(error: CordataError) -> CordataError:
+    """An error object of its own for each caller, since a raised one keeps its traceback."""
+    if isinstance(error, StoreUnavailable):
+        return type(error)(str(error), retry_after_s=error.retry_after_s, hint=error.hint)
+    return type(error)(str(error), hint=error.hint)

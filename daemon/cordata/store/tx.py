@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -25,8 +25,6 @@ Unit = Callable[["Tx"], Awaitable[T]]
 before_write: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar(
     "cordata_store_before_write", default=None
 )
-#: What a unit of the engine's own is, see `Store.run`.
-Bookkeeping = Literal["lasting", "fleeting"]
 
 #: Wakes the relays; the mail service.
 OUTBOX_TOPIC, MAIL_TOPIC = "outbox", "mail"
@@ -106,7 +104,8 @@ class Tx(ABC):
         """The first row of a query, or None. A statement with RETURNING counts as a query.
 
         `lock`: no other unit changes or locks the rows that the query finds until this one has
-        ended. On PostgreSQL FOR UPDATE is appended; on SQLite units run one at a time anyway.
+        ended. On PostgreSQL FOR UPDATE is appended, unless the query locks by itself and has the
+        line `-- newest` in its file; on SQLite units run one at a time anyway.
         """
 
     @abstractmethod

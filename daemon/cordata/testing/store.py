@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from cordata.clock import from_us, to_us
-from cordata.store import Bookkeeping, Fence, Row, Store, Tx, Unit, UnitMisuse
+from cordata.store import Fence, Row, Store, Tx, Unit, UnitMisuse
 
 T = TypeVar("T")
 
@@ -63,11 +63,10 @@ class TimedStore:
         *,
         batch: bool = False,
         fence: Fence | None = None,
-        bookkeeping: Bookkeeping | None = None,
     ) -> T:
         """As in Store; a batched unit that does what no batch can do raises UnitMisuse."""
         unit = self._timed(batchable(unit) if batch else unit)
-        return await self._store.run(unit, batch=batch, fence=fence, bookkeeping=bookkeeping)
+        return await self._store.run(unit, batch=batch, fence=fence)
 
     async def read(self, unit: Unit[T]) -> T:
         """As in Store."""

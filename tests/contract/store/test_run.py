@@ -26,18 +26,18 @@ async def test_run_returns_the_unit_result_when_it_is_committed(opened: Opener) 
         assert await balance(other, "a") == 1
 
 
-async def test_units_share_commits_when_they_run_at_once(opened: Opener) -> None:
+async def test_batched_units_share_commits_when_they_run_at_once(opened: Opener) -> None:
     async with opened() as store:
         await add_account(store, "a")
         before = store.stats()
 
         async def deposit(number: int) -> int:
             async def unit(tx: Tx) -> int:
-                await tx.execute("account.change", id="a", amount=1)
-                await tx.execute("entry.add", account_id="a", amount=1, note=f"{number:03d}")
+                await tx.write("account.change", id="a", amount=1)
+                await tx.write("entry.add", account_id="a", amount=1, note=f"{number:03d}")
                 return number
 
-            return await store.run(unit)
+            return await store.run(unit, batch=True)
 
         assert await asyncio.gather(*map(deposit, range(200))) == list(range(200))
         after = store.stats()

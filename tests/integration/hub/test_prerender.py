@@ -95,7 +95,7 @@ async def test_version_that_can_be_had_is_noted_and_nothing_else(tmp_path: Path)
 
 
 @pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
-async def test_what_is_held_undoes_no_intake_that_shares_its_transaction(tmp_path: Path) -> None:
+async def test_what_is_held_undoes_no_intake_beside_it(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         held_id = await take(hub, LEAD)
         client = Client(account_id=1, protocol=PROTOCOLS["2018-10"], client_id="")
@@ -118,7 +118,8 @@ async def test_what_is_held_undoes_no_intake_that_shares_its_transaction(tmp_pat
             await store_arrival(tx, made, None)
 
         await asyncio.gather(hub.ctx.store.run(note), hub.ctx.store.run(store))
-        assert runs == {"note": 1, "store": 1}
+        # The intake not in a batch runs twice: its deliveries need the newest state.
+        assert runs == {"note": 1, "store": 2}
         assert await hub.one(
             "SELECT undeliverable_code FROM delivery WHERE undeliverable_at IS NOT NULL"
         )

@@ -52,6 +52,16 @@ async def deposit(store: Store, note: str) -> None:
     await store.run(unit)
 
 
+async def deposit_batched(store: Store, note: str) -> None:
+    """The same, in a transaction that it shares."""
+
+    async def unit(tx: Tx) -> None:
+        await tx.write("account.add_once", id="a", balance=0)
+        await tx.insert("entry", account_id="a", amount=1, note=note)
+
+    await store.run(unit, batch=True)
+
+
 async def deposit_solo(store: Store, note: str) -> None:
     """The same, in a transaction of its own."""
     async with store.transaction() as tx:
@@ -97,7 +107,8 @@ class Load:
         """The load, for the time of the block."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._width):
-                group.create_task(self._run(deposit_solo if number % 4 == 3 else deposit))
+                put = (deposit, deposit_batched, deposit_batched, deposit_solo)[number % 4]
+                group.create_task(self._run(put))
             try:
                 yield self
             finally:

@@ -9,6 +9,7 @@ from tests.integration.postgres.parts import (
     Cutter,
     Wire,
     deposit,
+    deposit_batched,
     deposit_solo,
     notes_there,
     opened,
@@ -20,7 +21,7 @@ from cordata.store import Store
 
 Put = Callable[[Store, str], Awaitable[None]]
 
-PUTS = pytest.mark.parametrize("put", [deposit, deposit_solo])
+PUTS = pytest.mark.parametrize("put", [deposit, deposit_solo, deposit_batched])
 
 
 @PUTS

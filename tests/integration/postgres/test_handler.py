@@ -1,4 +1,4 @@
-"""Units of handlers: each goes with the mark of its message, and is of its own kind."""
+"""Units of handlers: each goes with the mark of its message."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _numbers = count(1)
 
 def delivery(store: Store, group: str) -> EventContext:
     event_id = f"e{next(_numbers)}"
-    return EventContext(store=store, vault=Vault(None), group=group, event_id=event_id)
+    return EventContext(store=store, vault=Vault(None), group=group, event_id=event_id, _batch=True)
 
 
-async def test_handlers_that_read_before_they_write_share_their_commits(database: str) -> None:
+async def test_batched_handlers_share_their_commits(database: str) -> None:
     async with opened(database) as store:
 
         async def count_and_note(tx: Tx) -> None:
             row = await tx.fetch_one("entry.count")
             assert row is not None
-            await tx.write("entry.add", account_id="a", amount=1, note=f"n{next(_numbers)}")
+            await tx.insert("entry", account_id="a", amount=1, note=f"n{next(_numbers)}")
 
         async def handle(count: int) -> int:
             """Handlers at once; how many transactions they took."""
@@ -35,29 +35,6 @@ async def test_handlers_that_read_before_they_write_share_their_commits(database
             return store.stats().commits - before
 
         await store.run(lambda tx: tx.execute("account.add_once", id="a", balance=0))
-        for _ in range(4):  # whatever the store learns of them
+        for _ in range(4):
             assert await handle(16) <= 3
         assert store.stats().units == 1 + 4 * 16
-
-
-async def test_handler_that_locks_does_not_keep_the_units_of_another_apart(
-    database: str,
-) -> None:
-    async with opened(database) as store:
-
-        async def lock(tx: Tx) -> None:
-            await tx.fetch_one("account.get_to_change", id="a")
-
-        async def note(tx: Tx) -> None:
-            await tx.write("entry.add", account_id="a", amount=1, note=f"n{next(_numbers)}")
-
-        async def handle_all(count: int) -> None:
-            locking = [delivery(store, "lock").run(lock) for _ in range(count)]
-            noting = [delivery(store, "note").run(note) for _ in range(count)]
-            await asyncio.gather(*locking, *noting)
-
-        await store.run(lambda tx: tx.execute("account.add_once", id="a", balance=0))
-        await handle_all(8)  # what locks is known to run alone from here on
-        before = store.stats().commits
-        await asyncio.gather(*[delivery(store, "note").run(note) for _ in range(16)])
-        assert store.stats().commits - before <= 2

@@ -26,11 +26,11 @@ async def test_waiters_are_woken_when_the_session_is_there_again(
         for _ in range(3):
             waiting = asyncio.ensure_future(two.wait("t", 20.0))
             await asyncio.sleep(0.05)
-            first = two._session.pid
+            first = two._notifier.pid
             postgres.terminate_backends(database=name)
             one.notify("t")  # both sessions are gone: it is told later, and missed or not
             assert await waiting is True
-            await until(lambda first=first: two._session.pid not in (0, first))  # type: ignore[misc]
+            await until(lambda first=first: two._notifier.pid not in (0, first))  # type: ignore[misc]
         while await two.wait("t", 0.5):
             pass
         one.notify("t")

@@ -116,26 +116,6 @@ def test_statement_counts_as_reading_only_when_it_does(sql: str, reads: bool) ->
     assert Query("q", sql, "x.sql").reads is reads
 
 
-@pytest.mark.parametrize(
-    ("sql", "reads"),
-    [
-        ("SELECT take_note(:a)", False),
-        ('SELECT "Take"."Note" (1)', False),
-        ("SELECT lower(take_note(1))", False),
-        ("SELECT shop.lower('X')", False),
-        ("SELECT pg_catalog.lower('X')", True),
-        ("SELECT 'take_note(1)', a::numeric(9, 2), CAST(b AS varchar(3)) FROM c", True),
-        ("WITH a (b) AS (SELECT 1) SELECT count(*) FILTER (WHERE b IN (1)) FROM a", True),
-        ("SELECT b FROM unnest(:a) AS u (b) WHERE EXISTS (SELECT 1) AND b = ANY (ARRAY[1])", True),
-    ],
-)
-def test_statement_reads_on_postgres_only_when_its_functions_are_known_to(
-    sql: str, reads: bool
-) -> None:
-    query = Query("q", sql, "x.sql", "postgres")
-    assert query.selects and query.reads is reads
-
-
 def test_parameters_are_numbered_once_each_on_postgres() -> None:
     query = Query("q", "SELECT :b::bigint, :a, :b WHERE x[:i] = ARRAY[:a]", "x.sql", "postgres")
     assert query.sql == "SELECT $1::bigint, $2, $1 WHERE x[$3] = ARRAY[$2]"
@@ -150,18 +130,22 @@ def test_colon_is_no_parameter_when_postgres_has_it_quoted(text: str) -> None:
     assert query.params == () and query.sql == f"SELECT {text}"
 
 
-@pytest.mark.parametrize(
-    ("sql", "reads"),
-    [
-        ("SELECT 1 FROM a FOR UPDATE", False),
-        ("SELECT 1 FROM a FOR NO KEY UPDATE SKIP LOCKED", False),
-        ("SELECT 1 FROM a FOR SHARE", False),
-        ("SELECT 'for update'", True),
-        ("WITH a AS (MERGE INTO b USING c ON true) SELECT 1", False),
-    ],
-)
-def test_statement_that_locks_rows_counts_as_writing(sql: str, reads: bool) -> None:
-    assert Query("q", sql, "x.sql", "postgres").reads is reads
+def test_query_locks_when_its_block_says_so_and_only_on_postgres() -> None:
+    text = "-- name: q\n-- newest\nSELECT 1 FROM a FOR UPDATE SKIP LOCKED"
+    for dialect, locks in (("postgres", True), ("sqlite", False)):
+        problems: list[str] = []
+        (query,) = parse(text, "x.sql", problems, dialect)
+        assert not problems and query.newest is locks and query.reads is not locks
+
+
+def test_locking_query_has_for_update_only_when_it_does_not_lock_by_itself() -> None:
+    text = "-- name: a\nSELECT 1\n-- name: b\n-- newest\nSELECT 2 FOR SHARE"
+    queries = Queries(parse(text, "x.sql", [], "postgres"), "postgres")
+    assert queries.locking("a").sql.endswith("FOR UPDATE") and queries.locking("a").newest
+    assert queries.locking("b") is queries.by_name["b"]
+    assert not queries.by_name["a"].newest
+    plain = Queries(parse(text, "x.sql", []))
+    assert plain.locking("a") is plain.by_name["a"]
 
 
 def test_script_is_split_where_its_statements_end() -> None:

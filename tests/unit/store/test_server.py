@@ -16,7 +16,7 @@ from cordata.errors import (
 )
 from cordata.store.postgres.address import addresses, check
 from cordata.store.postgres.clock import FleetClock
-from cordata.store.postgres.fault import Busy, Crowded, Fault, is_storage, translate
+from cordata.store.postgres.fault import Busy, Fault, ServerFull, is_storage, translate
 
 
 def test_server_is_told_what_the_url_says_and_our_limits() -> None:
@@ -69,7 +69,7 @@ def test_both_urls_are_named_when_both_are_wrong() -> None:
     ("code", "kind", "storage"),
     [
         ("53100", StoreFull, True),
-        ("53300", Crowded, True),
+        ("53300", ServerFull, True),
         ("25006", StoreUnavailable, True),
         ("58030", StoreUnavailable, True),
         ("XX001", StoreUnavailable, True),

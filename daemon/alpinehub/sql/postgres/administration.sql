@@ -1,12 +1,14 @@
 -- Of PostgreSQL alone; what both stores run is in ../administration.sql.
 
 -- name: hold_hotel_settings
+-- newest
 -- What is not changed is written again: so nobody else changes it until the end of the unit.
 SELECT id, code, name, time_zone, language, region, report_email, settings FROM hotel
 WHERE code = :code
 FOR NO KEY UPDATE
 
 -- name: hold_hotel
+-- newest
 -- Until the end of the unit the hotel gets no other source: each locks this row, too, as its
 -- foreign key demands.
 SELECT id, time_zone FROM hotel WHERE id = :hotel_id FOR UPDATE
@@ -19,6 +21,7 @@ SELECT u.id, u.name, u.created_at, u.changed_at, u.disabled_at,
 FROM account u ORDER BY u.name
 
 -- name: hold_options
+-- newest
 -- As hold_hotel_settings.
 SELECT kind, options FROM source WHERE id = :id
 FOR NO KEY UPDATE

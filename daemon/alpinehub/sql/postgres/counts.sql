@@ -1,6 +1,7 @@
 -- What came per hotel and hour, each thing counted once (counts.py).
 
 -- name: hour_changes
+-- newest
 -- The next ones to be folded in, each by its id: a smaller one may be committed later.
 SELECT json_agg(id)::text AS taken, count(*) AS count
 FROM (SELECT id FROM hour_change ORDER BY id LIMIT :limit FOR UPDATE) AS next

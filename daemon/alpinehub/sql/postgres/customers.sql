@@ -1,6 +1,7 @@
 -- Of PostgreSQL alone; what both stores run is in ../customers.sql.
 
 -- name: customer_lock_due
+-- newest
 -- To read their numbers; a row that is locked is left out.
 SELECT c.id, c.hotel_id, h.region, c.phone, c.country, c.phone_e164
 FROM customer c JOIN hotel h ON h.id = c.hotel_id
@@ -18,6 +19,7 @@ GROUP BY c.hotel_id, c.phone_e164 HAVING count(*) > 1 AND count(*) > count(c.ema
 ORDER BY c.hotel_id, c.phone_e164
 
 -- name: customer_nameless
+-- newest
 -- Who gave that number and no e-mail address, and the one who gave both.
 SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
     gender, language, consent, consent_at
@@ -49,6 +51,7 @@ JOIN reservation_version v ON v.reservation_id = j.value ->> 0
 ORDER BY v.reservation_id, v.version
 
 -- name: customer_hold_requests
+-- newest
 SELECT id, version, external_id,
     (SELECT kind FROM source s WHERE s.id = reservation.source_id) AS kind
 FROM reservation

@@ -19,6 +19,7 @@ JOIN reservation_version v ON v.reservation_id = :reservation_id AND v.version =
 WHERE d.reservation_id = :reservation_id AND d.version = :version AND d.waiting = 1
 
 -- name: listing_mark_sent
+-- newest
 -- :sent is [[reservation id, version, unique id type], ...]. An account who got the hotel after the
 -- version was made has no row yet; it waits for him if nothing newer does, and nothing newer is
 -- being made: FOR SHARE. Whoever locks several deliveries does it by reservation and version.
@@ -70,6 +71,7 @@ WHERE d.reservation_id = held.reservation_id AND d.account_id = :account_id AND 
 RETURNING d.unique_id_type, d.reservation_id, d.version, d.hotel_id, d.acked_at
 
 -- name: listing_rejected
+-- newest
 -- :rejected as in listing_reject: what was refused before of what it is about, which is held until
 -- the end of the unit.
 WITH sent AS (

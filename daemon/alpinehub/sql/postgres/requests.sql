@@ -36,11 +36,13 @@ JOIN hotel h ON h.id = d.hotel_id
 ORDER BY u.name
 
 -- name: requests_hold_source
+-- newest
 -- As whoever makes a version does by the foreign key of the inbox: see hold_sources.
 SELECT s.id FROM source s JOIN reservation r ON r.source_id = s.id WHERE r.id = :id
 FOR KEY SHARE OF s
 
 -- name: requests_hold
+-- newest
 -- Alone: while it waits for who makes a version, a join would go on looking for the earlier one's
 -- row, find that the number has changed, and nothing at all.
 SELECT id, hotel_id, source_id, customer_id, version, status, erased_at FROM reservation

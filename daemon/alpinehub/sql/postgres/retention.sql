@@ -12,6 +12,7 @@ WHERE id IN (SELECT value::bigint FROM json_array_elements_text(:ids::json))
     AND state = 'review'
 
 -- name: retention_hold_old
+-- newest
 -- A source that changes one meanwhile waits, and finds that it is gone.
 SELECT r.id, v.data FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version

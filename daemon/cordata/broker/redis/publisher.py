@@ -112,11 +112,13 @@ class _Marks:
         async def marking(tx: Tx) -> T:
             if added:
                 await self._mark(tx, added)
-            return await unit(tx)
+            value = await unit(tx)
+            # A claim or mark that a crash of the server takes back is made again: the entry then
+            # comes to Redis twice, and the mark as handled keeps its effect single.
+            await tx.write("commit.unsynced")
+            return value
 
-        # A claim or mark that a crash of the server takes back is made again: the entry then comes
-        # to Redis twice, and the mark as handled keeps its effect single.
-        result = await self._store.run(marking, bookkeeping="fleeting")
+        result = await self._store.run(marking)
         self._added = [one for one in self._added if not any(one is other for other in added)]
         return result
 

@@ -1,254 +1,495 @@
-"""Group commit: the units of concurrent requests share transactions.
+"""Group commit: units that were run with `batch=True` share transactions.
 
-    run() -> queue -> lanes: one Lockstep after the other -> answers
-          -> alone: kinds that do not fit in, and units whose shared transaction died
+    run() -> queue -> reads of all, READ ONLY -> BEGIN, writes of all --counts right?--> COMMIT
+                                |                         |
+                                +-------------------------+-- a statement failed, or a unit does
+                                  not fit: it leaves, and runs alone; the others go on without it
 
-While one lane waits for its commit, the next batch gathers. A lane takes what is there when it is
-free, so the busier it is the more share a transaction; a second lane, on a connection of its own,
-helps when there is plenty, or when the first one takes unusually long.
-
-Whoever got an answer just now is about to ask for the next thing: those of one batch come together
-again, and would for ever find the other half of them under way. So a lane waits for them, as long
-as they keep coming, but never for more than a part of what a batch takes.
-
-A shared transaction that dies takes nobody with it: who is known to have broken it runs alone, the
-others share another one, or run alone, too, if that dies as well.
+While one batch is under way the next one gathers. What units ask for is sent together, so each
+arrow is one round trip. All reads of a batch see one state, that before its writes. The writes keep
+their order within a unit, but not among the units; rows that units insert into one table go out as
+one statement. Nothing is known of a statement but what its call says: `insert`, `write` with its
+`rows=`, `fetch_*` without `lock`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
-from typing import Any
+from typing import NamedTuple
 
 from cordata.config.sections import StoreConfig
-from cordata.errors import StoreUnavailable
-from cordata.store.fence import Fence
-from cordata.store.postgres.alone import Alone, Parts
-from cordata.store.postgres.committer import GRACE_S, Committer
+from cordata.errors import CordataError, PermanentError, StoreUnavailable
+from cordata.log import frames, logger
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.entry import Entry, again
-from cordata.store.postgres.fault import Busy
-from cordata.store.postgres.habit import Habits
-from cordata.store.postgres.loner import Loners
-from cordata.store.tx import Bookkeeping, Unit, before_write
+from cordata.store.postgres.fault import Busy, ConnectionLost, ServerError, closed_in_commit
+from cordata.store.postgres.runner import GRACE_S, Entry, Resources, Runner
+from cordata.store.postgres.transaction import InDoubt, Transaction, find_outcome
+from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx, find_unsendable
+from cordata.store.queries import Query
+from cordata.store.telling import again
 
-#: Batches of one process under way at once.
+log = logger("cordata.store")
+
+#: Batches of one process under way at once ...
 _LANES = 2
-#: For so many units the second one begins at once. A batch costs the server as much as several
-#: units do, so fewer of them had better wait for the first one.
+#: ... the second one when so many units wait. A batch costs the server as much as several units
+#: do, so fewer of them had better wait for the first one.
 _PLENTY = 24
-#: They wait for so long at least and at most; in between it is what a batch took lately.
-_PATIENCE_S = (0.004, 0.05)
-#: Where so many units were under way or waiting, a batch waits for those to come again ...
-_SEVERAL = 4
-#: ... while there are more of them after each such time ...
-_TICK_S = 0.001
-#: ... and no longer than this part of what a batch took lately.
-_GATHERING = 0.5
-#: Weight of the last batch in that.
-_LATEST = 0.2
-#: A connection that could not be made is tried once more if that was known so soon.
-_HASTY_S = 0.5
+#: A unit takes part in so many batches that end without a commit; then it runs alone.
+_ATTEMPTS = 3
+#: The writes of a batch are sent so often, each time without the unit that failed; then all that
+#: are left wait for the next batch.
+_SENDS = 8
+#: Units that read more often, one after the other, or write more, run alone: others would wait.
+_MAX_READS = 8
+_MAX_WRITES = 100
+#: Rows of one INSERT: few sizes, since each is a prepared statement. Below 8 rows one statement
+#: each costs the same; at 64 rows one for all costs 5.5 us a row instead of 8.
+_ROWS = (64, 32, 16, 8)
+
+
+class _Member:
+    """A unit in a batch."""
+
+    __slots__ = ("attempts", "coroutine", "entry", "request", "tx")
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        #: Batches that ended with it and without a commit.
+        self.attempts = 0
+        #: What it waits for; None: it has ended.
+        self.request: Request | None = None
+        self.coroutine: UnitCoroutine | None = None
+        self.tx: UnitTx
+
+    def step(self, answer: object = None) -> None:
+        """Go on to the next request. Raises: what the unit raised."""
+        assert self.coroutine is not None
+        self.request = self.entry.context.run(self.coroutine.step, answer)
+
+    def close(self) -> None:
+        """Leave the unit where it is."""
+        if self.coroutine is not None:
+            self.coroutine.close()
+            self.coroutine = None
+
+    def answer(self) -> None:
+        """Give the caller what the unit returned."""
+        assert self.coroutine is not None
+        self.entry.answer(self.coroutine.value)
+
+
+class _Statement(NamedTuple):
+    """One statement of a batch, and the units that it is sent for."""
+
+    query: Query
+    sql: str
+    args: Sequence[object]
+    owners: Sequence[_Member]
+    rows: int | None = None
+
+
+class _Unfit(Exception):
+    """The batch changed nothing and cannot go on; `culprits` ran into an error."""
+
+    def __init__(self, culprits: Sequence[_Member]) -> None:
+        super().__init__()
+        self.culprits = culprits
 
 
 class Batcher:
-    """The queue of units, and the lanes that serve it."""
+    """The queue of batched units, and the lanes that serve it."""
 
-    def __init__(self, parts: Parts, alone: Alone, config: StoreConfig) -> None:
-        self._parts = parts
-        self._alone = alone
+    def __init__(self, resources: Resources, runner: Runner, config: StoreConfig) -> None:
+        self._resources = resources
+        self._runner = runner
         self._max_batch = config.max_batch
-        self._max_waiting = config.max_waiting
         self._timeout_s = config.write_timeout_s
         self._loop = asyncio.get_running_loop()
         #: That of whoever opened the store: no request's, whose identifiers a lane would bear.
         self._context = copy_context()
-        self._habits = Habits()
-        self._queue: deque[Entry] = deque()
-        # Half of the connections: the others are for batches, reads and transactions.
-        most = max(1, config.pool_size // 2)
-        self._loners = Loners(parts, alone, self._settle, self._context, most=most)
-        self._committer = Committer(
-            parts,
-            self._habits,
-            self._loners,
-            self._put_back,
-            prepared=config.prepared_statements,
-            timeout_s=config.write_timeout_s,
-        )
+        self._queue: deque[_Member] = deque()
         self._lanes = 0
-        self._patience_s = _PATIENCE_S[0]
-        #: Units that were in the last batch, or waited when it had ended.
-        self._recent = 0
-        self._gathering = False
-        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        #: Units in a transaction.
+        #: Units in a batch.
         self._under_way = 0
-        self._drained: asyncio.Future[None] | None = None
+        #: Called when no unit waits any more.
+        self.settled: Callable[[], None] = lambda: None
+        #: Since the start: commits, and units that shared them.
+        self.commits = 0
+        self.units = 0
 
     @property
     def waiting(self) -> int:
         """Units that wait for their commit."""
-        return len(self._queue) + self._under_way + self._loners.waiting
+        return len(self._queue) + self._under_way
 
-    @property
-    def commits(self) -> int:
-        """Since the start."""
-        return self._committer.commits + self._alone.commits
-
-    @property
-    def units(self) -> int:
-        """Since the start."""
-        return self._committer.units + self._alone.units
-
-    async def run(
-        self, unit: Unit[Any], fence: Fence | None, *, bookkeeping: Bookkeeping | None = None
-    ) -> Any:
-        """Run a unit in the next shared transaction (bookkeeping alone); return after its commit.
-
-        Cancelling is safe: the unit is undone if it was alone in its transaction, or had not
-        written, and runs wholly if it had.
-        """
-        refusal = self._parts.health.refusal()
-        if refusal is not None:
-            raise refusal
-        if len(self._queue) + self._loners.queued >= self._max_waiting:
-            raise StoreUnavailable(f"{self.waiting} units wait for a commit", retry_after_s=1)
-        entry = Entry(unit, fence, self._loop.create_future(), self._loop.time())
-        entry.bookkeeping = bookkeeping
-        entry.pioneer = self._parts.health.state != "ok"
-        if bookkeeping or before_write.get() is not None or self._habits.alone(unit):
-            self._loners.send(entry)
-        else:
-            self._queue.append(entry)
-            self._call_lane()
-        return await entry.future
-
-    async def drain(self) -> None:
-        """Wait until no unit waits any more."""
-        while self.waiting:
-            if self._drained is None or self._drained.done():
-                self._drained = self._loop.create_future()
-            await asyncio.shield(self._drained)
+    def start(self, entry: Entry) -> None:
+        """Have a unit run in the next batch; its caller is told by `entry.future`."""
+        self._queue.append(_Member(entry))
+        if not self._lanes or (self._lanes < _LANES and len(self._queue) >= _PLENTY):
+            self._start_lane()
 
     def close(self) -> None:
-        """Refuse what still waits to begin, and what would begin again."""
+        """Refuse what has not begun, and what would begin again."""
         self._closed = True
-        for entry in self._queue:
-            entry.fail(StoreUnavailable("the store is closed"))
+        for member in self._queue:
+            member.entry.fail(StoreUnavailable("the store is closed"))
         self._queue.clear()
-        self._loners.close()
-
-    def _settle(self) -> None:
-        drained = self._drained
-        if drained is not None and not drained.done() and not self.waiting:
-            drained.set_result(None)
-
-    def _put_back(self, entries: Iterable[Entry]) -> None:
-        """These run again, before all others."""
-        if self._closed:
-            for entry in entries:
-                entry.fail(StoreUnavailable("the store is closed"))
-            return
-        self._queue.extendleft(reversed([*entries]))
-
-    def _call_lane(self) -> None:
-        """Have the queue served: by the lane under way, unless that would take too long."""
-        plenty = len(self._queue) >= _PLENTY and not self._gathering
-        if not self._lanes or (self._lanes < _LANES and plenty):
-            self._start_lane()
-        elif self._lanes < _LANES and self._timer is None:
-            self._timer = self._loop.call_later(self._patience_s, self._lose_patience)
-
-    def _lose_patience(self) -> None:
-        self._timer = None
-        if not self._queue or self._lanes >= _LANES:
-            return
-        left_s = self._queue[0].since + self._patience_s - self._loop.time()
-        if self._lanes and (left_s > 0 or self._gathering):  # a gathering ends soon
-            self._timer = self._loop.call_later(max(left_s, _TICK_S), self._lose_patience)
-        else:
-            self._start_lane()
 
     def _start_lane(self) -> None:
         self._lanes += 1
-        self._context.run(self._parts.crew.start, self._lane())
-
-    async def _lane(self) -> None:
-        try:
-            while self._queue:
-                if self._lanes == 1 and self._recent >= _SEVERAL:
-                    await self._gather()
-                await self._serve()
-        finally:
-            self._lanes -= 1
-            if self._queue and not self._closed:  # it died of its batch
-                self._call_lane()
-            self._settle()
-
-    async def _gather(self) -> None:
-        """Wait for those who come again."""
-        enough, count = min(self._recent, _PLENTY), 0
-        end = self._loop.time() + self._patience_s * _GATHERING
-        self._gathering = True
-        try:
-            while count < len(self._queue) < enough and self._loop.time() < end:
-                count = len(self._queue)
-                await asyncio.sleep(_TICK_S)
-        finally:
-            self._gathering = False
+        self._resources.tasks.start(self._serve(), context=self._context.copy())
 
     async def _serve(self) -> None:
-        """Run one batch."""
+        """Run batches as long as units wait."""
         try:
-            connection = await self._connect(self._loop.time() + self._timeout_s + GRACE_S)
-        except StoreUnavailable as error:
-            self._parts.failed(error)
-            for entry in self._take():
-                entry.fail(again(error))
-            return
-        begun = self._loop.time()
-        deadline = begun + self._timeout_s + GRACE_S
-        entries = self._take()
-        self._under_way += len(entries)
-        try:
-            try:
-                doubt = await self._committer.run(entries, connection, deadline)
-            finally:
-                self._parts.pool.give_back(connection)
-            if doubt is not None:
-                await self._committer.find_out(doubt, deadline)
+            while self._queue:
+                deadline = self._loop.time() + self._timeout_s + GRACE_S
+                try:
+                    connection = await self._resources.pool.acquire(deadline)
+                except StoreUnavailable as error:
+                    self._resources.failed(error)
+                    for member in self._take():
+                        member.entry.fail(again(error))
+                    continue
+                members = self._take()
+                self._under_way += len(members)
+                try:
+                    batch = _Batch(self, self._resources, connection, self._timeout_s)
+                    await batch.run(members, deadline)
+                finally:
+                    self._under_way -= len(members)
         finally:
-            self._under_way -= len(entries)
-        self._recent = len(entries) + len(self._queue)
-        took_s = min(max(self._loop.time() - begun, _PATIENCE_S[0]), _PATIENCE_S[1])
-        self._patience_s += _LATEST * (took_s - self._patience_s)
+            self._lanes -= 1
+            if self._queue and not self._closed and not self._lanes:  # it died of its batch
+                self._start_lane()
+            self.settled()
 
-    async def _connect(self, deadline: float) -> Connection:
-        """A connection. Raises: StoreUnavailable."""
-        begun = self._loop.time()
-        try:
-            return await self._parts.pool.take(deadline)
-        except StoreUnavailable as error:
-            if isinstance(error, Busy) or self._loop.time() - begun > _HASTY_S:
-                raise
-        return await self._parts.pool.take(deadline)
-
-    def _take(self) -> list[Entry]:
+    def _take(self) -> list[_Member]:
         """The next batch: those whose callers still wait, and have not waited too long."""
         oldest = self._loop.time() - self._timeout_s
-        taken: list[Entry] = []
-        queue = self._queue
-        while queue and len(taken) < self._max_batch:
-            entry = queue.popleft()
-            if entry.future.done():
+        taken: list[_Member] = []
+        while self._queue and len(taken) < self._max_batch:
+            member = self._queue.popleft()
+            if member.entry.future.done():
                 continue
-            if entry.since < oldest:
-                entry.fail(Busy(f"no commit within {self._timeout_s:g} s", retry_after_s=1.0))
-                continue
-            taken.append(entry)
+            if member.entry.since < oldest:
+                told = f"no commit within {self._timeout_s:g} s"
+                member.entry.fail(Busy(told, retry_after_s=1.0))
+            else:
+                taken.append(member)
         return taken
+
+    def put_back(self, members: Iterable[_Member]) -> None:
+        """These take part in the next batch; after some attempts they run alone."""
+        for member in reversed([*members]):
+            member.close()
+            member.attempts += 1
+            if member.entry.future.done():
+                continue
+            if self._closed:
+                member.entry.fail(StoreUnavailable("the store is closed"))
+            elif member.attempts >= _ATTEMPTS:
+                self._runner.start(member.entry)
+            else:
+                self._queue.appendleft(member)
+
+    def leave(self, members: Iterable[_Member]) -> None:
+        """These run alone."""
+        for member in members:
+            member.close()
+            if not member.entry.future.done():
+                self._runner.start(member.entry)
+
+
+class _Batch:
+    """One batch on one connection, which it gives back."""
+
+    def __init__(
+        self, batcher: Batcher, resources: Resources, connection: Connection, timeout_s: float
+    ) -> None:
+        self._batcher = batcher
+        self._resources = resources
+        self._connection = connection
+        self._timeout_s = timeout_s
+        self._settings = resources.connector.settings
+        #: The transaction under way.
+        self._transaction = Transaction(connection, self._settings, "batch_read")
+        #: Units that are neither answered nor sent elsewhere.
+        self._members: list[_Member] = []
+
+    async def run(self, members: Sequence[_Member], deadline: float) -> None:
+        """Answer all of them, or see to it that they are answered."""
+        self._members = [*members]
+        try:
+            try:
+                doubt = await self._commit(deadline)
+            finally:
+                self._resources.pool.release(self._connection)
+            if doubt is not None:
+                await self._find_out(doubt, deadline)
+        except BaseException as error:  # the end of the store, or a mistake of ours
+            for member in self._members:
+                member.entry.fail(self._interrupted(error))
+            if not isinstance(error, Exception):
+                raise
+            where = frames(error.__traceback__)
+            log.error("a batch ended with %s at %s", type(error).__name__, where)
+
+    async def _commit(self, deadline: float) -> InDoubt | None:
+        """Run the batch to its COMMIT; the doubt that is left, if any is."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._read()
+                await self._write()
+        except InDoubt as doubt:
+            return doubt
+        except _Unfit as unfit:
+            await self._transaction.roll_back()
+            self._let_go(unfit.culprits)
+            self._put_all_back()
+        except ConnectionLost:
+            self._resources.pool.close_idle()
+            self._put_all_back()
+        except TimeoutError:
+            self._connection.close()
+            error = self._resources.overdue(self._transaction, self._timeout_s)
+            for member in self._members:
+                member.entry.fail(again(error))
+        except BaseException:
+            self._connection.close()
+            raise
+        return None
+
+    async def _read(self) -> None:
+        """Take every unit to its end, and answer those that write nothing.
+
+        Raises: _Unfit, ConnectionLost.
+        """
+        now_us = self._resources.clock.now_us()
+        for member in [*self._members]:
+            entry = member.entry
+            try:
+                member.tx = UnitTx(self._resources.queries, now_us)
+                member.coroutine = entry.context.run(UnitCoroutine, entry.unit, member.tx)
+            except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
+                self._end(member, error)
+            else:
+                self._step(member)
+        for _ in range(_MAX_READS):
+            if not any(member.request for member in self._members):
+                break
+            await self._answer_requests()
+        self._let_go([member for member in self._members if member.request is not None])
+        for member in [m for m in self._members if not m.tx.deferred]:
+            self._members.remove(member)
+            member.answer()
+            self._batcher.units += 1
+            if member.tx.topics:
+                self._resources.committed(member.tx.topics)
+        if not self._members:
+            await self._transaction.commit()
+
+    async def _answer_requests(self) -> None:
+        """One round of reads. Raises: _Unfit, ConnectionLost."""
+        asking: list[tuple[_Member, Request]] = []
+        for member in [*self._members]:
+            if (request := member.request) is None:
+                continue
+            (call,) = request.calls
+            try:
+                self._transaction.send(call.query.sql, call.args)
+                asking.append((member, request))
+            except ConnectionLost:
+                raise
+            except CordataError as error:
+                self._step(member, member.tx.fail(error, call.query.name))
+            except Exception as error:  # noqa: BLE001 - of a value of the application's own
+                self._step(member, error)
+        if not asking:
+            return
+        try:
+            results = await self._transaction.sync()
+        except ServerError as error:
+            at = error.position
+            raise _Unfit([asking[at][0]] if at >= 0 else self._members) from None
+        for (member, request), result in zip(asking, results, strict=True):
+            self._step(member, request.answer((result,)))
+
+    def _step(self, member: _Member, answer: object = None) -> None:
+        """Take a unit to its next read, or its end."""
+        if member.entry.future.done():  # its caller went away
+            member.close()
+            self._members.remove(member)
+            return
+        try:
+            member.step(answer)
+        except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
+            self._end(member, error)
+            return
+        request, deferred = member.request, member.tx.deferred
+        reads_first = request is None or (
+            not deferred and request.wants == "rows" and request.calls[0].query.reads
+        )
+        if not reads_first or len(deferred) > _MAX_WRITES:
+            self._let_go([member])
+
+    def _end(self, member: _Member, error: BaseException) -> None:
+        """A unit raised something; nothing of it was sent."""
+        self._members.remove(member)
+        self._batcher.units += 1
+        member.entry.fail(error)
+
+    async def _write(self) -> None:
+        """Send the writes and COMMIT, each time without the units that turned out not to fit.
+
+        Raises: _Unfit, InDoubt, ConnectionLost.
+        """
+        reads, merge = self._transaction, True
+        for _ in range(_SENDS):
+            self._members = [m for m in self._members if not m.entry.future.done()]
+            if not self._members:
+                await reads.roll_back()
+                return
+            transaction = self._transaction = Transaction(self._connection, self._settings, "batch")
+            transaction.follow(reads)
+            culprits = await self._send(transaction, arrange(self._members, merge=merge))
+            if culprits is None:
+                self._committed()
+                return
+            await transaction.roll_back()
+            reads = Transaction(self._connection, self._settings, "batch_read")  # not begun
+            merge = False  # so that the next time tells whose row it was
+            self._let_go(culprits)
+        raise _Unfit(())
+
+    async def _send(
+        self, transaction: Transaction, statements: Sequence[_Statement]
+    ) -> Iterable[_Member] | None:
+        """Send these and COMMIT; the units that do not fit, if it is known which. None: committed.
+
+        Raises: _Unfit, InDoubt, ConnectionLost.
+        """
+        try:
+            for statement in statements:
+                transaction.send(statement.sql, statement.args)
+        except ConnectionLost:
+            raise
+        except Exception:  # noqa: BLE001 - a value that cannot be sent
+            return [m for m in self._members if find_unsendable(m.tx.deferred)]
+        try:
+            results = await transaction.sync()
+            miscounted = dict.fromkeys(
+                statement.owners[0]
+                for statement, result in zip(statements, results, strict=True)
+                if statement.rows is not None and statement.rows != result.count
+            )
+            if not miscounted:
+                await transaction.commit()
+                return None
+        except ServerError as error:
+            if not 0 <= error.position < len(statements):
+                raise _Unfit(self._members) from None
+            owners = statements[error.position].owners
+            if len(owners) > 1:
+                return ()
+            owners[0].entry.rerun = error.fault.lost_race
+            return owners
+        for member in miscounted:
+            member.entry.rerun = True
+        return miscounted
+
+    def _committed(self) -> None:
+        """All of the batch is on disk."""
+        members, self._members = self._members, []
+        topics = set[str]()
+        for member in members:
+            topics |= member.tx.topics
+            member.answer()
+        if members:
+            self._batcher.commits += 1
+            self._batcher.units += len(members)
+            self._resources.health.succeeded()
+            self._resources.committed(topics)
+
+    async def _find_out(self, doubt: InDoubt, deadline: float) -> None:
+        """Learn whether the batch was committed whose connection was lost meanwhile."""
+        try:
+            if await find_outcome(doubt, self._resources.pool, deadline):
+                self._committed()
+            else:
+                self._put_all_back()
+        except StoreUnavailable as error:
+            self._resources.failed(error)
+            for member in self._members:
+                member.entry.fail(again(error))
+
+    def _let_go(self, members: Iterable[_Member]) -> None:
+        """These leave the batch and run alone."""
+        members = [*members]
+        for member in members:
+            self._members.remove(member)
+        self._batcher.leave(members)
+
+    def _put_all_back(self) -> None:
+        members, self._members = self._members, []
+        self._batcher.put_back(members)
+
+    def _interrupted(self, error: BaseException) -> CordataError:
+        if self._transaction.ending:
+            return closed_in_commit()
+        if isinstance(error, asyncio.CancelledError):
+            return StoreUnavailable("the store is closed")
+        return PermanentError("the unit's batch was interrupted")
+
+
+def arrange(members: Sequence[_Member], *, merge: bool) -> list[_Statement]:
+    """The writes of these units as they go out; rows for one table together, if `merge`.
+
+    Units stand in the order of the first statements that they did not `insert`, so that batches
+    of two processes that change the same rows lock them in one order.
+    """
+    waiting = [(member, deque(member.tx.deferred)) for member in sorted(members, key=_first)]
+    found: list[_Statement] = []
+    while waiting:
+        for member, calls in waiting:
+            while calls and not (merge and calls[0].query.values):
+                call = calls.popleft()
+                found.append(
+                    _Statement(call.query, call.query.sql, call.args, (member,), call.rows)
+                )
+        waiting = [one for one in waiting if one[1]]
+        if waiting:
+            longest = max(waiting, key=lambda one: len(one[1]))
+            found += _merged(longest[1][0].query, waiting)
+    return found
+
+
+def _merged(query: Query, waiting: Sequence[tuple[_Member, deque[Call]]]) -> list[_Statement]:
+    """The INSERTs for the rows of one kind that stand first in their units."""
+    rows: list[tuple[_Member, Sequence[object]]] = []
+    for member, calls in waiting:
+        while calls and calls[0].query is query:
+            rows.append((member, calls.popleft().args))
+    found: list[_Statement] = []
+    begin = 0
+    for size in (*_ROWS, 1):
+        while len(rows) - begin >= size:
+            chunk = rows[begin : begin + size]
+            args = [value for _, row in chunk for value in row]
+            owners = list(dict.fromkeys(member for member, _ in chunk))
+            sql = query.sql if size == 1 else query.rows(size)
+            found.append(_Statement(query, sql, args, owners))
+            begin += size
+    return found
+
+
+def _first(member: _Member) -> tuple[str, list[str]]:
+    for call in member.tx.deferred:
+        if not call.query.values:
+            return call.query.name, [str(value) for value in call.args]
+    return "", []

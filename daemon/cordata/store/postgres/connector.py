@@ -12,10 +12,9 @@ from cordata.config.sections import StoreConfig
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.store.postgres.address import Address
 from cordata.store.postgres.clock import ASK, FleetClock
-from cordata.store.postgres.connection import Connection
+from cordata.store.postgres.connection import Connection, OnNotify
 from cordata.store.postgres.fault import Busy, ConnectionLost, Fault, ServerError, lost, translate
-from cordata.store.postgres.transaction import HISTORY, Prologue
-from cordata.store.postgres.wire import OnNotify
+from cordata.store.postgres.transaction import HISTORY, Settings
 
 _LOOK = (
     f"SELECT {ASK} AS now_us, current_setting('server_version_num')::int AS version,"
@@ -39,20 +38,20 @@ class Connector:
     """Makes connections of both kinds."""
 
     def __init__(
-        self, transactions: Address, sessions: Address, config: StoreConfig, time: FleetClock
+        self, transactions: Address, sessions: Address, config: StoreConfig, clock: FleetClock
     ) -> None:
         self._transactions = transactions
         self._sessions = sessions
         self._config = config
-        self._time = time
-        self.prologue = Prologue(config, proxied=transactions.proxied)
+        self._clock = clock
+        self.settings = Settings(config, proxied=transactions.proxied)
 
     async def connect(self) -> Connection:
         """For transactions; perhaps through a proxy. Raises: StoreUnavailable."""
         return await self._connect(
             self._transactions,
             prepare=self._config.prepared_statements,
-            own=not self.prologue.proxied,
+            own=not self.settings.proxied,
         )
 
     async def connect_session(self, on_notify: OnNotify | None = None) -> Connection:
@@ -63,7 +62,7 @@ class Connector:
         """Ask the server for its time."""
         sent = clock.monotonic()
         row = (await connection.execute(f"SELECT {ASK} AS now_us")).rows()[0]
-        self._time.measured(row["now_us"], sent=sent, received=clock.monotonic())
+        self._clock.measured(row["now_us"], sent=sent, received=clock.monotonic())
 
     async def _connect(
         self,
@@ -114,11 +113,11 @@ class Connector:
 
     async def _look(self, connection: Connection, *, own: bool) -> None:
         if own:
-            connection.send(*self.prologue.session())
+            self.settings.send_session(connection)
         connection.send(_LOOK)
         sent = clock.monotonic()
         row = (await connection.sync())[-1].rows()[0]
-        self._time.measured(row["now_us"], sent=sent, received=clock.monotonic())
+        self._clock.measured(row["now_us"], sent=sent, received=clock.monotonic())
         connection.history = row["history"]
         if row["version"] < _OLDEST:
             raise StoreUnavailable(

@@ -67,11 +67,6 @@ class Fault(NamedTuple):
         return self.sqlstate in _AGAIN or self.stale_plan
 
     @property
-    def slow(self) -> bool:
-        """Whether it took longer than allowed, or waited longer for a lock."""
-        return self.sqlstate in (CANCELED, "55P03")
-
-    @property
     def collided(self) -> bool:
         """Whether another transaction was in the way: a deadlock, a row changed meanwhile."""
         return self.sqlstate in ("40001", "40P01")
@@ -121,7 +116,7 @@ class Busy(StoreUnavailable):
     """No reason to refuse others: too much is going on, a lock is held, one connection broke."""
 
 
-class Crowded(StoreUnavailable):
+class ServerFull(StoreUnavailable):
     """The server has no place for another connection."""
 
 
@@ -137,7 +132,7 @@ def translate(fault: Fault, what: str) -> CordataError:
     if code in _AGAIN or code[:3] == "57P":  # a session was ended; the next one will tell more
         return Busy(message, retry_after_s=_RETRY_SOON_S, hint=_HINTS.get(code))
     if code == "53300":
-        return Crowded(message, hint=_HINTS[code])
+        return ServerFull(message, hint=_HINTS[code])
     if code[:2] in _SERVER or code in _SERVER_CODES:
         if code[:2] == "XX":
             message = f"{what}: the server has a problem ({code}); see its log"

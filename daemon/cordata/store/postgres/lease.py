@@ -110,7 +110,7 @@ class SessionLease(Lease):
             self._claimed.set()
             try:
                 await self._store.bootstrap()
-                term = await self._store.run_alone(self._take)
+                term = await self._store.run_now(self._take)
             except BaseException:
                 await self._let_go()
                 raise
@@ -136,7 +136,7 @@ class SessionLease(Lease):
             fence, held = self._fence, self.held
             try:
                 if fence is not None and held:
-                    await self._store.run_alone(lambda tx: self._give_back(tx, fence))
+                    await self._store.run_now(lambda tx: self._give_back(tx, fence))
             except StoreUnavailable:
                 pass  # the row is for people to read; the lock is what counts
             finally:

@@ -1,9 +1,10 @@
 """The connections of one process.
 
-Not psycopg_pool: there a server that is gone shows only as a timeout, after `timeout` seconds and
-without the reason, while a background task tries on; here whoever needs a connection makes it and
-gets the reason at once. Connections are made when needed and kept as a stack, so that a process
-with little to do keeps few of them.
+Not psycopg_pool, whose connections are psycopg's AsyncConnections: `Connection` drives libpq's
+pipeline itself, and psycopg_pool resets what it gets back by cursors. Also, there a server that is
+gone shows only as a timeout, after `timeout` seconds and without the reason, while background tasks
+try on; here whoever needs a connection makes it and gets the reason at once. Connections are made
+when needed and kept as a stack, so that a process with little to do keeps few of them.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from functools import partial
 
 from cordata.errors import StoreUnavailable
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import Busy, Crowded
+from cordata.store.postgres.fault import Busy, ServerFull
 
 #: A connection that nobody needed for so long is closed, but for one.
 _IDLE_S = 60.0
 #: A server without a free place is not asked again for so long.
-_MAKE_DO_S = 2.0
+_FULL_S = 2.0
 
 
 class Pool:
@@ -37,11 +38,11 @@ class Pool:
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         #: Why there are fewer than `size`, and until when no further one is tried.
-        self._crowded: Crowded | None = None
-        self._crowded_until = 0.0
+        self._full: ServerFull | None = None
+        self._full_until = 0.0
         #: Counts up when all connections became worthless; older ones are closed when given back.
         self._generation = 0
-        self._born: dict[Connection, int] = {}
+        self._generations: dict[Connection, int] = {}
         self._closed = False
 
     @asynccontextmanager
@@ -50,13 +51,13 @@ class Pool:
 
         Raises: StoreUnavailable.
         """
-        connection = await self.take(deadline)
+        connection = await self.acquire(deadline)
         try:
             yield connection
         finally:
-            self.give_back(connection)
+            self.release(connection)
 
-    async def take(self, deadline: float) -> Connection:
+    async def acquire(self, deadline: float) -> Connection:
         """A connection that the caller gives back. Raises: StoreUnavailable."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
@@ -66,8 +67,8 @@ class Pool:
                 self._taken += 1
                 return connection
             self._close(connection)
-        crowded = self._crowded is not None and self._loop.time() < self._crowded_until
-        if self._taken < self._size and not (crowded and self._born):
+        full = self._full is not None and self._loop.time() < self._full_until
+        if self._taken < self._size and not (full and self._generations):
             self._taken += 1
             return await self._make(deadline)
         return await self._queue(deadline)
@@ -76,22 +77,22 @@ class Pool:
         """A new connection; its place is taken already."""
         try:
             connection = await self._connect()
-        except Crowded as error:
+        except ServerFull as error:
             self._taken -= 1  # nobody else would fare better now
-            if not self._born:
+            if not self._generations:
                 raise
             # The server is full, but some of its places are ours: make do with those for a while.
-            self._crowded, self._crowded_until = error, self._loop.time() + _MAKE_DO_S
+            self._full, self._full_until = error, self._loop.time() + _FULL_S
             return await self._queue(deadline)
         except BaseException:
-            self._free_place()
+            self._free_slot()
             raise
         if self._closed:
             connection.close()
-            self._free_place()
+            self._free_slot()
             raise StoreUnavailable("the store is closed")
         connection.on_lost = partial(self._lost, connection)
-        self._born[connection] = self._generation
+        self._generations[connection] = self._generation
         return connection
 
     async def _queue(self, deadline: float) -> Connection:
@@ -102,9 +103,9 @@ class Pool:
                 connection = await future
         except TimeoutError:
             self._unqueue(future)
-            told = f"all {len(self._born)} connections are in use"
-            if self._crowded is not None and self._loop.time() < self._crowded_until + _MAKE_DO_S:
-                raise Busy(f"{told}; {self._crowded}", hint=self._crowded.hint) from None
+            told = f"all {len(self._generations)} connections are in use"
+            if self._full is not None and self._loop.time() < self._full_until + _FULL_S:
+                raise Busy(f"{told}; {self._full}", hint=self._full.hint) from None
             raise Busy(told, hint="raise [store] pool_size if the server can bear it") from None
         except asyncio.CancelledError:
             self._unqueue(future)
@@ -118,16 +119,16 @@ class Pool:
         elif future.done() and not future.cancelled():
             connection = future.result()
             if connection is None:
-                self._free_place()
+                self._free_slot()
             else:
-                self.give_back(connection)
+                self.release(connection)
 
-    def give_back(self, connection: Connection) -> None:
+    def release(self, connection: Connection) -> None:
         """Return a connection; one that is not idle is closed, which rolls back what it did."""
-        current = self._born.get(connection) == self._generation
+        current = self._generations.get(connection) == self._generation
         if self._closed or not current or connection.worn or not connection.idle:
             self._close(connection)
-            self._free_place()
+            self._free_slot()
             return
         while self._waiting:
             future = self._waiting.popleft()
@@ -140,8 +141,8 @@ class Pool:
         if self._timer is None and len(self._idle) > 1:
             self._timer = self._loop.call_later(_IDLE_S, self._trim)
 
-    def _free_place(self) -> None:
-        """A place became free: the first who waits may make a connection in it."""
+    def _free_slot(self) -> None:
+        """A connection less: the first who waits may make another one."""
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
@@ -149,13 +150,13 @@ class Pool:
                 return
         self._taken -= 1
 
-    def renew(self) -> None:
-        """All connections lead to a server of no use any more."""
+    def replace_all(self) -> None:
+        """Replace every connection: the server behind them is of no use any more."""
         self._generation += 1
-        self.distrust()
+        self.close_idle()
 
-    def distrust(self) -> None:
-        """Make those anew that nobody uses: the server has ended one, perhaps it ends all."""
+    def close_idle(self) -> None:
+        """Close those that nobody uses: the server has ended one, perhaps it ends all."""
         for connection in self._idle:
             self._close(connection)
         self._idle.clear()
@@ -166,7 +167,7 @@ class Pool:
             self._close(connection)
 
     def _close(self, connection: Connection) -> None:
-        self._born.pop(connection, None)
+        self._generations.pop(connection, None)
         connection.close()
 
     def _trim(self) -> None:
@@ -182,7 +183,7 @@ class Pool:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self.renew()
+        self.replace_all()
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():

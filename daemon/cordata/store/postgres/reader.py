@@ -1,8 +1,8 @@
 """Reads: each unit on one snapshot, never waiting for a writer.
 
-Most reads are one statement, and one statement is a snapshot by itself: it goes without BEGIN and
-COMMIT, in one round trip. When a unit turns out to want a second one, it is run again in a
-transaction, and its function goes there directly from then on.
+Most reads are one statement, and one statement is a snapshot by itself: it goes with its settings,
+but without BEGIN and COMMIT, in one round trip. A unit that turns out to want a second statement is
+run again in a transaction, and its function goes there directly from then on.
 
 A read is planned each time, which may cost more than all the rest of a join. One that runs often
 says `-- plan: kept` in its file; it never reads a table through because that was small once.
@@ -14,13 +14,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from cordata.config.sections import StoreConfig
 from cordata.errors import CordataError, ReadTimeout, StoreUnavailable
-from cordata.store.postgres.alone import Again, Parts, answer, tell
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import CANCELED, ConnectionLost, ServerError
-from cordata.store.postgres.silence import Silence
-from cordata.store.postgres.transaction import KEEP, Transaction
-from cordata.store.postgres.unit import Course, ReadTx
+from cordata.store.postgres.probe import LivenessProbe
+from cordata.store.postgres.runner import Again, Resources, answer
+from cordata.store.postgres.transaction import Transaction
+from cordata.store.postgres.unit import ReadTx, UnitCoroutine
 from cordata.store.tx import Unit
 
 T = TypeVar("T")
@@ -29,25 +30,25 @@ _ATTEMPTS = 3
 #: The server stops a read by itself; one that does not answer then is gone.
 _GRACE_S = 1.0
 #: So many functions are remembered.
-_MANY = 1000
-#: Sent with a statement: the server undoes it when both have run, since they are one transaction.
-_KEEP = f"SELECT {KEEP}"
+_MAX_FUNCTIONS = 1000
 
 
 class Reader:
     """All reads of one process."""
 
-    def __init__(self, parts: Parts, *, timeout_s: float) -> None:
-        self._parts = parts
-        self._timeout_s = timeout_s
+    def __init__(self, resources: Resources, config: StoreConfig) -> None:
+        self._resources = resources
+        self._timeout_s = config.read_timeout_s
+        self._prepared = config.prepared_statements
+        self._settings = resources.connector.settings
         self._loop = asyncio.get_running_loop()
-        self._silence = Silence(parts)
+        self._liveness = LivenessProbe(resources)
         #: Code of units that want more than one statement.
         self._long: set[object] = set()
 
     async def read(self, unit: Unit[T]) -> T:
         """A unit on a snapshot. Raises: ReadTimeout, StoreUnavailable, its own errors."""
-        health = self._parts.health
+        health = self._resources.health
         if health.state == "unavailable" and (refusal := health.refusal()) is not None:
             raise refusal
         deadline = self._loop.time() + self._timeout_s
@@ -57,20 +58,20 @@ class Reader:
                 return value
             except Again as again:
                 if attempt == _ATTEMPTS:
-                    self._parts.failed(again.error)
+                    self._resources.failed(again.error)
                     raise again.error from None
             except ReadTimeout:  # the server may be well, and the statement slow
                 raise
             except StoreUnavailable as error:
-                self._parts.failed(error)
+                self._resources.failed(error)
                 raise
         raise AssertionError("not reached")
 
     async def _attempt(self, unit: Unit[Any], deadline: float) -> Any:
-        connection = await self._parts.pool.take(deadline)
+        connection = await self._resources.pool.acquire(deadline)
         ended = False
         try:
-            async with self._silence.limit(deadline + _GRACE_S):
+            async with self._liveness.limit(deadline + _GRACE_S):
                 value = await self._run(connection, unit)
                 ended = True
                 return value
@@ -85,33 +86,59 @@ class Reader:
             raise failed.error from None
         finally:
             if ended or not connection.busy:
-                self._parts.pool.give_back(connection)
+                self._resources.pool.release(connection)
             else:  # its caller went away
-                self._parts.crew.start(self._clear(connection, deadline))
+                self._resources.tasks.start(self._clear(connection, deadline))
 
     async def _run(self, connection: Connection, unit: Unit[Any]) -> Any:
         key = getattr(unit, "__code__", None)
-        tx = ReadTx(self._parts.queries, self._parts.time.now_us())
-        if not self._parts.connector.prologue.proxied and key not in self._long:
-            done, value = await self._guard(tx, connection, lambda: _single(connection, unit, tx))
+        if not self._settings.proxied and key not in self._long:
+            tx = self._tx()
+            done, value = await self._guard(tx, connection, lambda: self._one(connection, unit, tx))
             if done:
                 return value
-            if len(self._long) < _MANY:
+            if len(self._long) < _MAX_FUNCTIONS:
                 self._long.add(key)
-            tx = ReadTx(self._parts.queries, self._parts.time.now_us())
-        return await self._guard(tx, connection, lambda: self._whole(connection, unit, tx))
+        tx = self._tx()
+        return await self._guard(tx, connection, lambda: self._several(connection, unit, tx))
 
-    async def _whole(self, connection: Connection, unit: Unit[Any], tx: ReadTx) -> Any:
-        transaction = self._parts.begin(connection, "read")
-        course = Course(unit, tx)
+    def _tx(self) -> ReadTx:
+        return ReadTx(self._resources.queries, self._resources.clock.now_us())
+
+    async def _one(self, connection: Connection, unit: Unit[Any], tx: ReadTx) -> tuple[bool, Any]:
+        """Run a unit of at most one statement; (False, None) when it wants more."""
+        coroutine = UnitCoroutine(unit, tx)
         try:
-            ask = course.step()
-            while ask is not None:
-                ask = course.step(await answer(transaction, tx, ask))
+            request = coroutine.step()
+            if request is not None:
+                (call,) = request.calls
+                kept = call.query.kept and self._prepared
+                try:
+                    # One transaction, since no Sync stands between: its settings end with it.
+                    self._settings.send_read(connection, kept=kept)
+                    connection.send(call.query.sql, call.args, prepare=kept or bool(call.args))
+                    reply: Any = request.answer((await connection.sync())[1:])
+                except (ServerError, ConnectionLost, CordataError) as error:
+                    reply = tx.fail(error, call.query.name)
+                if coroutine.step(reply) is not None:
+                    return False, None
+            return True, coroutine.value
         finally:
-            course.close()
+            coroutine.close()
+
+    async def _several(self, connection: Connection, unit: Unit[Any], tx: ReadTx) -> Any:
+        """Run a unit in a transaction."""
+        transaction = Transaction(connection, self._settings, "read")
+        coroutine = UnitCoroutine(unit, tx)
+        try:
+            request = coroutine.step()
+            while request is not None:
+                reply = await answer(transaction, tx, request)
+                request = coroutine.step(reply if tx.failed is not None else reply[0])
+        finally:
+            coroutine.close()
         await transaction.commit()
-        return course.value
+        return coroutine.value
 
     async def _guard(
         self, tx: ReadTx, connection: Connection, read: Callable[[], Awaitable[Any]]
@@ -123,14 +150,14 @@ class Reader:
             raise
         except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
             if connection.in_transaction:
-                await Transaction(connection, self._parts.connector.prologue).roll_back()
-            raise _Failed(self._told(error, tx)) from None
+                await Transaction(connection, self._settings, "read").roll_back()
+            raise _Failed(self._judge(error, tx)) from None
 
-    def _told(self, error: BaseException, tx: ReadTx) -> BaseException:
+    def _judge(self, error: BaseException, tx: ReadTx) -> BaseException:
         cause = tx.cause if error is tx.failed else error
         if isinstance(cause, ServerError) and cause.fault.sqlstate == CANCELED:
             return ReadTimeout(f"a read took longer than {self._timeout_s:g} s")
-        return tell(error, tx, self._parts)
+        return self._resources.judge(error, tx)
 
     async def _clear(self, connection: Connection, deadline: float) -> None:
         """Wait for what is still under way, so that the connection can be used again."""
@@ -138,11 +165,11 @@ class Reader:
             async with asyncio.timeout_at(deadline + _GRACE_S):
                 await connection.settle()
             if connection.in_transaction:
-                await Transaction(connection, self._parts.connector.prologue).roll_back()
+                await Transaction(connection, self._settings, "read").roll_back()
         except (TimeoutError, ConnectionLost):
             connection.close()
         finally:
-            self._parts.pool.give_back(connection)
+            self._resources.pool.release(connection)
 
 
 class _Failed(Exception):
@@ -151,27 +178,3 @@ class _Failed(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
         self.error = error
-
-
-async def _single(connection: Connection, unit: Unit[Any], tx: ReadTx) -> tuple[bool, Any]:
-    """Run a unit of at most one statement; (False, None) when it wants more."""
-    course = Course(unit, tx)
-    try:
-        ask = course.step()
-        if ask is not None:
-            (call,) = ask.calls
-            if not call.query.reads:  # a READ ONLY transaction shows whether it does
-                return False, None
-            try:
-                if call.query.kept and connection.prepares:
-                    connection.send(_KEEP, keep=True)
-                connection.send(call.query.sql, call.args)
-                result = (await connection.sync())[-1]
-                reply: Any = result.rows() if ask.wants == "rows" else result.count
-            except (ServerError, ConnectionLost, CordataError) as error:
-                reply = tx.fail(error, call.query.name)
-            if course.step(reply) is not None:
-                return False, None
-        return True, course.value
-    finally:
-        course.close()

@@ -43,10 +43,6 @@ class Result:
         """Rows changed (or found)."""
         return self._result.command_tuples or 0
 
-    def param_types(self) -> list[int]:
-        """Of a description: the oids of the parameters' types."""
-        return [self._result.param_type(n) for n in range(self._result.nparams)]
-
     def rows(self) -> list[dict[str, Any]]:
         """All rows."""
         result = self._result

@@ -15,24 +15,23 @@ from cordata.store.fence import Fence
 from cordata.store.health import Health, OnState
 from cordata.store.migrate import Applied, Chain
 from cordata.store.postgres.address import addresses
-from cordata.store.postgres.alone import Alone, Parts
 from cordata.store.postgres.batch import Batcher
 from cordata.store.postgres.clock import FleetClock
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.connector import Connector
-from cordata.store.postgres.crew import Crew
-from cordata.store.postgres.hold import Hold
 from cordata.store.postgres.lease import SessionLease
+from cordata.store.postgres.migration import Migrator
+from cordata.store.postgres.notifier import Notifier
 from cordata.store.postgres.pool import Pool
-from cordata.store.postgres.prober import Prober
+from cordata.store.postgres.probe import WriteProbe
 from cordata.store.postgres.reader import Reader
-from cordata.store.postgres.script import Scripts
-from cordata.store.postgres.session import Session
-from cordata.store.postgres.solo import SoloTx, holding
+from cordata.store.postgres.replay import ReplayedTx, holding
+from cordata.store.postgres.runner import Entry, Resources, Runner
 from cordata.store.queries import Queries
 from cordata.store.schema import Schema
+from cordata.store.tasks import StoreTasks
 from cordata.store.topic import Keeper
-from cordata.store.tx import Bookkeeping, Tx, Unit, UnitMisuse
+from cordata.store.tx import Tx, Unit, UnitMisuse, before_write
 from cordata.unawaited import refused
 
 T = TypeVar("T")
@@ -48,32 +47,33 @@ class PostgresStore(Store):
 
     def __init__(self, config: StoreConfig, queries: Queries, password: str | None) -> None:
         self._config = config
-        self._time = FleetClock()
-        self._connector = Connector(*addresses(config, password), config, self._time)
-        self._crew = Crew()
+        self._clock = FleetClock()
+        self._connector = Connector(*addresses(config, password), config, self._clock)
+        self._tasks = StoreTasks()
         self._pool = Pool(self._connector.connect, size=config.pool_size)
         self._health = Health()
-        self._parts = Parts(
+        self._resources = Resources(
             pool=self._pool,
-            crew=self._crew,
+            tasks=self._tasks,
             connector=self._connector,
             queries=queries,
-            time=self._time,
+            clock=self._clock,
             health=self._health,
+            turn=asyncio.Lock(),
             committed=self._committed,
         )
-        self._alone = Alone(self._parts, timeout_s=config.write_timeout_s)
-        self._batcher = Batcher(self._parts, self._alone, config)
-        self._reader = Reader(self._parts, timeout_s=config.read_timeout_s)
+        self._runner = Runner(self._resources, config)
+        self._batcher = Batcher(self._resources, self._runner, config)
+        self._reader = Reader(self._resources, config)
         #: Transactions open at once; some connections are always left for what is quick.
         self._places = asyncio.Semaphore(max(1, config.pool_size - config.pool_size // 4 - 1))
-        self._prober = Prober(self._parts)
-        self._health.on_state = self._prober.state_changed
-        self._session = Session(self._connector)
+        self._probe = WriteProbe(self._resources)
+        self._health.on_state = self._probe.state_changed
+        self._notifier = Notifier(self._connector)
         #: Of leases; one that waits for its lock is nobody's to release.
         self._sessions: list[Connection] = []
-        scripts = Scripts(self._connector.connect_session, queries, self._time.now_us)
-        self._schema = Schema(self.dialect, self.read, scripts.bootstrap, scripts.apply_one)
+        migrator = Migrator(self._connector.connect_session, queries, self._clock.now_us)
+        self._schema = Schema(self.dialect, self.read, migrator.bootstrap, migrator.apply_one)
         self._closing: asyncio.Future[None] | None = None
 
     @classmethod
@@ -88,19 +88,19 @@ class PostgresStore(Store):
         """Connect. Raises: ConfigError for a bad url; StoreUnavailable with the reason."""
         store = cls(config, queries, password)
         store.on_state = on_state
-        await store._session.open()
-        await store._crew.open()
-        store._crew.start(store._session.run())
+        await store._notifier.open()
+        await store._tasks.open()
+        store._tasks.start(store._notifier.run())
         return store
 
     @property
     def on_state(self) -> OnState | None:
         """As in Store."""
-        return self._prober.on_state
+        return self._probe.on_state
 
     @on_state.setter
     def on_state(self, on_state: OnState | None) -> None:
-        self._prober.on_state = on_state
+        self._probe.on_state = on_state
 
     async def __aenter__(self) -> Self:
         return self
@@ -115,7 +115,7 @@ class PostgresStore(Store):
 
     def now_us(self) -> int:
         """As in Store: the server's."""
-        return self._time.now_us()
+        return self._clock.now_us()
 
     async def run(
         self,
@@ -123,23 +123,31 @@ class PostgresStore(Store):
         *,
         batch: bool = False,
         fence: Fence | None = None,
-        bookkeeping: Bookkeeping | None = None,
     ) -> T:
         """As in Store."""
         self._check_open()
-        solo = holding.get()
-        if solo is not None and solo.holds_locks_of(self._parts):
+        held = holding.get()
+        if held is not None and held.holds_locks_of(self._resources):
             raise UnitMisuse(
                 "run() inside a transaction() might wait for it for ever",
                 hint="use the transaction's own tx",
             )
-        result: T = await self._batcher.run(unit, fence, bookkeeping=bookkeeping)
+        if (refusal := self._health.refusal()) is not None:
+            raise refusal
+        if self.waiting >= self._config.max_waiting:
+            raise StoreUnavailable(f"{self.waiting} units wait for a commit", retry_after_s=1)
+        entry = Entry(unit, fence, attempt_allowed=self._health.state != "ok")
+        if batch and fence is None and before_write.get() is None:
+            self._batcher.start(entry)
+        else:
+            self._runner.start(entry)
+        result: T = await entry.future
         return result
 
-    async def run_alone(self, unit: Unit[T]) -> T:
-        """As `run`, whatever the state of the store, in a transaction of its own."""
+    async def run_now(self, unit: Unit[T]) -> T:
+        """As `run`, whatever the state of the store, in the caller's own task."""
         self._check_open()
-        result: T = await self._alone.run_now(unit, None)
+        result: T = await self._runner.run_now(unit)
         return result
 
     async def read(self, unit: Unit[T]) -> T:
@@ -151,15 +159,11 @@ class PostgresStore(Store):
     async def transaction(
         self, *, seen: tuple[str, str] | None = None, fence: Fence | None = None
     ) -> AsyncIterator[Tx]:
-        """As in Store. What it changes on the grounds of what it read it reads FOR UPDATE."""
+        """As in Store."""
         self._check_open()
-        hold = Hold(
-            self._parts,
-            self._places,
-            timeout_s=self._config.transaction_timeout_s,
-            wait_s=self._config.write_timeout_s,
+        tx = ReplayedTx(
+            self._resources, self._places, self.read, self._config, seen=seen, fence=fence
         )
-        tx = SoloTx(self._parts, hold, self.read, seen=seen, fence=fence)
         await tx.enter()
         try:
             with refused():
@@ -171,15 +175,15 @@ class PostgresStore(Store):
 
     def notify(self, topic: str) -> None:
         """As in Store."""
-        self._session.notify((topic,))
+        self._notifier.notify((topic,))
 
     def keep(self, topic: str) -> Keeper:
         """As in Store."""
-        return self._session.keep(topic)
+        return self._notifier.keep(topic)
 
     async def wait(self, topic: str, timeout_s: float) -> bool:
         """As in Store."""
-        return await self._session.topic(topic).wait(timeout_s)
+        return await self._notifier.topic(topic).wait(timeout_s)
 
     def lease(self, *, holder: str, name: str = "primary") -> SessionLease:
         """As in Store."""
@@ -195,7 +199,7 @@ class PostgresStore(Store):
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Begin some work that ends with the store at the latest."""
-        return self._crew.start(work)
+        return self._tasks.start(work)
 
     async def bootstrap(self) -> None:
         """As in Store."""
@@ -226,7 +230,7 @@ class PostgresStore(Store):
     @property
     def waiting(self) -> int:
         """As in Store."""
-        return self._batcher.waiting
+        return self._runner.waiting + self._batcher.waiting
 
     def stats(self) -> StoreStats:
         """As in Store."""
@@ -234,8 +238,8 @@ class PostgresStore(Store):
             state=self._health.state,
             reason=self._health.reason,
             waiting=self.waiting,
-            commits=self._batcher.commits,
-            units=self._batcher.units,
+            commits=self._runner.commits + self._batcher.commits,
+            units=self._runner.commits + self._batcher.units,
         )
 
     async def close(self) -> None:
@@ -247,17 +251,26 @@ class PostgresStore(Store):
         try:
             try:
                 async with asyncio.timeout(_CLOSE_WAIT_S):
-                    await self._batcher.drain()
+                    await self._drain()
             except TimeoutError:
+                self._runner.close()
                 self._batcher.close()
-            await self._session.finish()
-            self._prober.stop()
+            await self._notifier.finish()
+            self._probe.stop()
             self._pool.close()
             for session in self._sessions:
                 session.close()
-            await self._crew.close()
+            await self._tasks.close()
         finally:
             self._closing.set_result(None)
+
+    async def _drain(self) -> None:
+        """Wait until no unit waits any more."""
+        drained = asyncio.Event()
+        self._runner.settled = self._batcher.settled = drained.set
+        while self.waiting:
+            await drained.wait()
+            drained.clear()
 
     def _check_open(self) -> None:
         if self._closing is not None:
@@ -265,4 +278,4 @@ class PostgresStore(Store):
 
     def _committed(self, topics: set[str]) -> None:
         if topics:
-            self._session.committed(topics)
+            self._notifier.committed(topics)

@@ -1,10 +1,10 @@
 """One transaction on one connection: how it begins, and what became of its COMMIT.
 
-    BEGIN + settings + statements --sync--> ... --commit--> committed
-                                                   | connection lost meanwhile
-                                                   +--> InDoubt --pg_xact_status--> committed or not
+    BEGIN + id + statements --sync--> ... --commit--> committed
+                                             | connection lost meanwhile
+                                             +--> InDoubt --pg_xact_status--> committed or not
 
-BEGIN travels with the first statement. So does, with the first that writes, the question for the
+BEGIN travels with the first statements. So does, unless it only reads, the question for the
 transaction's id: a connection that is lost during COMMIT leaves open whether it happened, and only
 by that id another connection can ask. Once it is known, COMMIT travels with the last statements.
 """
@@ -21,72 +21,70 @@ from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ConnectionLost, ServerError
 from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.result import Result
-from cordata.store.tx import Bookkeeping
 
-Kind = Literal["write", "often", "newest", "stable", "read"] | Bookkeeping
+#: snapshot: all statements see one state; changing a row that has changed since fails (40001).
+#: newest: each statement sees the newest state. batch: as newest, and it waits for nothing for
+#: long, since what one unit waits for all units of the batch wait for. read, batch_read: READ ONLY
+#: on one snapshot.
+Kind = Literal["snapshot", "newest", "batch", "read", "batch_read"]
 
 _BEGIN: dict[Kind, str] = {
-    # Each statement sees the newest state.
-    "write": "BEGIN ISOLATION LEVEL READ COMMITTED",
+    "snapshot": "BEGIN ISOLATION LEVEL REPEATABLE READ",
     "newest": "BEGIN ISOLATION LEVEL READ COMMITTED",
-    "lasting": "BEGIN ISOLATION LEVEL READ COMMITTED",
-    "fleeting": "BEGIN ISOLATION LEVEL READ COMMITTED",
-    # All see one state; changing a row that has changed since fails (40001).
-    "stable": "BEGIN ISOLATION LEVEL REPEATABLE READ",
-    "often": "BEGIN ISOLATION LEVEL REPEATABLE READ",
+    "batch": "BEGIN ISOLATION LEVEL READ COMMITTED",
     "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    "batch_read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 }
-_XID = "SELECT pg_current_xact_id_if_assigned()::text AS xid"
-#: "off" would answer before the commit is on disk; every other value promises at least that.
-_DURABLE = (
-    "set_config('synchronous_commit', replace(current_setting('synchronous_commit'),"
-    " 'off', 'on'), $3 = 'true')"
-)
-#: Planned each time, for some 0.1 ms: a plan that was kept since a table was small reads it through
-#: when it has grown.
-_PLANS = "set_config('plan_cache_mode', 'force_custom_plan', $3 = 'true')"
+#: Settings of a session, or of one transaction where a proxy shares sessions out ($3).
 _SETTINGS = (
     "SELECT set_config('statement_timeout', $1, $3 = 'true'),"
-    " set_config('idle_in_transaction_session_timeout', $2, $3 = 'true'), "
-    f"{_DURABLE}, {_PLANS}"
+    " set_config('idle_in_transaction_session_timeout', $2, $3 = 'true'),"
+    # "off" would answer before the commit is on disk; every other value promises at least that.
+    " set_config('synchronous_commit', replace(current_setting('synchronous_commit'),"
+    " 'off', 'on'), $3 = 'true'),"
+    # Plans are kept. So that none is kept which reads a table through because it was small once,
+    # reading through is the last resort (whose price must not look like one worth compiling).
+    " set_config('plan_cache_mode', 'auto', $3 = 'true'),"
+    " set_config('enable_seqscan', 'off', $3 = 'true'), set_config('jit', 'off', $3 = 'true')"
 )
-#: For what runs often: plans are kept. So that none is kept which reads a table through because it
-#: was small, reading through is the last resort (whose price must not look like one worth
-#: compiling).
-KEEP = (
-    "set_config('plan_cache_mode', 'auto', true),"
-    " set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+#: A read that says `-- plan: kept`.
+_READ_KEPT = (
+    "SELECT set_config('statement_timeout', $1, true),"
+    " set_config('transaction_read_only', 'on', true)"
 )
-_KEPT = f"SELECT set_config('statement_timeout', $1, true), {KEEP}"
-#: Keeps what there was before, for a unit that finds it needs that (stream.outlive_crash).
-_FLEETING = (
-    "set_config('synchronous_commit', CASE WHEN set_config('cordata.synchronous_commit',"
-    " current_setting('synchronous_commit'), true) <> '' THEN 'off' END, true)"
+#: Any other read is planned each time, for some 0.1 ms, and may read a table through.
+_READ_PLANNED = (
+    f"{_READ_KEPT}, set_config('plan_cache_mode', 'force_custom_plan', true),"
+    " set_config('enable_seqscan', 'on', true)"
 )
-_PREPARED: dict[Kind, str] = {
-    "often": _KEPT,
-    "newest": _KEPT,
-    "lasting": _KEPT,
-    "fleeting": f"{_KEPT}, {_FLEETING}",
-}
-#: Whose statements without parameters keep their first plan, too.
-_BOOKKEEPING = ("lasting", "fleeting")
-_LIMIT = "SELECT set_config('statement_timeout', $1, true)"
-#: What a number of a transaction is worth something with. A failover begins a new timeline. A
-#: crash gives numbers away again that never reached the disk; it also resets the statistics,
-#: which a restart in good order does not.
+_BATCH_READ = "SELECT set_config('statement_timeout', $1, true)"
+_ID = "SELECT pg_current_xact_id()::text AS xid"
+_BATCH_ID = (
+    "SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),"
+    " pg_current_xact_id()::text AS xid"
+)
+#: A batch waits for a lock for so long: the commits of other batches that lock the same rows take
+#: less, on a busy machine, too.
+_BATCH_LOCK_S = 0.25
+#: The statements that belong in a batch take a hundredth of it.
+_BATCH_STATEMENT_S = 1.0
+#: What a transaction id is worth something with. A failover begins a new timeline. A crash gives
+#: ids away again that never reached the disk; it also resets the statistics, which an orderly
+#: restart does not.
 HISTORY = (
     "substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || ' '"
     " || coalesce((SELECT stats_reset::text FROM pg_stat_bgwriter), '')"
 )
 _STATUS = f"SELECT pg_xact_status($1::xid8) AS status, {HISTORY} AS history"
+#: SQLSTATE: the id lies in the future of this server.
+_FUTURE_ID = "22023"
 #: A transaction that waits for nothing but its client may do so a little longer than allowed.
 _GRACE_S = 1.0
 _ROLLBACK_S = 2.0
 #: Pauses between questions for the outcome of a commit.
 _ASK_AGAIN_S = 0.2
 #: SQLSTATE classes of a COMMIT that says no: everything else leaves open what happened.
-REFUSED = {"23", "40", "53", "25"}
+_REFUSED = {"23", "40", "53", "25"}
 
 
 class InDoubt(Exception):
@@ -98,7 +96,7 @@ class InDoubt(Exception):
         self.history = history
 
 
-class Prologue:
+class Settings:
     """What the server is told before the statements of a transaction, or of a whole session.
 
     The server itself ends what takes too long, and a transaction whose host died. Where a proxy
@@ -107,36 +105,37 @@ class Prologue:
 
     def __init__(self, config: StoreConfig, *, proxied: bool) -> None:
         self.proxied = proxied
-        self._read = to_ms(config.read_timeout_s)
-        self.write_s = config.write_timeout_s
-        self._write = to_ms(config.write_timeout_s)
-        self._idle = to_ms(config.transaction_timeout_s + _GRACE_S)
+        self._read = _to_ms(config.read_timeout_s)
+        self._write = _to_ms(config.write_timeout_s)
+        self._idle = _to_ms(config.transaction_timeout_s + _GRACE_S)
+        limit_s = min(_BATCH_STATEMENT_S, config.write_timeout_s)
+        self._batch = (_to_ms(_BATCH_LOCK_S), _to_ms(limit_s))
 
-    def session(self) -> tuple[str, tuple[str, ...]]:
-        """The statement for a session of our own: the limits of a read."""
-        return _SETTINGS, (self._read, self._idle, "false")
+    def send_session(self, connection: Connection) -> None:
+        """Queue the settings of a session of our own."""
+        connection.send(_SETTINGS, (self._write, self._idle, "false"))
 
-    def begin(self, connection: Connection, kind: Kind, *, limited: bool = True) -> int:
-        """Queue a BEGIN and the limits; the number of statements.
+    def send_read(self, connection: Connection, *, kept: bool = False) -> None:
+        """Queue the settings of a read, for the transaction that is open or begins with them."""
+        connection.send(_READ_KEPT if kept else _READ_PLANNED, (self._read,))
 
-        Not `limited`: the caller says how long a statement may take.
-        """
+    def send_begin(self, connection: Connection, kind: Kind) -> int:
+        """Queue BEGIN and the settings; the number of statements. The last one tells the id."""
         connection.send(_BEGIN[kind])
-        limit = self._read if kind == "read" else self._write
-        sent = 1
         if self.proxied:
-            connection.send(_SETTINGS, (limit, self._idle, "true"))
-            sent += 1
-        if kind in _PREPARED:
-            connection.send(_PREPARED[kind], (limit,))
-            sent += 1
-        elif limited and not self.proxied and limit != self._read:
-            connection.send(_LIMIT, (limit,))
-            sent += 1
-        return sent
+            connection.send(_SETTINGS, (self._write, self._idle, "true"))
+        if kind == "read":
+            self.send_read(connection)
+        elif kind == "batch_read":
+            connection.send(_BATCH_READ, self._batch[1:])
+        elif kind == "batch":
+            connection.send(_BATCH_ID, self._batch)
+        else:
+            connection.send(_ID)
+        return 3 if self.proxied else 2
 
 
-def to_ms(seconds: float) -> str:
+def _to_ms(seconds: float) -> str:
     """As settings of the server have it."""
     return str(max(1, round(seconds * 1000)))
 
@@ -144,41 +143,48 @@ def to_ms(seconds: float) -> str:
 class Transaction:
     """A transaction on a connection that is idle when it begins and when it has ended well."""
 
-    def __init__(self, connection: Connection, prologue: Prologue, kind: Kind = "write") -> None:
+    def __init__(self, connection: Connection, settings: Settings, kind: Kind) -> None:
         self.connection = connection
-        self._prologue = prologue
-        self._kind: Kind = kind
+        self._settings = settings
+        #: Fixed by the first statement.
+        self.kind: Kind = kind
         self._begun = False
+        #: Statements of ours before those of the caller, since the last sync.
         self._ahead = 0
-        #: Statements since the last sync.
+        #: Statements of the caller since the last sync.
         self._queued = 0
-        self._wrote = False
         self._xid = ""
+        self._reads = "read" in kind
         #: Whether COMMIT is under way.
         self.ending = False
 
-    def send(self, sql: str, args: Sequence[object] = (), *, writes: bool = False) -> None:
-        """Queue a statement; `writes`: it may change something."""
+    def send(self, sql: str, args: Sequence[object] = (), *, prepare: bool = True) -> None:
+        """Queue a statement. Raises: as `Connection.send`."""
         if not self._begun:
             self._begun = True
-            self._ahead = self._prologue.begin(self.connection, self._kind)
-        self._wrote = self._wrote or writes
-        self.connection.send(sql, args, keep=self._kind in _BOOKKEEPING)
+            self._ahead += self._settings.send_begin(self.connection, self.kind)
+        self.connection.send(sql, args, prepare=prepare)
         self._queued += 1
 
+    def follow(self, before: Transaction) -> None:
+        """Commit a transaction that only read on this connection, and begin behind it."""
+        if before._begun:
+            self.connection.send("COMMIT")
+            self._ahead += 1
+
     async def sync(self) -> list[Result]:
-        """Run what was sent; its results. Raises: ServerError, ConnectionLost."""
+        """Run what was sent; its results. Raises: ServerError, ConnectionLost.
+
+        The position of a ServerError is negative when it was none of the caller's statements.
+        """
         ahead, self._ahead = self._ahead, 0
         self._queued = 0
-        asks = self._wrote and not self._xid
-        if asks:
-            self.connection.send(_XID, keep=True)
         try:
             results = await self.connection.sync()
         except ServerError as error:
             raise ServerError(error.fault, error.position - ahead) from None
-        if asks:
-            self._xid = results.pop().rows()[0]["xid"] or ""
+        if ahead and not self._reads:
+            self._xid = results[ahead - 1].rows()[0]["xid"]
         return results[ahead:]
 
     async def commit(self) -> None:
@@ -189,7 +195,7 @@ class Transaction:
         """
         if not self._begun:
             return
-        if self._queued and not self._xid:
+        if self._queued and not self._xid and not self._reads:
             await self.sync()
         last, self._queued = self._queued, 0
         self.ending = True
@@ -199,13 +205,11 @@ class Transaction:
         except ConnectionLost:
             if self._xid:
                 raise InDoubt(self._xid, self.connection.history) from None
-            if self._wrote:
-                return  # it changed nothing, since it was never given an id
             raise
         except ServerError as error:
             if error.position < last:
                 raise  # behind it nothing ran
-            if self._xid and error.fault.sqlstate[:2] not in REFUSED:
+            if self._xid and error.fault.sqlstate[:2] not in _REFUSED:
                 raise InDoubt(self._xid, self.connection.history) from None
             raise ServerError(error.fault, -1) from None
 
@@ -232,13 +236,13 @@ async def find_outcome(doubt: InDoubt, pool: Pool, deadline: float) -> bool:
             async with asyncio.timeout_at(deadline), pool.connection(deadline) as connection:
                 row = (await connection.execute(_STATUS, (doubt.xid,))).rows()[0]
             if row["history"] != doubt.history:
-                break  # the number may be another transaction's by now
+                break  # the id may be another transaction's by now
             if row["status"] in ("committed", "aborted"):
                 return bool(row["status"] == "committed")
             if row["status"] is None:
                 break
         except ServerError as error:
-            if error.fault.sqlstate == "22023":  # the number lies in the future of this server
+            if error.fault.sqlstate == _FUTURE_ID:
                 break
         except (StoreUnavailable, ConnectionLost, TimeoutError):
             pass

@@ -1,30 +1,27 @@
-"""Units of work as PostgreSQL sees them: a coroutine that stops at each statement.
+"""A unit of work on PostgreSQL: a coroutine that stops at each statement whose result it needs.
 
-    coroutine --Ask--> whoever runs it --count or rows--> coroutine
+    coroutine --Request--> whoever runs it --count or rows--> coroutine
 
-A unit's tx does no IO. It hands out an `Ask` and waits; `alone.py` answers one unit's questions
-in a transaction of its own, a batch those of many units in one. `write()` asks nothing: its
-statement waits in `deferred` until the next answer is fetched or the transaction ends.
+A unit's tx does no IO. It hands out a `Request` and waits; `runner.py` answers the requests of one
+unit in a transaction of its own, `batch.py` those of many units together. `write` and `insert` wait
+for nothing: their statements stay in `deferred` until the next request, or the end of the unit.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from cordata.errors import CordataError, StatementError
 from cordata.store.fence import Fence, check_fence
 from cordata.store.postgres.fault import ConnectionLost, ServerError, cut, translate
-from cordata.store.postgres.result import encode
-from cordata.store.postgres.share import Share
+from cordata.store.postgres.result import Result, encode
 from cordata.store.queries import Queries, Query
 from cordata.store.tx import Row, Tx, Unit, UnitMisuse, foreign_await, wrong_count
 from cordata.unawaited import NeverAwaited, refused
 
 T = TypeVar("T")
-
-Wants = Literal["count", "rows", "results"]
 
 
 class Call(NamedTuple):
@@ -32,56 +29,51 @@ class Call(NamedTuple):
 
     query: Query
     args: Sequence[object]
+    #: How many rows it has to change.
+    rows: int | None = None
 
 
-def unsendable(calls: Sequence[Call] | Sequence[Share]) -> str:
-    """The name of the first call with a value that cannot be sent; "": there is none."""
-    for call in calls:
-        try:
-            for value in call.args:
-                encode(value)
-        except StatementError:
-            return call.query.name
-    return ""
-
-
-class Ask:
+class Request:
     """Statements whose result a unit waits for; awaited, it stops the unit there."""
 
     __slots__ = ("calls", "wants")
 
-    def __init__(self, calls: Sequence[Call], wants: Wants) -> None:
+    def __init__(self, calls: Sequence[Call], wants: Literal["count", "rows", "results"]) -> None:
         #: One, or those of `execute_many`.
         self.calls = calls
         #: "count": rows changed, by all together; "rows": those of the only one, as a list;
         #: "results": one Result each (no unit asks that way).
         self.wants = wants
 
-    def __await__(self) -> Generator[Ask, Any, Any]:
+    def __await__(self) -> Generator[Request, Any, Any]:
         return (yield self)
+
+    def answer(self, results: Sequence[Result]) -> Any:
+        """What the unit gets for the results of its calls."""
+        if self.wants == "rows":
+            return results[0].rows()
+        if self.wants == "results":
+            return results
+        return sum([result.count for result in results])
 
 
 class UnitTx(Tx):
     """The Tx of a unit."""
 
-    __slots__ = ("_all", "_queries", "cause", "deferred", "newest")
+    __slots__ = ("_queries", "cause", "deferred", "miscounted")
 
     def __init__(self, queries: Queries, now_us: int) -> None:
         super().__init__(now_us)
-        self._all = queries
-        self._queries = queries.by_name
+        self._queries = queries
         #: What the server did when a statement failed, behind `failed`.
         self.cause: ServerError | ConnectionLost | None = None
-        #: Written with `write`, not sent yet.
+        #: Whether a statement changed another number of rows than its `rows=` says.
+        self.miscounted = False
+        #: Written with `write` or `insert`, not sent yet.
         self.deferred: list[Call] = []
-        #: Whether one of its statements has to see the newest state.
-        self.newest = False
 
-    def call(self, name: str, params: Mapping[str, Any], *, lock: bool = False) -> Call:
-        """The call of a named statement. Raises: ConfigError; what ended the unit."""
-        return self._call(self._all.locking(name) if lock else self._queries[name], params)
-
-    def _call(self, query: Query, params: Mapping[str, Any]) -> Call:
+    def call(self, query: Query, params: Mapping[str, Any], *, rows: int | None = None) -> Call:
+        """The call of a statement. Raises: ConfigError; what ended the unit."""
         if self.failed is not None:
             raise self.failed
         try:
@@ -90,51 +82,56 @@ class UnitTx(Tx):
             raise query.wrong(params) from None
         if len(params) != query.width:
             raise query.wrong(params)
-        self.newest = self.newest or query.newest
-        return Call(query, args)
+        return Call(query, args, rows)
+
+    async def ask(self, request: Request) -> Any:
+        """The answer to a request."""
+        return await request
+
+    async def defer(self, call: Call) -> None:
+        """Have a statement sent later."""
+        self.deferred.append(call)
 
     async def execute(self, name: str, /, **params: object) -> int:
         """As in Tx."""
-        count: int = await Ask((self.call(name, params),), "count")
+        call = self.call(self._queries.by_name[name], params)
+        count: int = await self.ask(Request((call,), "count"))
         return count
 
     async def write(self, name: str, /, *, rows: Any = None, **params: object) -> None:
         """As in Tx."""
-        if rows is None:
-            self.deferred.append(self.call(name, params))
-        else:
-            self.expect(name, await self.execute(name, **params), rows)
+        await self.defer(self.call(self._queries.by_name[name], params, rows=rows))
 
     async def insert(self, table: str, /, **columns: object) -> None:
         """As in Tx."""
-        self.deferred.append(self.insertion(table, columns))
-
-    def insertion(self, table: str, columns: Mapping[str, Any]) -> Call:
-        """The call of an `insert`. Raises: ConfigError; what ended the unit."""
-        return self._call(self._all.insert(table, columns), columns)
-
-    def expect(self, name: str, changed: int, rows: int) -> None:
-        """See that a statement changed so many rows. Raises: Conflict, which ends the unit."""
-        if changed != rows:
-            self.failed = wrong_count(name, changed, rows)
-            raise self.failed
+        await self.defer(self.call(self._queries.insert(table, columns), columns))
 
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
         """As in Tx."""
         if not rows:
             return 0
-        count: int = await Ask([self.call(name, row) for row in rows], "count")
+        query = self._queries.by_name[name]
+        count: int = await self.ask(Request([self.call(query, row) for row in rows], "count"))
         return count
 
     async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
         """As in Tx."""
-        rows: list[Row] = await Ask((self.call(name, params, lock=lock),), "rows")
+        rows = await self.fetch_all(name, lock=lock, **params)
         return rows[0] if rows else None
 
     async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
         """As in Tx."""
-        rows: list[Row] = await Ask((self.call(name, params, lock=lock),), "rows")
+        query = self._queries.locking(name) if lock else self._queries.by_name[name]
+        rows: list[Row] = await self.ask(Request((self.call(query, params),), "rows"))
         return rows
+
+    def check_counts(self, calls: Iterable[Call], results: Iterable[Result]) -> None:
+        """See that each call changed as many rows as its `rows=` says. Raises: Conflict."""
+        for call, result in zip(calls, results, strict=False):
+            if call.rows is not None and result.count != call.rows:
+                self.miscounted = True
+                self.failed = wrong_count(call.query.name, result.count, call.rows)
+                raise self.failed
 
     def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
         """A statement failed, and the unit with it; the error for the unit."""
@@ -156,12 +153,11 @@ class ReadTx(UnitTx):
 
     __slots__ = ()
 
-    def call(self, name: str, params: Mapping[str, Any], *, lock: bool = False) -> Call:
+    def call(self, query: Query, params: Mapping[str, Any], *, rows: int | None = None) -> Call:
         """As in UnitTx. Raises: UnitMisuse when the statement writes."""
-        call = super().call(name, params, lock=lock)
-        if not call.query.selects:
-            raise cannot_write(name)
-        return call
+        if not query.selects:
+            raise cannot_write(query.name)
+        return super().call(query, params)
 
     def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
         """As in UnitTx; every server refuses to write for a read."""
@@ -179,8 +175,19 @@ def cannot_write(name: str) -> UnitMisuse:
     )
 
 
-class Course:
-    """A unit on its way from one Ask to the next."""
+def find_unsendable(calls: Iterable[Call]) -> str:
+    """The name of the first call with a value that cannot be sent; "": there is none."""
+    for call in calls:
+        try:
+            for value in call.args:
+                encode(value)
+        except Exception:  # noqa: BLE001 - a str of the application's own may raise anything
+            return call.query.name
+    return ""
+
+
+class UnitCoroutine:
+    """A unit on its way from one request to the next."""
 
     __slots__ = ("_coroutine", "tx", "value")
 
@@ -191,8 +198,8 @@ class Course:
         #: What the unit returned, once `step` gave None.
         self.value: Any = None
 
-    def step(self, answer: object = None) -> Ask | None:
-        """Go on with the answer to the last Ask (None at first); None: the unit has ended.
+    def step(self, answer: object = None) -> Request | None:
+        """Go on with the answer to the last request (None at first); None: the unit has ended.
 
         An answer that is an error is raised in the unit, which is over with it even if it goes
         on. Raises: what the unit raised; UnitMisuse when it awaits something else than its tx.
@@ -202,9 +209,9 @@ class Course:
                 if isinstance(answer, BaseException):
                     if isinstance(answer, CordataError):
                         self.tx.failed = answer
-                    ask = self._coroutine.throw(answer)
+                    request = self._coroutine.throw(answer)
                 else:
-                    ask = self._coroutine.send(answer)
+                    request = self._coroutine.send(answer)
         except NeverAwaited:
             self.close()
             raise
@@ -213,8 +220,8 @@ class Course:
                 raise self.tx.failed from None
             self.value = end.value
             return None
-        if isinstance(ask, Ask):
-            return ask
+        if isinstance(request, Request):
+            return request
         misuse = foreign_await(self._coroutine)
         self.close()
         raise misuse

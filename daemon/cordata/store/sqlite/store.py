@@ -32,7 +32,7 @@ from cordata.store.sqlite.wal import Checkpoint, Checkpointer, Wal
 from cordata.store.sqlite.writer import Writer
 from cordata.store.tasks import StoreTasks
 from cordata.store.topic import Keeper
-from cordata.store.tx import Bookkeeping, Tx, Unit, UnitMisuse
+from cordata.store.tx import Tx, Unit, UnitMisuse
 from cordata.unawaited import refused
 
 T = TypeVar("T")
@@ -155,9 +155,8 @@ class SqliteStore(Store):
         *,
         batch: bool = False,
         fence: Fence | None = None,
-        bookkeeping: Bookkeeping | None = None,
     ) -> T:
-        """As in Store; its commit is shared, so bookkeeping waits for the disk as all do."""
+        """As in Store."""
         self._check_open()
         transaction = holding.get()
         if transaction is not None and transaction.holds_lock_of(self._connection):

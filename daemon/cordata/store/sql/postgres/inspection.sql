@@ -142,6 +142,7 @@ WHERE "group" = :group AND event_id IN (
             SELECT 1 FROM message AS m WHERE m.outbox_id = o.id AND m."group" = :group));
 
 -- name: inspection.publish_again
+-- newest
 -- One message for each group (or the one that is named) that has neither handled the event nor has
 -- it in hand. Without `again` a group has handled, too, what its mark in a Redis stream is past. An
 -- entry that is being deleted is waited for: then it is gone.

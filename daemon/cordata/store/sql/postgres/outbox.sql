@@ -23,6 +23,7 @@ WITH RECURSIVE level AS (
 SELECT lane, priority, next_at FROM level ORDER BY lane DESC, priority DESC;
 
 -- name: outbox.due
+-- newest
 -- Level by level as outbox.levels finds them. What another relay has in hand is passed over: it
 -- will be published by that one. `key` only where a group wants the order of keys. `whole`: with
 -- what a handler needs, if the entry was in no broker's hands yet; else `payload` is NULL.
@@ -52,6 +53,7 @@ CROSS JOIN LATERAL (
 LIMIT :limit;
 
 -- name: outbox.claim
+-- newest
 -- Claims what outbox.due finds.
 WITH RECURSIVE level AS (
     (SELECT lane, priority FROM outbox WHERE state IN ('pending', 'failed')
@@ -100,6 +102,7 @@ CROSS JOIN LATERAL (
 LIMIT :limit;
 
 -- name: outbox.take
+-- newest
 -- Those of the given ones that wait and are in nobody's hands.
 SELECT id FROM outbox
 WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
@@ -107,6 +110,7 @@ WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
 ORDER BY id FOR UPDATE SKIP LOCKED;
 
 -- name: outbox.claim_these
+-- newest
 -- Claims what outbox.take finds.
 WITH taken AS MATERIALIZED (
     SELECT id FROM outbox

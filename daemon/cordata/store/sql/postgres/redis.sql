@@ -4,6 +4,7 @@
 SELECT run_id, epoch FROM redis_server;
 
 -- name: redis.hold_server
+-- newest
 -- Nobody changes it before the end of the transaction.
 SELECT run_id, epoch FROM redis_server FOR SHARE;
 

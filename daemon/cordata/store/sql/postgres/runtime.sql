@@ -25,6 +25,7 @@ ON CONFLICT DO NOTHING;
 SELECT 1 AS seen FROM seen WHERE event_id = :event_id AND "group" = :group;
 
 -- name: lease.take
+-- newest
 INSERT INTO lease (name, holder, term, acquired_at) VALUES (:name, :holder, 1, :acquired_at)
 ON CONFLICT (name) DO UPDATE SET
     holder = excluded.holder, term = lease.term + 1, acquired_at = excluded.acquired_at,
@@ -66,3 +67,8 @@ SELECT 1 AS found FROM migration WHERE component = :component AND number = :numb
 -- name: migration.add
 INSERT INTO migration (component, number, name, digest, applied_at)
 VALUES (:component, :number, :name, :digest, :applied_at);
+
+-- name: commit.unsynced
+-- What this unit wrote may be lost in a crash of the server: its COMMIT does not wait for the disk.
+-- Never in a batched unit, whose neighbours' writes would be lost, too.
+SELECT set_config('synchronous_commit', 'off', true);

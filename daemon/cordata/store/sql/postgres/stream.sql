@@ -61,6 +61,7 @@ WHERE outbox_id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint
     AND state NOT IN ('ready', 'claimed', 'dead');
 
 -- name: stream.lock_keys
+-- newest
 -- Who decides who is first of these keys decides alone, until he has committed: else one that comes
 -- and one that ends at the same time would not see each other. In one order, so never in a circle.
 SELECT pg_advisory_xact_lock(hash) AS locked FROM (
@@ -135,6 +136,7 @@ WHERE k."group" = :group AND w."group" = :group AND w.key = k.key
         WHERE h."group" = :group AND h.key = k.key AND h.state = s.state);
 
 -- name: stream.levels
+-- newest
 -- As outbox.levels, for each of the groups.
 WITH RECURSIVE level AS (
     SELECT g."group", m.lane, m.priority, m.next_at
@@ -153,6 +155,7 @@ WITH RECURSIVE level AS (
 SELECT "group", lane, priority, next_at FROM level;
 
 -- name: stream.due
+-- newest
 -- Of one lane, most urgent first. What another worker claims at this moment is passed over.
 WITH RECURSIVE level AS (
     (SELECT priority FROM message WHERE state = 'ready' AND "group" = :group AND lane = :lane
@@ -213,12 +216,6 @@ ORDER BY m.outbox_id;
 UPDATE message SET state = 'claimed', owner = :owner, claimed_until = :claimed_until
 WHERE outbox_id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
     AND "group" = :group AND state NOT IN ('claimed', 'dead');
-
--- name: stream.outlive_crash
--- This transaction waits for the disk after all, if it was not going to.
-SELECT set_config('synchronous_commit', previous, true) AS synchronous_commit
-FROM (SELECT current_setting('cordata.synchronous_commit', true) AS previous) AS setting
-WHERE previous <> '';
 
 -- name: stream.mark_seen
 -- In the order of the ids: two that mark the same wait for each other, but not in a circle.

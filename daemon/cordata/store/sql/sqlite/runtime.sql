@@ -59,3 +59,7 @@ SELECT component, number, name, digest FROM migration ORDER BY component, number
 -- name: store.probe
 -- Changes nothing, but writes a page to the log as any write does.
 PRAGMA user_version = 0;
+
+-- name: commit.unsynced
+-- Its COMMIT is shared and synced.
+SELECT 1;

@@ -163,10 +163,6 @@ UPDATE message SET state = 'claimed', owner = :owner, claimed_until = :claimed_u
 WHERE outbox_id IN (SELECT value FROM json_each(:ids)) AND "group" = :group
     AND state IN ('ready', 'waiting');
 
--- name: stream.outlive_crash
--- On PostgreSQL a claim need not wait for the disk. Here every commit does.
-SELECT 'full' AS synchronous_commit;
-
 -- name: stream.mark_seen
 INSERT INTO seen (event_id, "group", created_at)
 SELECT value, :group, :now_us FROM json_each(:event_ids) WHERE true

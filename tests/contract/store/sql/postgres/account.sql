@@ -11,6 +11,7 @@ UPDATE account SET balance = balance + :amount WHERE id = :id;
 SELECT id, balance FROM account WHERE id = :id;
 
 -- name: account.get_to_change
+-- newest
 SELECT id, balance FROM account WHERE id = :id FOR UPDATE;
 
 -- name: account.all
@@ -74,6 +75,7 @@ SELEKT id FROM account;
 UPDATE account SET balance = :balance WHERE id = :id;
 
 -- name: account.get_to_share
+-- newest
 SELECT id, balance FROM account WHERE id = :id FOR SHARE;
 
 -- name: account.set_from

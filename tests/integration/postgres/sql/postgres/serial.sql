@@ -10,9 +10,11 @@ SELECT k, v FROM kv WHERE v >= :least ORDER BY v DESC, k LIMIT :limit;
 SELECT k, v FROM kv ORDER BY k;
 
 -- name: kv.hold
+-- newest
 SELECT v FROM kv WHERE k = :k FOR UPDATE;
 
 -- name: kv.share
+-- newest
 SELECT v FROM kv WHERE k = :k FOR SHARE;
 
 -- name: kv.divide

@@ -1,4 +1,4 @@
-"""The tasks of a PostgreSQL store: whoever waits for one is told how it ended."""
+"""The tasks of a store: whoever waits for one is told how it ended."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ import asyncio
 import pytest
 
 from cordata.errors import StoreUnavailable
-from cordata.store.postgres.crew import Crew
+from cordata.store.tasks import StoreTasks
 
 
-async def test_waiting_ends_when_the_crew_is_closed_before_the_work_began() -> None:
+async def test_waiting_ends_when_the_store_is_closed_before_the_work_began() -> None:
     begun = False
 
     async def work() -> None:
         nonlocal begun
         begun = True
 
-    crew = Crew()
-    await crew.open()
-    future = crew.start(work())
-    await crew.close()
+    tasks = StoreTasks()
+    await tasks.open()
+    future = tasks.start(work())
+    await tasks.close()
     async with asyncio.timeout(1):
         with pytest.raises(StoreUnavailable, match="closed"):
             await future
     assert not begun
 
 
-async def test_waiting_ends_when_the_crew_is_closed_amid_the_work() -> None:
+async def test_waiting_ends_when_the_store_is_closed_amid_the_work() -> None:
     begun = asyncio.Event()
 
     async def work() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    crew = Crew()
-    await crew.open()
-    future = crew.start(work())
+    tasks = StoreTasks()
+    await tasks.open()
+    future = tasks.start(work())
     await begun.wait()
-    await crew.close()
+    await tasks.close()
     with pytest.raises(StoreUnavailable, match="closed"):
         await future
 
@@ -50,10 +50,10 @@ async def test_work_goes_on_when_nobody_waits_for_it_any_more() -> None:
         await go.wait()
         done.set()
 
-    crew = Crew()
-    await crew.open()
-    crew.start(work()).cancel()
+    tasks = StoreTasks()
+    await tasks.open()
+    tasks.start(work()).cancel()
     go.set()
     async with asyncio.timeout(1):
         await done.wait()
-    await crew.close()
+    await tasks.close()

@@ -33,7 +33,7 @@ _FINISH_S = 1.0
 _PAUSE_S, _PAUSE_MAX_S = 0.2, 3.0
 
 
-class Session(Topics):
+class Notifier(Topics):
     """One connection that listens, made anew whenever it is lost."""
 
     def __init__(self, connector: Connector) -> None:

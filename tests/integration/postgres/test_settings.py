@@ -1,4 +1,4 @@
-"""What need not wait for the disk, and whose plans the server keeps."""
+"""Settings of transactions: what waits for the disk, and whose plans the server keeps."""
 
 from __future__ import annotations
 
@@ -7,28 +7,25 @@ from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 
 from cordata.config.sections import StoreConfig
-from cordata.store import Bookkeeping, Chain, Tx
+from cordata.store import Chain, Tx
 from cordata.store.postgres.store import PostgresStore
 
 _SQL = "tests.integration.postgres.sql"
 _SETTINGS = ("synchronous_commit", "plan_cache_mode", "enable_seqscan")
 
 
-async def settings_of(
-    store: PostgresStore, *, bookkeeping: Bookkeeping | None, outlive_crash: bool = False
-) -> list[str]:
+async def settings_of(store: PostgresStore, *, unsynced: bool = False) -> list[str]:
     async def unit(tx: Tx) -> list[str]:
         found = []
-        if outlive_crash:
-            await tx.write("stream.outlive_crash")
+        if unsynced:
+            await tx.write("commit.unsynced")
         for name in _SETTINGS:
             row = await tx.fetch_one("setting", name=name)
             assert row is not None
             found.append(str(row["value"]))
-        await tx.execute("kv.raise_all", by=1)  # nothing that could share a transaction
         return found
 
-    return await store.run(unit, bookkeeping=bookkeeping)
+    return await store.run(unit)
 
 
 async def check(url: str, session_url: str = "", *, commit: str = "on") -> None:
@@ -39,41 +36,16 @@ async def check(url: str, session_url: str = "", *, commit: str = "on") -> None:
     async with await PostgresStore.open(config, queries=queries) as store:
         await store.migrate([Chain("serial", _SQL)])
         for _ in range(3):  # no setting stays behind
-            assert await settings_of(store, bookkeeping="fleeting") == ["off", "auto", "off"]
-            assert await settings_of(store, bookkeeping="lasting") == [commit, "auto", "off"]
-            assert (await settings_of(store, bookkeeping=None))[0] == commit
-            for kind in ("fleeting", "lasting", None):  # a unit that finds that it has to last
-                found = await settings_of(store, bookkeeping=kind, outlive_crash=True)
-                assert found[0] == commit
+            assert await settings_of(store, unsynced=True) == ["off", "auto", "off"]
+            assert await settings_of(store) == [commit, "auto", "off"]
 
 
-async def test_only_bookkeeping_need_not_wait_for_the_disk(database: str) -> None:
+async def test_only_a_unit_that_says_so_need_not_wait_for_the_disk(database: str) -> None:
     await check(database)
 
 
 async def test_unit_waits_as_long_as_the_server_was_told_to(database: str) -> None:
     await check(f"{database}?options=-c%20synchronous_commit%3Dlocal", commit="local")
-
-
-async def test_only_bookkeeping_keeps_the_plan_of_a_statement_without_parameters(
-    database: str,
-) -> None:
-    queries = queries_of("postgres", _SQL)
-    statement = queries.by_name["kv.all"].sql
-
-    async def unit(tx: Tx) -> int:
-        await tx.fetch_all("kv.all")
-        row = await tx.fetch_one("kept", statement=statement)
-        await tx.execute("kv.raise_all", by=1)  # nothing that could share a transaction
-        assert row is not None
-        return int(row["count"])
-
-    config = StoreConfig(url=database, pool_size=2)
-    async with await PostgresStore.open(config, queries=queries) as store:
-        await store.migrate([Chain("serial", _SQL)])
-        assert [await store.run(unit) for _ in range(3)] == [0, 0, 0]
-        assert await store.read(lambda tx: tx.fetch_all("kv.all")) == []
-        assert await store.run(unit, bookkeeping="fleeting") == 1
 
 
 async def test_read_keeps_its_plan_when_its_statement_says_so(database: str) -> None:

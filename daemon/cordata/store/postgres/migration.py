@@ -18,7 +18,7 @@ _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('cordata migration', 0))
 _PATIENCE = "SELECT set_config('lock_timeout', '5s', true)"
 
 
-class Scripts:
+class Migrator:
     """Runs scripts, each on a session of its own, since they may change its settings."""
 
     def __init__(

@@ -1,0 +1,155 @@
+"""Looks whether the server is there: for writes while the store is not ok, for a read that waits.
+
+A store that takes no writes is tried now and then, so that it heals without traffic. A read may
+rightly take long, and a server that hangs looks just the same from within: its kernel acknowledges
+what is sent. So whoever has waited for a while has a new connection made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from cordata.errors import PermanentError, StoreUnavailable
+from cordata.store.health import OnState
+from cordata.store.postgres.fault import ConnectionLost, ServerError, ServerFull, lost
+from cordata.store.postgres.runner import Again, Resources
+from cordata.store.postgres.transaction import Transaction
+from cordata.store.postgres.unit import UnitTx
+
+#: Needs what a unit needs: a server that takes writes, and room for a table to grow (256 KiB of
+#: it). A temporary one that is rolled back again leaves nothing behind.
+_WRITE = (
+    "CREATE TEMPORARY TABLE cordata_probe ON COMMIT DROP AS"
+    " SELECT repeat('x', 1000) AS filler FROM generate_series(1, 256)"
+)
+_LIMIT_S = 5.0
+#: Longer than nearly every read takes.
+_PATIENCE_S = 2.0
+
+
+class WriteProbe:
+    """Tries a write now and then while the state is not "ok"."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._busy = False
+        #: Called with state and reason at each change.
+        self.on_state: OnState | None = None
+
+    def state_changed(self, state: str, reason: str) -> None:
+        """Called at each change; starts the attempts."""
+        if state != "ok":
+            self._arm()
+        if self.on_state is not None:
+            self.on_state(state, reason)
+
+    def stop(self) -> None:
+        """No more attempts."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _arm(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._resources.health.pause_s, self._try)
+
+    def _try(self) -> None:
+        self._timer = None
+        if self._resources.health.state == "ok":
+            return
+        self._arm()
+        if not self._busy:
+            self._busy = True
+            self._resources.tasks.start(self._probe())
+
+    async def _probe(self) -> None:
+        resources = self._resources
+        deadline = self._loop.time() + _LIMIT_S
+        try:
+            async with resources.pool.connection(deadline) as connection:
+                transaction = Transaction(connection, resources.connector.settings, "newest")
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        transaction.send(_WRITE)
+                        await transaction.sync()
+                except TimeoutError:
+                    connection.close()
+                    raise lost(f"no answer within {_LIMIT_S:g} s") from None
+                finally:
+                    await transaction.roll_back()
+        except (StoreUnavailable, ConnectionLost, ServerError) as error:
+            told = resources.judge(error, UnitTx(resources.queries, 0))
+            if isinstance(told, Again):
+                told = told.error
+            if not isinstance(told, PermanentError):  # no right to make such a table, say
+                resources.failed(told)
+                return
+        finally:
+            self._busy = False
+        resources.health.succeeded()
+
+
+class _Wait:
+    """Somebody who waits for an answer of the server."""
+
+    def __init__(self, timeout: asyncio.Timeout) -> None:
+        self.timeout = timeout
+        self.over = False
+        #: Why there will be none.
+        self.gone: StoreUnavailable | None = None
+
+
+class LivenessProbe:
+    """Asks once for all that wait, again after each `_PATIENCE_S`."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._loop = asyncio.get_running_loop()
+        self._answer: asyncio.Future[StoreUnavailable | None] | None = None
+
+    @asynccontextmanager
+    async def limit(self, deadline: float) -> AsyncIterator[None]:
+        """At most until `deadline` (loop time), and not if the server is gone.
+
+        Raises: TimeoutError; StoreUnavailable when the server did not even take a connection.
+        """
+        wait = _Wait(asyncio.timeout_at(deadline))
+        timer = self._loop.call_later(_PATIENCE_S, self._begin, wait)
+        try:
+            async with wait.timeout:
+                yield
+        except TimeoutError:
+            if wait.gone is not None:
+                raise wait.gone from None
+            raise
+        finally:
+            wait.over = True
+            timer.cancel()
+
+    def _begin(self, wait: _Wait) -> None:
+        self._resources.tasks.start(self._watch(wait))
+
+    async def _watch(self, wait: _Wait) -> None:
+        while not wait.over:
+            if self._answer is None or self._answer.done():
+                self._answer = self._resources.tasks.start(self._ask())
+            wait.gone = await asyncio.shield(self._answer)
+            if wait.gone is not None:
+                if not wait.over:
+                    wait.timeout.reschedule(self._loop.time())
+                return
+            await asyncio.sleep(_PATIENCE_S)
+
+    async def _ask(self) -> StoreUnavailable | None:
+        try:
+            connection = await self._resources.connector.connect()
+        except ServerFull:  # which is an answer, too
+            return None
+        except StoreUnavailable as error:
+            self._resources.failed(error)
+            return error
+        connection.close()
+        return None

@@ -1,0 +1,463 @@
+"""`transaction()`: code that awaits other things between its statements, in one transaction.
+
+    reading --first write: BEGIN, read again, compare--> writing --leave--> commit
+       |                      | changed           |  ^       | too long
+       |                      v               collided |     rolled back, TransactionTimeout
+       leave: nothing to do   TransactionStale <-- all of it once more, each answer compared
+
+Until its first write it holds neither a connection nor a lock: each statement sees the newest
+committed state. With the first write it begins and reads again what it had read; only if all of it
+is unchanged does it go on. From there on it sees one snapshot (READ COMMITTED from its first
+locking query on, as `runner.py` explains). If a row that it is going to change has changed
+meanwhile, the server refuses. Then, and after a deadlock or a lost connection, everything is done
+once more in a new transaction and every answer compared with the one that the caller has seen; only
+one that differs is TransactionStale.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
+from contextvars import ContextVar
+from typing import Any
+
+from cordata.config.sections import StoreConfig
+from cordata.errors import (
+    AlreadySeen,
+    CordataError,
+    LeaseLost,
+    TransactionStale,
+    TransactionTimeout,
+)
+from cordata.store.fence import Fence
+from cordata.store.postgres.connection import Connection
+from cordata.store.postgres.fault import Busy, ConnectionLost, ServerError, cut
+from cordata.store.postgres.result import Result
+from cordata.store.postgres.runner import Again, Resources, answer
+from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
+from cordata.store.postgres.unit import Call, Request, UnitTx
+from cordata.store.tx import Row, Tx, UnitMisuse, before_write
+
+#: The transaction whose locks the running code holds; run() might wait for it for ever.
+holding: ContextVar[ReplayedTx | None] = ContextVar("cordata_store_holding", default=None)
+
+Read = Callable[[Callable[[Tx], Awaitable[Any]]], Awaitable[Any]]
+
+#: So often is everything done once more, with pauses that grow.
+_REPLAYS = 6
+_PAUSE_S = 0.01
+
+
+class ReplayedTx(UnitTx):
+    """The Tx of `Store.transaction()`."""
+
+    __slots__ = (
+        "_answered",
+        "_fence",
+        "_held",
+        "_newest",
+        "_one_at_a_time",
+        "_read",
+        "_reads",
+        "_replays",
+        "_resources",
+        "_seen",
+    )
+
+    def __init__(
+        self,
+        resources: Resources,
+        places: asyncio.Semaphore,
+        read: Read,
+        config: StoreConfig,
+        *,
+        seen: tuple[str, str] | None,
+        fence: Fence | None,
+    ) -> None:
+        """`places`: of transactions past their first write. `read`: as `Store.read`."""
+        super().__init__(resources.queries, resources.clock.now_us())
+        self._resources = resources
+        self._held = _Held(resources, places, config)
+        self._read = read
+        self._seen = seen
+        self._fence = fence
+        #: What was read before the first write, to be read again then.
+        self._reads: list[tuple[Call, list[Row]]] = []
+        #: What was asked since, with what was deferred before it, and the answer.
+        self._answered: list[tuple[list[Call], Request, Any]] = []
+        #: Whether a query locks, so that each statement sees the newest state.
+        self._newest = False
+        self._replays = 0
+        self._one_at_a_time = asyncio.Lock()
+
+    def holds_locks_of(self, resources: Resources) -> bool:
+        """Whether it is past its first write, in that store."""
+        over = isinstance(self.failed, TransactionTimeout)
+        return self._held.began and not over and self._resources is resources
+
+    async def enter(self) -> None:
+        """Before the body. Raises: AlreadySeen when its message was handled before."""
+        if self._seen is not None:
+            mark = dict(zip(("group", "event_id"), self._seen, strict=True))
+            if await self._read(lambda tx: tx.fetch_all("seen.has", **mark)):
+                raise self._already_seen()
+
+    async def leave(self, *, commit: bool) -> None:
+        """After the body. Raises: what makes the commit impossible."""
+        try:
+            unsent = self.deferred or (self._seen is not None and not self._held.began)
+            if commit and self.failed is None and unsent:
+                await self.ask(Request((), "count"))
+        finally:
+            if self._held.began:
+                ending = commit and self.failed is None
+                await self._resources.tasks.start(
+                    self._commit() if ending else self._held.roll_back()
+                )
+        if commit and self.failed is not None:
+            raise self.failed
+
+    async def defer(self, call: Call) -> None:
+        """As in UnitTx; the first one is sent at once, since the locks begin with it."""
+        if self._held.began:
+            self.deferred.append(call)
+        else:
+            self.deferred.append(call)
+            await self.ask(Request((), "count"))
+
+    async def ask(self, request: Request) -> Any:
+        """The answer to a request. Raises: what failed, which ends the transaction."""
+        if not self._held.began and request.wants == "rows" and request.calls[0].query.reads:
+            try:
+                return await self._read_before(request)
+            except UnitMisuse:  # a function that writes
+                pass
+        async with self._one_at_a_time:
+            if self.failed is not None:
+                raise self.failed
+            deferred, self.deferred = self.deferred, []
+            await self._begin_for([*deferred, *request.calls])
+            if not deferred and not request.calls:
+                return 0
+            reply = await self._answer(deferred, request)
+            if self.failed is not None:
+                reply = await self._replay_until_it_stands((deferred, request))
+            self._answered.append((deferred, request, reply))
+            return reply
+
+    async def _read_before(self, request: Request) -> list[Row]:
+        """Rows of a query before the first write."""
+        call = request.calls[0]
+
+        async def unit(tx: Tx) -> list[Row]:
+            assert isinstance(tx, UnitTx)
+            rows: list[Row] = await tx.ask(request)
+            return rows
+
+        rows: list[Row] = await self._read(unit)
+        self._reads.append((call, rows))
+        return rows
+
+    async def _begin_for(self, calls: Sequence[Call]) -> None:
+        """Have a transaction in which these calls see what they must."""
+        newest = any(call.query.newest for call in calls)
+        if not self._held.began:
+            self._newest = newest
+            await self._begin()
+        elif newest and not self._newest:
+            self._newest = True
+            try:
+                await self._replay()
+                await self._replay_until_it_stands()
+            except TransactionStale as error:
+                self.failed = UnitMisuse(
+                    f"{calls[-1].query.name!r} must see the newest state, too late: {error}",
+                    hint="lock before the first write, or give that the line `-- newest`",
+                )
+                raise self.failed from None
+
+    async def _begin(self) -> None:
+        """Take a place and a connection and begin."""
+        try:
+            if (refusal := self._resources.health.refusal()) is not None:
+                raise refusal
+            if (pause := before_write.get()) is not None:
+                await pause()
+            await self._held.take(self._time_out)
+            await self._check_in()
+            await self._replay_until_it_stands()
+        except CordataError as error:
+            self._resources.failed(error)
+            self.failed = error
+            await self._resources.tasks.start(self._held.roll_back())
+            raise
+        holding.set(self)
+
+    async def _check_in(self) -> None:
+        """BEGIN, the fence, the mark, and what was read before; `failed` if the server refuses.
+
+        Raises: what speaks against going on.
+        """
+        transaction = await self._held.begin("newest" if self._newest else "snapshot")
+        calls: list[Call] = []
+        if self._fence is not None:
+            calls.append(self._call("lease.hold", {"name": self._fence.name}))
+        if self._seen is not None:
+            group, event_id = self._seen
+            mark = {"group": group, "event_id": event_id, "created_at": self.now_us}
+            calls.append(self._call("seen.add", mark))
+        calls += [call for call, _ in self._reads]
+        if not calls:
+            return
+        self.deferred = []
+        reply = await answer(transaction, self, Request(calls, "results"))
+        if self.failed is not None:
+            return
+        results: list[Result] = [*reply[0]]
+        if self._fence is not None:
+            rows = results.pop(0).rows()
+            if not rows or rows[0]["term"] != self._fence.term:
+                raise LeaseLost(f"term {self._fence.term} of {self._fence.name!r} is over")
+        if self._seen is not None and not results.pop(0).count:
+            raise self._already_seen()
+        self._compare([result.rows() for result in results])
+
+    def _call(self, name: str, params: Mapping[str, Any]) -> Call:
+        return self.call(self._queries.by_name[name], params)
+
+    def _compare(self, found: Sequence[Sequence[Row]]) -> None:
+        """Raises: TransactionStale when what was read before the first write has changed."""
+        for (call, before), rows in zip(self._reads, found, strict=False):
+            if list(rows) != before:
+                raise self._stale(call)
+
+    async def _answer(self, deferred: Sequence[Call], request: Request) -> Any:
+        """The answer to a request, with what was deferred before it; `failed` if there is none.
+
+        Raises: TransactionStale.
+        """
+        self.deferred = [*deferred]
+        # A lock may have come after a wait, in which what was read before has changed.
+        first = not self._answered and all(
+            call.query.selects for call in (*deferred, *request.calls)
+        )
+        again = [call for call, _ in self._reads] if self._newest and first else []
+        reply = await answer(self._held.transaction, self, request, also=again)
+        if self.failed is not None:
+            return None
+        value, found = reply
+        try:
+            self._compare(found)
+        except TransactionStale as error:
+            self.failed = error
+            raise
+        return value
+
+    async def _replay_until_it_stands(
+        self, pending: tuple[Sequence[Call], Request] | None = None
+    ) -> Any:
+        """Everything once more while it fails; the answer to what is pending.
+
+        Whoever collided takes turns with the others of this process, as long as there is time.
+        Raises: what failed, if that makes no sense.
+        """
+        reply: Any = None
+        while self.failed is not None:
+            self._replays += 1
+            collided = isinstance(self.cause, ServerError) and self.cause.fault.collided
+            if not self._may_replay() or (self._replays > _REPLAYS and not collided):
+                raise self._ended(self.failed)
+            if not collided:
+                await asyncio.sleep(random.random() * self._replays * _PAUSE_S)
+            async with self._resources.turn if collided else nullcontext():
+                reply = await self._replay(pending)
+        return reply
+
+    async def _replay(self, pending: tuple[Sequence[Call], Request] | None = None) -> Any:
+        """Everything once more in a new transaction, and what is pending; its answer.
+
+        `failed` if it collides again. Raises: TransactionStale when an answer is another one now;
+        what _check_in raises.
+        """
+        if isinstance(self.cause, ServerError) and self.cause.fault.stale_plan:
+            self._resources.pool.replace_all()
+            self._held.transaction.connection.close()
+        elif self.cause is not None and (
+            isinstance(self.cause, ConnectionLost) or self.cause.fault.session_ended
+        ):
+            self._resources.pool.close_idle()
+        self.failed = self.cause = None
+        try:
+            await self._check_in()
+            for deferred, request, before in self._answered:
+                if self.failed is not None:
+                    return None
+                if await self._answer(deferred, request) != before and self.failed is None:
+                    raise self._stale((*request.calls, *deferred)[0])
+            if self.failed is None and pending is not None:
+                return await self._answer(*pending)
+        except CordataError as error:
+            self.failed = error
+            raise
+        return None
+
+    def _may_replay(self) -> bool:
+        """Whether it collided with another transaction, or its connection was lost."""
+        if isinstance(self.failed, TransactionTimeout):
+            return False
+        if isinstance(self.cause, ServerError):
+            fault = self.cause.fault
+            return fault.collided or fault.session_ended or fault.stale_plan
+        return isinstance(self.cause, ConnectionLost)
+
+    async def _commit(self) -> None:
+        """Commit, if need be after having done everything once more. Raises: what failed."""
+        try:
+            while True:
+                try:
+                    await self._held.commit(self)
+                    break
+                except Again as again:
+                    self.failed, self.cause = again.error, ConnectionLost(str(again))
+                    await self._replay_until_it_stands()
+        except CordataError as error:
+            self._resources.failed(error)
+            raise
+        finally:
+            await self._held.roll_back()
+
+    def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
+        """As in UnitTx; what breaks once the time is over is no news."""
+        if isinstance(self.failed, TransactionTimeout):
+            return self.failed
+        return super().fail(error, name)
+
+    def _ended(self, error: CordataError) -> CordataError:
+        """The error that has ended it, for the caller."""
+        if not isinstance(error, TransactionTimeout):
+            told = self._resources.judge(error, self)
+            told = told.error if isinstance(told, Again) else told
+            self._resources.failed(told)
+            self.failed = told if isinstance(told, CordataError) else error
+        assert self.failed is not None
+        return self.failed
+
+    def _already_seen(self) -> AlreadySeen:
+        group, event_id = self._seen or ("", "")
+        return AlreadySeen(f"event {event_id} was handled by {group} before")
+
+    def _stale(self, call: Call) -> TransactionStale:
+        return TransactionStale(f"what {call.query.name!r} returned has changed since")
+
+    def _time_out(self) -> None:
+        self.failed = TransactionTimeout(
+            f"the transaction held its locks for more than {self._held.timeout_s:g} s",
+            hint="await slow things before the first write, or raise transaction_timeout_s",
+        )
+
+
+class _Held:
+    """What a transaction takes with its first write and gives back at its end."""
+
+    def __init__(
+        self, resources: Resources, places: asyncio.Semaphore, config: StoreConfig
+    ) -> None:
+        self._resources = resources
+        self._places = places
+        self.timeout_s = config.transaction_timeout_s
+        #: For a place and a connection.
+        self._wait_s = config.write_timeout_s
+        self._loop = asyncio.get_running_loop()
+        #: Whether it is past its first write.
+        self.began = False
+        self._connection: Connection | None = None
+        self._transaction: Transaction | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def transaction(self) -> Transaction:
+        """The transaction under way."""
+        assert self._transaction is not None
+        return self._transaction
+
+    async def take(self, expired: Callable[[], None]) -> None:
+        """Take a place; `expired()` is called when it was held for too long.
+
+        Raises: StoreUnavailable.
+        """
+        deadline = self._loop.time() + self._wait_s
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._places.acquire()
+        except TimeoutError:
+            raise Busy("too many transactions are open", hint="raise [store] pool_size") from None
+        self.began = True
+
+        def time_out() -> None:
+            expired()
+            if self._connection is not None:
+                self._connection.close()  # the server rolls back, whatever was under way
+
+        self._timer = self._loop.call_later(self.timeout_s, time_out)
+
+    async def begin(self, kind: Kind) -> Transaction:
+        """A new transaction, on a new connection if need be; what was done so far is undone.
+
+        Raises: StoreUnavailable.
+        """
+        if self._transaction is not None:
+            await self._transaction.roll_back()
+        if self._connection is None or self._connection.lost:
+            self._release_connection()
+            deadline = self._loop.time() + self._wait_s
+            self._connection = await self._resources.pool.acquire(deadline)
+        settings = self._resources.connector.settings
+        self._transaction = Transaction(self._connection, settings, kind)
+        return self._transaction
+
+    async def roll_back(self) -> None:
+        """Undo everything and give all of it back. Legal when nothing was taken, and twice."""
+        try:
+            if self._transaction is not None:
+                await self._transaction.roll_back()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._release_connection()
+            if self.began:
+                self.began = False
+                self._places.release()
+
+    async def commit(self, tx: UnitTx) -> None:
+        """Commit, and know it; what was taken is still to be given back, with `roll_back`.
+
+        Raises: Again when nothing happened and all may be done once more; what makes it impossible.
+        """
+        resources, transaction = self._resources, self.transaction
+        if self._timer is not None:
+            self._timer.cancel()
+        deadline = self._loop.time() + self._wait_s
+        try:
+            async with asyncio.timeout_at(deadline):
+                await transaction.commit()
+        except TimeoutError:
+            transaction.connection.close()
+            raise resources.overdue(transaction, self._wait_s) from None
+        except InDoubt as doubt:
+            self._release_connection()
+            if not await find_outcome(doubt, resources.pool, deadline):
+                raise Again(cut("the connection was lost during the commit")) from None
+        except (CordataError, asyncio.CancelledError):
+            raise
+        except Exception as caught:  # noqa: BLE001 - of the driver: translated, and raised
+            raise resources.judge(caught, tx) from None
+        resources.health.succeeded()
+        resources.committed(tx.topics)
+
+    def _release_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        self._transaction = None
+        if connection is not None:
+            self._resources.pool.release(connection)

@@ -1,0 +1,420 @@
+"""Units of work, each in a transaction of its own, as many at once as half of the connections.
+
+    run() -> waits for a slot -> BEGIN, statements, COMMIT -> answer
+                                   |
+                                   +-- it changed nothing, and may simply run again (`Again`)
+
+Each sees one snapshot (REPEATABLE READ): if a row that it changes has changed since, it runs again.
+A unit that locks (`lock=True`, `-- newest`) sees the newest state with each statement (READ
+COMMITTED): behind a lock that it waited for, a snapshot would be older than what the holder of the
+lock wrote, and the server objects only if the holder changed the locked row itself. What such a
+unit read before the lock is read once more behind it; if it has changed, the unit runs again.
+
+| what happened | then |
+|---|---|
+| a row changed since the snapshot; deadlock | again, until the time is up; such reruns take turns |
+| a key is there already; `rows=` does not hold | again, once: it may see now what was in the way |
+| connection lost before COMMIT, server restarting, stale plan | again, some times |
+| connection lost during COMMIT | the outcome is asked for; if there was none: again |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any
+
+from cordata.config.sections import StoreConfig
+from cordata.errors import CordataError, StoreUnavailable, Unclear
+from cordata.store.fence import Fence
+from cordata.store.health import Health
+from cordata.store.postgres.clock import FleetClock
+from cordata.store.postgres.connector import Connector
+from cordata.store.postgres.fault import (
+    Busy,
+    ConnectionLost,
+    ServerError,
+    closed_in_commit,
+    cut,
+    is_storage,
+    lost,
+    translate,
+)
+from cordata.store.postgres.pool import Pool
+from cordata.store.postgres.transaction import InDoubt, Transaction, find_outcome
+from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx, find_unsendable
+from cordata.store.queries import Queries
+from cordata.store.tasks import StoreTasks
+from cordata.store.telling import fail
+from cordata.store.tx import Row, Unit, before_write
+
+#: A unit runs so many times at most; one that others are in the way of, as long as there is time.
+_ATTEMPTS = 6
+#: Between them, times a random number and the attempt's: whoever met does not meet again.
+_PAUSE_S = 0.01
+#: The server ends a statement after `write_timeout_s`; one that does not answer then is gone.
+GRACE_S = 1.0
+
+
+class Again(Exception):
+    """The unit changed nothing and may be run again; `error` is for its caller if it may not."""
+
+    def __init__(self, error: CordataError, *, collided: bool = False, once: bool = False) -> None:
+        super().__init__(str(error))
+        self.error = error
+        #: Whether another transaction was in the way.
+        self.collided = collided
+        #: Whether a second time is the last one.
+        self.once = once
+
+
+class _SeesSnapshot(Exception):
+    """The unit has to see the newest state from here on, and its transaction sees a snapshot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What those that run units share."""
+
+    pool: Pool
+    tasks: StoreTasks
+    connector: Connector
+    queries: Queries
+    clock: FleetClock
+    health: Health
+    #: What runs again because another transaction was in the way takes turns, or it would meet it
+    #: once more.
+    turn: asyncio.Lock
+    #: Called with the topics of a unit after its commit.
+    committed: Callable[[set[str]], None]
+
+    def failed(self, error: BaseException) -> None:
+        """A transaction failed with `error`; the store may be the reason."""
+        if is_storage(error) and isinstance(error, StoreUnavailable):
+            self.health.failed(error)
+
+    def overdue(self, transaction: Transaction, limit_s: float) -> StoreUnavailable:
+        """The error for a transaction that did not come to its end in time.
+
+        The server ends a statement after `limit_s`: only one that did not even do that is to
+        blame, and not a lock, so that others are refused as well.
+        """
+        told = f"no answer within {limit_s:g} s"
+        if silent := transaction.connection.silent_s >= limit_s:
+            self.failed(lost(told))
+        if transaction.ending:
+            return Unclear(f"{told} to a commit; whether it happened is not known")
+        return lost(told) if silent else Busy(told)
+
+    def judge(self, error: BaseException, tx: UnitTx) -> BaseException:
+        """What is raised for what ended a transaction; Again when it may simply be run again.
+
+        What makes the connections of the pool useless has them replaced.
+        """
+        cause = tx.cause if error is tx.failed else error
+        if isinstance(cause, ConnectionLost):
+            self.pool.close_idle()
+            return Again(cut(str(cause)))
+        if tx.miscounted and error is tx.failed and isinstance(error, CordataError):
+            return Again(error, once=True)
+        if not isinstance(cause, ServerError):
+            return error
+        fault = cause.fault
+        told = error if isinstance(error, CordataError) else translate(fault, "COMMIT")
+        if fault.read_only or fault.stale_plan:
+            self.pool.replace_all()
+        if fault.session_ended:
+            self.pool.close_idle()
+        if fault.again or fault.read_only or fault.session_ended or fault.lost_race:
+            return Again(told, collided=fault.collided, once=fault.lost_race)
+        return told
+
+
+class Entry:
+    """A unit and whoever waits for it."""
+
+    __slots__ = ("attempt_allowed", "context", "fence", "future", "rerun", "since", "unit")
+
+    def __init__(self, unit: Unit[Any], fence: Fence | None, *, attempt_allowed: bool) -> None:
+        """`attempt_allowed`: it is the attempt made now and then while the store is not ok."""
+        loop = asyncio.get_running_loop()
+        self.unit = unit
+        self.fence = fence
+        self.attempt_allowed = attempt_allowed
+        self.context = copy_context()
+        self.future: asyncio.Future[Any] = loop.create_future()
+        #: Loop time at which it came.
+        self.since = loop.time()
+        #: Whether it ran before and must not run again for a reason that counts once.
+        self.rerun = False
+
+    def answer(self, value: object) -> None:
+        """Give the caller what the unit returned."""
+        if not self.future.done():
+            self.future.set_result(value)
+
+    def fail(self, error: BaseException) -> None:
+        """Give the caller an error."""
+        fail(self.future, error)
+
+
+class Runner:
+    """Runs units one by one, each on a connection of its own."""
+
+    def __init__(self, resources: Resources, config: StoreConfig) -> None:
+        self._resources = resources
+        self._timeout_s = config.write_timeout_s
+        self._loop = asyncio.get_running_loop()
+        # Half of the connections: the others are for batches, reads and transactions.
+        self._slots = asyncio.Semaphore(max(1, config.pool_size // 2))
+        self._closed = False
+        #: Units that wait for their commit.
+        self.waiting = 0
+        #: Called when the last of them has ended.
+        self.settled: Callable[[], None] = lambda: None
+        #: Since the start.
+        self.commits = 0
+
+    def start(self, entry: Entry) -> None:
+        """Have a unit run; its caller is told by `entry.future`."""
+        self.waiting += 1
+        self._resources.tasks.start(self._serve(entry), context=entry.context)
+
+    def close(self) -> None:
+        """Refuse what has not begun."""
+        self._closed = True
+
+    async def _serve(self, entry: Entry) -> None:
+        try:
+            async with self._slots:
+                if entry.future.done():
+                    return
+                if (refusal := self._refusal(entry)) is not None:
+                    entry.fail(refusal)
+                    return
+                entry.answer(await self.run_now(entry.unit, entry.fence, entry))
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                entry.fail(StoreUnavailable("the store is closed"))
+                raise
+            entry.fail(error)  # the unit raised it
+        except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
+            entry.fail(error)
+        finally:
+            self.waiting -= 1
+            self.settled()
+
+    def _refusal(self, entry: Entry) -> StoreUnavailable | None:
+        if self._closed:
+            return StoreUnavailable("the store is closed")
+        if entry.since < self._loop.time() - self._timeout_s:
+            return Busy(f"no commit within {self._timeout_s:g} s", retry_after_s=1.0)
+        return None if entry.attempt_allowed else self._resources.health.refusal()
+
+    async def run_now(
+        self, unit: Unit[Any], fence: Fence | None = None, entry: Entry | None = None
+    ) -> Any:
+        """Run a unit in the caller's own task, whatever the state of the store; its result.
+
+        `entry`: of a caller that waits elsewhere. If they go away before the COMMIT, it is undone.
+        """
+        deadline = self._loop.time() + self._timeout_s + GRACE_S
+        attempt, collided, newest = 0, False, False
+        reran = entry is not None and entry.rerun
+        while True:
+            attempt += 1
+            try:
+                async with self._resources.turn if collided else nullcontext():
+                    return await self._attempt(unit, fence, deadline, entry, newest=newest)
+            except _SeesSnapshot:
+                attempt -= 1
+                newest = True
+            except Again as again:
+                last = again.once and reran
+                last = last or (attempt >= _ATTEMPTS and not again.collided)
+                if last or self._loop.time() >= deadline:
+                    self._resources.failed(again.error)
+                    raise again.error from None
+                reran = reran or again.once
+                collided = again.collided
+                if not collided:
+                    await asyncio.sleep(random.random() * min(attempt, _ATTEMPTS) * _PAUSE_S)
+            except StoreUnavailable as error:
+                self._resources.failed(error)
+                raise
+
+    async def _attempt(
+        self,
+        unit: Unit[Any],
+        fence: Fence | None,
+        deadline: float,
+        entry: Entry | None,
+        *,
+        newest: bool,
+    ) -> Any:
+        resources = self._resources
+        tx = UnitTx(resources.queries, resources.clock.now_us())
+        async with resources.pool.connection(deadline) as connection:
+            transaction = Transaction(connection, resources.connector.settings, "snapshot")
+            limit = asyncio.timeout_at(deadline)
+            try:
+                async with limit:
+                    run = _UnitRun(transaction, UnitCoroutine(unit, tx, fence), newest=newest)
+                    value = await run.to_end()
+                    if entry is not None and entry.future.done():
+                        raise Busy("nobody waits for the unit any more")
+                    await run.commit()
+            except InDoubt as caught:
+                doubt = caught
+            except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
+                if limit.expired() and isinstance(error, TimeoutError):
+                    connection.close()
+                    raise resources.overdue(transaction, self._timeout_s) from None
+                if isinstance(error, asyncio.CancelledError) and transaction.ending:
+                    connection.close()
+                    raise closed_in_commit() from None
+                await transaction.roll_back()
+                raise resources.judge(error, tx) from None
+            else:
+                self._committed(tx)
+                return value
+        if not await self._was_committed(doubt, deadline):
+            raise Again(cut("the connection was lost during a commit"))
+        self._committed(tx)
+        return value
+
+    async def _was_committed(self, doubt: InDoubt, deadline: float) -> bool:
+        try:
+            return await find_outcome(doubt, self._resources.pool, deadline)
+        except asyncio.CancelledError:
+            raise closed_in_commit() from None
+
+    def _committed(self, tx: UnitTx) -> None:
+        self.commits += 1
+        self._resources.health.succeeded()
+        self._resources.committed(tx.topics)
+
+
+class _UnitRun:
+    """One run of a unit in a transaction."""
+
+    def __init__(self, transaction: Transaction, coroutine: UnitCoroutine, *, newest: bool) -> None:
+        self._transaction = transaction
+        self._coroutine = coroutine
+        self._tx = coroutine.tx
+        #: Whether each statement sees the newest state; None: nothing was sent yet.
+        self._newest: bool | None = True if newest else None
+        if newest:
+            transaction.kind = "newest"
+        #: What it read in that state before it wrote anything: to be read again behind a lock.
+        self._read: list[tuple[Call, list[Row]]] = []
+        self._wrote = False
+
+    async def to_end(self) -> Any:
+        """Run the unit to its end, all but what `commit` sends; what it returned.
+
+        Raises: what the unit raised, which is `tx.failed` with its cause when a statement failed;
+        _SeesSnapshot; Again.
+        """
+        coroutine = self._coroutine
+        try:
+            request = coroutine.step()
+            while request is not None:
+                request = coroutine.step(await self._answer(request))
+        except BaseException:
+            coroutine.close()
+            raise
+        return coroutine.value
+
+    async def commit(self) -> None:
+        """What was deferred, and COMMIT.
+
+        Raises: InDoubt; `tx.failed` with its cause when a statement failed; ServerError,
+        ConnectionLost.
+        """
+        tx = self._tx
+        calls, tx.deferred = tx.deferred, []
+        self._choose_isolation(calls)
+        await pause_before_write(calls)
+        try:
+            for call in calls:
+                self._transaction.send(call.query.sql, call.args)
+            if any(call.rows is not None for call in calls):
+                tx.check_counts(calls, await self._transaction.sync())
+                calls = []
+            await self._transaction.commit()
+        except ServerError as error:
+            if 0 <= error.position < len(calls):
+                raise tx.fail(error, calls[error.position].query.name) from None
+            raise
+        except CordataError as error:
+            if error is tx.failed:
+                raise
+            raise tx.fail(error, find_unsendable(calls)) from None
+
+    async def _answer(self, request: Request) -> Any:
+        """The answer to a request; an error is returned, not raised."""
+        calls = [*self._tx.deferred, *request.calls]
+        newest = self._choose_isolation(calls)
+        await pause_before_write(calls)
+        self._wrote = self._wrote or not all(call.query.selects for call in calls)
+        again = [call for call, _ in self._read] if newest and not self._wrote else []
+        reply = await answer(self._transaction, self._tx, request, also=again)
+        if self._tx.failed is not None:
+            return reply
+        reply, repeated = reply
+        for (_, before), rows in zip(self._read, repeated, strict=False):
+            if rows != before:
+                raise Again(Busy("what the unit had read has changed"), collided=True)
+        if self._newest and not newest and not self._wrote and request.wants == "rows":
+            self._read.append((request.calls[0], reply))
+        return reply
+
+    def _choose_isolation(self, calls: Sequence[Call]) -> bool:
+        """Whether one of these calls must see the newest state.
+
+        Raises: _SeesSnapshot when that is known too late.
+        """
+        newest = any(call.query.newest for call in calls)
+        if self._newest is None and calls:
+            self._newest = newest
+            self._transaction.kind = "newest" if newest else "snapshot"
+        if newest and not self._newest:
+            raise _SeesSnapshot
+        return newest
+
+
+async def pause_before_write(calls: Sequence[Call]) -> None:
+    """Wait in a race of a test, before the first of these that writes or locks."""
+    pause = before_write.get()
+    if pause is not None and not all(call.query.reads for call in calls):
+        await pause()
+
+
+async def answer(
+    transaction: Transaction, tx: UnitTx, request: Request, *, also: Sequence[Call] = ()
+) -> Any:
+    """The answer to a request, with what was deferred before it, and the rows of `also`.
+
+    An error is returned, not raised; it has ended the unit (`tx.failed`).
+    """
+    behind = len(tx.deferred)
+    end = behind + len(request.calls)
+    calls: list[Call] = [*tx.deferred, *request.calls, *also]
+    tx.deferred = []
+    try:
+        for call in calls:
+            transaction.send(call.query.sql, call.args)
+        results = await transaction.sync()
+        tx.check_counts(calls, results)
+    except ServerError as error:
+        position = error.position
+        return tx.fail(error, calls[position].query.name if position >= 0 else "BEGIN")
+    except (ConnectionLost, CordataError) as error:
+        return error if error is tx.failed else tx.fail(error, find_unsendable(calls))
+    return request.answer(results[behind:end]), [result.rows() for result in results[end:]]
