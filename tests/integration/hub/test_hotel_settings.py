@@ -123,7 +123,7 @@ async def test_what_was_told_is_shown(tmp_path: Path, run: Run) -> None:
     [
         (("set", "H9", "--off", "rooms"), 1, "did you mean H1?"),
         (("set", "H1"), 2, "nothing is to be changed"),
-        (("set", "H1", "--off", "rooms", "--on", "rooms"), 2, "taken away and given back"),
+        (("set", "H1", "--off", "rooms", "--on", "rooms"), 2, "both in --on and --off"),
         (("set", "H1", "--off", "roms"), 2, "Invalid value"),
         (("set", "H1", "--stale-after", "soon"), 2, "hours or default"),
         (("set", "H1", "--time-zone", "Europe/Rom"), 1, "Europe/Rome"),
