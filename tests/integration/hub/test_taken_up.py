@@ -92,10 +92,10 @@ async def test_submission_waits_for_a_person_when_interpretation_fails(
         await post_wix(hub, wix(submissionId="s-2"))
         right = interpretation.interpret
 
-        def wrong(received: Any, *more: Any) -> Any:
+        def wrong(received: Any, *more: Any, **options: Any) -> Any:
             if b"s-2" in received.body:
                 raise ZeroDivisionError("eva@example.com")
-            return right(received, *more)
+            return right(received, *more, **options)
 
         monkeypatch.setattr(processing, "interpret_body", wrong)
         hub.harness.advance(seconds=601)
@@ -121,10 +121,10 @@ async def test_submission_is_taken_up_later_when_it_failed_for_now(
         await post_wix(hub, wix(submissionId="s-2"))
         right = interpretation.interpret
 
-        def busy(received: Any, *more: Any) -> Any:
+        def busy(received: Any, *more: Any, **options: Any) -> Any:
             if b"s-2" not in received.body:
                 raise TransactionTimeout("somebody else held it for too long")
-            return right(received, *more)
+            return right(received, *more, **options)
 
         async def states() -> list[str]:
             return [row["state"] for row in await hub.rows("SELECT state FROM inbox ORDER BY id")]
