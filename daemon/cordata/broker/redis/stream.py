@@ -131,7 +131,10 @@ def decode(
     """What was read. Raises: ValueError when the entry is none of ours, or was deleted."""
     if not fields or FIELD not in fields:
         raise ValueError("these are not the fields of an event")
-    document = _decoder.decode(fields[FIELD])
+    try:
+        document = _decoder.decode(fields[FIELD])
+    except msgspec.MsgspecError as error:  # no ValueError before msgspec 0.20
+        raise ValueError(str(error)) from error
     message = Message(
         id=f"{key}/{entry_id.decode()}",
         group=group,
