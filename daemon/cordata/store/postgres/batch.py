@@ -397,10 +397,7 @@ class _Batch:
             owners = statements[error.position].owners
             if len(owners) > 1:
                 return ()
-            owners[0].entry.rerun = error.fault.lost_race
             return owners
-        for member in miscounted:
-            member.entry.rerun = True
         return miscounted
 
     def _committed(self) -> None:

@@ -137,7 +137,7 @@ class Resources:
 class Entry:
     """A unit and whoever waits for it."""
 
-    __slots__ = ("attempt_allowed", "context", "fence", "future", "rerun", "since", "unit")
+    __slots__ = ("attempt_allowed", "context", "fence", "future", "since", "unit")
 
     def __init__(self, unit: Unit[Any], fence: Fence | None, *, attempt_allowed: bool) -> None:
         """`attempt_allowed`: it is the attempt made now and then while the store is not ok."""
@@ -149,8 +149,6 @@ class Entry:
         self.future: asyncio.Future[Any] = loop.create_future()
         #: Loop time at which it came.
         self.since = loop.time()
-        #: Whether it ran before and must not run again for a reason that counts once.
-        self.rerun = False
 
     def answer(self, value: object) -> None:
         """Give the caller what the unit returned."""
@@ -225,7 +223,7 @@ class Runner:
         """
         deadline = self._loop.time() + self._timeout_s + GRACE_S
         attempt, collided, newest = 0, False, False
-        reran = entry is not None and entry.rerun
+        reran = False
         while True:
             attempt += 1
             try:
