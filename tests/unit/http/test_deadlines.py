@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.http.test_exchange import GET, POST, answers_of, body, http_only, sending, start
-from tests.unit.http.wire import PEER, Recorder, Wire, wired
+from tests.unit.http.wire import PEER, Recorder, Wire, still, wired
 
 from cordata.config.sections import HttpConfig
 from cordata.http.asgi import Receive, Scope, Send
@@ -63,24 +63,9 @@ async def test_silence_within_a_body_is_408() -> None:
         assert await expire(wire, 3) == [408]
 
 
-class Ahead:
-    """A loop whose clock can be put forward."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self.seconds = 0.0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loop, name)
-
-    def time(self) -> float:
-        return self._loop.time() + self.seconds
-
-
 async def test_slow_body_is_408_however_steadily_it_trickles() -> None:
     async with wired(Recorder(), CONFIG) as wire:
-        loop = Ahead(wire.server.state.loop)
-        wire.server.state.loop = loop  # type: ignore[assignment]
+        loop = still(wire.server)
         await wire.feed(POST % 5000)
         for _ in range(2):  # what comes fast buys time for what comes slowly
             loop.seconds += 2
@@ -182,8 +167,7 @@ async def test_lingering_connection_is_closed_in_the_end() -> None:
 
 async def test_client_that_is_still_sending_gets_time_to_read_its_refusal() -> None:
     async with wired(Recorder(), CONFIG) as wire:
-        loop = Ahead(wire.server.state.loop)
-        wire.server.state.loop = loop  # type: ignore[assignment]
+        loop = still(wire.server)
         await wire.feed(POST % 99_999_999)
         for _ in range(2):
             loop.seconds += 1.4

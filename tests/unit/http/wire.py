@@ -152,6 +152,28 @@ class Wire:
         return bytes(self.transport.written)
 
 
+class StillLoop:
+    """The loop, with a clock that stands still until a test moves it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._began = loop.time()
+        self.seconds = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def time(self) -> float:
+        return self._began + self.seconds
+
+
+def still(server: HttpServer) -> StillLoop:
+    """The loop of a server that `serving` runs."""
+    loop: Any = server.state.loop
+    assert isinstance(loop, StillLoop)
+    return loop
+
+
 @asynccontextmanager
 async def wired(
     app: AsgiApp, config: HttpConfig = CORPUS_CONFIG, peer: Peer = PEER
@@ -171,6 +193,7 @@ async def serving(app: AsgiApp, config: HttpConfig) -> AsyncIterator[HttpServer]
     async with asyncio.TaskGroup() as group:
         run = group.create_task(server.run(stop, ready=ready))
         await ready.wait()
+        server.state.loop = StillLoop(server.state.loop)  # type: ignore[assignment]
         try:
             yield server
         finally:
