@@ -164,5 +164,5 @@ async def merge_customers(ctx: Context) -> None:
 
 @app.every(seconds=900)
 async def retain(ctx: Context) -> None:
-    """End what was kept long enough."""
+    """Delete what was kept long enough."""
     await retention.retain(ctx)

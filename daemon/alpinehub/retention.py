@@ -91,7 +91,7 @@ async def retain(ctx: Context) -> dict[str, int]:
             ended[kind.setting] = await _go_on(ctx, kind, one, deadline)
     if any(ended.values()):
         told = ", ".join(f"{kind} {count}" for kind, count in ended.items() if count)
-        ctx.log.info("kept long enough: %s", told)
+        ctx.log.info("retention deleted: %s", told)
     return ended
 
 

@@ -44,7 +44,7 @@ class HubSettings:
     #: A submission that waits in the review list: then it is rejected and its text goes. An alert
     #: tells of it two weeks before.
     review_days: int = 180
-    #: What became of a request: its trail.
+    #: What became of a request: its history.
     history_days: int = 730
     #: A whole request since its last change, when its stay is over and nothing of it waits.
     reservation_days: int = 0

@@ -192,7 +192,7 @@ class Runner:
     async def _stop_in_order(self, tasks: set[asyncio.Task[None]]) -> None:
         self._ready = False
         extra = fields(events.WORKER_STOPPING, role=self.role)
-        log.info("%s stops", self.role, extra=extra)
+        log.info("%s is stopping", self.role, extra=extra)
         if self._unusable is None:
             self.notifier.stopping("stopping")
         try:
@@ -249,7 +249,7 @@ class Runner:
         ]
         if stale:
             log.error(
-                "no sign of life from %s; the watchdog is not fed",
+                "heartbeat of %s is stale; the watchdog is not notified",
                 ", ".join(stale),
                 extra=fields(events.SERVICE_FAILED, service=",".join(stale), role=self.role),
             )

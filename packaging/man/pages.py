@@ -7,6 +7,7 @@ command there.
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
 import textwrap
@@ -43,7 +44,7 @@ def tag(text: str) -> str:
 
 def paragraphs(text: str) -> Iterator[str]:
     """Click's help text: paragraphs are filled, those after a line `\\b` are kept as they are."""
-    for block in re.split(r"\n\s*\n", textwrap.dedent(text).strip()):
+    for block in re.split(r"\n\s*\n", inspect.cleandoc(text)):
         if block.startswith("\b"):
             kept = textwrap.dedent(block.removeprefix("\b").strip("\n"))
             yield ".PP\n.nf\n.RS 4\n" + escape(kept) + "\n.RE\n.fi"
@@ -53,7 +54,7 @@ def paragraphs(text: str) -> Iterator[str]:
 
 def first_then_rest(text: str) -> tuple[str, str]:
     """The first paragraph of a help text, and what follows it."""
-    head, _, tail = textwrap.dedent(text).strip().partition("\n\n")
+    head, _, tail = inspect.cleandoc(text).partition("\n\n")
     return head, tail
 
 

@@ -48,7 +48,7 @@ async def serve(
         return respond(call, response, failed(SYSTEM_ERROR, "what is stored cannot be told"))
     if fitted.dropped:
         extra = fields(hotel=hotel.code, dropped=fitted.dropped)
-        _log.info("%s is told without what its version does not have", response, extra=extra)
+        _log.info("%s is sent without what its version does not have", response, extra=extra)
     return respond(call, response, outcome or Outcome(), fitted.inside)
 
 

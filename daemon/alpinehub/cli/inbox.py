@@ -35,7 +35,7 @@ def inbox() -> None:
 @click.option("--source", metavar="NAME", help="Of the source of this name only.")
 @click.option(
     "--state", type=click.Choice(STATES),
-    help="Those in this state.  [default: what waits for review: held]",
+    help="Those in this state.  [default: review and undeliverable]",
 )  # fmt: skip
 @click.option("--since", callback=moment, metavar="TIME", help="From then on: 2h, 7d, a date.")
 @click.option(
@@ -55,7 +55,7 @@ def list_(
     """List submissions, newest first, and the requests that hotel software cannot be given.
 
     Nothing that a guest wrote is shown; `alpinehub inbox show ID` does that, and for one that is
-    held `alpinehub requests show ID`.
+    undeliverable `alpinehub requests show ID`.
     """
     from alpinehub.inbox.listing import list_inbox
 
@@ -161,8 +161,8 @@ def map_(
 ) -> None:
     """Show how the fields of a source's form are mapped, or change it.
 
-    What is in review stays there until `alpinehub inbox reprocess`; how much of it could be mapped
-    is told.
+    Submissions in review stay there until `alpinehub inbox reprocess`; the command prints how many
+    of them the new mapping could interpret.
     """
     from alpinehub.cli.mapping import changed_by
     from alpinehub.inbox.actions import change_mapping, would_become

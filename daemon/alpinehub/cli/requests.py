@@ -83,7 +83,7 @@ def list_(
 
 @requests.command(
     "show",
-    short_help="Show one and its trail.",
+    short_help="Show one and its history.",
     epilog="""Examples:
 
 \b

@@ -1,1 +1,1 @@
-"""Guest requests brought to hotel software that does not come for them."""
+"""Outbound push: guest requests sent to hotel software that does not poll."""

@@ -110,9 +110,7 @@ async def bring(event: Event, ctx: EventContext) -> None:
     await ctx.run(lambda tx: _settle(tx, account_id, hotel_id, brought=count))
     if count:
         extra = fields(hotel=due.hotel.code, count=count)
-        ctx.log.info(
-            "account %s: %d guest requests brought", due.target["name"], count, extra=extra
-        )
+        ctx.log.info("account %s: %d guest requests pushed", due.target["name"], count, extra=extra)
 
 
 async def _read_due(

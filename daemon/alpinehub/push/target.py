@@ -71,7 +71,7 @@ def check_url(written: str, *, private: bool) -> Url:
         raise Unusable(str(error)) from None
     if not url.secure and not private:
         raise Unusable(
-            "guest requests are brought over https:// only",
+            "guest requests are pushed over https:// only",
             hint="[alpinehub] push_private = true allows http:// to this machine and its network",
         )
     return url

@@ -43,10 +43,11 @@ Exit codes: 0 done.""",
 @limit_option
 @operator_options
 def list_(operator: Operator, limit: int) -> int:
-    """List alerts, the latest first. Pending is how many no mail tells of yet, MAIL the state of
-    the last mail of the primary about it, and MAILED when the mail server took that. Of what a
-    process mailed itself at once they are empty. With an invalid configuration what is valid of it
-    is used.
+    """List alerts, the latest first.
+
+    PENDING counts occurrences that no mail has reported yet. MAIL is the state of the primary's
+    last mail about the alert, and MAILED when the mail server took it; both are empty for alerts
+    that a process mailed at once. With an invalid configuration the valid parts of it are used.
     """
 
     async def unit(tx: Tx) -> list[Row]:

@@ -42,9 +42,9 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     cls=LazyGroup,
     lazy=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="""Exit codes: 0 done, 1 failed, 2 wrong usage, 69 what a job needs is away (try again
-soon), 75 another process has the job in hand, or the pool cannot take the call now (another time it
-may), 78 the configuration cannot be used, 130 ended by Ctrl-C.""",
+    epilog="""Exit codes: 0 done, 1 failed, 2 wrong usage, 69 something a job needs is unavailable
+(try again soon), 75 another process runs the job, or the pool cannot take the call now (a later try
+may succeed), 78 the configuration cannot be used, 130 ended by Ctrl-C.""",
 )
 @click.option(
     "--version",

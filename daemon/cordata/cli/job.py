@@ -33,7 +33,7 @@ _WORST = (EXIT_AWAY, EXIT_CONFIG, EXIT_FAILED, _EXIT_BUSY, 0)
 
 \b
   cordata job daily-report
-  cordata job daily-report fleet-report
+  cordata job daily-report portfolio-report
   cordata job daily-report --scope DEMO --period 2026-01-31 --force
 
 At the end a line for each NAME says what was done, or that nothing was due. A run that --scope and

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Exit codes: 0 the schema is current, 1 --check found something pending, or it failed, 78 program
 and database do not fit together."""
 )
-@click.option("--check", is_flag=True, help="Only tell what is pending.")
+@click.option("--check", is_flag=True, help="Only list pending migrations.")
 @app_option
 @operator_options
 def migrate(operator: Operator, check: bool, app: str | None) -> int:

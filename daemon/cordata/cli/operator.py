@@ -162,5 +162,5 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} Nobody can be asked here: add --yes.")
+        raise click.UsageError(f"{question} There is no terminal to ask: add --yes.")
     click.confirm(question, abort=True, err=True)

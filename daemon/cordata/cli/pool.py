@@ -126,7 +126,7 @@ def drain(operator: Operator, worker: str, undo: bool) -> int:
 @click.option(
     "--wait",
     is_flag=True,
-    help="Until another child takes its calls; without that, or with Ctrl-C, it goes on alone.",
+    help="Wait until the new child takes calls; it is replaced without this, too.",
 )
 @operator_options
 def recycle(operator: Operator, worker: str, wait: bool) -> int:

@@ -1,4 +1,4 @@
-"""Who may think that the lease is his, told by clocks that nobody compares.
+"""Validity of the lease, by two clocks that nobody compares: that of its holder and the server's.
 
     holder's clock   asked ─────────────5 s─────────────> trusts itself no more
     server's clock      heard ────────────────7 s────────────────> ends the session and its lock

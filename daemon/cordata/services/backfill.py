@@ -86,7 +86,7 @@ class BackfillService:
         except Exception as caught:
             error = caught.error if isinstance(caught, _Failed) else caught
             log.error(
-                "backfill %s failed with %s at %s; it goes on from its cursor later",
+                "backfill %s failed with %s at %s; it continues from its cursor later",
                 task.name,
                 what(error),
                 places(error),
@@ -104,7 +104,9 @@ class BackfillService:
             return
         cursor: str | None = None if row is None else row["cursor"]
         steps = 0 if row is None else int(row["steps"])
-        log.info("backfill %s %s", task.name, f"goes on after step {steps}" if steps else "begins")
+        log.info(
+            "backfill %s %s", task.name, f"continues after step {steps}" if steps else "begins"
+        )
         pace = Pace(ctx.store, spacing_s=0.0)
         told = clock.monotonic()
         while not stop.is_set():

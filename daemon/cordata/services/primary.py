@@ -158,7 +158,7 @@ class PrimaryService:
     async def _stand_by(self) -> None:
         if not self._standing_by:
             self._standing_by = True
-            log.info("stands by", extra=fields(events.PRIMARY_STANDBY))
+            log.info("is a standby", extra=fields(events.PRIMARY_STANDBY))
         if self.ready.is_set():
             return
         pending = await self._ctx.store.pending(self._chains)

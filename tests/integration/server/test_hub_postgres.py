@@ -219,7 +219,7 @@ def test_other_primary_takes_over_when_the_first_is_killed(
     name = database.create_database()
     with hub(tmp_path / "one", database, name) as first:
         with hub(tmp_path / "two", database, name) as second:
-            second.running.until_logged("stands by")
+            second.running.until_logged("is a standby")
             leader = "SELECT term, holder FROM lease WHERE name = 'primary'"
             [(term, holder)] = first.rows(leader)
             first.running.process.kill()  # and with it its workers and its primary

@@ -79,7 +79,7 @@ def test_reload_takes_over_the_log_level_and_says_when_it_cannot(tmp_path: Path)
         code, log = primary.stop()
         assert code == 0
         assert "[log] levle: unknown key; the nearest known is level" in log
-        assert "primary stops" not in log  # an INFO line, and the level is error now
+        assert "primary is stopping" not in log  # an INFO line, and the level is error now
 
 
 def test_watchdog_is_fed_at_half_its_time(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_server_stops_workers_before_the_primary_when_signalled(
         running.signal(number)
         assert running.wait() == 0
         w0, w1, primary = running.order(
-            "worker@0 exited with 0", "worker@1 exited with 0", "primary stops"
+            "worker@0 exited with 0", "worker@1 exited with 0", "primary is stopping"
         )
         assert max(w0, w1) < primary
         assert running.log.count("stopping: ") == 1

@@ -200,7 +200,7 @@ class ProjectionService:
         )
         if found is not None and found.category != projection.category:
             log.warning(
-                "%s is a subscription to %s now, before to %s; it goes on from its position",
+                "%s subscribes to %s now, before to %s; it continues from its position",
                 projection.name,
                 projection.category,
                 found.category,

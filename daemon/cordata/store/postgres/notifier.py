@@ -132,7 +132,7 @@ class Notifier(Topics):
                 self._outgoing = {**names, **self._outgoing}
                 names = {}
             except ServerError as error:
-                _log.warning("the others could not be told: %s", error.fault.primary)
+                _log.warning("NOTIFY failed: %s", error.fault.primary)
             self._telling = False
             self._said.set()
         self._connection = None

@@ -170,7 +170,7 @@ class Checkpointer:
         try:
             complete = (await self._run(truncate=False)).complete
         except CordataError as error:
-            _log.warning("the log could not be folded back: %s", error)
+            _log.warning("checkpoint failed: %s", error)
             complete = False
         finally:
             self._running = False
