@@ -212,7 +212,7 @@ def test_reports_are_made_without_the_timer_when_the_store_was_away(hub: Host) -
     wait_for(lambda: hub.journal(*ran, since=cursor), timeout_s=60, what="the job")
     assert hub.props(unit, "Result")["Result"] == "success"
     said = hub.journal(f"_SYSTEMD_UNIT={unit}", since=cursor)
-    assert {"daily-report", "fleet-report"} <= {one["MESSAGE"].split(":")[0] for one in said}
+    assert {"daily-report", "portfolio-report"} <= {one["MESSAGE"].split(":")[0] for one in said}
     told = hub.journal("SYSLOG_IDENTIFIER=systemd", f"UNIT={unit}", since=cursor)
     assert any("status=69" in one["MESSAGE"] for one in told)
     assert hub.journal(f"UNIT=alert@{unit}.service", since=cursor)
