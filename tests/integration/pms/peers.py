@@ -62,6 +62,8 @@ class Scripted:
     respond: Respond
     asked: list[Asked] = field(default_factory=list)
     port: int = 0
+    #: Of the connections that are open.
+    tasks: set[asyncio.Task[object]] = field(default_factory=set)
 
     @property
     def url(self) -> str:
@@ -70,6 +72,9 @@ class Scripted:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection: one request. None as answer: the connection is left open, and silent."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.tasks.add(task)
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             line, *lines = head.strip().split("\r\n")
@@ -90,6 +95,7 @@ class Scripted:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
+            self.tasks.discard(task)
             writer.close()
 
 
@@ -104,6 +110,10 @@ async def scripted(respond: Respond, tls: ssl.SSLContext | None = None) -> Async
     finally:
         server.close()
         await asyncio.sleep(0)  # connections end in a turn of their own
+        left = [*peer.tasks]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
 
 def http(
