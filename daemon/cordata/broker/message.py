@@ -87,10 +87,6 @@ class Due(NamedTuple):
         """Whether anything can be claimed at once."""
         return any(at is not None and at <= now_us for at in self)
 
-    def or_perhaps(self, now_us: int) -> Due:
-        """The same where something can be claimed at once, PERHAPS elsewhere."""
-        return Due(*(at if at is not None and at <= now_us else PERHAPS for at in self))
-
 
 #: No message at all.
 NOTHING = Due()

@@ -22,7 +22,7 @@ from cordata.store.sqlite.connection import WriteConnection
 from cordata.store.sqlite.fault import Contended, after_commit
 from cordata.store.sqlite.tx import SqliteTx, drive
 from cordata.store.tasks import StoreTasks
-from cordata.store.telling import fail
+from cordata.store.telling import again, fail
 from cordata.store.tx import Tx, Unit
 
 #: After so many storage errors in a row what waits is refused, not tried one by one.
@@ -219,7 +219,7 @@ class Writer:
             error = StoreUnavailable("the store failed inside; see the log")
         for entry in entries:
             if not entry.future.done():
-                entry.future.set_exception(_copy(error))
+                entry.future.set_exception(again(error))
 
 
 async def _probe(tx: Tx) -> int:
@@ -234,10 +234,3 @@ def _run(entry: Entry, tx: SqliteTx) -> Any:
 async def _fenced(entry: Entry, fence: Fence, tx: Tx) -> Any:
     await check_fence(tx, fence)
     return await entry.unit(tx)
-
-
-def _copy(error: CordataError) -> CordataError:
-    """An error object for each caller, since a raised one keeps its traceback."""
-    if isinstance(error, StoreUnavailable):
-        return type(error)(str(error), retry_after_s=error.retry_after_s, hint=error.hint)
-    return type(error)(str(error), hint=error.hint)
