@@ -18,8 +18,8 @@ _PLACES = {
     "EventStore": "cordata.eventstore",
     "NewEvent": "cordata.eventstore",
     "StoredEvent": "cordata.eventstore",
-    "Projection": "cordata.projection",
-    "ProjectionContext": "cordata.projection",
+    "Subscription": "cordata.subscription",
+    "SubscriptionContext": "cordata.subscription",
     "Store": "cordata.store",
     "Tx": "cordata.store",
     "Row": "cordata.store",
@@ -111,11 +111,11 @@ if TYPE_CHECKING:
     from cordata.log import fields as fields
     from cordata.log import request_id as request_id
     from cordata.pool.child.current import current_call as current_call
-    from cordata.projection import Projection as Projection
-    from cordata.projection import ProjectionContext as ProjectionContext
     from cordata.store import Row as Row
     from cordata.store import Store as Store
     from cordata.store import Tx as Tx
+    from cordata.subscription import Subscription as Subscription
+    from cordata.subscription import SubscriptionContext as SubscriptionContext
     from cordata.supervisor import Supervisor as Supervisor
 
 __all__ = sorted(_PLACES)

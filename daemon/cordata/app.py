@@ -11,8 +11,6 @@ from cordata.config.sections import Config
 from cordata.core import bounds
 from cordata.core.naming import GROUP_CHARS
 from cordata.errors import ConfigError
-from cordata.projection import Handler as ProjectionHandler
-from cordata.projection import Origin, Projection, check_projection
 from cordata.registry import (
     AsgiApp,
     Backfill,
@@ -21,17 +19,18 @@ from cordata.registry import (
     CommandTask,
     Due,
     Handler,
+    HandlerFunction,
     Job,
     JobTask,
     Mount,
     Periodic,
     PeriodicTask,
     Startup,
-    Subscription,
     check_function,
     check_place,
     place_of,
 )
+from cordata.subscription import Origin, Subscription, SubscriptionFunction, check_subscription
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S")
@@ -62,7 +61,7 @@ class App:
         self.name = name
         self.migration_package: str | None = None
         self.query_packages: list[str] = []
-        self.subscriptions: list[Subscription] = []
+        self.handlers: list[Handler] = []
         self.startups: list[Startup] = []
         self.checks: list[Check] = []
         self.backfills: dict[str, BackfillTask] = {}
@@ -71,7 +70,7 @@ class App:
         self.mounts: list[Mount] = []
         self.settings_classes: dict[str, type[Any]] = {}
         #: Subscriptions to the event store, by name.
-        self.projections: dict[str, Projection] = {}
+        self.subscriptions: dict[str, Subscription] = {}
         #: Commands of the pool, by name.
         self.commands: dict[str, CommandTask] = {}
         #: `module:function` of what a child of the pool runs once, in this order, before its calls.
@@ -129,7 +128,7 @@ class App:
         group: str | None = None,
         key: bool = False,
         batch: bool = False,
-    ) -> Callable[[Handler], Handler]:
+    ) -> Callable[[HandlerFunction], HandlerFunction]:
         """Handle each event of a type in exactly one worker.
 
         A handler that raises, or takes longer than `timeout_s` seconds, is called again after a
@@ -150,22 +149,22 @@ class App:
         the function is renamed. Raises: ConfigError.
         """
 
-        def register(handler: Handler) -> Handler:
+        def register(handler: HandlerFunction) -> HandlerFunction:
             check_function(handler, f"on({type!r})", "event", "ctx")
             name = group or f"{self.name}.{handler.__name__}"
             _refuse(
                 f"on({type!r})",
-                *bounds.subscription(
+                *bounds.handler(
                     type, name, retries=retries, concurrency=concurrency, timeout_s=timeout_s
                 ),
             )
-            if any(s.group == name for s in self.subscriptions):
+            if any(s.group == name for s in self.handlers):
                 raise ConfigError(f"consumer group {name!r} is declared twice", hint="pass group=")
-            self.subscriptions.append(
-                Subscription(
+            self.handlers.append(
+                Handler(
                     type=type,
                     group=name,
-                    handler=handler,
+                    function=handler,
                     retries=retries,
                     concurrency=concurrency,
                     timeout_s=timeout_s,
@@ -188,7 +187,7 @@ class App:
         timeout_s: float = 60.0,
         on_error: Literal["block", "dead"] = "block",
         name: str | None = None,
-    ) -> Callable[[ProjectionHandler], Projection]:
+    ) -> Callable[[SubscriptionFunction], Subscription]:
         """Handle every event of a category, each once, in the order of its stream.
 
         The workers share the `partitions`; all events of a stream are in one of them, which is
@@ -209,18 +208,18 @@ class App:
         partition goes on. StoreUnavailable counts no attempt. Raises: ConfigError.
         """
 
-        def register(handler: ProjectionHandler) -> Projection:
+        def register(handler: SubscriptionFunction) -> Subscription:
             where = f"subscribe({category!r})"
             check_function(handler, where, "event", "ctx")
             own_name = name or f"{self.name}.{handler.__name__}"
-            if own_name in self.projections:
+            if own_name in self.subscriptions:
                 raise ConfigError(f"subscription {own_name!r} is declared twice", hint="pass name=")
             if wrong := bounds.text("name", own_name, GROUP_CHARS):
                 raise ConfigError(f"@app.{where}: {wrong}")
-            check_projection(
+            check_subscription(
                 where, category, from_, partitions, batch, retries, timeout_s, on_error
             )
-            projection = self.projections[own_name] = Projection(
+            subscription = self.subscriptions[own_name] = Subscription(
                 handler,
                 name=own_name,
                 category=category,
@@ -231,7 +230,7 @@ class App:
                 timeout_s=timeout_s,
                 on_error=on_error,
             )
-            return projection
+            return subscription
 
         return register
 
@@ -421,7 +420,7 @@ class App:
 
     def groups_of(self, type: str) -> list[str]:
         """The consumer groups that get events of a type."""
-        return [s.group for s in self.subscriptions if s.type == type]
+        return [s.group for s in self.handlers if s.type == type]
 
 
 def _refuse(where: str, *problems: str | None) -> None:

@@ -13,7 +13,7 @@ from cordata.context import BackfillContext, Context, EventContext
 from cordata.core.event import Event
 from cordata.errors import ConfigError
 
-Handler = Callable[[Event, EventContext], Awaitable[None]]
+HandlerFunction = Callable[[Event, EventContext], Awaitable[None]]
 Startup = Callable[[Context], Awaitable[None]]
 Check = Callable[[Context], Awaitable[Sequence[str]]]
 Backfill = Callable[[BackfillContext, str | None], Awaitable[str | None]]
@@ -25,13 +25,13 @@ AsgiApp = Callable[..., Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
-    """A handler of one event type, as one consumer group."""
+class Handler:
+    """What `@app.on` declares: a function that handles one event type, as one consumer group."""
 
     type: str
     #: Consumer group; each message goes to exactly one worker of a group.
     group: str
-    handler: Handler
+    function: HandlerFunction
     #: Attempts after the first before the message goes to the dead letter.
     retries: int
     #: Handlers running at once in one worker; None: [engine] concurrency.

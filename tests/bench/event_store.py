@@ -1,4 +1,4 @@
-"""The event store on the embedded store: appends, projections by 1 and 4 workers, idle cost.
+"""The event store on the embedded store: appends, subscriptions by 1 and 4 workers, idle cost.
 
 python -m tests.bench.event_store [--events 20000]
 """
@@ -24,8 +24,8 @@ from cordata.app import App
 from cordata.config.sections import EngineConfig
 from cordata.eventstore import EventLog, EventStore, NewEvent, StoredEvent
 from cordata.eventstore.inspection import Subscriptions
-from cordata.projection import ProjectionContext
 from cordata.store import Store, Tx
+from cordata.subscription import SubscriptionContext
 
 STREAMS = 500
 IDLE_S = 10.0
@@ -35,7 +35,7 @@ app = App("bench")
 
 
 @app.subscribe("account", name="totals")
-async def totals(event: StoredEvent, ctx: ProjectionContext) -> None:
+async def totals(event: StoredEvent, ctx: SubscriptionContext) -> None:
     """One row changed, in a unit with the position."""
 
     async def unit(tx: Tx) -> None:
@@ -49,7 +49,7 @@ passive = App("bench")
 
 
 @passive.subscribe("account", name="passive")
-async def look(event: StoredEvent, ctx: ProjectionContext) -> None:
+async def look(event: StoredEvent, ctx: SubscriptionContext) -> None:
     """Nothing; the position is stored twice a second."""
 
 

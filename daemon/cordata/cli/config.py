@@ -82,7 +82,7 @@ def unhandled_events(app: App, spec: str) -> Iterator[tuple[str, str]]:
     `spec` that are imported; not a type that is put together when the program runs.
     """
     package = spec.partition(":")[0].partition(".")[0]
-    handled = {one.type for one in app.subscriptions}
+    handled = {one.type for one in app.handlers}
     for name, module in sorted(sys.modules.items()):
         path = getattr(module, "__file__", None) or ""
         if name.partition(".")[0] != package or not path.endswith(".py"):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cordata.config import Config
     from cordata.context import Context
     from cordata.eventstore.status import DeadEvent, SubscriptionStatus
-    from cordata.projection import Projection
+    from cordata.subscription import Subscription
 
 Place = int | Literal["start", "end"]
 
@@ -156,10 +156,10 @@ def reset(operator: Operator, name: str, to: str, wait: bool, app: str | None, y
     place = _place_of(to)
     loaded = load(operator.config, app)
     settings = operator.place(loaded.config)
-    projection: Projection | None = loaded.app.projections.get(name)
-    if not (yes or projection or _is_there(settings, loaded.app, name)):
+    subscription: Subscription | None = loaded.app.subscriptions.get(name)
+    if not (yes or subscription or _is_there(settings, loaded.app, name)):
         return _unknown(name)
-    confirm(_question(name, place, projection), yes=yes)
+    confirm(_question(name, place, subscription), yes=yes)
     return _run_reset(settings, loaded.app, name, place, wait=wait, json_=operator.json)
 
 
@@ -266,11 +266,11 @@ def _place_of(text: str) -> Place:
     raise click.UsageError(f"--to {text!r} is neither start nor end nor a position")
 
 
-def _question(name: str, place: Place, projection: Projection | None) -> str:
+def _question(name: str, place: Place, subscription: Subscription | None) -> str:
     """What is about to happen, so that nobody is surprised."""
-    if projection is None:
+    if subscription is None:
         tables = "This application does not declare it: nothing of what it wrote is cleared."
-    elif projection.clear is None:
+    elif subscription.clear is None:
         tables = "It has no reset function: what it wrote stays, and what comes is added to it."
     else:
         tables = "Its reset function clears what it wrote."
@@ -294,14 +294,14 @@ def _run_reset(
     """Reset, and with `wait` follow it to its end. Returns the exit code."""
     from cordata.eventstore.inspection import Subscriptions
 
-    projection = app.projections.get(name)
+    subscription = app.subscriptions.get(name)
 
     async def act(ctx: Context) -> tuple[int | None, SubscriptionStatus | None]:
         position = await Subscriptions(ctx.store).reset(
             name,
             place,
-            partitions=None if projection is None else projection.partitions,
-            clear=None if projection is None else projection.clear,
+            partitions=None if subscription is None else subscription.partitions,
+            clear=None if subscription is None else subscription.clear,
         )
         if position is None or not wait:
             return position, None

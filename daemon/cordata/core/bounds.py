@@ -36,7 +36,7 @@ def text(name: str, value: object, chars: int) -> str | None:
     return f"{name} must be a text of 1 to {chars} characters without NUL, not {shown}"
 
 
-def subscription(
+def handler(
     type: object, group: object, *, retries: object, concurrency: object, timeout_s: object
 ) -> list[str]:
     """Everything that is wrong with an `@app.on`."""

@@ -1,14 +1,14 @@
 """The event store: streams of events that are kept, and how far its subscriptions are."""
 
 from cordata.eventstore.log import EVENT_TOPIC, EventLog
-from cordata.eventstore.partition import PROJECTION_TOPIC, Partitions
+from cordata.eventstore.partition import SUBSCRIPTION_TOPIC, Partitions
 from cordata.eventstore.record import EventPage, NewEvent, StoredEvent
 from cordata.eventstore.standing import Claim, Standing, Table, Worker
 from cordata.eventstore.store import EventStore
 
 __all__ = [
     "EVENT_TOPIC",
-    "PROJECTION_TOPIC",
+    "SUBSCRIPTION_TOPIC",
     "Claim",
     "EventLog",
     "EventPage",

@@ -9,7 +9,7 @@ from typing import Literal
 
 from cordata.errors import CordataError, PermanentError, TransientError
 from cordata.eventstore.log import EventLog
-from cordata.eventstore.partition import PROJECTION_TOPIC, Partitions, add_partitions
+from cordata.eventstore.partition import SUBSCRIPTION_TOPIC, Partitions, add_partitions
 from cordata.eventstore.status import (
     DeadEvent,
     SubscriptionStatus,
@@ -41,7 +41,7 @@ class Subscriptions:
         """All that ever began, sorted."""
 
         async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all("projection.all")
+            return await tx.fetch_all("subscription.all")
 
         return [row["name"] for row in await self._store.read(unit)]
 
@@ -72,25 +72,25 @@ class Subscriptions:
         after = min((one.position for one in table.standings), default=0)
 
         async def unit(tx: Tx) -> tuple[Row | None, list[Row], list[Row]]:
-            known = await tx.fetch_one("projection.get", name=name)
+            known = await tx.fetch_one("subscription.get", name=name)
             if known is None:
                 return None, [], []
             left = await tx.fetch_all(
-                "projection.left",
-                projection=name,
+                "subscription.left",
+                subscription=name,
                 category=known["category"],
                 partitions=known["partitions"],
                 after=after,
                 until=head,
                 cap=_CAP,
             )
-            return known, left, await tx.fetch_all("projection.letter_count")
+            return known, left, await tx.fetch_all("subscription.letter_count")
 
         known, left, letters = await self._store.read(unit)
         if known is None:
             return None
         living = {w.owner for w in table.workers if w.expires_at > table.at}
-        serving = sum(w.owner in living and name in w.projections for w in table.workers)
+        serving = sum(w.owner in living and name in w.subscriptions for w in table.workers)
         factor = extrapolation(left, after, head, cap=_CAP)
         counts = {row["partition"]: round(row["count"] * factor) for row in left}
         # Who has nothing left is there, whenever its position was stored last.
@@ -109,7 +109,7 @@ class Subscriptions:
             behind=sum(counts.values()),
             estimated=factor > 1.0,
             blocked=sum(one.state == "blocked" for one in found),
-            dead=next((row["count"] for row in letters if row["projection"] == name), 0),
+            dead=next((row["count"] for row in letters if row["subscription"] == name), 0),
             origin=known["origin"],
             created_at=known["created_at"],
             reset_at=known["reset_at"],
@@ -144,10 +144,10 @@ class Subscriptions:
 
     async def _pause(self, name: str, pause_us: int) -> None:
         async def unit(tx: Tx) -> None:
-            await tx.execute("projection.pause", name=name, until=tx.now_us + pause_us)
+            await tx.execute("subscription.pause", name=name, until=tx.now_us + pause_us)
             if pause_us:
-                await tx.execute("projection.take_away", projection=name)
-            tx.notify(PROJECTION_TOPIC)
+                await tx.execute("subscription.take_away", subscription=name)
+            tx.notify(SUBSCRIPTION_TOPIC)
 
         await self._store.run(unit)
 
@@ -166,21 +166,21 @@ class Subscriptions:
         async def unit(tx: Tx) -> int:
             count = 0
             for one in blocked:
-                key = {"projection": name, "partition": one.partition, "failing": one.failing}
+                key = {"subscription": name, "partition": one.partition, "failing": one.failing}
                 changed = await tx.execute(
-                    "projection.skip" if skip else "projection.resume", **key
+                    "subscription.skip" if skip else "subscription.resume", **key
                 )
                 if changed and skip:
                     await tx.execute(
-                        "projection.bury",
-                        projection=name,
+                        "subscription.bury",
+                        subscription=name,
                         position=one.failing,
                         attempts=one.attempts,
                         history=one.history,
                         now_us=tx.now_us,
                     )
                 count += changed
-            tx.notify(PROJECTION_TOPIC)
+            tx.notify(SUBSCRIPTION_TOPIC)
             return count
 
         return await self._store.run(unit) if blocked else 0
@@ -192,8 +192,8 @@ class Subscriptions:
 
         async def unit(tx: Tx) -> list[Row]:
             return await tx.fetch_all(
-                "projection.letters",
-                projection=name,
+                "subscription.letters",
+                subscription=name,
                 before=_EVER if before is None else before,
                 limit=limit + 1,
             )
@@ -206,12 +206,12 @@ class Subscriptions:
         """Forget one that no code has any more. Raises: PermanentError while a worker serves it."""
 
         async def unit(tx: Tx) -> bool:
-            for row in await tx.fetch_all("projection.workers"):
-                if row["expires_at"] > tx.now_us and name in json.loads(row["projections"]):
+            for row in await tx.fetch_all("subscription.workers"):
+                if row["expires_at"] > tx.now_us and name in json.loads(row["subscriptions"]):
                     raise PermanentError(f"{row['owner']} serves {name}")
-            for query in ("projection.drop_partitions", "projection.drop_letters"):
-                await tx.execute(query, projection=name)
-            return await tx.execute("projection.drop", name=name) > 0
+            for query in ("subscription.drop_partitions", "subscription.drop_letters"):
+                await tx.execute(query, subscription=name)
+            return await tx.execute("subscription.drop", name=name) > 0
 
         return await self._store.run(unit)
 
@@ -229,19 +229,19 @@ async def _begin_anew(
     partitions: int | None,
     clear: Callable[[Tx], Awaitable[None]] | None,
 ) -> int | None:
-    known = await tx.fetch_one("projection.get", name=name)
-    newest = await tx.fetch_one("projection.newest_term", projection=name)
+    known = await tx.fetch_one("subscription.get", name=name)
+    newest = await tx.fetch_one("subscription.newest_term", subscription=name)
     if known is None or newest is None:
         return None
     count = partitions or known["partitions"]
     # Before the tables are cleared: should somebody commit after all, he is waited for or refused.
-    await tx.execute("projection.drop_partitions", projection=name)
+    await tx.execute("subscription.drop_partitions", subscription=name)
     await add_partitions(tx, name, count, origin, term=newest["term"] + 1)
     await tx.execute(
-        "projection.restart", name=name, partitions=count, origin=origin, now_us=tx.now_us
+        "subscription.restart", name=name, partitions=count, origin=origin, now_us=tx.now_us
     )
-    await tx.execute("projection.drop_letters", projection=name)
+    await tx.execute("subscription.drop_letters", subscription=name)
     if clear is not None:
         await clear(tx)
-    tx.notify(PROJECTION_TOPIC)
+    tx.notify(SUBSCRIPTION_TOPIC)
     return origin

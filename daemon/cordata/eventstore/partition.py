@@ -17,7 +17,7 @@ from cordata.eventstore.standing import Claim, Known, Standing, Table, Worker
 from cordata.store import Row, Store, Tx
 
 #: Notified when partitions are free, resumed, or begin anew.
-PROJECTION_TOPIC = "projection"
+SUBSCRIPTION_TOPIC = "subscription"
 #: Rows of processes that ended without a word are deleted after so long.
 _FORGET_US = 3_600_000_000
 
@@ -34,13 +34,13 @@ class Partitions:
         """
 
         async def unit(tx: Tx) -> Known | None:
-            row = await tx.fetch_one("projection.get", name=name)
+            row = await tx.fetch_one("subscription.get", name=name)
             if row is not None:
                 if row["category"] != category:
-                    await tx.write("projection.change_category", name=name, category=category)
+                    await tx.write("subscription.change_category", name=name, category=category)
                 return Known(category=row["category"], partitions=row["partitions"])
             added = await tx.execute(
-                "projection.add",
+                "subscription.add",
                 name=name,
                 category=category,
                 partitions=partitions,
@@ -57,18 +57,20 @@ class Partitions:
         """Whether `add` ran before."""
 
         async def unit(tx: Tx) -> Row | None:
-            return await tx.fetch_one("projection.get", name=name)
+            return await tx.fetch_one("subscription.get", name=name)
 
         return await self._store.read(unit) is not None
 
-    async def join(self, owner: str, projections: Iterable[str], *, lease_us: int) -> int:
+    async def join(self, owner: str, subscriptions: Iterable[str], *, lease_us: int) -> int:
         """Count as alive for `lease_us` from now. Returns until when, in the store's time."""
-        names = json.dumps(sorted(projections))
+        names = json.dumps(sorted(subscriptions))
 
         async def unit(tx: Tx) -> int:
             expires_at = tx.now_us + lease_us
-            await tx.write("projection.forget_workers", before=tx.now_us - _FORGET_US)
-            await tx.write("projection.join", owner=owner, projections=names, expires_at=expires_at)
+            await tx.write("subscription.forget_workers", before=tx.now_us - _FORGET_US)
+            await tx.write(
+                "subscription.join", owner=owner, subscriptions=names, expires_at=expires_at
+            )
             return expires_at
 
         return await self._store.run(unit)
@@ -83,28 +85,28 @@ class Partitions:
 
         async def unit(tx: Tx) -> None:
             await _release(tx, released)
-            await tx.write("projection.leave", owners=json.dumps(sorted(owners)))
-            tx.notify(PROJECTION_TOPIC)
+            await tx.write("subscription.leave", owners=json.dumps(sorted(owners)))
+            tx.notify(SUBSCRIPTION_TOPIC)
 
         await self._store.run(unit)
 
-    async def look(self, projections: Iterable[str]) -> Table:
+    async def look(self, subscriptions: Iterable[str]) -> Table:
         """The partitions of some subscriptions and all processes."""
-        wanted = set(projections)
+        wanted = set(subscriptions)
 
         async def unit(tx: Tx) -> Table:
-            rows = await tx.fetch_all("projection.all")
+            rows = await tx.fetch_all("subscription.all")
             numbers = {row["name"]: row["partitions"] for row in rows if row["name"] in wanted}
             found = await tx.fetch_all(
-                "projection.partitions", projections=json.dumps(sorted(numbers))
+                "subscription.partitions", subscriptions=json.dumps(sorted(numbers))
             )
             workers = [
                 Worker(
                     owner=row["owner"],
-                    projections=frozenset(json.loads(row["projections"])),
+                    subscriptions=frozenset(json.loads(row["subscriptions"])),
                     expires_at=row["expires_at"],
                 )
-                for row in await tx.fetch_all("projection.workers")
+                for row in await tx.fetch_all("subscription.workers")
             ]
             standings = [Standing(**dict(row)) for row in found]
             return Table(at=tx.now_us, partitions=numbers, standings=standings, workers=workers)
@@ -124,14 +126,14 @@ class Partitions:
             got: list[Standing] = []
             for name in sorted(wanted):
                 rows = await tx.fetch_all(
-                    "projection.claim",
-                    projection=name,
+                    "subscription.claim",
+                    subscription=name,
                     wanted=json.dumps(sorted(wanted[name])),
                     partitions=out_of[name],
                     owner=owner,
                     now_us=tx.now_us,
                 )
-                got += [Standing(projection=name, owner=owner, **dict(row)) for row in rows]
+                got += [Standing(subscription=name, owner=owner, **dict(row)) for row in rows]
             return got
 
         return await self._store.run(unit)
@@ -141,7 +143,7 @@ class Partitions:
 
         async def unit(tx: Tx) -> None:
             await _release(tx, released)
-            tx.notify(PROJECTION_TOPIC)
+            tx.notify(SUBSCRIPTION_TOPIC)
 
         await self._store.run(unit)
 
@@ -150,7 +152,7 @@ class Partitions:
 
         async def unit(tx: Tx) -> None:
             for claim, position in positions:
-                await tx.write("projection.advance", **claim.key(), position=position)
+                await tx.write("subscription.advance", **claim.key(), position=position)
 
         await self._store.run(unit)
 
@@ -168,7 +170,7 @@ class Partitions:
 
         async def unit(tx: Tx) -> None:
             changed = await tx.execute(
-                "projection.fail",
+                "subscription.fail",
                 **claim.key(),
                 position=position,
                 attempts=attempts,
@@ -186,8 +188,8 @@ class Partitions:
 
         async def unit(tx: Tx) -> None:
             await tx.execute(
-                "projection.bury",
-                projection=claim.projection,
+                "subscription.bury",
+                subscription=claim.subscription,
                 position=position,
                 attempts=attempts,
                 history=history,
@@ -204,7 +206,7 @@ async def advance(tx: Tx, claim: Claim, position: int) -> None:
     Raises: PartitionLost when the partition is another's; AlreadySeen when it is further already,
     as after an attempt that timed out while its commit was under way.
     """
-    if not await tx.execute("projection.advance", **claim.key(), position=position):
+    if not await tx.execute("subscription.advance", **claim.key(), position=position):
         await _refuse(tx, claim, position)
 
 
@@ -212,8 +214,8 @@ async def add_partitions(tx: Tx, name: str, partitions: int, origin: int, *, ter
     """The rows of a subscription that has none."""
     for number in range(partitions):
         await tx.write(
-            "projection.add_partition",
-            projection=name,
+            "subscription.add_partition",
+            subscription=name,
             partition=number,
             position=origin,
             term=term,
@@ -222,15 +224,15 @@ async def add_partitions(tx: Tx, name: str, partitions: int, origin: int, *, ter
 
 async def _release(tx: Tx, released: Sequence[tuple[Claim, int]]) -> None:
     for claim, position in released:
-        await tx.write("projection.release", **claim.key(), position=position)
+        await tx.write("subscription.release", **claim.key(), position=position)
 
 
 async def _refuse(tx: Tx, claim: Claim, position: int) -> None:
     row = await tx.fetch_one(
-        "projection.partition", projection=claim.projection, partition=claim.partition
+        "subscription.partition", subscription=claim.subscription, partition=claim.partition
     )
     if row is not None and (row["owner"], row["term"]) == (claim.owner, claim.term):
-        raise AlreadySeen(f"event {position} was handled by {claim.projection} before")
+        raise AlreadySeen(f"event {position} was handled by {claim.subscription} before")
     raise PartitionLost(
-        f"partition {claim.partition} of {claim.projection} is another process' now"
+        f"partition {claim.partition} of {claim.subscription} is another process' now"
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class Claim:
     """The right to one partition; it ends when the partition gets a newer term."""
 
-    projection: str
+    subscription: str
     partition: int
     owner: str
     term: int
@@ -18,7 +18,7 @@ class Claim:
     def key(self) -> dict[str, object]:
         """As parameters of every statement that needs the right."""
         return {
-            "projection": self.projection,
+            "subscription": self.subscription,
             "partition": self.partition,
             "owner": self.owner,
             "term": self.term,
@@ -29,7 +29,7 @@ class Claim:
 class Standing:
     """How far one partition is. Times are microseconds since the epoch."""
 
-    projection: str
+    subscription: str
     partition: int
     #: All its events up to here are handled.
     position: int
@@ -49,7 +49,7 @@ class Standing:
     def claim(self) -> Claim:
         """The right that the row speaks of."""
         return Claim(
-            projection=self.projection,
+            subscription=self.subscription,
             partition=self.partition,
             owner=self.owner or "",
             term=self.term,
@@ -62,7 +62,7 @@ class Worker:
 
     owner: str
     #: Names of the subscriptions that it serves.
-    projections: frozenset[str]
+    subscriptions: frozenset[str]
     expires_at: int
 
 

@@ -13,12 +13,12 @@ from cordata.core.plural import plural
 from cordata.errors import BrokerUnavailable, CordataError, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.registry import Subscription
-from cordata.services.subscription import SubscriptionService
+from cordata.registry import Handler
+from cordata.services.consumer import ConsumerService
 from cordata.store import Store, Tx
 
 if TYPE_CHECKING:
-    from cordata.services.projection import ProjectionService
+    from cordata.services.subscription import SubscriptionService
 
 log = logger("cordata.engine")
 
@@ -47,16 +47,16 @@ class DrainService:
         self,
         store: Store,
         broker: Broker,
-        subscriptions: Sequence[Subscription],
-        service: SubscriptionService,
-        projections: ProjectionService | None = None,
+        handlers: Sequence[Handler],
+        consumer: ConsumerService,
+        subscriptions: SubscriptionService | None = None,
     ) -> None:
         self.heartbeat = Heartbeat()
         self._store = store
         self._broker = broker
-        self._groups = [s.group for s in subscriptions]
-        self._service = service
-        self._projections = projections
+        self._groups = [s.group for s in handlers]
+        self._consumer = consumer
+        self._subscriptions = subscriptions
         #: In the dead letter before this run.
         self._dead_before: int | None = None
 
@@ -73,7 +73,7 @@ class DrainService:
                 log.debug("cannot look: %s", error)
             else:
                 if self._dead_before is None:
-                    self._dead_before = depth.dead - self._service.dead_count
+                    self._dead_before = depth.dead - self._consumer.dead_count
                 dead = depth.dead - self._dead_before
                 # Whoever handles events may publish, whoever handles messages may append.
                 events_left = before is None or before != after
@@ -81,14 +81,14 @@ class DrainService:
                     break
             await asyncio.sleep(_LOOK_S)
         # Some may be of other workers, which say so, too; or of one that died with its handler.
-        dead = max(dead, self._service.dead_count)
-        handled = plural(self._service.handled_count, "message")
-        if self._projections is not None:
-            handled += f", {plural(self._projections.handled_count, 'event')} of the event store"
+        dead = max(dead, self._consumer.dead_count)
+        handled = plural(self._consumer.handled_count, "message")
+        if self._subscriptions is not None:
+            handled += f", {plural(self._subscriptions.handled_count, 'event')} of the event store"
         log.info("nothing is left; this worker handled %s", handled)
-        if self._projections is not None and self._projections.given_up_count:
+        if self._subscriptions is not None and self._subscriptions.given_up_count:
             raise DeadLetters(
-                f"given up by subscriptions: {plural(self._projections.given_up_count, 'event')}",
+                f"given up by subscriptions: {plural(self._subscriptions.given_up_count, 'event')}",
                 hint="`cordata subscriptions list` names them, `... status NAME` says why",
             )
         if given_up := self._broker.given_up():
@@ -105,7 +105,7 @@ class DrainService:
 
     async def _events_read(self) -> int | None:
         """The position up to which subscriptions have handled all; None: they have not."""
-        return 0 if self._projections is None else await self._projections.quiet_at()
+        return 0 if self._subscriptions is None else await self._subscriptions.quiet_at()
 
     async def run_once(self) -> Depth:
         """What is left. When it all waits for its next attempt, that is due from now on."""

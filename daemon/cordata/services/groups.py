@@ -9,7 +9,7 @@ from operator import attrgetter
 from cordata.broker import Message, Want
 from cordata.broker.stray import Mark
 from cordata.config.sections import EngineConfig
-from cordata.registry import Subscription
+from cordata.registry import Handler
 from cordata.services.calling import say_stubborn
 from cordata.services.places import Places
 
@@ -17,8 +17,8 @@ from cordata.services.places import Places
 class Groups:
     """By name."""
 
-    def __init__(self, subscriptions: Sequence[Subscription], config: EngineConfig) -> None:
-        self._places = {s.group: Places(s, config) for s in subscriptions}
+    def __init__(self, handlers: Sequence[Handler], config: EngineConfig) -> None:
+        self._places = {s.group: Places(s, config) for s in handlers}
 
     def __iter__(self) -> Iterator[Places]:
         return iter(self._places.values())
@@ -68,7 +68,7 @@ class Groups:
         """
         room = {}
         for name, group in self._places.items():
-            if not (group.closed or group.subscription.key or group.live.more):
+            if not (group.closed or group.handler.key or group.live.more):
                 if count := group.live.wanted():
                     room[name] = group.live.coming = count
         return room

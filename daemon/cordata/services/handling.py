@@ -26,7 +26,7 @@ from cordata.core.once import CommittedTwice, Once
 from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, StoreUnavailable
 from cordata.log import fields, logger, places, request_id, what
-from cordata.registry import Subscription
+from cordata.registry import Handler
 from cordata.services.calling import call_here
 from cordata.services.ending import end
 
@@ -51,7 +51,7 @@ class Handling:
         self._owner_id = owner_id
         self._hurried = hurried
 
-    async def attempt(self, subscription: Subscription, message: Message) -> Outcome:
+    async def attempt(self, handler: Handler, message: Message) -> Outcome:
         """Handle one message. Raises nothing but CancelledError, when this task is cancelled."""
         if message.seen:
             return _done(message, marked=True)
@@ -62,18 +62,18 @@ class Handling:
             group=message.group,
             event_id=message.event_id,
             _once=once,
-            _batch=subscription.batch,
+            _batch=handler.batch,
         )
         token = request_id.set("")
         try:
-            error = await self._call(subscription, message, ctx)
+            error = await self._call(handler, message, ctx)
             await end(once)
-            return self._told(subscription, message, ctx, error)
+            return self._told(handler, message, ctx, error)
         finally:
             request_id.reset(token)
 
     async def _call(
-        self, subscription: Subscription, message: Message, ctx: EventContext
+        self, handler: Handler, message: Message, ctx: EventContext
     ) -> BaseException | None:
         """Call the handler; what it raised. Raises: CancelledError, when this task is cancelled.
 
@@ -85,20 +85,24 @@ class Handling:
             request_id.set(event.headers.get("request_id", ""))
         except Exception as error:  # noqa: BLE001 - its row is damaged
             return error
-        handler, timeout_s = subscription.handler, subscription.timeout_s
         return await call_here(
-            message.group, handler, event, ctx, timeout_s=timeout_s, ending=self.ending
+            message.group,
+            handler.function,
+            event,
+            ctx,
+            timeout_s=handler.timeout_s,
+            ending=self.ending,
         )
 
     def _told(
         self,
-        subscription: Subscription,
+        handler: Handler,
         message: Message,
         ctx: EventContext,
         error: BaseException | None,
     ) -> Outcome:
         if isinstance(error, CommittedTwice):
-            return self._failed(subscription, message, error)
+            return self._failed(handler, message, error)
         if ctx.committed and error is not None:
             log.warning(
                 "%s: its effect is committed, but then it failed with %s at %s; that is all",
@@ -111,7 +115,7 @@ class Handling:
             return _done(message, marked=error is not None or ctx.committed)
         if is_away(error):
             return self._defer(message, error)
-        return self._failed(subscription, message, error)
+        return self._failed(handler, message, error)
 
     def _defer(self, message: Message, error: StoreUnavailable) -> Outcome:
         log.warning("%s waits for the store: %s", message.group, error.code, extra=_extra(message))
@@ -126,13 +130,11 @@ class Handling:
             order_key=message.order_key,
         )
 
-    def _failed(
-        self, subscription: Subscription, message: Message, error: BaseException
-    ) -> Outcome:
+    def _failed(self, handler: Handler, message: Message, error: BaseException) -> Outcome:
         attempt = message.attempts + 1
         permanent = is_permanent(error)
-        verdict = after_failure(attempt, retries=subscription.retries, permanent=permanent)
-        self._log_failure(subscription, message, verdict, error)
+        verdict = after_failure(attempt, retries=handler.retries, permanent=permanent)
+        self._log_failure(handler, message, verdict, error)
         failure = Failure(
             attempt=attempt, at=self._ctx.now_us(), owner=self._owner_id, error=error_text(error)
         )
@@ -158,7 +160,7 @@ class Handling:
 
     def _log_failure(
         self,
-        subscription: Subscription,
+        handler: Handler,
         message: Message,
         verdict: Verdict,
         error: BaseException,
@@ -170,7 +172,7 @@ class Handling:
             "%s: attempt %d of %d at event %s failed with %s at %s%s",
             message.group,
             message.attempts + 1,
-            subscription.retries + 1,
+            handler.retries + 1,
             message.event_id,
             what(error),
             places(error),

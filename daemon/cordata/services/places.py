@@ -19,7 +19,7 @@ from cordata.config.sections import EngineConfig
 from cordata.core.delivery import mean_duration_s, prefetch_count
 from cordata.core.lane import all_places, backfill_places, run_length
 from cordata.core.outbox import LIVE
-from cordata.registry import Subscription
+from cordata.registry import Handler
 
 Run = Sequence[Message]
 
@@ -56,11 +56,11 @@ class Lane:
 
 
 class Places:
-    """One subscription's lanes and places."""
+    """One handler's lanes and places."""
 
-    def __init__(self, subscription: Subscription, config: EngineConfig) -> None:
-        self.subscription = subscription
-        concurrency = subscription.concurrency or config.concurrency
+    def __init__(self, handler: Handler, config: EngineConfig) -> None:
+        self.handler = handler
+        concurrency = handler.concurrency or config.concurrency
         self.count = all_places(concurrency)
         self.live = Lane(concurrency, config.batch)
         self.backfill = Lane(backfill_places(concurrency), config.batch)
@@ -81,7 +81,7 @@ class Places:
 
     def run_length(self) -> int:
         """Messages of a run at most."""
-        return run_length(self._mean_s, batch=self._batch) if self.subscription.key else 1
+        return run_length(self._mean_s, batch=self._batch) if self.handler.key else 1
 
     def put(self, messages: Sequence[Message]) -> None:
         """Take in what was claimed: those of one key follow each other."""

@@ -210,8 +210,8 @@ class PrimaryService:
         async with alongside(self._extend("migrating")):
             await self._ctx.store.migrate(self._chains, fence=fence)
             await self._broker.register(
-                {s.group: s.type for s in self._app.subscriptions},
-                keyed={s.group for s in self._app.subscriptions if s.key},
+                {s.group: s.type for s in self._app.handlers},
+                keyed={s.group for s in self._app.handlers if s.key},
                 fence=fence,
             )
         for startup in self._app.startups:

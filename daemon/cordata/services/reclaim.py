@@ -16,7 +16,7 @@ from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import fields, logger
-from cordata.registry import Subscription
+from cordata.registry import Handler
 from cordata.services.alarm import Alarm, waking
 from cordata.services.neighbours import Neighbours
 from cordata.store import Store
@@ -44,7 +44,7 @@ class ReclaimService:
         broker: Broker,
         owner: Owner,
         owners: Owners,
-        subscriptions: Sequence[Subscription],
+        handlers: Sequence[Handler],
         config: EngineConfig,
     ) -> None:
         self.heartbeat = Heartbeat(max_age_s=30.0 + _POLLS * config.poll_s)
@@ -52,7 +52,7 @@ class ReclaimService:
         self._broker = broker
         self._owner = owner
         self._owners = owners
-        self._retries: Mapping[str, int] = {s.group: s.retries for s in subscriptions}
+        self._retries: Mapping[str, int] = {s.group: s.retries for s in handlers}
         self._config = config
         self._alarm = Alarm()
         self._neighbours = Neighbours(

@@ -13,7 +13,7 @@ from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger, with_hint
 from cordata.log_throttle import LogThrottle
-from cordata.registry import Subscription
+from cordata.registry import Handler
 from cordata.services.alarm import Alarm, waking
 from cordata.services.pace import SPACING_S, Pace
 from cordata.store import Keeper, Store
@@ -38,12 +38,12 @@ class RelayService:
         self,
         store: Store,
         broker: Broker,
-        subscriptions: Sequence[Subscription],
+        handlers: Sequence[Handler],
         config: EngineConfig,
         *,
         turn: int = 0,
     ) -> None:
-        """`subscriptions`: registered before the first entry is relayed, so that none is missed.
+        """`handlers`: registered before the first entry is relayed, so that none is missed.
 
         `turn`: the worker's number.
         """
@@ -52,8 +52,8 @@ class RelayService:
         self.ready = asyncio.Event()
         self._store = store
         self._broker = broker
-        self._groups = {s.group: s.type for s in subscriptions}
-        self._keyed = {s.group for s in subscriptions if s.key}
+        self._groups = {s.group: s.type for s in handlers}
+        self._keyed = {s.group for s in handlers if s.key}
         self._config = config
         self._failures = 0
         #: Why the groups are not registered, when that is for the store.

@@ -11,7 +11,7 @@ from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import Context
 from cordata.errors import Conflict, StoreUnavailable
 from cordata.log import logger
-from cordata.registry import Subscription
+from cordata.registry import Handler
 from cordata.services.alarm import pause
 from cordata.services.pace import Pace
 from cordata.services.primary import Leadership
@@ -35,12 +35,12 @@ class RetentionService:
     def __init__(
         self,
         leadership: Leadership,
-        subscriptions: Sequence[Subscription],
+        handlers: Sequence[Handler],
         engine: EngineConfig,
         mail: MailConfig,
     ) -> None:
         self._leadership = leadership
-        self._groups = [s.group for s in subscriptions]
+        self._groups = [s.group for s in handlers]
         self._engine = engine
         self._mail = mail
 

@@ -11,7 +11,7 @@ from cordata.config.sections import EngineConfig
 from cordata.context import Context, EventContext
 from cordata.core.delivery import Verdict
 from cordata.core.event import Event
-from cordata.registry import Subscription
+from cordata.registry import Handler
 from cordata.services.handling import Handling
 from cordata.testing.failure import Failure, FailureRecorder
 
@@ -26,13 +26,13 @@ class Delivery:
         self._broker = StoreBroker(ctx.store, claim_timeout_s=config.claim_timeout_s)
         self._handling = Handling(ctx, config, owner_id=OWNER)
         self._failures = FailureRecorder()
-        self._subscriptions = {one.group: self._watched(one) for one in app.subscriptions}
+        self._handlers = {one.group: self._watched(one) for one in app.handlers}
 
     async def register(self) -> None:
         """Make the groups known, as the primary does before it is ready."""
         await self._broker.register(
-            {one.group: one.type for one in self._subscriptions.values()},
-            keyed={one.group for one in self._subscriptions.values() if one.key},
+            {one.group: one.type for one in self._handlers.values()},
+            keyed={one.group for one in self._handlers.values() if one.key},
         )
 
     async def step(self) -> tuple[int, Failure | None]:
@@ -43,7 +43,7 @@ class Delivery:
         """
         while (await self._broker.relay(_RELAYED)).published:
             pass
-        wanted = dict.fromkeys(self._subscriptions, Want(live=1, backfill=1))
+        wanted = dict.fromkeys(self._handlers, Want(live=1, backfill=1))
         claimed = (await self._broker.exchange(OWNER, [], wanted)).messages
         outcomes: list[Outcome] = []
         failure: Failure | None = None
@@ -59,29 +59,29 @@ class Delivery:
 
     async def next_at(self) -> int | None:
         """When the next entry or message is due, in microseconds; None: nothing waits."""
-        due = (await self._broker.due_at(self._subscriptions)).values()
+        due = (await self._broker.due_at(self._handlers)).values()
         moments = [at for one in due if (at := one.first()) is not None]
         if (entry := await self._broker.outbox_due_at()) is not None:
             moments.append(entry)
         return min(moments, default=None)
 
     async def _attempt(self, message: Message) -> tuple[Outcome, Failure | None]:
-        subscription = self._subscriptions[message.group]
+        handler = self._handlers[message.group]
         self._failures.clear()
-        outcome = await self._handling.attempt(subscription, message)
+        outcome = await self._handling.attempt(handler, message)
         if outcome.verdict is Verdict.DONE:
             return outcome, None
-        return outcome, self._failures.failure(message.group, subscription.timeout_s)
+        return outcome, self._failures.failure(message.group, handler.timeout_s)
 
-    def _watched(self, subscription: Subscription) -> Subscription:
-        """The same, but what its handler raises is noted on its way."""
-        handler = subscription.handler
+    def _watched(self, handler: Handler) -> Handler:
+        """The same, but what its function raises is noted on its way."""
+        function = handler.function
 
         async def watched(event: Event, ctx: EventContext) -> None:
             with self._failures.over(event):
-                await handler(event, ctx)
+                await function(event, ctx)
 
-        return dataclasses.replace(subscription, handler=watched)
+        return dataclasses.replace(handler, function=watched)
 
 
 def _untouched(messages: Sequence[Message]) -> list[Outcome]:

@@ -33,9 +33,9 @@ from cordata.testing.asgi import Mounted, Response
 from cordata.testing.delivery import Delivery
 from cordata.testing.failure import Failure
 from cordata.testing.pool import InlineDoor, InlinePool
-from cordata.testing.projected import Projected
 from cordata.testing.record import DeadLetter, Mail, OutboxEntry
 from cordata.testing.store import Clock, TimedStore
+from cordata.testing.subscriptions import SubscriptionRunner
 from cordata.testing.task import backfill_to_its_end, run_job_now
 from cordata.vault import Vault
 
@@ -125,7 +125,7 @@ class Harness:
         self._config = config
         self._clock = clock
         self._delivery = Delivery(ctx, app, config.engine)
-        self._projected = Projected(ctx, app, config.engine, owner)
+        self._subscriptions = SubscriptionRunner(ctx, app, config.engine, owner)
         self._mounted = Mounted(app.mounts, {"cordata": ctx})
 
     @property
@@ -170,7 +170,7 @@ class Harness:
             until += within // _MICROSECOND
         while True:
             count += await self._drain_now(raising=raising)
-            moments = (await self._delivery.next_at(), await self._projected.next_at())
+            moments = (await self._delivery.next_at(), await self._subscriptions.next_at())
             due_at = min((at for at in moments if at is not None), default=until + 1)
             if not self._clock.now_us() < due_at <= until:
                 break
@@ -180,9 +180,9 @@ class Harness:
 
     async def _drain_now(self, *, raising: bool) -> int:
         count, idle = 0, 0
-        await self._projected.look()
+        await self._subscriptions.look()
         while idle < 2:
-            for step in (self._delivery.step, self._projected.step):
+            for step in (self._delivery.step, self._subscriptions.step):
                 handled, failure = await step()
                 count += handled
                 idle = 0 if handled else idle + 1
@@ -339,7 +339,7 @@ class Harness:
     async def opened(self) -> AsyncIterator[Harness]:
         """What `open_app` enters: groups are registered, what is mounted is stopped at the end."""
         await self._delivery.register()
-        await self._projected.register()
+        await self._subscriptions.register()
         async with alongside(self._mounted.live()):
             try:
                 yield self

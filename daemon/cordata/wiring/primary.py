@@ -40,7 +40,7 @@ async def run_primary(role: Role) -> int:
             intake: list[Service] = [
                 PeriodicService(leadership, app.periodics, cut_off_s=cut_off_s),
                 BackfillService(leadership, app.backfills, cut_off_s=cut_off_s),
-                RetentionService(leadership, app.subscriptions, config.engine, config.mail),
+                RetentionService(leadership, app.handlers, config.engine, config.mail),
                 *_reconcilers(config, leadership, holder),
                 AlertMailService(leadership, config.alert, config.mail),
                 HandoverService(ctx.store, leadership, holder=holder),

@@ -27,8 +27,8 @@ from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
 if TYPE_CHECKING:
     from cordata.services.http import HttpService
     from cordata.services.poolchild import PoolChildService
-    from cordata.services.projection import ProjectionService
     from cordata.services.relay import RelayService
+    from cordata.services.subscription import SubscriptionService
 
 log = logger("cordata.wiring")
 
@@ -201,12 +201,12 @@ def _add_engine(
     _say_long(role)
     from cordata.broker import Owner, Owners
     from cordata.broker.opening import make_broker
+    from cordata.services.consumer import ConsumerService
     from cordata.services.drain import DrainService
     from cordata.services.reclaim import ReclaimService
     from cordata.services.relay import RelayService
-    from cordata.services.subscription import SubscriptionService
 
-    config, subscriptions = role.config.engine, role.app.subscriptions
+    config, handlers = role.config.engine, role.app.handlers
     runtime = role.config.paths.runtime
     owner = Owner.register(runtime, name=f"worker-{role.instance}")
     stack.callback(owner.close)
@@ -218,40 +218,40 @@ def _add_engine(
         passwords=broker_passwords(role.config),
     )
     stack.callback(broker.close)
-    handling = SubscriptionService(
+    consumer = ConsumerService(
         ctx,
         broker,
         owner,
-        subscriptions,
+        handlers,
         config,
         hurried=role.test_mode,
         cut_off_s=_cut_off_s(role),
     )
-    intake.append(handling)
-    intake.append(ReclaimService(ctx.store, broker, owner, Owners(runtime), subscriptions, config))
-    relay = RelayService(ctx.store, broker, subscriptions, config, turn=int(role.instance))
+    intake.append(consumer)
+    intake.append(ReclaimService(ctx.store, broker, owner, Owners(runtime), handlers, config))
+    relay = RelayService(ctx.store, broker, handlers, config, turn=int(role.instance))
     delivery.append(relay)
-    projections = _projections(role, ctx, stack) if role.app.projections else None
-    if projections is not None:
-        intake.append(projections)
+    subscriptions = _subscriptions(role, ctx, stack) if role.app.subscriptions else None
+    if subscriptions is not None:
+        intake.append(subscriptions)
     if role.test_mode:
-        intake.append(DrainService(ctx.store, broker, subscriptions, handling, projections))
+        intake.append(DrainService(ctx.store, broker, handlers, consumer, subscriptions))
     return relay
 
 
-def _projections(role: Role, ctx: Context, stack: ExitStack) -> ProjectionService:
+def _subscriptions(role: Role, ctx: Context, stack: ExitStack) -> SubscriptionService:
     """The subscriptions to the event store; their owners' files are apart from the streams'."""
     from cordata.broker import Owner, Owners
-    from cordata.services.projection import ProjectionService
+    from cordata.services.subscription import SubscriptionService
 
-    runtime = role.config.paths.runtime / "projection"
+    runtime = role.config.paths.runtime / "subscription"
     owner = Owner.register(runtime, name=f"worker-{role.instance}")
     stack.callback(owner.close)
-    return ProjectionService(
+    return SubscriptionService(
         ctx,
         owner,
         Owners(runtime),
-        role.app.projections,
+        role.app.subscriptions,
         role.config.engine,
         hurried=role.test_mode,
         cut_off_s=_cut_off_s(role),
@@ -265,8 +265,8 @@ def _cut_off_s(role: Role) -> float:
 def _say_long(role: Role) -> None:
     """Name the handlers that may take longer than a stop waits for them."""
     limit_s = role.config.worker_of(role.instance).stop_timeout_s
-    times = {one.group: one.timeout_s for one in role.app.subscriptions}
-    times |= {name: one.timeout_s for name, one in role.app.projections.items()}
+    times = {one.group: one.timeout_s for one in role.app.handlers}
+    times |= {name: one.timeout_s for name, one in role.app.subscriptions.items()}
     if long := [f"{name} ({s:g} s)" for name, s in times.items() if s > limit_s]:
         log.info(
             "handlers may take more than [worker] stop_timeout_s = %g s; a stop cancels them"

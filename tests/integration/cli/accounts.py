@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.integration.cli.mended import is_mended
 
-from cordata import App, ProjectionContext, StoredEvent, Tx
+from cordata import App, StoredEvent, SubscriptionContext, Tx
 
 SQL = "tests.integration.eventstore.sql"
 
@@ -20,7 +20,7 @@ def check(event: StoredEvent) -> None:
 
 
 @app.subscribe("account", partitions=4, retries=0)
-async def balances(event: StoredEvent, ctx: ProjectionContext) -> None:
+async def balances(event: StoredEvent, ctx: SubscriptionContext) -> None:
     """Blocks at a bad event."""
     check(event)
 
@@ -37,6 +37,6 @@ async def clear(tx: Tx) -> None:
 
 
 @app.subscribe("account", partitions=2, retries=0, on_error="dead")
-async def mailer(event: StoredEvent, ctx: ProjectionContext) -> None:
+async def mailer(event: StoredEvent, ctx: SubscriptionContext) -> None:
     """Leaves a bad event out."""
     check(event)

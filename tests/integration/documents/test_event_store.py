@@ -45,9 +45,9 @@ async def test_tables_of_the_documents_are_built_and_built_again(accounts: Any) 
         assert await harness.drain() == 2
         expected = [{"account": "account-7", "total": 6}]
         assert [dict(row) for row in await harness.ctx.store.read(totals)] == expected
-        (name,) = accounts.app.projections
+        (name,) = accounts.app.subscriptions
         await Subscriptions(harness.ctx.store).reset(
-            name, "start", clear=accounts.app.projections[name].clear
+            name, "start", clear=accounts.app.subscriptions[name].clear
         )
         assert await harness.ctx.store.read(totals) == []
         assert await harness.drain() == 2

@@ -55,7 +55,7 @@ async def test_order_of_the_documents_is_given_up_by_one_group_only(orders: Any)
 def test_defaults_of_the_documents_are_those_of_the_code(orders: Any) -> None:
     from cordata.config.sections import EngineConfig
 
-    remind = next(one for one in orders.app.subscriptions if one.group == "orders.remind")
+    remind = next(one for one in orders.app.handlers if one.group == "orders.remind")
     engine = EngineConfig()
     assert (remind.retries, remind.timeout_s) == (5, 60.0)
     assert (engine.concurrency, engine.retry_min_s, engine.retry_max_s) == (16, 1.0, 300.0)

@@ -23,10 +23,10 @@ from cordata.config.sections import BrokerConfig, EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.errors import PermanentError
+from cordata.services.consumer import ConsumerService
 from cordata.services.drain import DrainService
 from cordata.services.reclaim import ReclaimService
 from cordata.services.relay import RelayService
-from cordata.services.subscription import SubscriptionService
 from cordata.store import Store, Tx
 
 QUICK = EngineConfig(retry_min_s=0.05, retry_max_s=0.2)
@@ -39,7 +39,7 @@ class Engine:
     owner: Owner
     broker: Broker
     relay: RelayService
-    subscriptions: SubscriptionService
+    consumer: ConsumerService
     reclaim: ReclaimService
     drain: DrainService
 
@@ -63,16 +63,16 @@ def build(
         claim_timeout_s=config.claim_timeout_s,
         passwords=Passwords(),
     )
-    subscriptions = SubscriptionService(
-        context_of(store), broker, owner, app.subscriptions, config, hurried=hurried
+    consumer = ConsumerService(
+        context_of(store), broker, owner, app.handlers, config, hurried=hurried
     )
     return Engine(
         owner=owner,
         broker=broker,
-        relay=RelayService(store, broker, app.subscriptions, config, turn=turn),
-        subscriptions=subscriptions,
-        reclaim=ReclaimService(store, broker, owner, Owners(runtime), app.subscriptions, config),
-        drain=DrainService(store, broker, app.subscriptions, subscriptions),
+        relay=RelayService(store, broker, app.handlers, config, turn=turn),
+        consumer=consumer,
+        reclaim=ReclaimService(store, broker, owner, Owners(runtime), app.handlers, config),
+        drain=DrainService(store, broker, app.handlers, consumer),
     )
 
 
@@ -82,7 +82,7 @@ async def running(engine: Engine) -> AsyncIterator[None]:
     stop = asyncio.Event()
     try:
         async with asyncio.TaskGroup() as group:
-            for service in (engine.relay, engine.subscriptions, engine.reclaim):
+            for service in (engine.relay, engine.consumer, engine.reclaim):
                 group.create_task(service.run(stop))
             await engine.relay.ready.wait()
             yield

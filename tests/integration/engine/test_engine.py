@@ -362,7 +362,7 @@ async def test_test_mode_ends_with_an_error_when_something_is_dead(tmp_path: Pat
         async with running(engine), asyncio.timeout(5):
             with pytest.raises(DeadLetters):
                 await engine.drain.run(asyncio.Event())
-        assert engine.subscriptions.handled_count == 2
+        assert engine.consumer.handled_count == 2
 
 
 async def test_test_mode_handles_what_handlers_publish_and_leaves_what_is_not_due(

@@ -125,7 +125,7 @@ async def test_message_is_handled_when_the_relay_brings_nothing_for_the_room_it_
         await engine.broker.register({"t.take": "thing.done"})
         engine.broker.bring = lambda taker: takers.append(taker)  # type: ignore[method-assign]
         async with asyncio.TaskGroup() as group:
-            group.create_task(engine.subscriptions.run(stop))
+            group.create_task(engine.consumer.run(stop))
             await asyncio.sleep(0.2)  # it has looked and waits
             (taker,) = takers
             assert taker.expect() == {"t.take": 4}  # as its relay does before it publishes

@@ -22,10 +22,10 @@ from cordata.config.sections import MailConfig
 from cordata.context import BackfillContext, EventContext
 from cordata.core.event import Event
 from cordata.eventstore import StoredEvent
-from cordata.projection import ProjectionContext
 from cordata.services.handover import HandoverService
 from cordata.services.schema import SchemaGate
 from cordata.store import Store
+from cordata.subscription import SubscriptionContext
 from cordata.systemd import Notifier
 
 
@@ -58,7 +58,7 @@ async def test_subscriptions_handle_all_when_each_read_took_too_long_once(tmp_pa
     app, seen = App("t"), list[int]()
 
     @app.subscribe("account", partitions=2)
-    async def note(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def note(event: StoredEvent, ctx: SubscriptionContext) -> None:
         seen.append(event.version)
 
     async with ledger.opened(tmp_path) as store:

@@ -22,7 +22,7 @@ from cordata.config.sections import EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.errors import StoreFull
-from cordata.services import subscription
+from cordata.services import consumer
 from cordata.services.reclaim import ReclaimService
 from cordata.store import Store, Tx, Unit
 
@@ -93,7 +93,7 @@ async def test_finished_messages_are_settled_when_the_disk_has_room_again(tmp_pa
 async def test_engine_stops_and_another_goes_on_when_the_disk_stays_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscription, "_SETTLE_S", 0.3)
+    monkeypatch.setattr(consumer, "_SETTLE_S", 0.3)
     app = App("t")
     calls = list[str]()
 
@@ -129,7 +129,7 @@ async def test_reclaim_goes_on_when_the_process_has_no_descriptor_left(tmp_path:
         mine = Owner.register(runtime_of(tmp_path), name="mine")
         owners = Exhausted(runtime_of(tmp_path))
         broker = StoreBroker(store, claim_timeout_s=1.0)
-        reclaim = ReclaimService(store, broker, mine, owners, app.subscriptions, QUICK)
+        reclaim = ReclaimService(store, broker, mine, owners, app.handlers, QUICK)
         async with asyncio.TaskGroup() as group:
             group.create_task(reclaim.run(stop))
             await until(lambda: _is(owners.asked >= 2))
@@ -152,7 +152,7 @@ async def test_nobody_counts_as_dead_when_the_runtime_directory_was_emptied(
         await broker.exchange(other.id, [], {"t.take": Want(live=10)})
         shutil.rmtree(runtime / "owner")
         owners = Owners(runtime)
-        reclaim = ReclaimService(store, broker, mine, owners, app.subscriptions, config)
+        reclaim = ReclaimService(store, broker, mine, owners, app.handlers, config)
         async with asyncio.TaskGroup() as group:
             group.create_task(reclaim.run(stop))
             await until(lambda: _is(mine.id in owners.ids()))
@@ -187,7 +187,7 @@ async def test_messages_of_a_living_neighbour_stay_its_own_when_its_file_is_dele
                 for _ in range(3):
                     assert await other.reclaim.run_once() == 0
                 go_on.set()
-                await until(lambda: _is(one.subscriptions.handled_count == 3))
+                await until(lambda: _is(one.consumer.handled_count == 3))
         assert len(handled) == 3
 
 
@@ -212,7 +212,7 @@ async def test_claims_of_a_hanging_process_are_taken_back_when_they_expire(state
         await broker.relay(100)
         claimed = await broker.exchange(hanging.id, [], {"t.take": Want(live=10)})
         hanging.begin(mark_of("t.take", claimed.messages[0].id))
-        reclaim = ReclaimService(store, broker, mine, Owners(runtime), app.subscriptions, QUICK)
+        reclaim = ReclaimService(store, broker, mine, Owners(runtime), app.handlers, QUICK)
         assert await reclaim.run_once() == 0
         await asyncio.sleep(0.15)
         assert await reclaim.run_once() == 2

@@ -23,9 +23,9 @@ from cordata.app import App
 from cordata.broker import Owner, Owners
 from cordata.config.sections import EngineConfig
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
-from cordata.projection import Projection, ProjectionContext
-from cordata.services.projection import ProjectionService
+from cordata.services.subscription import SubscriptionService
 from cordata.store import Chain, Store, Tx
+from cordata.subscription import Subscription, SubscriptionContext
 
 LEDGER = Chain("ledger", "tests.integration.eventstore.sql")
 CHAINS = (LEDGER,)
@@ -60,16 +60,16 @@ async def deposit_many(store: Store, streams: int, each: int, **more: Any) -> in
 def service(
     store: Store,
     state: Path,
-    projections: Mapping[str, Projection],
+    subscriptions: Mapping[str, Subscription],
     config: EngineConfig = QUICK,
     *,
     hurried: bool = False,
-) -> tuple[ProjectionService, Owner]:
+) -> tuple[SubscriptionService, Owner]:
     """The service of one worker, and who it is; close the owner at the end."""
-    runtime = runtime_of(state) / "projection"
+    runtime = runtime_of(state) / "subscription"
     owner = Owner.register(runtime, name="worker-test")
-    one = ProjectionService(
-        context_of(store), owner, Owners(runtime), projections, config, hurried=hurried
+    one = SubscriptionService(
+        context_of(store), owner, Owners(runtime), subscriptions, config, hurried=hurried
     )
     return one, owner
 
@@ -77,9 +77,9 @@ def service(
 @asynccontextmanager
 async def running(
     store: Store, state: Path, app: App, config: EngineConfig = QUICK, *, hurried: bool = False
-) -> AsyncIterator[ProjectionService]:
+) -> AsyncIterator[SubscriptionService]:
     """Run the subscriptions of an App while inside; the ordered stop at the end."""
-    one, owner = service(store, state, app.projections, config, hurried=hurried)
+    one, owner = service(store, state, app.subscriptions, config, hurried=hurried)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(one.run(stop))
@@ -94,7 +94,7 @@ app = App("t")
 
 
 @app.subscribe("account", partitions=8, retries=3)
-async def ledger(event: StoredEvent, ctx: ProjectionContext) -> None:
+async def ledger(event: StoredEvent, ctx: SubscriptionContext) -> None:
     """Add up; the payload says what goes wrong first."""
     if event.payload.get("hang"):
         await asyncio.sleep(3600)

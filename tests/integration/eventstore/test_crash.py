@@ -206,7 +206,7 @@ async def test_nothing_is_stranded_when_a_worker_stops_under_load(state: Path) -
         assert await two.stop() == 0
 
 
-async def test_rebuilt_projection_is_the_incremental_one_when_workers_die_meanwhile(
+async def test_rebuilt_subscription_is_the_incremental_one_when_workers_die_meanwhile(
     state: Path,
 ) -> None:
     async with opened(state) as store, AsyncExitStack() as stack:

@@ -13,8 +13,8 @@ from cordata.app import App
 from cordata.core.once import HandlerEnded
 from cordata.eventstore import StoredEvent
 from cordata.eventstore.inspection import Subscriptions
-from cordata.projection import ProjectionContext
 from cordata.store import Store, Tx
+from cordata.subscription import SubscriptionContext
 
 
 async def is_blocked(store: Store) -> bool:
@@ -29,7 +29,7 @@ async def test_late_effect_is_refused_when_its_partition_is_blocked_already(
     local, tasks, go = App("t"), list[asyncio.Task[None]](), asyncio.Event()
 
     @local.subscribe("account", partitions=1, retries=0)
-    async def hasty(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def hasty(event: StoredEvent, ctx: SubscriptionContext) -> None:
         begun = asyncio.Event()
 
         async def later() -> None:
@@ -59,7 +59,7 @@ async def test_outcome_waits_for_the_commit_that_is_under_way_at_the_end(state: 
     local, tasks = App("t"), list[asyncio.Task[None]]()
 
     @local.subscribe("account", partitions=4, retries=0)
-    async def hasty(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def hasty(event: StoredEvent, ctx: SubscriptionContext) -> None:
         tasks.append(asyncio.create_task(ctx.run(lambda tx: note(tx, event))))
         await asyncio.sleep(0)
         raise ValueError  # its effect is on its way

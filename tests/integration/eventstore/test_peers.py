@@ -19,13 +19,13 @@ from cordata.app import App
 from cordata.broker import Owner, Owners
 from cordata.eventstore import Claim, EventLog, Partitions, StoredEvent
 from cordata.eventstore.inspection import Subscriptions
-from cordata.projection import Projection, ProjectionContext
-from cordata.services.projection.deaths import attempt_mark
-from cordata.services.projection.peers import Peers
+from cordata.services.subscription.deaths import attempt_mark
+from cordata.services.subscription.peers import Peers
 from cordata.store import Store
+from cordata.subscription import Subscription, SubscriptionContext
 
-BEFORE = Claim(projection="p", partition=1, owner="dead", term=5)
-AFTER = Claim(projection="p", partition=1, owner="next", term=6)
+BEFORE = Claim(subscription="p", partition=1, owner="dead", term=5)
+AFTER = Claim(subscription="p", partition=1, owner="next", term=6)
 MARK = attempt_mark(BEFORE, 2, 1)
 
 
@@ -96,7 +96,7 @@ async def test_marks_of_the_dead_are_dropped_when_their_partitions_had_time_to_b
         die(two)
         seen.look([])
         assert seen.deaths.count(AFTER, 2, 1)
-        monkeypatch.setattr("cordata.services.projection.peers._FORGET_S", -1.0)
+        monkeypatch.setattr("cordata.services.subscription.peers._FORGET_S", -1.0)
         seen.look([])
         assert not seen.deaths.count(AFTER, 3, 1) and Owners(tmp_path).ids() == [one.id]
     finally:
@@ -125,20 +125,20 @@ async def test_death_before_a_reset_does_not_count_after_it(tmp_path: Path) -> N
 @asynccontextmanager
 async def killed_by_first_event(
     state: Path,
-) -> AsyncIterator[tuple[Store, App, Projection, list[int]]]:
-    """A projection without retries, as a process leaves it that died in its handler.
+) -> AsyncIterator[tuple[Store, App, Subscription, list[int]]]:
+    """A subscription without retries, as a process leaves it that died in its handler.
 
     With the attempts that the handler has seen since.
     """
     app, handled = App("t"), list[int]()
 
     @app.subscribe("account", partitions=1, retries=0)
-    async def note(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def note(event: StoredEvent, ctx: SubscriptionContext) -> None:
         handled.append(event.attempt)
 
     async with opened(state) as store:
         await deposit(store, "account-0", 1)
-        owner = Owner.register(runtime_of(state) / "projection", name="dead")
+        owner = Owner.register(runtime_of(state) / "subscription", name="dead")
         partitions = Partitions(store)
         await partitions.add(note.name, note.category, 1, 0)
         await partitions.join(owner.id, [note.name], lease_us=60_000_000)
@@ -161,7 +161,7 @@ async def test_death_rings_when_a_process_is_killed(tmp_path: Path) -> None:
         async with child("tests.integration.eventstore.ledger", tmp_path) as worker:
             assert await worker.line() == "up"
             rung = asyncio.Event()
-            runtime = tmp_path / "run" / "projection"
+            runtime = tmp_path / "run" / "subscription"
             owner = Owner.register(runtime, name="test")
             seen = Peers(owner, Owners(runtime), rung.set, blind_s=0.0)
             seen.look([])

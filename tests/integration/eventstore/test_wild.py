@@ -12,8 +12,8 @@ from tests.integration.eventstore.ledger import deposit, opened, rows, running
 from cordata.app import App
 from cordata.eventstore import StoredEvent
 from cordata.eventstore.inspection import Subscriptions
-from cordata.projection import ProjectionContext
 from cordata.store import Store, Tx
+from cordata.subscription import SubscriptionContext
 
 
 async def is_blocked(store: Store) -> bool:
@@ -30,7 +30,7 @@ async def test_partition_is_blocked_when_a_unit_raises_anything(
     local, attempts = App("t"), list[int]()
 
     @local.subscribe("account", partitions=1, retries=1)
-    async def wild(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def wild(event: StoredEvent, ctx: SubscriptionContext) -> None:
         attempts.append(event.attempt)
 
         async def unit(tx: Tx) -> None:
@@ -51,7 +51,7 @@ async def test_partition_is_blocked_when_a_handler_cancels_itself(state: Path) -
     local, attempts = App("t"), list[int]()
 
     @local.subscribe("account", partitions=1, retries=1)
-    async def wild(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def wild(event: StoredEvent, ctx: SubscriptionContext) -> None:
         attempts.append(event.attempt)
         task = asyncio.current_task()
         assert task is not None
@@ -69,7 +69,7 @@ async def test_partition_goes_on_when_a_handler_leaves_its_cancellation_behind(s
     local, handled, struck = App("t"), list[int](), asyncio.Event()
 
     @local.subscribe("account", partitions=1, retries=0)
-    async def wild(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def wild(event: StoredEvent, ctx: SubscriptionContext) -> None:
         handled.append(event.version)
         task = asyncio.current_task()
         assert task is not None

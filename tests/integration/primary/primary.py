@@ -60,7 +60,7 @@ def build(
         ),
         periodic=PeriodicService(leadership, app.periodics),
         backfill=BackfillService(leadership, app.backfills),
-        retention=RetentionService(leadership, app.subscriptions, engine, mail),
+        retention=RetentionService(leadership, app.handlers, engine, mail),
         mail=MailService(leadership, mail),
     )
 

@@ -26,7 +26,7 @@ async def test_relay_says_once_that_it_waits_while_others_relay(
     caplog.set_level("INFO")
     async with opened(tmp_path) as store:
         with_redis = broker_of(store, redis.url)
-        relay = RelayService(store, with_redis, App("t").subscriptions, QUICK)
+        relay = RelayService(store, with_redis, App("t").handlers, QUICK)
         others = StoreBroker(store, claim_timeout_s=60.0)
         await others.register({"a": "thing.done"})
         for _ in range(5):

@@ -10,8 +10,8 @@ from cordata import App
 from cordata.context import BackfillContext, Context, EventContext
 from cordata.core.event import Event
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
-from cordata.projection import ProjectionContext
 from cordata.store import Tx
+from cordata.subscription import SubscriptionContext
 
 app = App("patient")
 _FLAG = Path(os.environ.get("PATIENT_FLAG", "/nonexistent"))
@@ -31,7 +31,7 @@ async def handle(event: Event, ctx: EventContext) -> None:
 
 
 @app.subscribe("thing", timeout_s=7200, partitions=1)
-async def project(event: StoredEvent, ctx: ProjectionContext) -> None:
+async def project(event: StoredEvent, ctx: SubscriptionContext) -> None:
     await _wait(ctx, "subscription", event.attempt)
 
 

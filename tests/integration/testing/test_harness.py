@@ -26,8 +26,8 @@ from cordata import (
     Event,
     EventContext,
     PermanentError,
-    ProjectionContext,
     StoredEvent,
+    SubscriptionContext,
     WrongExpectedVersion,
     from_us,
 )
@@ -234,7 +234,7 @@ def with_ledger(on_error: Literal["block", "dead"] = "block") -> tuple[App, list
     app, handled, refused = App("bank"), list[Any](), list[int]()
 
     @app.subscribe("account", partitions=4, retries=2, on_error=on_error)
-    async def sum_up(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def sum_up(event: StoredEvent, ctx: SubscriptionContext) -> None:
         if event.payload["amount"] in refused:
             raise ValueError("refused")
         handled.append((event.stream, event.payload["amount"], from_us(ctx.now_us())))
@@ -420,7 +420,7 @@ def test_async_test_runs_a_coroutine_with_its_arguments() -> None:
 
 def test_no_worker_imports_it() -> None:
     script = (
-        "import sys, cordata.wiring.roles, cordata.services.subscription, cordata.cli.commands\n"
+        "import sys, cordata.wiring.roles, cordata.services.consumer, cordata.cli.commands\n"
         "print([name for name in sys.modules if name.startswith('cordata.testing')])"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "daemon")}

@@ -43,7 +43,7 @@ def test_app_keeps_what_is_registered() -> None:
     app.startup(handler)
     app.mount("/api", handler)
     app.settings("shop")(Section)
-    assert [(s.type, s.group, s.retries) for s in app.subscriptions] == [("a.b", "shop.handler", 1)]
+    assert [(s.type, s.group, s.retries) for s in app.handlers] == [("a.b", "shop.handler", 1)]
     assert app.groups_of("a.b") == ["shop.handler"]
     assert app.groups_of("a.c") == []
     assert (list(app.jobs), list(app.backfills)) == (["report"], ["hashes"])

@@ -8,16 +8,16 @@ from tests.unit.engine.messages import message
 
 from cordata.config.sections import EngineConfig
 from cordata.core.outbox import BACKFILL
-from cordata.registry import Handler, Subscription
+from cordata.registry import Handler, HandlerFunction
 from cordata.services.groups import Groups
 
 
 def groups(**keyed: bool) -> Groups:
-    subscriptions = [
-        Subscription(
+    handlers = [
+        Handler(
             type="t",
             group=name,
-            handler=cast(Handler, None),
+            function=cast(HandlerFunction, None),
             retries=0,
             concurrency=4,
             timeout_s=60.0,
@@ -25,7 +25,7 @@ def groups(**keyed: bool) -> Groups:
         )
         for name, key in keyed.items()
     ]
-    return Groups(subscriptions, EngineConfig())
+    return Groups(handlers, EngineConfig())
 
 
 def test_room_is_kept_for_what_the_relay_may_bring_until_it_has_brought_it() -> None:

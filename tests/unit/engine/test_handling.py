@@ -15,7 +15,7 @@ from cordata.core.delivery import Verdict
 from cordata.core.event import Event
 from cordata.errors import ReadTimeout
 from cordata.log import request_id
-from cordata.registry import Handler, Subscription
+from cordata.registry import Handler, HandlerFunction
 from cordata.services.handling import Handling
 from cordata.store import Chain, Store
 from cordata.vault import Vault
@@ -30,11 +30,11 @@ class Idle:
         return 5
 
 
-def subscription_of(handler: Handler) -> Subscription:
-    return Subscription(
+def handler_of(function: HandlerFunction) -> Handler:
+    return Handler(
         type="order.paid",
         group="shop.note",
-        handler=handler,
+        function=function,
         retries=0,
         concurrency=None,
         timeout_s=60.0,
@@ -54,7 +54,7 @@ async def test_handler_gets_the_whole_context_of_its_process() -> None:
         got.append(ctx)
 
     handling = Handling(ctx, EngineConfig(), owner_id="worker-0")
-    outcome = await handling.attempt(subscription_of(note), MESSAGE)
+    outcome = await handling.attempt(handler_of(note), MESSAGE)
     assert outcome.verdict is Verdict.DONE
     assert (got[0].group, got[0].event_id) == ("shop.note", "e1")
     for field in fields(Context):
@@ -77,7 +77,7 @@ async def test_message_is_dead_and_nobody_else_hurt_when_its_row_is_damaged(
 
     ctx = Context(store=cast(Store, Idle()), vault=Vault(None))
     handling = Handling(ctx, EngineConfig(), owner_id="worker-0")
-    assert (await handling.attempt(subscription_of(note), damaged)).verdict is Verdict.DEAD
+    assert (await handling.attempt(handler_of(note), damaged)).verdict is Verdict.DEAD
     assert request_id.get() == ""
 
 
@@ -87,5 +87,5 @@ async def test_attempt_counts_when_a_read_of_the_handler_took_too_long() -> None
 
     ctx = Context(store=cast(Store, Idle()), vault=Vault(None))
     handling = Handling(ctx, EngineConfig(), owner_id="worker-0")
-    outcome = await handling.attempt(subscription_of(note), MESSAGE)
+    outcome = await handling.attempt(handler_of(note), MESSAGE)
     assert (outcome.verdict, outcome.attempts) == (Verdict.DEAD, 1)

@@ -12,21 +12,21 @@ from cordata.broker.message import NOTHING, Due, Want, claimable
 from cordata.config.sections import EngineConfig
 from cordata.core.lane import all_places, backfill_places, run_length
 from cordata.core.outbox import BACKFILL
-from cordata.registry import Handler, Subscription
+from cordata.registry import Handler, HandlerFunction
 from cordata.services.places import Lane, Places
 
 
 def places(concurrency: int, *, key: bool = False) -> Places:
-    subscription = Subscription(
+    handler = Handler(
         type="t",
         group="g",
-        handler=cast(Handler, None),
+        function=cast(HandlerFunction, None),
         retries=1,
         concurrency=concurrency,
         timeout_s=1.0,
         key=key,
     )
-    return Places(subscription, EngineConfig())
+    return Places(handler, EngineConfig())
 
 
 async def taken(group: Places, count: int) -> list[tuple[Lane, list[int]]]:

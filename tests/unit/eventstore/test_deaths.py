@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cordata.eventstore import Claim, Standing
-from cordata.services.projection.deaths import Deaths, attempt_mark
+from cordata.services.subscription.deaths import Deaths, attempt_mark
 
-DIED = Claim(projection="p", partition=1, owner="dead", term=5)
+DIED = Claim(subscription="p", partition=1, owner="dead", term=5)
 
 
 def deaths_at(position: int, number: int = 1) -> Deaths:
@@ -23,7 +23,7 @@ def claim(term: int) -> Claim:
 
 def standing(term: int, *, failing: int | None, attempts: int) -> Standing:
     return Standing(
-        projection="p",
+        subscription="p",
         partition=1,
         position=0,
         term=term,

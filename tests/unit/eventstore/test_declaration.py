@@ -9,11 +9,11 @@ import pytest
 from cordata.app import App
 from cordata.errors import ConfigError
 from cordata.eventstore import StoredEvent
-from cordata.projection import Projection, ProjectionContext
 from cordata.store import Tx
+from cordata.subscription import Subscription, SubscriptionContext
 
 
-async def handler(event: StoredEvent, ctx: ProjectionContext) -> None:
+async def handler(event: StoredEvent, ctx: SubscriptionContext) -> None:
     """Handles nothing."""
 
 
@@ -23,16 +23,17 @@ async def clear(tx: Tx) -> None:
 
 def test_subscription_has_its_name_and_defaults() -> None:
     app = App("shop")
-    projection = app.subscribe("account")(handler)
-    assert isinstance(projection, Projection) and app.projections == {"shop.handler": projection}
-    assert (projection.category, projection.origin, projection.partitions) == (
+    subscription = app.subscribe("account")(handler)
+    assert isinstance(subscription, Subscription)
+    assert app.subscriptions == {"shop.handler": subscription}
+    assert (subscription.category, subscription.origin, subscription.partitions) == (
         "account",
         "start",
         16,
     )
-    assert (projection.retries, projection.on_error, projection.batch) == (5, "block", None)
-    assert projection.clear is None
-    assert projection.reset(clear) is clear and projection.clear is clear
+    assert (subscription.retries, subscription.on_error, subscription.batch) == (5, "block", None)
+    assert subscription.clear is None
+    assert subscription.reset(clear) is clear and subscription.clear is clear
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_mistake_is_named_when_it_is_declared(given: dict[str, Any], text: str) 
     app = App("shop")
     with pytest.raises(ConfigError, match=text):
         app.subscribe(**{"category": "account", **given})(handler)
-    assert not app.projections
+    assert not app.subscriptions
 
 
 def test_all_mistakes_are_named_at_once() -> None:
@@ -66,13 +67,13 @@ def test_all_mistakes_are_named_at_once() -> None:
 
 
 def test_plain_function_is_refused() -> None:
-    def plain(event: StoredEvent, ctx: ProjectionContext) -> None: ...
+    def plain(event: StoredEvent, ctx: SubscriptionContext) -> None: ...
 
     with pytest.raises(ConfigError, match="must be an async function"):
         App("shop").subscribe("account")(plain)  # type: ignore[arg-type]
-    projection = App("shop").subscribe("account")(handler)
+    subscription = App("shop").subscribe("account")(handler)
     with pytest.raises(ConfigError, match="must be an async function"):
-        projection.reset(lambda tx: None)
+        subscription.reset(lambda tx: None)
 
 
 def test_name_is_taken_once() -> None:

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordata.eventstore import Standing, Table, Worker
-from cordata.services.projection.membership import plan
+from cordata.services.subscription.membership import plan
 
 NOW = 1000
 
 
 def standing(number: int, owner: str | None, *, name: str = "p", term: int = 1) -> Standing:
     return Standing(
-        projection=name,
+        subscription=name,
         partition=number,
         position=0,
         term=term,
@@ -27,7 +27,7 @@ def standing(number: int, owner: str | None, *, name: str = "p", term: int = 1) 
 
 
 def worker(owner: str, *, expires_at: int = NOW + 1, serves: str = "p") -> Worker:
-    return Worker(owner=owner, projections=frozenset(serves), expires_at=expires_at)
+    return Worker(owner=owner, subscriptions=frozenset(serves), expires_at=expires_at)
 
 
 def table(owners: list[str | None], *workers: Worker) -> Table:

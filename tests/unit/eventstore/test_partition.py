@@ -29,7 +29,7 @@ def test_single_partitions_of_many_subscriptions_go_to_different_processes() -> 
         one
         for number in range(100)
         for one in held
-        if fair_share(one, held, 1, salt=f"shop.projection_{number}")
+        if fair_share(one, held, 1, salt=f"shop.subscription_{number}")
     )
     assert sum(owners.values()) == 100 and min(owners.values()) > 10
 

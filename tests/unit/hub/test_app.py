@@ -34,8 +34,8 @@ def test_every_named_statement_exists_and_is_used() -> None:
 
 
 def test_every_event_has_a_handler() -> None:
-    handled = {s.type for s in app.subscriptions}
+    handled = {s.type for s in app.handlers}
     assert handled >= {"inbox.received", "push.due"}
     handled -= {"inbox.received", "push.due"}
     assert handled == {f"reservation.{what}" for what in ("received", "modified", "cancelled")}
-    assert len({s.group for s in app.subscriptions}) == len(app.subscriptions)
+    assert len({s.group for s in app.handlers}) == len(app.handlers)

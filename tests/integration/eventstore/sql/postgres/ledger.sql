@@ -22,11 +22,12 @@ DELETE FROM balance;
 DELETE FROM handled;
 
 -- name: ledger.partitions
-SELECT projection, partition, position, term, owner, failing, attempts, next_at, history, blocked_at
-FROM projection_partition ORDER BY projection, partition;
+SELECT subscription, partition, position, term, owner, failing, attempts, next_at, history,
+       blocked_at
+FROM subscription_partition ORDER BY subscription, partition;
 
 -- name: ledger.workers
-SELECT owner, expires_at FROM projection_worker ORDER BY owner;
+SELECT owner, expires_at FROM subscription_worker ORDER BY owner;
 
 -- name: ledger.expire
-UPDATE projection_worker SET expires_at = 1 WHERE owner = :owner;
+UPDATE subscription_worker SET expires_at = 1 WHERE owner = :owner;

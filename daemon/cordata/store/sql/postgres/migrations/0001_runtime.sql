@@ -194,7 +194,7 @@ CREATE UNIQUE INDEX event_version ON event (stream, version);
 CREATE INDEX event_category ON event (category, position, bucket);
 
 -- A subscription to a category, by its name in the code.
-CREATE TABLE projection (
+CREATE TABLE subscription (
     name       TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     category   TEXT COLLATE "C" NOT NULL,
     -- Of the rows below; another number in the code counts from the next reset on.
@@ -208,8 +208,8 @@ CREATE TABLE projection (
 );
 
 -- Half empty pages: a position is updated again and again, in place.
-CREATE TABLE projection_partition (
-    projection TEXT COLLATE "C" NOT NULL,
+CREATE TABLE subscription_partition (
+    subscription TEXT COLLATE "C" NOT NULL,
     partition  INTEGER NOT NULL,
     -- All its events up to here are handled.
     position   BIGINT  NOT NULL,
@@ -224,25 +224,25 @@ CREATE TABLE projection_partition (
     history    TEXT,
     -- Since when it waits for an operator.
     blocked_at BIGINT,
-    PRIMARY KEY (projection, partition)
+    PRIMARY KEY (subscription, partition)
 ) WITH (fillfactor = 50);
 
 -- The processes that share the partitions. Whoever is not here, or has expired, owns nothing.
-CREATE TABLE projection_worker (
+CREATE TABLE subscription_worker (
     owner       TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     -- JSON list of the subscriptions that it serves.
-    projections TEXT   NOT NULL,
+    subscriptions TEXT   NOT NULL,
     expires_at  BIGINT NOT NULL
 );
 
 -- Events that a subscription gave up; those with on_error="dead" only.
-CREATE TABLE projection_letter (
-    projection TEXT COLLATE "C" NOT NULL,
+CREATE TABLE subscription_letter (
+    subscription TEXT COLLATE "C" NOT NULL,
     position   BIGINT  NOT NULL,
     attempts   INTEGER NOT NULL,
     history    TEXT,
     dead_at    BIGINT  NOT NULL,
-    PRIMARY KEY (projection, position)
+    PRIMARY KEY (subscription, position)
 );
 
 -- The broker on Redis: how far each group is, so that what Redis loses can be told and made up for.

@@ -179,7 +179,7 @@ CREATE UNIQUE INDEX event_version ON event (stream, version);
 CREATE INDEX event_category ON event (category, position, bucket);
 
 -- A subscription to a category, by its name in the code.
-CREATE TABLE projection (
+CREATE TABLE subscription (
     name       TEXT    NOT NULL PRIMARY KEY,
     category   TEXT    NOT NULL,
     -- Of the rows below; another number in the code counts from the next reset on.
@@ -192,8 +192,8 @@ CREATE TABLE projection (
     paused_until INTEGER
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE projection_partition (
-    projection TEXT    NOT NULL,
+CREATE TABLE subscription_partition (
+    subscription TEXT    NOT NULL,
     partition  INTEGER NOT NULL,
     -- All its events up to here are handled.
     position   INTEGER NOT NULL,
@@ -208,25 +208,25 @@ CREATE TABLE projection_partition (
     history    TEXT,
     -- Since when it waits for an operator.
     blocked_at INTEGER,
-    PRIMARY KEY (projection, partition)
+    PRIMARY KEY (subscription, partition)
 ) STRICT, WITHOUT ROWID;
 
 -- The processes that share the partitions. Whoever is not here, or has expired, owns nothing.
-CREATE TABLE projection_worker (
+CREATE TABLE subscription_worker (
     owner       TEXT    NOT NULL PRIMARY KEY,
     -- JSON list of the subscriptions that it serves.
-    projections TEXT    NOT NULL,
+    subscriptions TEXT    NOT NULL,
     expires_at  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Events that a subscription gave up; those with on_error="dead" only.
-CREATE TABLE projection_letter (
-    projection TEXT    NOT NULL,
+CREATE TABLE subscription_letter (
+    subscription TEXT    NOT NULL,
     position   INTEGER NOT NULL,
     attempts   INTEGER NOT NULL,
     history    TEXT,
     dead_at    INTEGER NOT NULL,
-    PRIMARY KEY (projection, position)
+    PRIMARY KEY (subscription, position)
 ) STRICT, WITHOUT ROWID;
 
 -- The broker on Redis: how far each group is, so that what Redis loses can be told and made up for.

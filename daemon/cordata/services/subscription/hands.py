@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from cordata.eventstore import Claim, Standing
-from cordata.projection import Projection
 from cordata.services.calling import say_cut_off
-from cordata.services.projection.lane import Lane
-from cordata.services.projection.membership import Shares
-from cordata.services.projection.surroundings import Surroundings
+from cordata.services.subscription.lane import Lane
+from cordata.services.subscription.membership import Shares
+from cordata.services.subscription.surroundings import Surroundings
 from cordata.store import Row
+from cordata.subscription import Subscription
 
 #: How many pages' share of events one lane may hold before it is left out of the next read.
 _PAGES = 4
@@ -21,10 +21,10 @@ _LEAST = 4
 class Hands:
     """All partitions in the hands of this process. One lane for a partition at most."""
 
-    def __init__(self, projections: Mapping[str, Projection], around: Surroundings) -> None:
-        self._projections = projections
+    def __init__(self, subscriptions: Mapping[str, Subscription], around: Surroundings) -> None:
+        self._subscriptions = subscriptions
         self._around = around
-        self._lanes: dict[str, dict[int, Lane]] = {name: {} for name in projections}
+        self._lanes: dict[str, dict[int, Lane]] = {name: {} for name in subscriptions}
         self._tasks: dict[Lane, asyncio.Task[None]] = {}
         #: Events that lanes handled which are forgotten now.
         self._handled_count = 0
@@ -51,7 +51,7 @@ class Hands:
         """Begin what is ours now, drop what is not any more, stop what we have too much of."""
         self.partitions = shares.partitions
         for lane in self.all():
-            standing = shares.owned.get((lane.projection.name, lane.number))
+            standing = shares.owned.get((lane.subscription.name, lane.number))
             if standing is None or standing.claim != lane.claim:
                 lane.lose()
                 self._tasks[lane].cancel()  # what its handler does can no longer be committed
@@ -85,7 +85,7 @@ class Hands:
         for lane in lanes:
             self._handled_count += lane.handled_count
             del self._tasks[lane]
-            del self._lanes[lane.projection.name][lane.number]
+            del self._lanes[lane.subscription.name][lane.number]
 
     def unstored(self, *, quiet: bool) -> list[Lane]:
         """Lanes whose position is to be stored; with `quiet` also those that only read on."""
@@ -124,8 +124,8 @@ class Hands:
         return lane is not None and lane.read_to == position and not lane.blocked
 
     def _begin(self, standing: Standing, group: asyncio.TaskGroup) -> None:
-        lane = Lane(self._projections[standing.projection], standing, self._around)
-        self._lanes[standing.projection][standing.partition] = lane
+        lane = Lane(self._subscriptions[standing.subscription], standing, self._around)
+        self._lanes[standing.subscription][standing.partition] = lane
         task = self._tasks[lane] = group.create_task(lane.run())
         task.add_done_callback(lambda _: self._around.ended(lane))
 

@@ -12,20 +12,20 @@ from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
-from cordata.eventstore import EVENT_TOPIC, PROJECTION_TOPIC, EventLog, Partitions
+from cordata.eventstore import EVENT_TOPIC, SUBSCRIPTION_TOPIC, EventLog, Partitions
 from cordata.eventstore.inspection import Subscriptions
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.projection import Projection
 from cordata.services.alarm import Alarm, waking
 from cordata.services.calling import after
 from cordata.services.pace import Pace
-from cordata.services.projection.hands import Hands, places
-from cordata.services.projection.lane import Lane
-from cordata.services.projection.membership import Membership
-from cordata.services.projection.peers import Peers
-from cordata.services.projection.reading import Reading
-from cordata.services.projection.surroundings import Surroundings
+from cordata.services.subscription.hands import Hands, places
+from cordata.services.subscription.lane import Lane
+from cordata.services.subscription.membership import Membership
+from cordata.services.subscription.peers import Peers
+from cordata.services.subscription.reading import Reading
+from cordata.services.subscription.surroundings import Surroundings
+from cordata.subscription import Subscription
 
 log = logger("cordata.engine")
 
@@ -52,19 +52,19 @@ class _Bell(Alarm):
         self._do()
 
 
-class ProjectionService:
+class SubscriptionService:
     """All subscriptions of one worker. At its stop each lane ends its event in hand, and the
     partitions are given back with their positions.
     """
 
-    name = "projections"
+    name = "subscriptions"
 
     def __init__(
         self,
         ctx: Context,
         owner: Owner,
         owners: Owners,
-        projections: Mapping[str, Projection],
+        subscriptions: Mapping[str, Subscription],
         config: EngineConfig,
         *,
         hurried: bool = False,
@@ -78,7 +78,7 @@ class ProjectionService:
         self._cut_off_s = cut_off_s
         self.heartbeat = Heartbeat(max_age_s=30.0 + config.poll_s)
         self._store = ctx.store
-        self._projections = projections
+        self._subscriptions = subscriptions
         self._owner_id = owner.id
         self._config = config
         self._alarm = Alarm()
@@ -91,7 +91,7 @@ class ProjectionService:
             self._partitions,
             self._peers,
             owner.id,
-            projections,
+            subscriptions,
             lease_s=config.claim_timeout_s,
         )
         around = Surroundings(
@@ -105,9 +105,9 @@ class ProjectionService:
             ended=self._event_ended,
             gave_up=self._gave_up,
         )
-        self._hands = Hands(projections, around)
-        self._reading = Reading(ctx.store, self._log, projections, self._hands)
-        self._unregistered = list(projections.values())
+        self._hands = Hands(subscriptions, around)
+        self._reading = Reading(ctx.store, self._log, subscriptions, self._hands)
+        self._unregistered = list(subscriptions.values())
         #: Events that this process gave up, or stands still at.
         self.given_up_count = 0
         self._failures = 0
@@ -131,7 +131,7 @@ class ProjectionService:
         try:
             async with (
                 waking(self._alarm, stop, self._store, EVENT_TOPIC),
-                waking(self._bell, stop, self._store, PROJECTION_TOPIC),
+                waking(self._bell, stop, self._store, SUBSCRIPTION_TOPIC),
                 asyncio.TaskGroup() as group,
             ):
                 await self._pump(stop, group)
@@ -153,7 +153,7 @@ class ProjectionService:
         in_hand = any(lane.busy for lane in self._hands.all())
         if in_hand or self._log.held_back_by or self._unregistered:
             return None
-        for name in self._projections:
+        for name in self._subscriptions:
             status = await subscriptions.status(name)
             if status is None or any(
                 one.behind for one in status.partitions if one.blocked_at is None
@@ -190,33 +190,33 @@ class ProjectionService:
             min(self._config.poll_s, self._membership.renew_in_s, look_in_s)
         )
 
-    async def _register(self, projection: Projection) -> None:
-        origin = projection.origin
+    async def _register(self, subscription: Subscription) -> None:
+        origin = subscription.origin
         if origin in ("start", "end"):
-            known = origin == "start" or await self._partitions.known(projection.name)
+            known = origin == "start" or await self._partitions.known(subscription.name)
             origin = 0 if known else await self._log.head()
         found = await self._partitions.add(
-            projection.name, projection.category, projection.partitions, int(origin)
+            subscription.name, subscription.category, subscription.partitions, int(origin)
         )
-        if found is not None and found.category != projection.category:
+        if found is not None and found.category != subscription.category:
             log.warning(
                 "%s subscribes to %s now, before to %s; it continues from its position",
-                projection.name,
-                projection.category,
+                subscription.name,
+                subscription.category,
                 found.category,
             )
-        if found is not None and found.partitions != projection.partitions:
+        if found is not None and found.partitions != subscription.partitions:
             log.warning(
                 "%s keeps its %d partitions until its next reset; the code says %d",
-                projection.name,
+                subscription.name,
                 found.partitions,
-                projection.partitions,
+                subscription.partitions,
             )
 
     async def _members(self, group: asyncio.TaskGroup) -> None:
         """Stay alive, give back what has ended, see now and then what is ours."""
         if await self._membership.renew():
-            self._store.notify(PROJECTION_TOPIC)
+            self._store.notify(SUBSCRIPTION_TOPIC)
             self._look_soon()
         if ended := self._hands.ended():
             released = places(lane for lane in ended if not lane.lost)

@@ -12,9 +12,9 @@ from cordata.core.once import Once
 from cordata.errors import AlreadySeen, PartitionLost
 from cordata.eventstore import Claim, StoredEvent
 from cordata.log import request_id
-from cordata.projection import Projection, ProjectionContext
 from cordata.services.calling import call_here
 from cordata.services.ending import end
+from cordata.subscription import Subscription, SubscriptionContext
 
 
 class Ending(Enum):
@@ -42,7 +42,7 @@ class Attempted:
 
 async def attempt(
     shared: Context,
-    projection: Projection,
+    subscription: Subscription,
     claim: Claim,
     event: StoredEvent,
     *,
@@ -55,17 +55,17 @@ async def attempt(
     once = Once()
     ctx = narrowed(
         shared,
-        ProjectionContext,
-        subscription=projection.name,
+        SubscriptionContext,
+        subscription=subscription.name,
         position=event.position,
         _claim=claim,
         _once=once,
     )
     token = request_id.set(event.headers.get("request_id", ""))
-    handler, timeout_s = projection.handler, projection.timeout_s
+    function, timeout_s = subscription.function, subscription.timeout_s
     try:
         error = await call_here(
-            projection.name, handler, event, ctx, timeout_s=timeout_s, ending=ending
+            subscription.name, function, event, ctx, timeout_s=timeout_s, ending=ending
         )
     finally:
         request_id.reset(token)
@@ -73,7 +73,7 @@ async def attempt(
     return _told(ctx, error)
 
 
-def _told(ctx: ProjectionContext, error: BaseException | None) -> Attempted:
+def _told(ctx: SubscriptionContext, error: BaseException | None) -> Attempted:
     if ctx.committed or isinstance(error, AlreadySeen):
         return Attempted(Ending.COMMITTED, error if ctx.committed else None)
     if error is None:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from cordata.core.partition import cohorts
 from cordata.eventstore import EventLog
-from cordata.projection import Projection
-from cordata.services.projection.hands import Hands
-from cordata.services.projection.lane import Lane
+from cordata.services.subscription.hands import Hands
+from cordata.services.subscription.lane import Lane
 from cordata.store import Row, Store, Tx
+from cordata.subscription import Subscription
 
 #: Events of one read, unless the subscription says otherwise.
 BATCH = 256
@@ -22,11 +22,11 @@ class Reading:
     """Reads for all lanes of one process."""
 
     def __init__(
-        self, store: Store, log: EventLog, projections: Mapping[str, Projection], hands: Hands
+        self, store: Store, log: EventLog, subscriptions: Mapping[str, Subscription], hands: Hands
     ) -> None:
         self._store = store
         self._log = log
-        self._projections = projections
+        self._subscriptions = subscriptions
         self._hands = hands
         self._safe = 0
         self._held_s = _HELD_S
@@ -36,10 +36,10 @@ class Reading:
         if not len(self._hands):
             return
         self._safe = await self._log.look()
-        for name, projection in self._projections.items():
-            batch = projection.batch or BATCH
+        for name, subscription in self._subscriptions.items():
+            batch = subscription.batch or BATCH
             for after, until, numbers in cohorts(self._hands.hungry(name, batch), self._safe):
-                rows = await self._page(projection, after, until, numbers, batch)
+                rows = await self._page(subscription, after, until, numbers, batch)
                 end = rows[-1]["position"] if len(rows) == batch else until
                 self._hands.feed(name, rows, numbers, after=after, end=end)
 
@@ -54,8 +54,8 @@ class Reading:
 
     def sleep_s(self, longest_s: float) -> float:
         """How long to wait with the next read: not at all while a lane has nothing to do."""
-        for name, projection in self._projections.items():
-            hungry = self._hands.hungry(name, projection.batch or BATCH)
+        for name, subscription in self._subscriptions.items():
+            hungry = self._hands.hungry(name, subscription.batch or BATCH)
             if any(read_to < self._safe for read_to in hungry.values()):
                 return 0.0
         if not self._log.held_back_by:
@@ -65,15 +65,15 @@ class Reading:
         return min(longest_s, pause_s)
 
     async def _page(
-        self, projection: Projection, after: int, until: int, numbers: Sequence[int], limit: int
+        self, subscription: Subscription, after: int, until: int, numbers: Sequence[int], limit: int
     ) -> list[Row]:
         wanted = json.dumps(numbers)
-        partitions = self._hands.partitions[projection.name]
+        partitions = self._hands.partitions[subscription.name]
 
         async def unit(tx: Tx) -> list[Row]:
             return await tx.fetch_all(
                 "event.of_partitions",
-                category=projection.category,
+                category=subscription.category,
                 partitions=partitions,
                 wanted=wanted,
                 after=after,

@@ -25,7 +25,7 @@ Origin = Literal["start", "end"] | int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectionContext(Context):
+class SubscriptionContext(Context):
     """The Context of one event in one subscription."""
 
     #: The name of the subscription.
@@ -68,15 +68,15 @@ class ProjectionContext(Context):
         return self._once.committed
 
 
-Handler = Callable[[StoredEvent, ProjectionContext], Awaitable[None]]
+SubscriptionFunction = Callable[[StoredEvent, SubscriptionContext], Awaitable[None]]
 
 
-class Projection:
-    """One subscription: what `@app.subscribe` makes of a handler."""
+class Subscription:
+    """One subscription: what `@app.subscribe` makes of a function."""
 
     def __init__(
         self,
-        handler: Handler,
+        function: SubscriptionFunction,
         *,
         name: str,
         category: str,
@@ -87,7 +87,7 @@ class Projection:
         timeout_s: float,
         on_error: Literal["block", "dead"],
     ) -> None:
-        self.handler = handler
+        self.function = function
         self.name = name
         self.category = category
         #: Where it begins when it is new.
@@ -104,9 +104,9 @@ class Projection:
         #: Clears what the handler wrote, in the unit of a reset.
         self.clear: Reset | None = None
 
-    async def __call__(self, event: StoredEvent, ctx: ProjectionContext) -> None:
-        """Call the handler."""
-        await self.handler(event, ctx)
+    async def __call__(self, event: StoredEvent, ctx: SubscriptionContext) -> None:
+        """Call the function."""
+        await self.function(event, ctx)
 
     def reset(self, clear: R) -> R:
         """Declare the unit of work that clears the subscription's tables.
@@ -121,7 +121,7 @@ class Projection:
         return clear
 
 
-def check_projection(
+def check_subscription(
     where: str,
     category: str,
     origin: Origin,

@@ -10,10 +10,10 @@ from cordata.broker import Owner
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.eventstore import Partitions
-from cordata.services.projection.deaths import Deaths
+from cordata.services.subscription.deaths import Deaths
 
 if TYPE_CHECKING:
-    from cordata.services.projection.lane import Lane
+    from cordata.services.subscription.lane import Lane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The stream subscriptions of one worker: claim in batches, handle side by side, settle in batches.
+"""The consumer of one worker: claim in batches, handle side by side, settle in batches.
 
     pump:    sleep -> settle what is finished and claim more, in one unit -> runs of each group
     places:  run -> handler, message after message -> finished     (`concurrency` places per group)
@@ -25,7 +25,7 @@ from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.registry import Subscription
+from cordata.registry import Handler
 from cordata.services.alarm import Alarm, waking
 from cordata.services.alongside import alongside
 from cordata.services.calling import Sentinel, after, say_cut_off
@@ -44,19 +44,19 @@ _SETTLE_S = 3.0
 _NEXT = (Verdict.DONE, Verdict.DEAD)
 
 
-class SubscriptionService:
-    """All subscriptions of one worker. At its stop nothing is claimed any more, running handlers
+class ConsumerService:
+    """The handlers of one worker. At its stop nothing is claimed any more, running handlers
     end, and what was not begun is given back.
     """
 
-    name = "subscriptions"
+    name = "consumer"
 
     def __init__(
         self,
         ctx: Context,
         broker: Broker,
         owner: Owner,
-        subscriptions: Sequence[Subscription],
+        handlers: Sequence[Handler],
         config: EngineConfig,
         *,
         hurried: bool = False,
@@ -75,7 +75,7 @@ class SubscriptionService:
         self._owner = owner
         self._config = config
         self._handling = Handling(ctx, config, owner_id=owner.id, hurried=hurried)
-        self._groups = Groups(subscriptions, config)
+        self._groups = Groups(handlers, config)
         self._alarm = Alarm()
         self._finished: list[Outcome] = []
         self._settle_timer: asyncio.TimerHandle | None = None
@@ -243,7 +243,7 @@ class SubscriptionService:
         for count, message in enumerate(run, start=1):
             slot = self._owner.begin(mark_of(message.group, message.id))
             try:
-                outcome = await self._handling.attempt(group.subscription, message)
+                outcome = await self._handling.attempt(group.handler, message)
             except asyncio.CancelledError:
                 if group.closed:  # in order; else this process dies, perhaps of this very message
                     self._owner.end(slot)
@@ -286,7 +286,7 @@ class SubscriptionService:
         self._cut_off = True
         for group in self._groups:
             if count := len(group.live.running) + len(group.backfill.running):
-                say_cut_off(group.subscription.group, count)
+                say_cut_off(group.handler.group, count)
         for handler in handlers:
             handler.cancel()
 

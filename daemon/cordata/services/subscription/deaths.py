@@ -15,7 +15,7 @@ _CLAIMS = 4
 
 def attempt_mark(claim: Claim, position: int, number: int) -> bytes:
     """The mark of attempt `number` at one event, under one claim."""
-    return mark_of(claim.projection, f"{claim.partition}/{claim.term}/{position}/{number}")
+    return mark_of(claim.subscription, f"{claim.partition}/{claim.term}/{position}/{number}")
 
 
 class Deaths:

@@ -13,11 +13,11 @@ from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.core.partition import cohorts
 from cordata.eventstore import EventLog, Partitions, Standing, StoredEvent
-from cordata.projection import Projection, ProjectionContext
-from cordata.services.projection.deaths import Deaths
-from cordata.services.projection.lane import Lane
-from cordata.services.projection.surroundings import Surroundings
+from cordata.services.subscription.deaths import Deaths
+from cordata.services.subscription.lane import Lane
+from cordata.services.subscription.surroundings import Surroundings
 from cordata.store import Row, Tx
+from cordata.subscription import Subscription, SubscriptionContext
 from cordata.testing.failure import Failure, FailureRecorder
 
 _PAGE = 100
@@ -40,7 +40,7 @@ class _SteppedLane(Lane):
         await self._handle(self.queue[0])
 
 
-class Projected:
+class SubscriptionRunner:
     """All partitions of all subscriptions, in one hand."""
 
     def __init__(self, ctx: Context, app: App, config: EngineConfig, owner: Owner) -> None:
@@ -49,7 +49,7 @@ class Projected:
         self._log = EventLog(ctx.store)
         self._partitions = Partitions(ctx.store)
         self._failures = FailureRecorder()
-        self._projections = {name: self._watched(one) for name, one in app.projections.items()}
+        self._subscriptions = {name: self._watched(one) for name, one in app.subscriptions.items()}
         self._lanes: dict[tuple[str, int], _SteppedLane] = {}
         self._around = Surroundings(
             ctx=ctx,
@@ -65,22 +65,22 @@ class Projected:
 
     async def register(self) -> None:
         """Begin, as a worker does: new subscriptions at their origin."""
-        for one in self._projections.values():
+        for one in self._subscriptions.values():
             origin = {"start": 0, "end": await self._log.head()}.get(str(one.origin), one.origin)
             await self._partitions.add(one.name, one.category, one.partitions, int(origin))
-        if self._projections:
-            await self._partitions.join(self._owner_id, self._projections, lease_us=_LEASE_US)
+        if self._subscriptions:
+            await self._partitions.join(self._owner_id, self._subscriptions, lease_us=_LEASE_US)
 
     async def look(self) -> None:
         """See what was resumed or reset meanwhile, and take what is free."""
-        if not self._projections:
+        if not self._subscriptions:
             return
-        table = await self._partitions.look(self._projections)
+        table = await self._partitions.look(self._subscriptions)
         free: dict[str, list[int]] = {}
         for standing in table.standings:
-            lane = self._lanes.get((standing.projection, standing.partition))
+            lane = self._lanes.get((standing.subscription, standing.partition))
             if standing.owner != self._owner_id:
-                free.setdefault(standing.projection, []).append(standing.partition)
+                free.setdefault(standing.subscription, []).append(standing.partition)
             elif lane is None or lane.claim != standing.claim:
                 self._begin(standing)
             elif lane.blocked and standing.blocked_at is None:
@@ -97,7 +97,7 @@ class Projected:
         Returns how many were handled, and the failure that ended the step.
         """
         count = 0
-        for name in self._projections:
+        for name in self._subscriptions:
             await self._feed(name)
             lane = self._next_lane(name)
             if lane is None:
@@ -119,14 +119,14 @@ class Projected:
         if lane.unstored:
             await self._partitions.store([(lane.claim, lane.position)])
             lane.stored = lane.position
-        return self._failures.failure(lane.projection.name, lane.projection.timeout_s)
+        return self._failures.failure(lane.subscription.name, lane.subscription.timeout_s)
 
     def _next_lane(self, name: str) -> _SteppedLane | None:
         now_us = self._store.now_us()
         ready = [
             lane
-            for (projection, _), lane in self._lanes.items()
-            if projection == name and (at := lane.due_at) is not None and at <= now_us
+            for (subscription, _), lane in self._lanes.items()
+            if subscription == name and (at := lane.due_at) is not None and at <= now_us
         ]
         return min(ready, key=lambda lane: int(lane.queue[0]["position"]), default=None)
 
@@ -136,14 +136,14 @@ class Projected:
         hungry = {number: lane.read_to for number, lane in lanes.items() if not lane.queue}
         open_ = {number: at for number, at in hungry.items() if not lanes[number].blocked}
         for after, until, numbers in cohorts(open_, await self._log.look()):
-            rows = await self._page(self._projections[name], len(lanes), after, until, numbers)
+            rows = await self._page(self._subscriptions[name], len(lanes), after, until, numbers)
             for row in rows:
                 lanes[row["partition"]].push(row)
             for number in numbers:
                 lanes[number].read_to = rows[-1]["position"] if len(rows) == _PAGE else until
 
     async def _page(
-        self, one: Projection, partitions: int, after: int, until: int, numbers: Sequence[int]
+        self, one: Subscription, partitions: int, after: int, until: int, numbers: Sequence[int]
     ) -> list[Row]:
         bounds: Mapping[str, Any] = {"after": after, "until": until, "limit": _PAGE}
         wanted = json.dumps(list(numbers))
@@ -160,18 +160,18 @@ class Projected:
         return await self._store.read(unit)
 
     def _begin(self, standing: Standing) -> None:
-        projection = self._projections[standing.projection]
-        place = (standing.projection, standing.partition)
-        self._lanes[place] = _SteppedLane(projection, standing, self._around)
+        subscription = self._subscriptions[standing.subscription]
+        place = (standing.subscription, standing.partition)
+        self._lanes[place] = _SteppedLane(subscription, standing, self._around)
 
-    def _watched(self, projection: Projection) -> Projection:
+    def _watched(self, subscription: Subscription) -> Subscription:
         """The same, but what its handler raises is noted on its way."""
-        same = copy.copy(projection)
-        handler = projection.handler
+        same = copy.copy(subscription)
+        function = subscription.function
 
-        async def watched(event: StoredEvent, ctx: ProjectionContext) -> None:
+        async def watched(event: StoredEvent, ctx: SubscriptionContext) -> None:
             with self._failures.over(event):
-                await handler(event, ctx)
+                await function(event, ctx)
 
-        same.handler = watched
+        same.function = watched
         return same

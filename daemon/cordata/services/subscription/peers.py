@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from cordata import clock
 from cordata.broker import Owner, Owners
 from cordata.services.neighbours import Neighbours
-from cordata.services.projection.deaths import Deaths
+from cordata.services.subscription.deaths import Deaths
 
 #: The file of a dead process stays for so long, so that every neighbour has seen what it ran; and
 #: its marks, so that its partitions have been claimed, even if the store is away for a while.

@@ -10,6 +10,6 @@ A pass costs a read or two, whatever the number of partitions; nothing to do cos
 and then.
 """
 
-from cordata.services.projection.service import ProjectionService
+from cordata.services.subscription.service import SubscriptionService
 
-__all__ = ["ProjectionService"]
+__all__ = ["SubscriptionService"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from cordata import clock
 from cordata.core.partition import fair_share
 from cordata.eventstore import Partitions, Standing, Table
-from cordata.services.projection.peers import Peers
+from cordata.services.subscription.peers import Peers
 from cordata.store import Store
 
 
@@ -58,7 +58,7 @@ class Membership:
         partitions: Partitions,
         peers: Peers,
         owner_id: str,
-        projections: Collection[str],
+        subscriptions: Collection[str],
         *,
         lease_s: float,
     ) -> None:
@@ -66,7 +66,7 @@ class Membership:
         self._partitions = partitions
         self._peers = peers
         self._owner_id = owner_id
-        self._projections = projections
+        self._subscriptions = subscriptions
         self._lease_s = lease_s
         self._expires_at = 0
         self._renew_deadline = 0.0
@@ -88,14 +88,14 @@ class Membership:
             return False
         anew = not self.leased()
         self._expires_at = await self._partitions.join(
-            self._owner_id, self._projections, lease_us=int(self._lease_s * 1e6)
+            self._owner_id, self._subscriptions, lease_us=int(self._lease_s * 1e6)
         )
         self._renew_deadline = clock.monotonic() + self._lease_s / 3
         return anew
 
     async def look(self) -> Shares:
         """See who lives, claim what is due to us."""
-        table = await self._partitions.look(self._projections)
+        table = await self._partitions.look(self._subscriptions)
         others = [w.owner for w in table.workers if w.owner != self._owner_id]
         dead = self._peers.look(others)
         self._peers.deaths.look(table.standings)
@@ -107,7 +107,7 @@ class Membership:
                 self._owner_id, found.wanted, out_of=table.partitions
             )
             for standing in claimed:
-                found.owned[standing.projection, standing.partition] = standing
+                found.owned[standing.subscription, standing.partition] = standing
                 found.missing -= 1
                 found.free -= 1
         return Shares(
@@ -121,12 +121,12 @@ class Membership:
 
 def plan(me: str, table: Table, *, dead: Collection[str] = ()) -> Plan:
     """What the process `me` owns, has too much of, and should try to claim."""
-    living = {w.owner: w.projections for w in table.workers if w.expires_at > table.at}
+    living = {w.owner: w.subscriptions for w in table.workers if w.expires_at > table.at}
     for owner in dead:
         living.pop(owner, None)
     by_name: dict[str, list[Standing]] = {name: [] for name in table.partitions}
     for standing in table.standings:
-        by_name[standing.projection].append(standing)
+        by_name[standing.subscription].append(standing)
     result = Plan()
     for name, standings in by_name.items():
         held = {owner: 0 for owner, serves in living.items() if name in serves} | {me: 0}

@@ -26,12 +26,12 @@ from tests.integration.eventstore.ledger import (
 
 from cordata.app import App
 from cordata.errors import PartitionLost, PermanentError, StoreUnavailable
-from cordata.eventstore import PROJECTION_TOPIC, EventStore, NewEvent, Partitions, StoredEvent
+from cordata.eventstore import SUBSCRIPTION_TOPIC, EventStore, NewEvent, Partitions, StoredEvent
 from cordata.eventstore.inspection import Subscriptions
-from cordata.projection import ProjectionContext
 from cordata.store import Store, Tx
+from cordata.subscription import SubscriptionContext
 
-Handler = Callable[[StoredEvent, ProjectionContext], Awaitable[None]]
+Handler = Callable[[StoredEvent, SubscriptionContext], Awaitable[None]]
 
 
 async def handled(store: Store) -> list[tuple[str, int]]:
@@ -63,7 +63,7 @@ def in_order(seen: list[tuple[str, int]]) -> bool:
 
 
 def collecting(into: list[StoredEvent]) -> Handler:
-    async def collect(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def collect(event: StoredEvent, ctx: SubscriptionContext) -> None:
         into.append(event)
 
     return collect
@@ -142,7 +142,7 @@ async def test_failed_event_is_tried_again_and_nothing_of_its_partition_overtake
     local = App("t")
 
     @local.subscribe("account", partitions=4, retries=5)
-    async def flaky(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def flaky(event: StoredEvent, ctx: SubscriptionContext) -> None:
         attempts.append((event.stream, event.version, event.attempt))
         if event.version == 2 and event.attempt < 4:
             raise ValueError("not yet")
@@ -170,7 +170,7 @@ async def test_partition_is_blocked_when_retries_are_used_up_until_it_is_resumed
     local = App("t")
 
     @local.subscribe("account", partitions=4, retries=2)
-    async def broken(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def broken(event: StoredEvent, ctx: SubscriptionContext) -> None:
         if event.payload.get("bad") and not mended:
             attempts.append(event.attempt)
             raise ValueError("guest Eva Muster cannot be added")
@@ -211,7 +211,7 @@ async def test_blocked_partition_stays_blocked_when_a_worker_starts_anew(state: 
     local = App("t")
 
     @local.subscribe("account", partitions=1, retries=0)
-    async def broken(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def broken(event: StoredEvent, ctx: SubscriptionContext) -> None:
         nonlocal calls
         calls += 1
         raise PermanentError("never")
@@ -240,7 +240,7 @@ async def test_event_is_a_dead_letter_and_the_rest_goes_on_when_declared_so(
     local = App("t")
 
     @local.subscribe("account", partitions=2, retries=1, on_error="dead")
-    async def picky(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def picky(event: StoredEvent, ctx: SubscriptionContext) -> None:
         attempts[event.version] += 1
         if event.version == 2:
             raise ValueError("no")
@@ -270,7 +270,7 @@ async def test_event_is_not_handled_again_when_its_handler_fails_after_the_commi
     local, calls = App("t"), Counter[int]()
 
     @local.subscribe("account", partitions=1)
-    async def late(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def late(event: StoredEvent, ctx: SubscriptionContext) -> None:
         calls[event.version] += 1
         await ctx.run(lambda tx: note(tx, event))
         raise ValueError("too late")
@@ -286,7 +286,7 @@ async def test_effect_happens_once_when_an_attempt_times_out_around_its_commit(s
     local = App("t")
 
     @local.subscribe("account", partitions=4, timeout_s=0.004, retries=50, name="hasty")
-    async def hasty(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def hasty(event: StoredEvent, ctx: SubscriptionContext) -> None:
         await ctx.run(lambda tx: note(tx, event))
         await asyncio.sleep(0.003 if event.attempt < 3 else 0.0)
 
@@ -302,7 +302,7 @@ async def test_transaction_moves_the_position_with_the_effect(state: Path) -> No
     local, failures = App("t"), 0
 
     @local.subscribe("account", partitions=2)
-    async def solo(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def solo(event: StoredEvent, ctx: SubscriptionContext) -> None:
         nonlocal failures
         async with ctx.transaction() as tx:
             await note(tx, event)
@@ -323,7 +323,7 @@ async def test_second_commit_is_refused_when_a_handler_commits_twice(state: Path
     local, errors = App("t"), list[str]()
 
     @local.subscribe("account", partitions=1)
-    async def twice(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def twice(event: StoredEvent, ctx: SubscriptionContext) -> None:
         await ctx.run(lambda tx: note(tx, event))
         try:
             await ctx.run(lambda tx: note(tx, event))
@@ -340,7 +340,7 @@ async def test_handler_appends_to_the_event_store_in_the_unit_of_its_position(st
     local = App("t")
 
     @local.subscribe("account", partitions=4, retries=20)
-    async def audit(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def audit(event: StoredEvent, ctx: SubscriptionContext) -> None:
         version = await ctx.store.read(lambda tx: EventStore(tx).version("audit"))
         await asyncio.sleep(0.001)  # others append meanwhile: WrongExpectedVersion, once more
         new = NewEvent(type="seen", payload={"stream": event.stream, "version": event.version})
@@ -360,7 +360,7 @@ async def test_store_that_is_away_counts_no_attempt(state: Path) -> None:
     local, attempts = App("t"), list[int]()
 
     @local.subscribe("account", partitions=1, retries=0)
-    async def unlucky(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def unlucky(event: StoredEvent, ctx: SubscriptionContext) -> None:
         attempts.append(event.attempt)
         if len(attempts) < 4:
             raise StoreUnavailable("not now")
@@ -398,9 +398,9 @@ async def test_partitions_are_taken_soon_after_news_when_they_were_missing_for_l
 
     async def take_away(tx: Tx, pause_s: float) -> None:
         until_us = tx.now_us + int(pause_s * 1e6)
-        await tx.execute("projection.pause", name="t.ledger", until=until_us)
-        await tx.execute("projection.take_away", projection="t.ledger")
-        tx.notify(PROJECTION_TOPIC)
+        await tx.execute("subscription.pause", name="t.ledger", until=until_us)
+        await tx.execute("subscription.take_away", subscription="t.ledger")
+        tx.notify(SUBSCRIPTION_TOPIC)
 
     async with opened(state) as store, running(store, state, app, replace(QUICK, poll_s=300.0)):
         await until(lambda: shared(store, [8]))
@@ -416,7 +416,7 @@ async def test_write_of_the_old_owner_is_refused_when_a_partition_has_moved(stat
     errors: list[BaseException] = []
 
     @local.subscribe("account", partitions=1, name="moved")
-    async def slow(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def slow(event: StoredEvent, ctx: SubscriptionContext) -> None:
         entered.set()
         try:
             # What a process does that was stopped meanwhile: it knows nothing of it, not even
@@ -451,7 +451,7 @@ async def test_write_of_the_old_owner_is_refused_when_a_partition_has_moved(stat
         assert (row["owner"], row["position"]) == ("thief", 0)  # its release moved nothing either
 
 
-async def test_projection_is_the_same_when_rebuilt_from_zero_under_load(state: Path) -> None:
+async def test_subscription_is_the_same_when_rebuilt_from_zero_under_load(state: Path) -> None:
     async with opened(state) as store, opened(state) as other:
         count = await deposit_many(store, 20, 20)
         async with running(store, state, app), running(other, state, app):
@@ -476,7 +476,7 @@ async def test_projection_is_the_same_when_rebuilt_from_zero_under_load(state: P
 async def test_reset_clears_the_dead_letters_and_what_blocks(state: Path) -> None:
     local, bad = App("t"), True
 
-    async def broken(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def broken(event: StoredEvent, ctx: SubscriptionContext) -> None:
         if bad:
             raise ValueError("no")
 
@@ -520,7 +520,7 @@ async def test_events_are_handled_when_one_partition_is_slow(state: Path) -> Non
     local, go = App("t"), asyncio.Event()
 
     @local.subscribe("account", partitions=4, batch=5, name="p")
-    async def slow(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def slow(event: StoredEvent, ctx: SubscriptionContext) -> None:
         if event.stream == "account-1" and event.version == 1:
             await go.wait()
         await ctx.run(lambda tx: note(tx, event))
@@ -539,7 +539,7 @@ async def test_history_is_bounded_and_kept_over_a_restart(state: Path) -> None:
     local, attempts = App("t"), list[int]()
 
     @local.subscribe("account", partitions=1, retries=60)
-    async def broken(event: StoredEvent, ctx: ProjectionContext) -> None:
+    async def broken(event: StoredEvent, ctx: SubscriptionContext) -> None:
         attempts.append(event.attempt)
         raise ValueError("x" * 1000)
 

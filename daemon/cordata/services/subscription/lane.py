@@ -21,12 +21,12 @@ from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
 from cordata.eventstore import Standing, StoredEvent
 from cordata.eventstore.record import stored
 from cordata.log import fields, frames, logger, what
-from cordata.projection import Projection
 from cordata.services.alarm import Alarm
-from cordata.services.projection.attempt import Ending, attempt
-from cordata.services.projection.deaths import attempt_mark
-from cordata.services.projection.surroundings import Surroundings
+from cordata.services.subscription.attempt import Ending, attempt
+from cordata.services.subscription.deaths import attempt_mark
+from cordata.services.subscription.surroundings import Surroundings
 from cordata.store import Row
+from cordata.subscription import Subscription
 
 log = logger("cordata.engine")
 
@@ -41,8 +41,10 @@ _AWAY_AS_ATTEMPT = 3
 class Lane:
     """One partition, from its claim to its release."""
 
-    def __init__(self, projection: Projection, standing: Standing, around: Surroundings) -> None:
-        self.projection = projection
+    def __init__(
+        self, subscription: Subscription, standing: Standing, around: Surroundings
+    ) -> None:
+        self.subscription = subscription
         self.claim = standing.claim
         self.number = standing.partition
         self.queue: deque[Row] = deque()
@@ -151,7 +153,7 @@ class Lane:
         slot = self._around.owner.begin(attempt_mark(self.claim, position, event.attempt))
         try:
             told = await attempt(
-                self._around.ctx, self.projection, self.claim, event, ending=self._ending
+                self._around.ctx, self.subscription, self.claim, event, ending=self._ending
             )
         except asyncio.CancelledError:
             if self.stopping or not self._ending():  # else it dies, perhaps of this very event
@@ -161,7 +163,7 @@ class Lane:
         if told.ending is Ending.LOST:
             self.lose()
         elif told.ending is Ending.AWAY:
-            log.warning("%s waits for the store: %s", self.projection.name, told.error)
+            log.warning("%s waits for the store: %s", self.subscription.name, told.error)
             self._wait_for_store()
         elif told.ending is Ending.FAILED:
             assert told.error is not None
@@ -192,7 +194,7 @@ class Lane:
             self._failing, self._attempts, self._history = position, 0, None
         self._attempts += 1
         verdict = after_failure(
-            self._attempts, retries=self.projection.retries, permanent=permanent
+            self._attempts, retries=self.subscription.retries, permanent=permanent
         )
         failure = Failure(
             attempt=self._attempts,
@@ -218,9 +220,9 @@ class Lane:
 
     async def _write(self, position: int, verdict: Verdict) -> None:
         partitions, history = self._around.partitions, self._history or ""
-        if verdict is Verdict.DEAD and self.projection.on_error == "dead":
+        if verdict is Verdict.DEAD and self.subscription.on_error == "dead":
             await partitions.bury(self.claim, position, attempts=self._attempts, history=history)
-            self._say_given_up(position, events.PROJECTION_DEAD, "it is a dead letter")
+            self._say_given_up(position, events.SUBSCRIPTION_DEAD, "it is a dead letter")
             self._over(position, committed=True)
             return
         blocked = verdict is Verdict.DEAD
@@ -239,7 +241,7 @@ class Lane:
             self.read_to = self._done
             self._say_given_up(
                 position,
-                events.PROJECTION_BLOCKED,
+                events.SUBSCRIPTION_BLOCKED,
                 f"partition {self.number} is blocked until `cordata subscriptions resume`",
             )
         else:
@@ -261,9 +263,9 @@ class Lane:
         """Kind and place of an error; its text may quote the payload, so only the row has it."""
         log.warning(
             "%s: attempt %d of %d at event %d failed%s with %s at %s",
-            self.projection.name,
+            self.subscription.name,
             event.attempt,
-            self.projection.retries + 1,
+            self.subscription.retries + 1,
             event.position,
             when,
             what(error),
@@ -275,7 +277,7 @@ class Lane:
         self._around.gave_up()
         log.error(
             "%s: event %d failed %d times; %s",
-            self.projection.name,
+            self.subscription.name,
             position,
             self._attempts,
             outcome,
@@ -285,7 +287,7 @@ class Lane:
     def _fields(self, position: int, message_id: str = "") -> dict[str, object]:
         return fields(
             message_id,
-            subscription=self.projection.name,
+            subscription=self.subscription.name,
             partition=self.number,
             position=position,
         )
