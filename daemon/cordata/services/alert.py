@@ -16,7 +16,7 @@ from cordata.context import Context
 from cordata.core.alert import Group, Pace, subject_of, text_of
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.log import logger
-from cordata.services.alarm import Alarm, pause, waking
+from cordata.services.loop import WakeEvent, pause, wake_on
 from cordata.services.primary import Leadership
 from cordata.store import Row, Store, Tx, new_id
 
@@ -59,19 +59,19 @@ class AlertService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Carry until `stop`, then what is there once more."""
-        alarm, loop = Alarm(), asyncio.get_running_loop()
+        wake, loop = WakeEvent(), asyncio.get_running_loop()
 
-        def wake() -> None:
+        def wake_soon() -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(alarm.ring)
+                loop.call_soon_threadsafe(wake.set)
 
-        self._buffer.wake = wake
+        self._buffer.wake = wake_soon
         idle_s = _IDLE_S if self._spool is None else _SPOOL_S
         try:
-            async with waking(alarm, stop):
+            async with wake_on(wake, stop):
                 while not stop.is_set():
                     if not self._buffer:
-                        await alarm.sleep(idle_s)
+                        await wake.wait(idle_s)
                     await pause(stop, _GATHER_S if self._buffer else 0.0)
                     if not await self.run_once():
                         await pause(stop, _RETRY_S)
@@ -122,15 +122,15 @@ class AlertMailService:
         if ctx is None or not self._to:
             await stop.wait()
             return
-        alarm = Alarm()
-        async with waking(alarm, stop, ctx.store, ALERT_TOPIC):
+        wake = WakeEvent()
+        async with wake_on(wake, stop, ctx.store, ALERT_TOPIC):
             while not stop.is_set():
                 try:
                     sleep_s = await self.run_once(ctx)
                 except StoreUnavailable as error:
                     log.debug("alerts wait for the store: %s", error)
                     sleep_s = _MAIL_MAX_S
-                await alarm.sleep(min(max(sleep_s, _MAIL_MIN_S), _MAIL_MAX_S))
+                await wake.wait(min(max(sleep_s, _MAIL_MIN_S), _MAIL_MAX_S))
 
     async def run_once(self, ctx: Context) -> float:
         """One pass. Returns the seconds until something may be due."""

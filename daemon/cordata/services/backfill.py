@@ -12,9 +12,8 @@ from cordata.core.retry import next_delay_s
 from cordata.errors import LeaseLost
 from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import BackfillTask
-from cordata.services.alarm import pause
 from cordata.services.calling import call, cut_off
-from cordata.services.pace import Pace
+from cordata.services.loop import Pace, pause
 from cordata.services.primary import Leadership
 from cordata.store import Row, Tx, new_id
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from cordata.log import fields, logger
-from cordata.services.alongside import alongside
+from cordata.services.loop import background
 from cordata.steps import measured
 from cordata.unawaited import refused
 
@@ -161,7 +161,7 @@ async def cut_off(stop: asyncio.Event, delay_s: float | None, name: str) -> Asyn
         limit.reschedule(loop.time() + delay_s)
 
     try:
-        async with limit, alongside(watch()):
+        async with limit, background(watch()):
             yield
     except TimeoutError:
         if not limit.expired():

@@ -7,7 +7,7 @@ import asyncio
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.services.alarm import Alarm, waking
+from cordata.services.loop import WakeEvent, wake_on
 from cordata.services.primary import Leadership
 from cordata.store import CHECKPOINT_TOPIC, Store
 
@@ -36,13 +36,13 @@ class CheckpointService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Fold back until `stop`."""
-        alarm = Alarm()
-        async with waking(alarm, stop, self._store, CHECKPOINT_TOPIC):
+        wake = WakeEvent()
+        async with wake_on(wake, stop, self._store, CHECKPOINT_TOPIC):
             while not stop.is_set():
                 self.heartbeat.touch()
                 if self._leadership.leads and await self.run_once():
                     await asyncio.sleep(_PAUSE_S)
-                await alarm.sleep(_EVERY_S)
+                await wake.wait(_EVERY_S)
 
     async def run_once(self) -> bool:
         """One look. Returns whether the log was folded back."""

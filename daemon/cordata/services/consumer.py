@@ -26,12 +26,10 @@ from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.registry import Handler
-from cordata.services.alarm import Alarm, waking
-from cordata.services.alongside import alongside
 from cordata.services.calling import Sentinel, after, say_cut_off
 from cordata.services.groups import Groups
 from cordata.services.handling import Handling
-from cordata.services.pace import SPACING_S, Pace
+from cordata.services.loop import SPACING_S, Pace, WakeEvent, background, wake_on
 from cordata.services.places import Places, Run
 
 log = logger("cordata.engine")
@@ -76,7 +74,7 @@ class ConsumerService:
         self._config = config
         self._handling = Handling(ctx, config, owner_id=owner.id, hurried=hurried)
         self._groups = Groups(handlers, config)
-        self._alarm = Alarm()
+        self._wake = WakeEvent()
         self._finished: list[Outcome] = []
         self._settle_timer: asyncio.TimerHandle | None = None
         #: Places whose task runs.
@@ -100,8 +98,8 @@ class ConsumerService:
         """Handle messages until `stop`, then until the hands are empty."""
         self._broker.bring(Taker(self._owner.id, self._groups.expect, self._receive, self._known))
         async with (
-            waking(self._alarm, stop),
-            alongside(self._broker.listen(self._owner.id, self._groups.names, self._word)),
+            wake_on(self._wake, stop),
+            background(self._broker.listen(self._owner.id, self._groups.names, self._word)),
             asyncio.TaskGroup() as tasks,
         ):
             sentinel = Sentinel(tasks, self._groups.say_stubborn)
@@ -126,13 +124,13 @@ class ConsumerService:
             await pace.next(full=self._hurry or self._groups.is_free())
             sleep_s = await self.run_once()
             if sleep_s > 0.0:
-                await self._alarm.sleep(sleep_s)
+                await self._wake.wait(sleep_s)
 
     def _word(self) -> None:
         """There may be something new."""
         if not self._groups.wanted():
             self._broker.pass_on()
-        self._alarm.ring()
+        self._wake.set()
 
     def _receive(self, messages: Sequence[Message]) -> None:
         """What the relay has brought, claimed already; or it brings nothing."""
@@ -140,7 +138,7 @@ class ConsumerService:
         self._finished += map(back, late)
         if late or self._crowded:
             self._crowded = False
-            self._alarm.ring()
+            self._wake.set()
 
     def _known(self) -> set[Mark]:
         """All in hand, and what is not settled yet."""
@@ -236,7 +234,7 @@ class ConsumerService:
                     await asyncio.sleep(0)  # else handlers that never wait keep the loop
         finally:
             self._open -= 1
-            self._alarm.ring()
+            self._wake.set()
 
     async def _handle(self, group: Places, run: Run) -> int:
         """Handle a run until one fails or the role stops; the rest goes back. Returns how many."""
@@ -267,14 +265,14 @@ class ConsumerService:
     def _ring(self, *, now: bool) -> None:
         """Settle with others: at once if the pump has to claim anyway, else after a moment."""
         if now:
-            self._alarm.ring()
+            self._wake.set()
         elif self._settle_timer is None:
             loop = asyncio.get_running_loop()
             self._settle_timer = loop.call_later(SPACING_S, self._settle_now)
 
     def _settle_now(self) -> None:
         self._settle_timer = None
-        self._alarm.ring()
+        self._wake.set()
 
     def _give_back(self) -> None:
         """What no place has begun goes back; each place ends after its message in hand."""
@@ -311,6 +309,6 @@ class ConsumerService:
                         log.warning("the results of %d messages stay unsettled: %s", count, error)
                         return
                     pause_s = min(pause_s, deadline - now)
-                await self._alarm.sleep(pause_s)
+                await self._wake.wait(pause_s)
             if self._open:
-                await self._alarm.sleep(1.0)
+                await self._wake.wait(1.0)

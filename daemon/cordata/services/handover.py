@@ -16,7 +16,7 @@ import socket
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.services.alarm import Alarm, waking
+from cordata.services.loop import WakeEvent, wake_on
 from cordata.services.primary import LEASE_TOPIC, PRIMARY, Leadership
 from cordata.store import Store, wished_by_another
 
@@ -43,17 +43,17 @@ class HandoverService:
         self._store = store
         self._leadership = leadership
         self._holder = holder
-        self._alarm = Alarm()
+        self._wake = WakeEvent()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Watch for a wish until `stop`; return when there is one."""
-        async with waking(self._alarm, stop, self._store, LEASE_TOPIC):
+        async with wake_on(self._wake, stop, self._store, LEASE_TOPIC):
             while not stop.is_set():
                 self.heartbeat.touch()
                 if self._leadership.leads and await self.run_once():
                     log.warning("hands over to a primary with newer migrations")
                     return
-                await self._alarm.sleep(_LOOK_S)
+                await self._wake.wait(_LOOK_S)
 
     async def run_once(self) -> bool:
         """One look. Returns whether another asks for the lease."""

@@ -22,7 +22,7 @@ from cordata.core.period import days_owed
 from cordata.errors import LeaseLost, StoreUnavailable, TransientError
 from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import JobTask
-from cordata.services.alongside import alongside
+from cordata.services.loop import background
 from cordata.store import Row, Tx, new_id
 
 log = logger("cordata.job")
@@ -160,7 +160,7 @@ class _JobRunner:
             return result.busy if busy else result.done
         begun = clock.monotonic()
         try:
-            async with alongside(self._keep_claim(run)):
+            async with background(self._keep_claim(run)):
                 await self._task.run(self._ctx, run.scope, run.period)
             await self._finish(run, None)
         except Exception as error:  # noqa: BLE001 - the boundary of one run

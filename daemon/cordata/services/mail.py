@@ -29,7 +29,7 @@ from cordata.heartbeat import Heartbeat
 from cordata.log import fields, logger, request_id
 from cordata.mail.message import DeliveryResult, address, delivery_result, mime_message
 from cordata.mail.smtp import MailRejected, SmtpUnavailable, connect, deliver, disconnect
-from cordata.services.alarm import Alarm, waking
+from cordata.services.loop import WakeEvent, wake_on
 from cordata.services.primary import Leadership
 from cordata.store import MAIL_TOPIC, Row, Tx
 
@@ -87,8 +87,8 @@ class MailService:
             await stop.wait()
             return
         self.heartbeat = Heartbeat(max_age_s=2 * self._config.timeout_s + _LONGEST_S + _BEAT_S)
-        alarm = Alarm()
-        async with waking(alarm, stop, ctx.store, MAIL_TOPIC):
+        wake = WakeEvent()
+        async with wake_on(wake, stop, ctx.store, MAIL_TOPIC):
             while not stop.is_set():
                 self.heartbeat.touch()
                 try:
@@ -96,7 +96,7 @@ class MailService:
                 except StoreUnavailable as error:
                     log.debug("mail waits for the store: %s", error)
                     sleep_s = _BEAT_S
-                await alarm.sleep(min(sleep_s, _BEAT_S))
+                await wake.wait(min(sleep_s, _BEAT_S))
 
     async def run_once(self, ctx: Context, stop: asyncio.Event) -> float:
         """Send what is due over one connection. Returns the seconds until more may be done."""

@@ -14,7 +14,7 @@ from cordata.core.pool.spec import ChildSpec
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.pool.worker.keeper import Keeper
-from cordata.services.alongside import alongside
+from cordata.services.loop import background
 
 log = logger("cordata.pool")
 
@@ -56,7 +56,7 @@ class PoolChildService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop`, and until the child has ended its call."""
-        async with alongside(self._settle()):
+        async with background(self._settle()):
             await self._keeper.run(stop, tick=self.heartbeat.touch)
 
     async def _settle(self) -> None:

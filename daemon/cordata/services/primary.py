@@ -22,9 +22,8 @@ from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import fields, logger, with_hint
 from cordata.log_throttle import LogThrottle
-from cordata.services.alarm import Alarm, waking
-from cordata.services.alongside import alongside
 from cordata.services.fenced import fenced
+from cordata.services.loop import WakeEvent, background, wake_on
 from cordata.store import WISH_S, Chain, Fence, Lease, wish_for, wished_by_another
 from cordata.systemd import Notifier
 
@@ -109,7 +108,7 @@ class PrimaryService:
         self._notifier = notifier
         self._config = config
         self._holder = holder
-        self._alarm = Alarm()
+        self._wake = WakeEvent()
         self._standing_by = False
         self._log_throttle = LogThrottle()
         self._fence: Fence | None = None
@@ -124,13 +123,13 @@ class PrimaryService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Stand by, then lead until `stop`. Raises: LeaseLost."""
-        async with waking(self._alarm, stop, self._ctx.store, LEASE_TOPIC):
+        async with wake_on(self._wake, stop, self._ctx.store, LEASE_TOPIC):
             while not stop.is_set():
                 self.heartbeat.touch()
                 self._fence = await self.run_once()
                 if self._fence is not None:
                     break
-                await self._alarm.sleep(self._config.standby_poll_s)
+                await self._wake.wait(self._config.standby_poll_s)
             if self._fence is None:
                 return
             try:
@@ -203,11 +202,11 @@ class PrimaryService:
             if now >= next_check or not self._lease.held:
                 await self._check(fence)
                 next_check = now + _CHECK_S
-            await self._alarm.sleep(_LOOK_S)
+            await self._wake.wait(_LOOK_S)
 
     async def _prepare(self, ctx: Context, fence: Fence) -> None:
         """Migrations first, then the application's startup functions, in their order."""
-        async with alongside(self._extend("migrating")):
+        async with background(self._extend("migrating")):
             await self._ctx.store.migrate(self._chains, fence=fence)
             await self._broker.register(
                 {s.group: s.type for s in self._app.handlers},
@@ -215,7 +214,7 @@ class PrimaryService:
                 fence=fence,
             )
         for startup in self._app.startups:
-            async with alongside(self._extend(f"startup: {startup.__name__}")):
+            async with background(self._extend(f"startup: {startup.__name__}")):
                 await startup(ctx)
 
     async def _extend(self, text: str) -> None:

@@ -17,7 +17,7 @@ from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import fields, logger
 from cordata.registry import Handler
-from cordata.services.alarm import Alarm, waking
+from cordata.services.loop import WakeEvent, wake_on
 from cordata.services.neighbours import Neighbours
 from cordata.store import Store
 
@@ -54,9 +54,9 @@ class ReclaimService:
         self._owners = owners
         self._retries: Mapping[str, int] = {s.group: s.retries for s in handlers}
         self._config = config
-        self._alarm = Alarm()
+        self._wake = WakeEvent()
         self._neighbours = Neighbours(
-            owner, owners, self._alarm.ring, blind_s=(_POLLS + 1) * config.poll_s
+            owner, owners, self._wake.set, blind_s=(_POLLS + 1) * config.poll_s
         )
         #: The last pass did not get through to the store.
         self._cut_off = False
@@ -67,7 +67,7 @@ class ReclaimService:
         """Take back until `stop`."""
         self._store.notify(OWNER_TOPIC)
         try:
-            async with waking(self._alarm, stop, self._store, OWNER_TOPIC):
+            async with wake_on(self._wake, stop, self._store, OWNER_TOPIC):
                 while not stop.is_set():
                     self.heartbeat.touch()
                     try:
@@ -76,7 +76,7 @@ class ReclaimService:
                     except (StoreUnavailable, OSError) as error:  # no descriptor left, say
                         self._cut_off = True
                         log.debug("nothing can be taken back: %s", error)
-                    await self._alarm.sleep(_POLLS * self._config.poll_s)
+                    await self._wake.wait(_POLLS * self._config.poll_s)
         finally:
             self._neighbours.close()
 
@@ -100,7 +100,7 @@ class ReclaimService:
             if owner_id not in holders and await self._broker.forget(owner_id):
                 self._owners.forget(owner_id)
         if count:
-            self._alarm.ring()
+            self._wake.set()
             # Also for those whose next attempt is due later: somebody has to know when.
             self._store.notify(self._broker.stream_topic)
         return count

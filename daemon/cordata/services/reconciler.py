@@ -13,8 +13,7 @@ from cordata.context import Context
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.services.alarm import Alarm, waking
-from cordata.services.alongside import alongside
+from cordata.services.loop import WakeEvent, background, wake_on
 from cordata.services.primary import Leadership
 from cordata.store import Store
 
@@ -39,7 +38,7 @@ class ReconcilerService:
         self._leadership = leadership
         self._make = make
         self._reconciler: Reconciler | None = None
-        self._alarm = Alarm()
+        self._wake = WakeEvent()
         self._trouble = ""
 
     def status(self) -> str:
@@ -62,18 +61,18 @@ class ReconcilerService:
     ) -> None:
         sleep_s = _BUSY_S
         async with (
-            waking(self._alarm, stop, ctx.store, REDIS_TOPIC),
-            alongside(reconciler.watch(self._alarm.ring)),
+            wake_on(self._wake, stop, ctx.store, REDIS_TOPIC),
+            background(reconciler.watch(self._wake.set)),
         ):
             while not stop.is_set():
                 heartbeat.touch()
                 moved = await self.run_once(reconciler, heartbeat)
                 if moved is None:
-                    await self._alarm.sleep(max(reconciler.pause_s, _RETRY_S))
+                    await self._wake.wait(max(reconciler.pause_s, _RETRY_S))
                     continue
                 idle_s = max(_IDLE_S, reconciler.cost * _COMMAND_S)
                 sleep_s = _BUSY_S if moved else min(sleep_s * 2, idle_s)
-                await self._alarm.sleep(min(sleep_s, heartbeat.max_age_s / 2))
+                await self._wake.wait(min(sleep_s, heartbeat.max_age_s / 2))
 
     async def run_once(self, reconciler: Reconciler, heartbeat: Heartbeat) -> bool | None:
         """One pass. Returns whether anything had moved; None: something is away."""

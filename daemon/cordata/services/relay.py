@@ -14,8 +14,7 @@ from cordata.heartbeat import Heartbeat
 from cordata.log import logger, with_hint
 from cordata.log_throttle import LogThrottle
 from cordata.registry import Handler
-from cordata.services.alarm import Alarm, waking
-from cordata.services.pace import SPACING_S, Pace
+from cordata.services.loop import SPACING_S, Pace, WakeEvent, wake_on
 from cordata.store import Keeper, Store
 
 log = logger("cordata.relay")
@@ -68,17 +67,17 @@ class RelayService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Relay until `stop`; what is then in the outbox stays there for others."""
-        alarm = Alarm()
+        wake = WakeEvent()
         keeper = self._store.keep(self._broker.outbox_topic)
         pace = Pace(self._store)
         full, word = False, False
         try:
-            async with waking(alarm, stop, self._store, self._broker.outbox_topic):
+            async with wake_on(wake, stop, self._store, self._broker.outbox_topic):
                 while not stop.is_set():
                     self.heartbeat.touch()
                     await pace.next(full=full)
                     sleep_s, full = await self._pass(keeper, word=word)
-                    word = sleep_s > 0.0 and await alarm.sleep(sleep_s)
+                    word = sleep_s > 0.0 and await wake.wait(sleep_s)
                     if word:
                         await self._wait_for_turn(keeper, stop)
         finally:

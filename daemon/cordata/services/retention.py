@@ -12,8 +12,7 @@ from cordata.context import Context
 from cordata.errors import Conflict, StoreUnavailable
 from cordata.log import logger
 from cordata.registry import Handler
-from cordata.services.alarm import pause
-from cordata.services.pace import Pace
+from cordata.services.loop import Pace, pause
 from cordata.services.primary import Leadership
 from cordata.store import Row, Tx
 

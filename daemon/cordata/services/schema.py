@@ -9,7 +9,7 @@ from cordata import clock, events
 from cordata.errors import StoreUnavailable
 from cordata.log import fields, logger, with_hint
 from cordata.log_throttle import LogThrottle
-from cordata.services.alarm import pause
+from cordata.services.loop import pause
 from cordata.store import Chain, Store
 from cordata.systemd import Notifier
 

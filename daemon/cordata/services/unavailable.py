@@ -14,7 +14,7 @@ from typing import Any
 
 from cordata.config.sections import HttpConfig
 from cordata.errors import ConfigError, StoreUnavailable
-from cordata.services.alarm import pause
+from cordata.services.loop import pause
 
 #: Retry-After of a worker whose configuration is invalid: a person has to change it.
 _CONFIG_RETRY_AFTER_S = 30

@@ -26,8 +26,8 @@ from cordata.eventstore.status import SubscriptionStatus
 from cordata.factory import open_context
 from cordata.http import AsgiApp
 from cordata.log import request_id
-from cordata.services.alongside import alongside
 from cordata.services.job import JobResult
+from cordata.services.loop import background
 from cordata.store import Row, Store, Tx, Unit, new_id
 from cordata.testing.asgi import Mounted, Response
 from cordata.testing.delivery import Delivery
@@ -340,7 +340,7 @@ class Harness:
         """What `open_app` enters: groups are registered, what is mounted is stopped at the end."""
         await self._delivery.register()
         await self._subscriptions.register()
-        async with alongside(self._mounted.live()):
+        async with background(self._mounted.live()):
             try:
                 yield self
             finally:

@@ -17,7 +17,7 @@ from cordata.alert import Alerter, AlertHandler, Buffer, Spool
 from cordata.app import App
 from cordata.config.sections import AlertConfig, MailConfig
 from cordata.services.alert import AlertMailService, AlertService, pace_of
-from cordata.services.alongside import alongside
+from cordata.services.loop import background
 from cordata.store import Row, Store
 
 OPS = ("ops@example.org",)
@@ -73,7 +73,7 @@ async def service(
     stop = asyncio.Event()
     leader = build(store, state, App("p"), mail=mail)
     mails = AlertMailService(leader.leadership, config, mail)
-    async with running(leader), alongside(one.service.run(stop), mails.run(stop)):
+    async with running(leader), background(one.service.run(stop), mails.run(stop)):
         yield
         stop.set()
 

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from cordata.clock import monotonic
-from cordata.services.pace import SPACING_S, Pace
+from cordata.services.loop import SPACING_S, Pace
 from cordata.store import Store
 
 

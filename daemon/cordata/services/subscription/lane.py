@@ -21,7 +21,7 @@ from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
 from cordata.eventstore import Standing, StoredEvent
 from cordata.eventstore.record import stored
 from cordata.log import fields, frames, logger, what
-from cordata.services.alarm import Alarm
+from cordata.services.loop import WakeEvent
 from cordata.services.subscription.attempt import Ending, attempt
 from cordata.services.subscription.deaths import attempt_mark
 from cordata.services.subscription.surroundings import Surroundings
@@ -30,7 +30,7 @@ from cordata.subscription import Subscription
 
 log = logger("cordata.engine")
 
-#: Nothing to wait for but the alarm.
+#: Nothing to wait for but the wake event.
 _IDLE_S = 3600.0
 #: Between looks whether the lease is renewed.
 _LEASE_S = 0.05
@@ -57,7 +57,7 @@ class Lane:
         #: The time of the last word that the table has of us.
         self.written_at = 0
         self._around = around
-        self._alarm = Alarm()
+        self._wake = WakeEvent()
         #: Of `run`: nothing of a handler's is in it.
         self._task: asyncio.Task[object] | None = None
         #: An event is in hand.
@@ -74,7 +74,7 @@ class Lane:
         self._history = standing.history
         self._failing_due_at = 0 if self._around.hurried else standing.next_at or 0
         self._pause_until = 0
-        self._alarm.ring()
+        self._wake.set()
 
     @property
     def position(self) -> int:
@@ -99,12 +99,12 @@ class Lane:
     def push(self, row: Row) -> None:
         """One more event, in order."""
         self.queue.append(row)
-        self._alarm.ring()
+        self._wake.set()
 
     def stop(self) -> None:
         """End after the event in hand."""
         self.stopping = True
-        self._alarm.ring()
+        self._wake.set()
 
     def lose(self) -> None:
         """The partition is another's: end, and give nothing back."""
@@ -126,7 +126,7 @@ class Lane:
         while not self.stopping:
             wait_s = self._wait_s()
             if wait_s > 0.0:
-                await self._alarm.sleep(wait_s)
+                await self._wake.wait(wait_s)
                 continue
             self.busy = True
             try:
@@ -207,7 +207,7 @@ class Lane:
             try:
                 await self._write(position, verdict)
             except StoreUnavailable:
-                await self._alarm.sleep(self._delay_s(_AWAY_AS_ATTEMPT))
+                await self._wake.wait(self._delay_s(_AWAY_AS_ATTEMPT))
             except AlreadySeen:  # an attempt that timed out has committed after all
                 self._over(position, committed=True)
                 return

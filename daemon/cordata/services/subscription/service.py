@@ -16,9 +16,8 @@ from cordata.eventstore import EVENT_TOPIC, SUBSCRIPTION_TOPIC, EventLog, Partit
 from cordata.eventstore.inspection import Subscriptions
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.services.alarm import Alarm, waking
 from cordata.services.calling import after
-from cordata.services.pace import Pace
+from cordata.services.loop import Pace, WakeEvent, wake_on
 from cordata.services.subscription.hands import Hands, places
 from cordata.services.subscription.lane import Lane
 from cordata.services.subscription.membership import Membership
@@ -41,14 +40,14 @@ _SHORT_S = 0.05
 _LEAVE_S = 3.0
 
 
-class _Bell(Alarm):
-    """An alarm that does something of its own when it rings."""
+class _Bell(WakeEvent):
+    """A wake event that does something of its own when it is set."""
 
-    def __init__(self, ring: Callable[[], None]) -> None:
+    def __init__(self, act: Callable[[], None]) -> None:
         super().__init__()
-        self._do = ring
+        self._do = act
 
-    def ring(self) -> None:
+    def set(self) -> None:
         self._do()
 
 
@@ -81,7 +80,7 @@ class SubscriptionService:
         self._subscriptions = subscriptions
         self._owner_id = owner.id
         self._config = config
-        self._alarm = Alarm()
+        self._wake = WakeEvent()
         self._bell = _Bell(self._look_soon)
         self._log = EventLog(ctx.store)
         self._partitions = Partitions(ctx.store)
@@ -130,8 +129,8 @@ class SubscriptionService:
         """Handle events until `stop`, then until the hands are empty."""
         try:
             async with (
-                waking(self._alarm, stop, self._store, EVENT_TOPIC),
-                waking(self._bell, stop, self._store, SUBSCRIPTION_TOPIC),
+                wake_on(self._wake, stop, self._store, EVENT_TOPIC),
+                wake_on(self._bell, stop, self._store, SUBSCRIPTION_TOPIC),
                 asyncio.TaskGroup() as group,
             ):
                 await self._pump(stop, group)
@@ -175,7 +174,7 @@ class SubscriptionService:
                     log.info("subscriptions go on")
                     self._failures = 0
             if sleep_s > 0.0:
-                await self._alarm.sleep(sleep_s)
+                await self._wake.wait(sleep_s)
 
     async def run_once(self, group: asyncio.TaskGroup) -> float:
         """One pass; new lanes run in `group`. Returns the seconds to sleep after it."""
@@ -255,11 +254,11 @@ class SubscriptionService:
         """There is news of who has what. All look at once then, and may be in each other's way."""
         self._look_deadline = 0.0
         self._short_s = _SHORT_S
-        self._alarm.ring()
+        self._wake.set()
 
     def _event_ended(self, lane: Lane) -> None:
         if lane.stopping or self._reading.wanted_by(lane):
-            self._alarm.ring()
+            self._wake.set()
         if lane.unstored and self._flush_timer is None:
             loop = asyncio.get_running_loop()
             self._flush_timer = loop.call_later(FLUSH_S, self._flush_soon)
@@ -267,7 +266,7 @@ class SubscriptionService:
     def _flush_soon(self) -> None:
         self._flush_timer = None
         self._flush_due = True
-        self._alarm.ring()
+        self._wake.set()
 
     def _gave_up(self) -> None:
         self.given_up_count += 1
@@ -302,4 +301,4 @@ class SubscriptionService:
                     if now >= deadline:
                         log.warning("the positions of subscriptions stay unstored: %s", error)
                         return
-            await self._alarm.sleep(pause_s)
+            await self._wake.wait(pause_s)

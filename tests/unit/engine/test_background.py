@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cordata.services.alongside import alongside
+from cordata.services.loop import background
 
 
 async def test_loops_are_cancelled_when_the_block_ends() -> None:
@@ -18,14 +18,14 @@ async def test_loops_are_cancelled_when_the_block_ends() -> None:
         finally:
             cancelled.set()
 
-    async with alongside(loop()):
+    async with background(loop()):
         await asyncio.sleep(0)
     assert cancelled.is_set()
 
 
 async def test_error_of_the_block_keeps_its_type() -> None:
     with pytest.raises(KeyError):
-        async with alongside(asyncio.Event().wait()):  # type: ignore[arg-type]
+        async with background(asyncio.Event().wait()):  # type: ignore[arg-type]
             raise KeyError("x")
 
 
@@ -34,7 +34,7 @@ async def test_error_of_a_loop_cancels_the_block_and_keeps_its_type() -> None:
         raise KeyError("x")
 
     with pytest.raises(KeyError):
-        async with alongside(loop()):
+        async with background(loop()):
             await asyncio.Event().wait()
 
 
@@ -42,7 +42,7 @@ async def test_cancelling_the_task_cancels_block_and_loops() -> None:
     begun = asyncio.Event()
 
     async def whole() -> None:
-        async with alongside(asyncio.Event().wait()):  # type: ignore[arg-type]
+        async with background(asyncio.Event().wait()):  # type: ignore[arg-type]
             begun.set()
             await asyncio.Event().wait()
 
