@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from alpinehub import counts, demo, inbox, retention
-from alpinehub.alpinebits.call import READ_LARGE
-from alpinehub.alpinebits.delivery import write_undeliverable
-from alpinehub.alpinebits.prerender import find_undeliverable
-from alpinehub.alpinebits.serving import FIT_LARGE
+from alpinehub.alpinebits.call import CONVERT_LARGE, READ_LARGE
+from alpinehub.alpinebits.guest_requests import find_undeliverable, write_undeliverable
 from alpinehub.api import alpinebits, api
 from alpinehub.customers.duplicates import merge_duplicates
 from alpinehub.monitoring import watch
@@ -32,7 +30,7 @@ app.migrations("alpinehub.sql")
 app.queries("alpinehub.sql")
 app.command(RENDER, at="alpinehub.report.writing:render")
 app.command(READ_LARGE, at="alpinehub.alpinebits.large:read_large")
-app.command(FIT_LARGE, at="alpinehub.alpinebits.fitting:fit_large")
+app.command(CONVERT_LARGE, at="alpinehub.alpinebits.large:convert_large")
 
 app.mount("/api", api)
 app.mount("/api/alpinebits", alpinebits, error_text="ERROR:")

@@ -99,12 +99,12 @@ def _read(mutant: Any, version: str) -> None:
 
     from alpinehub.alpinebits.actions.handshake import ECHO
     from alpinehub.alpinebits.actions.inventory import CONTENT_REQUEST
-    from alpinehub.alpinebits.actions.rates import BASE_RATES_REQUEST
+    from alpinehub.alpinebits.actions.rate_plans import BASE_RATES_REQUEST
     from alpinehub.alpinebits.actions.read import READ_REQUEST
+    from alpinehub.alpinebits.actions.status import STATUSES
     from alpinehub.alpinebits.large import READERS
     from alpinehub.alpinebits.protocol import PROTOCOLS
     from alpinehub.alpinebits.reader import Reader, read_here
-    from alpinehub.alpinebits.status import STATUSES
 
     others: tuple[Reader[Any], ...] = (
         ECHO,
@@ -122,7 +122,7 @@ def _read(mutant: Any, version: str) -> None:
 
 def _keep(root: str, told: Any) -> None:
     """What becomes of a push of which nothing is wrong."""
-    from alpinehub.alpinebits.fitting import Telling, fit
+    from alpinehub.alpinebits.large import StoredContent, convert
     from alpinehub.alpinebits.protocol import PROTOCOLS
     from alpinehub.alpinebits.rules import periods
     from alpinehub.alpinebits.rules.overlay import TooLarge, laid_over
@@ -138,8 +138,8 @@ def _keep(root: str, told: Any) -> None:
                 continue
             content = b"<RatePlans>%b</RatePlans>" % body
             for version in PROTOCOLS:
-                fit(
-                    Telling(
+                convert(
+                    StoredContent(
                         response="OTA_HotelRatePlanRS",
                         content=content,
                         code="H",

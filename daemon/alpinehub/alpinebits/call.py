@@ -1,6 +1,6 @@
 """One request of hotel software on its way to an action, and the reading of its document.
 
-up to 64 KiB .... here
+up to 64 KiB .... read here
 up to 256 KiB ... in a thread: the other clients of this worker do not wait
 above ........... one at a time, in a child of the pool, where there is one: it neither holds up
                   this worker by the turns of its threads, nor can harm it
@@ -12,40 +12,37 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from alpinehub.alpinebits.concurrency_limit import limit_of
 from alpinehub.alpinebits.outcome import Outcome, answer
+from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.reader import Reader, Reading, read_here
 from alpinehub.alpinebits.transport_error import TransportError
+from alpinehub.models import Account
 from alpinehub.pooled import in_the_pool
-from cordata import CommandPoisoned, PoolError, WorkerCrashed, fields
-
-if TYPE_CHECKING:
-    from alpinehub.alpinebits.protocol import Protocol
-    from alpinehub.models import Account
-    from cordata import Context
+from cordata import CommandPoisoned, Context, PoolError, WorkerCrashed, fields
 
 T = TypeVar("T")
 
-#: The command: `alpinehub.alpinebits.large.read_large`.
-READ_LARGE = "read_message"
+#: The commands of `large.py`.
+READ_LARGE, CONVERT_LARGE = "read_message", "convert_content"
 THREAD_BYTES, POOL_BYTES = 64 * 1024, 256 * 1024
 #: An acknowledgement of 2 MiB takes 0.4 s, rates of 8 MiB take 2 s; after this time the document is
 #: read here.
 _POOL_TIMEOUT_S = 8.0
 
-#: Errors of one message told in the log; the client gets them all.
-_TOLD = 5
+#: Errors of one message that the log names; the client gets them all.
+_LOGGED = 5
 
 _log = logging.getLogger("alpinehub.alpinebits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """Who fetches guest requests, and how he wants them."""
+    """The software of an account that fetches guest requests, and its protocol version."""
 
     account_id: int
     protocol: Protocol
@@ -55,7 +52,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request, by somebody who has proved who he is."""
+    """One authenticated request."""
 
     ctx: Context
     account: Account
@@ -68,23 +65,23 @@ class Call:
 
     @property
     def client(self) -> Client:
-        """Who calls."""
+        """The client that calls."""
         return Client(account_id=self.account.id, protocol=self.protocol, client_id=self.client_id)
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class PlainText:
     """An answer that is a line of text, no document."""
 
     text: str
 
 
-#: The body of the response, with status 200: a document, whole or in parts, unless it is Plain.
-Answer = bytes | Plain | AsyncGenerator[bytes, None]
+#: The body of the response, with status 200: a document, whole or in parts, unless it is PlainText.
+Answer = bytes | PlainText | AsyncGenerator[bytes, None]
 
 
 async def read(call: Call, reader: Reader[T]) -> T:
-    """What the document of a request says. Raises: TransportError."""
+    """The document of a request as its reader's type. Raises: TransportError."""
     data = call.data
     if data is None:
         raise TransportError(400, "the field request is missing")
@@ -117,19 +114,19 @@ async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T]) -> T:
     except PoolError as error:
         _log.warning("a large %s is read here, not by the pool (%s)", reader.root, error.code)
         return await asyncio.to_thread(read_here, data, call.protocol, reader)
-    if reading.told is None:
+    if reading.message is None:
         raise TransportError(reading.status, reading.text)
-    return msgspec.msgpack.decode(reading.told, type=reader.type)
+    return msgspec.msgpack.decode(reading.message, type=reader.type)
 
 
 def respond(call: Call, root: str, outcome: Outcome, inside: str = "") -> bytes:
     """The response to a request. Its status is 200 even for an error, so that the connection layer
-    has no line for it: here is one.
+    logs nothing: the line is written here.
     """
     errors = [finding for finding in outcome.findings if finding.kind == "error"]
     if errors:
         extra = fields(ota_code=errors[0].code)
-        told = "; ".join(f"{finding.code}: {finding.text}" for finding in errors[:_TOLD])
-        more = f"; and {len(errors) - _TOLD} more" if len(errors) > _TOLD else ""
-        _log.warning("answered with error %s%s", told, more, extra=extra)
+        texts = "; ".join(f"{finding.code}: {finding.text}" for finding in errors[:_LOGGED])
+        more = f"; and {len(errors) - _LOGGED} more" if len(errors) > _LOGGED else ""
+        _log.warning("answered with error %s%s", texts, more, extra=extra)
     return answer(root, call.protocol, outcome, inside)

@@ -1,14 +1,14 @@
-"""What this server announces, in which protocol version: nothing it cannot do.
+"""What this server announces in which protocol version: nothing that it cannot do.
 
-Data only, so that the handshake may read it; who does what is told is in `action.py`, and a test
-holds the two tables together.
+Data only, so that the handshake can read it; the handlers are in `action.py`, and a test holds the
+two tables together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from alpinehub.alpinebits.protocol import (
     AVAIL,
@@ -29,9 +29,7 @@ from alpinehub.alpinebits.protocol import (
     STATUS_UPDATE,
     Protocol,
 )
-
-if TYPE_CHECKING:
-    from alpinehub.models import Account, Feature
+from alpinehub.models import Account, Feature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +39,7 @@ class Support:
     #: Years of the first and last protocol version that has it.
     since: int
     until: int = NEWEST
-    #: Announced while the operator leaves it to all hotels of the account; None: always.
+    #: Announced while it is enabled for all hotels of the account; None: always.
     feature: Feature | None = None
 
 
@@ -58,7 +56,7 @@ class Capability:
     supports: Mapping[str, Support] = field(default_factory=dict)
 
 
-#: An action without one is not announced: who reads guest requests acknowledges them, too.
+#: An action without one is not announced: who can read guest requests can acknowledge them.
 CAPABILITIES: Final = (
     Capability(name="action_getVersion", action=GET_VERSION, since=2017, until=2017),
     Capability(name="action_getCapabilities", action=GET_CAPABILITIES, since=2017, until=2017),
@@ -181,16 +179,16 @@ SERVED: Final[Mapping[str, Protocol]] = {
 def announce(account: Account, protocol: Protocol) -> dict[str, frozenset[str]]:
     """What an account's software may do in a version: capability -> what it supports.
 
-    Several hotels may be meant by one request, so only what all of them offer is announced.
+    One request may be about several hotels, so only what all of them offer is announced.
     """
 
-    def told(one: Capability | Support) -> bool:
+    def is_announced(one: Capability | Support) -> bool:
         served = one.since <= protocol.year <= one.until
         feature = one.feature
         return served and (feature is None or all(h.offers(feature) for h in account.hotels))
 
     return {
-        one.name: frozenset(name for name, support in one.supports.items() if told(support))
+        one.name: frozenset(name for name, support in one.supports.items() if is_announced(support))
         for one in CAPABILITIES
-        if told(one)
+        if is_announced(one)
     }

@@ -6,19 +6,15 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from alpinehub.alpinebits.bounds import LARGE_BYTES, MAX_BODY_BYTES
+from alpinehub.alpinebits.document import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.transport_error import TransportError
-from alpinehub.memory_budget import MemoryBudget
-
-if TYPE_CHECKING:
-    from alpinehub.memory_budget import Allocation
-    from cordata import Context, Store
+from alpinehub.memory_budget import Allocation, MemoryBudget
+from cordata import Context, Store
 
 #: Bodies of more than `LARGE_BYTES` that one worker holds, and of them those of one account,
-#: so that what sends slowly is in nobody else's way. Each costs three times its size.
+#: so that an account that sends slowly blocks no other one. Each costs three times its size.
 MAX_BODIES, MAX_OF_ONE = 4, 2
 #: How long a large document waits for the one before it.
 WAIT_S = 10.0
@@ -31,26 +27,26 @@ class BodyLimit:
 
     def __init__(self, large: Counter[int], account_id: int, allocation: Allocation) -> None:
         self._large = large
-        self._user_id = account_id
+        self._account_id = account_id
         self._allocation = allocation
         self._is_large = False
 
     def grow(self, size: int) -> None:
         """The body has `size` bytes by now. Raises: TransportError (503)."""
         if size > LARGE_BYTES and not self._is_large:
-            of_one = self._large[self._user_id]
+            of_one = self._large[self._account_id]
             if of_one >= MAX_OF_ONE or self._large.total() >= MAX_BODIES:
                 raise TransportError(503, _BUSY)
-            self._large[self._user_id] = of_one + 1
+            self._large[self._account_id] = of_one + 1
             self._is_large = True
         if not self._allocation.grow_to(size):
             raise TransportError(503, _BUSY)
 
     def end(self) -> None:
-        """It is gone."""
+        """The body is released."""
         if self._is_large:
-            self._large[self._user_id] -= 1
-            self._large += Counter()  # without those who have none
+            self._large[self._account_id] -= 1
+            self._large += Counter()  # removes accounts that hold none
 
 
 class ConcurrencyLimit:

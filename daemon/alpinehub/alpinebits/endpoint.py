@@ -1,4 +1,4 @@
-"""POST /api/alpinebits. What is wrong is found in this order, and the first finding is the answer:
+"""POST /api/alpinebits. Checks come in this order, and the first error is the answer:
 
 credentials (401), protocol version header missing or malformed (400), body too large (413),
 Content-Encoding or Content-Type (415, 400), action missing (400), version not supported (400; not
@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from alpinehub.alpinebits import action, transport_error
-from alpinehub.alpinebits.call import Answer, Call, Plain
+from alpinehub.alpinebits.call import Answer, Call, PlainText
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.concurrency_limit import BodyLimit, limit_of
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS
@@ -66,12 +66,12 @@ async def alpinebits(request: Request) -> Response:
 
 
 async def not_allowed(request: Request, error: Exception) -> Response:
-    """Another method than POST: what is wrong at this address is said as AlpineBits says it."""
+    """Another method than POST: the error is in the form of AlpineBits."""
     return plain(405, "only POST is taken here", {"Allow": "POST"})
 
 
 def _response(answer: Answer) -> Response:
-    if isinstance(answer, Plain):
+    if isinstance(answer, PlainText):
         return Response(answer.text, media_type="text/plain; charset=utf-8", headers=HEADERS)
     if isinstance(answer, bytes):
         return Response(answer, media_type=_XML, headers=HEADERS)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final
 
-from alpinehub.alpinebits.document_store import Kind, read_document
-from alpinehub.alpinebits.rate_plan_store import read_plans, unpack
+from alpinehub.alpinebits.actions.rate_plans import read_plans, unpack
+from alpinehub.alpinebits.inbound import DocumentKind, read_document
 from alpinehub.alpinebits.rules import periods
 from alpinehub.hotels import require_hotel
 from cordata import Store, Tx
 
-#: What can be looked at, and the columns of it that a table shows.
+#: The kinds of data, and the columns of them that a table shows.
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "freerooms": (
         "category", "room", "first", "last", "bookable", "out_of_order", "out_of_market",
@@ -25,7 +25,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 }  # fmt: skip
 #: Columns of a table of inbound messages.
 MESSAGE_COLUMNS = ("received_at", "sent_by", "action", "protocol", "outcome", "problem")
-#: In the place of a category: all of the hotel.
+#: In place of a category: the whole hotel.
 CLOSED = "closed"
 
 
@@ -65,7 +65,7 @@ async def read_data(store: Store, code: str, what: str) -> list[dict[str, object
             return [_activity(dict(row)) for row in rows]
         if what == "freerooms":
             return list(_nights((await read_document(tx, hotel_id, "freerooms")).body()))
-        kind: Kind = "inventory" if what == "inventory" else "info"
+        kind: DocumentKind = "inventory" if what == "inventory" else "info"
         document = await read_document(tx, hotel_id, kind)
         return [{"xml": document.body().decode()}] if document.packed else []
 
@@ -82,8 +82,8 @@ def _nights(body: bytes) -> Iterator[dict[str, object]]:
     if not body:
         return
     rooms = periods.decode(body)
-    told = [((CLOSED, ""), rooms.closings), *sorted(rooms.entries.items())]
-    for (category, room), some in told:
+    periods_of = [((CLOSED, ""), rooms.closings), *sorted(rooms.entries.items())]
+    for (category, room), some in periods_of:
         for one in some:
             yield {
                 "category": category,

@@ -1,27 +1,37 @@
-"""Inbound updates: messages in which hotel software sends data about its hotel.
+"""Inbound updates: hotel software sends data about its hotel, which is stored with a record of the
+message.
 
-    read (rules/) -> admit: whose hotel, is it allowed -> store what it says, and that it came
-                            no: the response is an error, and that it came is on record
+    read (rules/) -> admit: whose hotel, is the feature enabled
+                       yes -> store the data and the record of the message in one unit of work
+                       no  -> the response is an error, and only the message is recorded
 
-Categories of rooms that are not in the hotel's own inventory are an advisory.
+Free rooms, inventory and info are stored as one document each; rate plans one by one
+(actions/rate_plans.py). A document is computed outside any transaction, because that may take a
+while, and written if it is still the revision that was read; otherwise the caller computes it
+again. So nobody waits for a lock meanwhile, and of two concurrent deltas none is lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from alpinehub.alpinebits.call import Call, respond
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Finding, Outcome, failed
+from alpinehub.alpinebits.rules.inbound_message import InboundMessage
+from alpinehub.alpinebits.transport_error import TransportError
+from alpinehub.models import Hotel
+from cordata import Row, Store, Tx
 
-if TYPE_CHECKING:
-    from alpinehub.alpinebits.rules.inbound import InboundMessage
-    from alpinehub.models import Hotel
-    from cordata import Row, Store, Tx
+DocumentKind = Literal["freerooms", "inventory", "info"]
+
+#: How often an update is computed again because another one was first.
+TRIES = 8
 
 _UNKNOWN_ROOMS = Finding(
     kind="advisory",
@@ -40,11 +50,11 @@ class Update:
     action: str
     #: Name of the root element of the response.
     response: str
-    #: What there is to say of it already.
+    #: Found before the message was stored.
     findings: tuple[Finding, ...] = ()
 
     async def record(self, tx: Tx, outcome: Outcome) -> None:
-        """Put the message on record, in the unit that stores what it says."""
+        """Record the message, in the unit of work that stores its data."""
         outcome = Outcome((*self.findings, *outcome.findings))
         await tx.insert(
             "inbound_message",
@@ -61,12 +71,8 @@ class Update:
         )
 
     async def record_alone(self, outcome: Outcome) -> None:
-        """Put a message on record of which nothing else is stored. Raises: StoreUnavailable."""
-
-        async def unit(tx: Tx) -> None:
-            await self.record(tx, outcome)
-
-        await self.call.ctx.store.run(unit)
+        """Record a message of which nothing else is stored. Raises: StoreUnavailable."""
+        await self.call.ctx.store.run(partial(self.record, outcome=outcome))
 
     def respond(self, outcome: Outcome) -> bytes:
         """The response to the message."""
@@ -85,24 +91,22 @@ async def admit(call: Call, action: str, response: str, message: InboundMessage)
         update = Update(call=call, hotel=hotel, action=action, response=response)
         await update.record_alone(outcome)
         return respond(call, response, outcome)
+    unknown = await _unknown_rooms(call.ctx.store, hotel, message.room_types)
     return Update(
         call=call,
         hotel=hotel,
         action=action,
         response=response,
-        findings=(
-            *message.findings,
-            *await _unknown_rooms(call.ctx.store, hotel, message.room_types),
-        ),
+        findings=(*message.findings, *unknown),
     )
 
 
 async def _unknown_rooms(
     store: Store, hotel: Hotel, room_types: frozenset[str]
 ) -> tuple[Finding, ...]:
-    """Advice to send the inventory, where there is an older one; the message counts anyway.
+    """An advisory to send the inventory, if the stored one lacks room categories of the message.
 
-    Raises: StoreUnavailable.
+    The message counts anyway. Raises: StoreUnavailable.
     """
     if not room_types:
         return ()
@@ -116,8 +120,98 @@ async def _unknown_rooms(
 
 
 def _codes(inventory: bytes) -> frozenset[str]:
-    """Of the categories in an inventory, packed."""
+    """The room categories of a compressed inventory."""
     from lxml import etree
 
     rooms = etree.iterparse(BytesIO(zlib.decompress(inventory)), tag=tag("GuestRoom"))
     return frozenset(str(room.get("Code", "")) for _, room in rooms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A document as it is stored."""
+
+    #: Goes up with each change; 0: there is none yet.
+    revision: int = 0
+    #: The protocol version in which it came.
+    protocol: str = ""
+    packed: bytes = b""
+    #: When the last complete set came.
+    complete_at: int | None = None
+    changed_at: int = 0
+
+    def body(self) -> bytes:
+        """The document itself; a large one takes a moment."""
+        return zlib.decompress(self.packed) if self.packed else b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentChange:
+    """What an update makes of a document."""
+
+    outcome: Outcome = field(default_factory=Outcome)
+    #: None: it stays as it is.
+    body: bytes | None = None
+    #: It replaces everything.
+    complete: bool = True
+
+
+async def read_document(tx: Tx, hotel_id: int, kind: DocumentKind) -> Document:
+    """The document of a hotel, perhaps one that does not exist yet."""
+    row = await tx.fetch_one("document_get", hotel_id=hotel_id, kind=kind)
+    if row is None:
+        return Document()
+    columns = dict(row)
+    return Document(packed=columns.pop("body"), **columns)
+
+
+async def find_document(store: Store, hotel_id: int, kind: DocumentKind) -> Document:
+    """As `read_document`, in a unit of work of its own. Raises: StoreUnavailable."""
+    return await store.read(partial(read_document, hotel_id=hotel_id, kind=kind))
+
+
+async def write_document(
+    update: Update, kind: DocumentKind, before: Document, change: DocumentChange
+) -> bool:
+    """Store a change of a document that was read `before`, and record the message.
+
+    False: another update was first, and nothing is stored. Raises: StoreUnavailable.
+    """
+    packed = None
+    if change.body is not None:
+        packed = await asyncio.to_thread(zlib.compress, change.body)
+
+    async def unit(tx: Tx) -> bool:
+        if packed is not None and not await _write(tx, update, kind, before, change, packed):
+            return False
+        await update.record(tx, change.outcome)
+        return True
+
+    return await update.call.ctx.store.run(unit)
+
+
+async def _write(
+    tx: Tx,
+    update: Update,
+    kind: DocumentKind,
+    before: Document,
+    change: DocumentChange,
+    packed: bytes,
+) -> bool:
+    values: dict[str, object] = {
+        "hotel_id": update.hotel.id,
+        "kind": kind,
+        "protocol": update.call.protocol.name,
+        "account_id": update.call.account.id,
+        "body": packed,
+        "complete_at": tx.now_us if change.complete else None,
+        "now_us": tx.now_us,
+    }
+    if before.revision:
+        return await tx.fetch_one("document_replace", seen=before.revision, **values) is not None
+    return await tx.fetch_one("document_add", **values) is not None
+
+
+def too_many_at_once() -> TransportError:
+    """The error for an update that others preceded TRIES times."""
+    return TransportError(503, "others are sending data of this hotel at the same time; try again")

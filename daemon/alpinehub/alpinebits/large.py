@@ -1,4 +1,7 @@
-"""Reading in a child of the pool: the command that `call.py` calls for a large document."""
+"""The commands that a child of the pool runs: reads a large document, converts large content.
+
+The child imports this module, and no more of the hub than it needs.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from typing import Any
 
 import msgspec
 
-from alpinehub.alpinebits.acknowledging import REPORT
+from alpinehub.alpinebits.document import tag
+from alpinehub.alpinebits.outcome import opening
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.reader import Reader, Reading, read_here
+from alpinehub.alpinebits.rules.acknowledgement import REPORT
 from alpinehub.alpinebits.rules.content import CONTENT
 from alpinehub.alpinebits.rules.events import EVENTS
 from alpinehub.alpinebits.rules.freerooms import AVAIL, COUNTS
@@ -26,7 +31,65 @@ def read_large(payload: dict[str, Any], session: object) -> Reading:
     """The command `read_message`: {document, protocol, root}."""
     protocol, reader = PROTOCOLS[payload["protocol"]], READERS[payload["root"]]
     try:
-        told = read_here(payload["document"], protocol, reader)
+        message = read_here(payload["document"], protocol, reader)
     except TransportError as problem:
         return Reading(status=problem.status, text=problem.text)
-    return Reading(told=msgspec.msgpack.encode(told))
+    return Reading(message=msgspec.msgpack.encode(message))
+
+
+class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
+    """Hotel data as it is stored, and the response that it is for."""
+
+    #: Name of the root element of the response.
+    response: str
+    #: What follows its Success, in any protocol version.
+    content: bytes
+    #: The hotel's code and name today, whatever the stored content says.
+    code: str
+    name: str
+    #: The protocol version of the response.
+    protocol: str
+
+
+class Converted(msgspec.Struct, frozen=True, kw_only=True):
+    """The content in the protocol version of the response."""
+
+    #: What follows Success, as XML.
+    inside: str = ""
+    #: How many elements and attributes were left out.
+    dropped: int = 0
+    #: Why the version cannot carry the content at all; "": it can.
+    problem: str = ""
+
+
+def convert(stored: StoredContent) -> Converted:
+    """The content in the protocol version of its response."""
+    from lxml import etree
+
+    from alpinehub.alpinebits.grammar.project import Unfit, project
+
+    message = b"".join(
+        (
+            opening(stored.response).encode(),
+            b"<Success/>",
+            stored.content,
+            f"</{stored.response}>".encode(),
+        )
+    )
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_blank_text=True)
+    root = etree.fromstring(message, parser)
+    for name in ("HotelDescriptiveContent", "RatePlans"):
+        for one in root.iter(tag(name)):
+            one.set("HotelCode", stored.code)
+            one.set("HotelName", stored.name)
+    try:
+        made, dropped = project(root, PROTOCOLS[stored.protocol])
+    except Unfit as reason:
+        return Converted(problem=str(reason))
+    inside = etree.tostring(made[-1], encoding="unicode", with_tail=False)
+    return Converted(inside=inside, dropped=dropped)
+
+
+def convert_large(payload: dict[str, Any], session: object) -> Converted:
+    """The command `convert_content`: the fields of a StoredContent."""
+    return convert(msgspec.convert(payload, StoredContent))

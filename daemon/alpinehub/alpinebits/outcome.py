@@ -1,4 +1,4 @@
-"""What a request came to, and the OTA response that says so in the words of a protocol version.
+"""The outcome of a request, and the OTA response for it in a protocol version.
 
 success ... <Success/>
 advisory .. <Success/> and a Warning of Type 11, perhaps with a Status: what to send next
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal
 
-from alpinehub.alpinebits.document import NAMESPACE
-from alpinehub.alpinebits.markup import attribute, clean, text
+from alpinehub.alpinebits.document import NAMESPACE, clean, escape_attribute, escape_text
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.transport_error import TransportError
 
@@ -22,9 +21,9 @@ from alpinehub.alpinebits.transport_error import TransportError
 INVALID_HOTEL_CODE: Final = 392
 INVALID_VALUE: Final = 320
 
-#: Types of Warning and Error: advice, a business rule, the application refused.
+#: Types of Warning and Error: advisory, business rule, application error.
 _ADVISORY, _RULE, _APPLICATION = 11, 3, 13
-#: Findings that name no record: more help nobody.
+#: Most findings that name no record.
 _MAX_FINDINGS = 20
 _MAX_TEXT_CHARS = 500
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -34,21 +33,21 @@ Kind = Literal["advisory", "warning", "error"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing to say of a request: an advisory, a warning or an error."""
+    """One remark on a request: an advisory, a warning or an error."""
 
     kind: Kind
     text: str
-    #: OTA error code; an error has one, and what is said of a pushed reservation.
+    #: OTA error code: of errors, and of warnings about a pushed reservation.
     code: int = 0
     #: ALPINEBITS_SEND_...: left out where the protocol version has no such value.
     status: str = ""
-    #: RecordID: of what it is said.
+    #: RecordID: what it is about.
     record: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All there is to say; nothing: success."""
+    """All findings; none: success."""
 
     findings: tuple[Finding, ...] = ()
 
@@ -63,7 +62,7 @@ _WORST_FIRST: tuple[Kind, ...] = ("error", "warning", "advisory")
 
 
 def failed(code: int, text: str, *, status: str = "") -> Outcome:
-    """A outcome of one error."""
+    """An outcome of one error."""
     return Outcome((Finding(kind="error", code=code, text=text, status=status),))
 
 
@@ -114,34 +113,34 @@ def answer(root: str, protocol: Protocol, outcome: Outcome, inside: str = "") ->
     if errors and protocol.year < form.errors:
         raise TransportError(400, clean(errors[0].text)[:_MAX_TEXT_CHARS])
     if errors:
-        told = "".join(_error(finding, statuses) for finding in errors[:_MAX_FINDINGS])
-        return f"{opening(root)}<Errors>{told}</Errors></{root}>".encode()
+        errors_xml = "".join(_error(finding, statuses) for finding in errors[:_MAX_FINDINGS])
+        return f"{opening(root)}<Errors>{errors_xml}</Errors></{root}>".encode()
     warnings = ""
     if outcome.findings and protocol.year >= form.warnings:
         loose = islice(
             (finding for finding in outcome.findings if not finding.record), _MAX_FINDINGS
         )
         findings = (*loose, *(finding for finding in outcome.findings if finding.record))
-        told = "".join(_warning(finding, form, statuses) for finding in findings)
-        warnings = f"<Warnings>{told}</Warnings>"
+        warnings_xml = "".join(_warning(finding, form, statuses) for finding in findings)
+        warnings = f"<Warnings>{warnings_xml}</Warnings>"
     return f"{opening(root)}<Success/>{warnings}{inside}</{root}>".encode()
 
 
 def _error(finding: Finding, statuses: frozenset[str]) -> str:
-    """Where it says what to send next, it is of the type of advice."""
+    """An error with a status, which asks for the next message, has the type of an advisory."""
     known = finding.status in statuses
     status = f' Status="{finding.status}"' if known else ""
     kind = _ADVISORY if known else _APPLICATION
-    return f'<Error Type="{kind}" Code="{finding.code}"{status}>{_said(finding)}</Error>'
+    return f'<Error Type="{kind}" Code="{finding.code}"{status}>{_text(finding)}</Error>'
 
 
 def _warning(finding: Finding, form: _Response, statuses: frozenset[str]) -> str:
     code = f' Code="{finding.code}"' if form.coded else ""
-    record = f' RecordID="{attribute(clean(finding.record))}"' if finding.record else ""
+    record = f' RecordID="{escape_attribute(clean(finding.record))}"' if finding.record else ""
     status = f' Status="{finding.status}"' if finding.status in statuses else ""
     kind = _ADVISORY if finding.kind == "advisory" else _RULE
-    return f'<Warning Type="{kind}"{code}{record}{status}>{_said(finding)}</Warning>'
+    return f'<Warning Type="{kind}"{code}{record}{status}>{_text(finding)}</Warning>'
 
 
-def _said(finding: Finding) -> str:
-    return text(clean(finding.text)[:_MAX_TEXT_CHARS])
+def _text(finding: Finding) -> str:
+    return escape_text(clean(finding.text)[:_MAX_TEXT_CHARS])

@@ -1,6 +1,6 @@
-"""The protocol versions there are, and where they differ from each other: facts, no choices.
+"""The protocol versions there are, and where they differ from each other: facts only.
 
-What of them is served stands elsewhere: `capability.py` and `action.py`.
+What of them is served is in `capability.py` and `action.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NEWEST: Final = 2024
 _SEND = frozenset(
     {"ALPINEBITS_SEND_FREEROOMS", "ALPINEBITS_SEND_RATEPLANS", "ALPINEBITS_SEND_INVENTORY"}
 )
-#: What comments are of, and called.
+#: Names of comments.
 SERVICES: Final = "included services"
 CUSTOMER: Final = "customer comment"
 ADDITIONAL: Final = "additional info"
@@ -59,7 +59,7 @@ class Protocol:
     stay_groups: bool = False
     #: RoomType has the attribute RoomType, 1 to 9.
     room_kinds: bool = True
-    #: How a SpecialRequest tells of pets: by its Name, its RequestCode; "": not at all.
+    #: Where a SpecialRequest mentions pets: in its Name, its RequestCode; "": nowhere.
     pets: Literal["", "name", "code"] = ""
     #: Values of Comment/@Name, each at most once.
     comments: tuple[str, ...] = (SERVICES, CUSTOMER)

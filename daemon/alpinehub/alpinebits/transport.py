@@ -1,4 +1,4 @@
-"""What comes before an action: who asks, in which version, and the form; errors in plain text.
+"""Before an action: credentials, protocol version, and the form; errors are plain text.
 
 The body is a form with `action` and `request`, bounded before, in and after gzip.
 """
@@ -20,10 +20,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from alpinehub.alpinebits import transport_error
-from alpinehub.alpinebits.bounds import MAX_BODY_BYTES
 from alpinehub.alpinebits.call import THREAD_BYTES
 from alpinehub.alpinebits.concurrency_limit import BodyLimit
-from alpinehub.alpinebits.markup import clean
+from alpinehub.alpinebits.document import MAX_BODY_BYTES, clean
 from alpinehub.alpinebits.protocol import well_formed
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.login import TooManyLogins, authenticate, shown
@@ -145,7 +144,7 @@ _MAX_CLIENT_ID_CHARS = 64
 
 
 async def log_in(ctx: Context, request: Request) -> Account:
-    """Who asks. Raises: TransportError (401), TooManyLogins, StoreUnavailable."""
+    """The account that calls. Raises: TransportError (401), TooManyLogins, StoreUnavailable."""
     credentials = _credentials(request.headers.get("authorization", ""))
     if credentials is None:
         raise TransportError(401, transport_error.BAD_CREDENTIALS)
@@ -192,9 +191,9 @@ def protocol_name(request: Request) -> str:
 
 
 def client_id(request: Request) -> str:
-    """What the client calls itself; nobody has to."""
-    said = clean(request.headers.get("x-alpinebits-clientid", "")).strip()
-    return said[:_MAX_CLIENT_ID_CHARS]
+    """The name that the client gives itself; it is optional."""
+    name = clean(request.headers.get("x-alpinebits-clientid", "")).strip()
+    return name[:_MAX_CLIENT_ID_CHARS]
 
 
 async def read_form(request: Request, body_limit: BodyLimit) -> Form:
@@ -219,8 +218,8 @@ async def _parse(data: bytes, read: Callable[[], T]) -> T:
 
 
 def refuse(request: Request, problem: TransportError) -> Response:
-    """The response to what is not AlpineBits as it should be; why, is on the connection layer's
-    line of the request.
+    """The response to a request that is not AlpineBits as it should be; the connection layer's log
+    line of the request has the reason.
     """
     request.state.reason = f"{problem.text}{problem.note}"
     ask = {"WWW-Authenticate": 'Basic realm="AlpineBits", charset="UTF-8"'}
@@ -228,8 +227,8 @@ def refuse(request: Request, problem: TransportError) -> Response:
 
 
 class InParts(Response):
-    """A document that is sent as it is made. What fails in the middle of it ends the connection:
-    the client sees that it has half a document.
+    """A document that is sent while it is made. An error in the middle ends the connection, so that
+    the client sees that the document is incomplete.
     """
 
     def __init__(

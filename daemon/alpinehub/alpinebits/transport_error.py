@@ -15,5 +15,5 @@ class TransportError(Exception):
         self.status = status
         #: One line, without the leading "ERROR:".
         self.text = text
-        #: What the line in the log says in addition: nothing that a terminal obeys.
+        #: Added to the line in the log; without control characters.
         self.note = note

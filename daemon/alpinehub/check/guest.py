@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from alpinehub.alpinebits.guest.read import Received, read
+from alpinehub.alpinebits.guest.parse import Received, read
 from alpinehub.alpinebits.protocol import ACKNOWLEDGE, READ
 from alpinehub.check.peer import NO_HOTEL, Peer
 from alpinehub.check.suite import PASSED, Check, Result, failed, skipped, warning

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from alpinehub.alpinebits.guest.read import Received, read
+from alpinehub.alpinebits.guest.parse import Received, read
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.cli.peer import Failed, Server, TransportFailed
 from alpinehub.cli.session import show_document

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from alpinehub.alpinebits.document import NAMESPACE
-from alpinehub.alpinebits.markup import attribute, clean, text
+from alpinehub.alpinebits.document import NAMESPACE, clean, escape_attribute, escape_text
 from alpinehub.alpinebits.protocol import Protocol
 
 #: The first protocol version whose free rooms are counts, and not limits.
@@ -45,12 +44,12 @@ class Period:
 
 def ping(echo: str) -> bytes:
     """OTA_PingRQ."""
-    return _document("OTA_PingRQ", "8.000", f"<EchoData>{text(clean(echo))}</EchoData>")
+    return _document("OTA_PingRQ", "8.000", f"<EchoData>{escape_text(clean(echo))}</EchoData>")
 
 
 def read_requests(hotel: HotelName, since: str = "") -> bytes:
     """OTA_ReadRQ: what is not acknowledged, or everything since a moment (xs:dateTime)."""
-    criteria = f'<SelectionCriteria Start="{attribute(clean(since))}"/>' if since else ""
+    criteria = f'<SelectionCriteria Start="{escape_attribute(clean(since))}"/>' if since else ""
     wanted = f"<HotelReadRequest{hotel}>{criteria}</HotelReadRequest>"
     return _document("OTA_ReadRQ", "1.001", f"<ReadRequests>{wanted}</ReadRequests>")
 
@@ -59,7 +58,7 @@ def report(taken: Iterable[tuple[str, str]], refused: Mapping[str, str]) -> byte
     """OTA_NotifReportRQ: (UniqueID type, ID) of what was taken; ID -> why it was refused."""
     warnings = "".join(
         f"<Warning{_attributes({'Type': '3', 'Code': '450', 'RecordID': unique_id})}>"
-        f"{text(clean(why))}</Warning>"
+        f"{escape_text(clean(why))}</Warning>"
         for unique_id, why in refused.items()
     )
     known = "".join(
@@ -124,7 +123,7 @@ def _control(period: Period) -> str:
 
 
 def _attributes(values: Mapping[str, str]) -> str:
-    return "".join(f' {name}="{attribute(clean(value))}"' for name, value in values.items())
+    return "".join(f' {name}="{escape_attribute(clean(value))}"' for name, value in values.items())
 
 
 def _document(root: str, version: str, inside: str) -> bytes:

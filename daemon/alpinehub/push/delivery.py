@@ -18,11 +18,11 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from alpinehub.alpinebits.acknowledging import REPORT, Acknowledgement, acknowledge
+from alpinehub.alpinebits.actions.acknowledge import acknowledge
 from alpinehub.alpinebits.call import Client as Reader
-from alpinehub.alpinebits.delivery import Sent, mark_unsent
 from alpinehub.alpinebits.document import NAMESPACE
-from alpinehub.alpinebits.listing import reservations
+from alpinehub.alpinebits.guest_requests import Sent, mark_unsent, reservations
+from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.directory import directory_of
 from alpinehub.pms.http import Answer, Unreachable
 from alpinehub.pms.reply import read_reply

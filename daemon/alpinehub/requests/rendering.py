@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alpinehub.alpinebits.guest import Undeliverable, find_invalid, render, response
-from alpinehub.alpinebits.listing import record_of
+from alpinehub.alpinebits.guest_requests import record_of
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.directory import joined_hotel
 from alpinehub.hotels import Unusable

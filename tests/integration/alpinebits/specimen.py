@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from lxml import etree
 
-from alpinehub.alpinebits.grammar.datatype import datatype
-from alpinehub.alpinebits.grammar.notation import Choice, Element
+from alpinehub.alpinebits.grammar.notation import Choice, Element, datatype
 
 NS = "http://www.opentravel.org/OTA/2003/05"
 _VALUES = {

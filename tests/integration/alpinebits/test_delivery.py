@@ -10,7 +10,8 @@ import pytest
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import Hub, error_of, open_hub, open_worker, read_rq
 
-from alpinehub.alpinebits import acknowledging, listing
+from alpinehub.alpinebits import guest_requests
+from alpinehub.alpinebits.actions import acknowledge
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import Record, find_invalid, render
 from alpinehub.alpinebits.guest.render import REVISION
@@ -168,7 +169,7 @@ async def test_many_are_acknowledged_some_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the units of one report others may write."""
-    monkeypatch.setattr(acknowledging, "RECORDED", 2)
+    monkeypatch.setattr(acknowledge, "BATCH", 2)
     async with open_hub(tmp_path) as hub:
         for number in range(8):
             hub.add(H1, f"a{number}")
@@ -363,7 +364,7 @@ async def test_record_that_is_rendered_wrongly_is_held_and_blocks_nothing(
         for name in ("a1", "a2", "a3", "a4"):
             hub.add(H1, name)
         with monkeypatch.context() as patch:
-            patch.setattr(listing, "render", wrong)
+            patch.setattr(guest_requests, "render", wrong)
             for _ in range(2):
                 assert await hub.read("u1", "H1") == ["a1", "a3"]
         rows = hub.deliveries(U1)
@@ -390,7 +391,7 @@ async def test_version_is_checked_once_for_each_form_that_it_is_sent_in(
         checked.append(len(made))
         return find_invalid(made, protocol)
 
-    monkeypatch.setattr(listing, "find_invalid", count)
+    monkeypatch.setattr(guest_requests, "find_invalid", count)
     async with open_hub(tmp_path) as hub:
         hub.add(H1, "a1")
         hub.add(H1, "a2")
@@ -429,7 +430,7 @@ async def test_held_record_is_released_when_it_can_be_rendered(tmp_path: Path) -
 
 async def test_list_longer_than_a_page_is_complete_and_in_order(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        names = [f"a{number:04d}" for number in range(2 * listing.PAGE + 50)]
+        names = [f"a{number:04d}" for number in range(2 * guest_requests.PAGE + 50)]
         for name in names:
             hub.add(H1, name)
         assert await hub.read("u1", "H1") == names

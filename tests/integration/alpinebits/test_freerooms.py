@@ -21,9 +21,9 @@ from tests.integration.alpinebits.hub import (
 )
 from tests.unit.alpinebits.test_freerooms import CLOSED, COMPLETE, DZ, LIMIT, ROOM, count, status
 
-from alpinehub.alpinebits.bounds import LARGE_BYTES
 from alpinehub.alpinebits.call import POOL_BYTES
-from alpinehub.alpinebits.document_store import read_document
+from alpinehub.alpinebits.document import LARGE_BYTES
+from alpinehub.alpinebits.inbound import read_document
 from alpinehub.alpinebits.rules import periods
 from alpinehub.alpinebits.rules.periods import Counts, Key
 from cordata.pool.client.door import Door

@@ -12,8 +12,8 @@ from tests.integration.alpinebits.mutants import mutants
 from tests.integration.alpinebits.shape import XS, places_of_grammar, places_of_schema
 from tests.integration.alpinebits.specimen import specimen
 
-from alpinehub.alpinebits.grammar import check, library, parse
-from alpinehub.alpinebits.grammar.datatype import DATATYPES
+from alpinehub.alpinebits.grammar import check, parse, schema
+from alpinehub.alpinebits.grammar.notation import DATATYPES
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.transport_error import TransportError
 
@@ -55,7 +55,7 @@ def test_mutants_are_valid_exactly_where_the_schema_says_so(path: Path) -> None:
 
 
 #: Every message of every version.
-MESSAGES = [(name, of) for of, protocol in PROTOCOLS.items() for name in library.names(protocol)]
+MESSAGES = [(name, of) for of, protocol in PROTOCOLS.items() for name in schema.names(protocol)]
 
 
 @pytest.mark.parametrize("version", PROTOCOLS)
@@ -73,7 +73,7 @@ def test_message_has_the_places_that_its_schema_has(name: str, version: str) -> 
         material.OFFICIAL / "schema" / f"alpinebits-{version}.xsd",
         etree.XMLParser(remove_comments=True),
     ).getroot()
-    root = library.element(name, PROTOCOLS[version])
+    root = schema.element(name, PROTOCOLS[version])
     assert root is not None
     assert places_of_grammar(root) == places_of_schema(document, name)
 
@@ -82,7 +82,7 @@ def test_message_has_the_places_that_its_schema_has(name: str, version: str) -> 
 def test_message_with_everything_in_it_is_valid_and_its_mutants_are_where_theirs_are(
     name: str, version: str
 ) -> None:
-    root = library.element(name, PROTOCOLS[version])
+    root = schema.element(name, PROTOCOLS[version])
     assert root is not None
     for choose in range(3):
         whole = specimen(root, choose)
@@ -168,8 +168,8 @@ def test_checking_is_right_when_threads_check_the_same_kind_at_once() -> None:
 
 
 def test_every_type_and_fragment_of_the_grammars_is_used() -> None:
-    text = " ".join(path.read_text() for path in Path(library.__file__).parent.glob("*.g"))
+    text = " ".join(path.read_text() for path in Path(schema.__file__).parent.glob("*.g"))
     words = set(text.replace("{", " ").split())
     assert set(DATATYPES) <= words
-    fragments = {name for name, line in library.grammar().items() if line.is_fragment}
+    fragments = {name for name, line in schema.grammar().items() if line.is_fragment}
     assert all(f"like {name}" in text for name in fragments)

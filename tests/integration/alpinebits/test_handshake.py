@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from tests.integration.alpinebits import material
 
-from alpinehub.alpinebits.actions.handshake import ECHO, NoCapabilities, intersect, ping, tell
+from alpinehub.alpinebits.actions.handshake import (
+    ECHO,
+    NoCapabilities,
+    encode_common,
+    intersect,
+    ping,
+)
 from alpinehub.alpinebits.capability import SERVED, announce
 from alpinehub.alpinebits.reader import read_here
 from alpinehub.models import Account
@@ -17,7 +23,7 @@ OURS = {name: announce(NOBODY, protocol) for name, protocol in SERVED.items()}
 
 
 def common(*versions: object) -> Any:
-    return json.loads(tell(intersect(json.dumps({"versions": list(versions)}), OURS)))
+    return json.loads(encode_common(intersect(json.dumps({"versions": list(versions)}), OURS)))
 
 
 def test_handshake_keeps_common_versions_actions_and_nothing_else() -> None:
@@ -52,7 +58,7 @@ def test_handshake_keeps_common_versions_actions_and_nothing_else() -> None:
     "echo", ["{}", '{"versions":null}', '{"versions":[]}', '{"versions":[{"version":"1"}],"x":1}']
 )
 def test_handshake_leaves_out_empty_arrays(echo: str) -> None:
-    assert tell(intersect(echo, OURS)) == "{}"
+    assert encode_common(intersect(echo, OURS)) == "{}"
 
 
 def test_handshake_takes_double_entries_together() -> None:
@@ -68,7 +74,9 @@ def test_handshake_takes_double_entries_together() -> None:
 
 def test_handshake_reads_escaped_json() -> None:
     echo = html.escape('{"versions":[{"version":"2020-10"}]}')
-    assert json.loads(tell(intersect(echo, OURS))) == {"versions": [{"version": "2020-10"}]}
+    assert json.loads(encode_common(intersect(echo, OURS))) == {
+        "versions": [{"version": "2020-10"}]
+    }
 
 
 @pytest.mark.parametrize(
@@ -89,7 +97,7 @@ def test_ping_answer_is_valid_and_echoes_when_asked_with_a_sample(
     folder: str, version: str
 ) -> None:
     echo = read_here(material.message(folder, "Handshake-OTA_PingRQ.xml"), SERVED[version], ECHO)
-    document = ping(tell(intersect(echo, OURS)), echo)
+    document = ping(encode_common(intersect(echo, OURS)), echo)
     assert material.problems(document, version) == []
     assert read_ping_answer(document) == echo
 

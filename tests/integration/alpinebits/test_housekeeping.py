@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.integration.alpinebits.hub import NAMESPACE, Hub, open_hub
 
-from alpinehub.alpinebits import last_contact
+from alpinehub.alpinebits import guest_requests
 from alpinehub.alpinebits.capability import SERVED
 from cordata import StoreUnavailable
 
@@ -100,8 +100,8 @@ async def test_contact_tells_when_a_user_last_polled_and_acknowledged(
         [acked] = hub.db.execute("SELECT * FROM contact")
         assert (acked["polled_at"], acked["protocol"]) == (row["polled_at"], "2022-10")
         assert acked["acked_at"] > row["polled_at"]
-        monkeypatch.setattr(last_contact, "POLL_NOTED_S", -1.0)
-        last_contact._noted.clear()
+        monkeypatch.setattr(guest_requests, "POLL_NOTED_S", -1.0)
+        guest_requests._polls_noted.clear()
         await hub.read("u2", "H1")
         [polled] = hub.db.execute("SELECT * FROM contact")
         assert polled["polled_at"] > acked["acked_at"] == polled["acked_at"]

@@ -11,7 +11,7 @@ from lxml import etree
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import NAMESPACE, Hub, error_of, open_hub
 
-from alpinehub.alpinebits.document_store import read_document
+from alpinehub.alpinebits.inbound import read_document
 from alpinehub.alpinebits.protocol import PROTOCOLS
 
 pytestmark = pytest.mark.usefixtures("each_store")

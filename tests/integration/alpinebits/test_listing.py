@@ -11,7 +11,7 @@ import pytest
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import Hub, open_hub, read_rq, reservations
 
-from alpinehub.alpinebits import listing
+from alpinehub.alpinebits import guest_requests
 from alpinehub.alpinebits.call import Client
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.models import Hotel
@@ -31,7 +31,7 @@ CLIENT = Client(account_id=U1, protocol=PROTOCOLS["2024-10"], client_id="asa")
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page is an argument's default, so the places that take it are told."""
     small = {"since_us": None, "size": 3, "after_id": "", "sent": None}
-    monkeypatch.setattr(listing.reservations, "__kwdefaults__", small)
+    monkeypatch.setattr(guest_requests.reservations, "__kwdefaults__", small)
 
 
 def fill(hub: Hub, count: int) -> list[str]:
@@ -61,7 +61,7 @@ async def test_list_goes_out_whole_when_it_is_less_than_a_page(
 async def test_page_is_recorded_as_sent_before_it_is_given_and_no_other(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         fill(hub, 7)
-        pages = listing.reservations(hub.ctx, CLIENT, HOTEL)
+        pages = guest_requests.reservations(hub.ctx, CLIENT, HOTEL)
         for expected in (3, 6, 7):
             await anext(pages)
             sent = [row for row in hub.deliveries(U1).values() if row["first_sent_at"]]

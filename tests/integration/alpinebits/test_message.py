@@ -8,11 +8,11 @@ from lxml import etree
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.mutants import mutants
 
-from alpinehub.alpinebits.acknowledging import REPORT, Acknowledgement
 from alpinehub.alpinebits.actions.handshake import ECHO
 from alpinehub.alpinebits.actions.read import READ_REQUEST, ReadRequest
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.reader import Reader, read_here
+from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.alpinebits.transport_error import TransportError
 
 NAMES = list(SERVED)

@@ -11,7 +11,7 @@ from tests.integration.alpinebits.mutants import mutants
 from tests.integration.alpinebits.specimen import specimen
 from tests.integration.alpinebits.test_grammar import MESSAGES, SAMPLES
 
-from alpinehub.alpinebits.grammar import check, library
+from alpinehub.alpinebits.grammar import check, schema
 from alpinehub.alpinebits.grammar.project import Unfit, project
 from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 
@@ -65,7 +65,7 @@ def test_message_with_everything_in_it_is_carried_by_the_versions_that_can(
     name: str, version: str
 ) -> None:
     protocol = PROTOCOLS[version]
-    root = library.element(name, protocol)
+    root = schema.element(name, protocol)
     assert root is not None
     for choose in range(3):
         whole = specimen(root, choose)

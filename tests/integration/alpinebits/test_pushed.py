@@ -16,13 +16,12 @@ from tests.integration.alpinebits.mutants import mutants
 from tests.integration.alpinebits.specimen import specimen
 
 from alpinehub.alpinebits.actions.freerooms import apply_message
-from alpinehub.alpinebits.document_store import Document
-from alpinehub.alpinebits.fitting import Telling, fit
-from alpinehub.alpinebits.grammar import check, library
-from alpinehub.alpinebits.large import READERS
+from alpinehub.alpinebits.grammar import check, schema
+from alpinehub.alpinebits.inbound import Document
+from alpinehub.alpinebits.large import READERS, StoredContent, convert
 from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 from alpinehub.alpinebits.reader import Reader
-from alpinehub.alpinebits.rules.content import ContentTold
+from alpinehub.alpinebits.rules.content import ContentMessage
 from alpinehub.alpinebits.rules.freerooms import FreeRoomsMessage
 from alpinehub.alpinebits.rules.overlay import between, laid_over, titled
 from alpinehub.alpinebits.rules.rate_plans import RatePlansMessage
@@ -32,13 +31,13 @@ PUSHES = [
     (root, version)
     for root in READERS
     for version, protocol in PROTOCOLS.items()
-    if library.element(root, protocol) is not None
+    if schema.element(root, protocol) is not None
 ]
 
 
 def documents(root: str, protocol: Protocol) -> Iterator[etree._Element]:
     """Messages that conform: with everything in them, the samples, and what is made of both."""
-    known = library.element(root, protocol)
+    known = schema.element(root, protocol)
     assert known is not None
     wholes = [etree.tostring(specimen(known, choose)) for choose in range(3)]
     for path in material.samples("messages/*/*RQ*.xml", "rules/*/*/*.xml"):
@@ -73,22 +72,24 @@ def use(told: object, protocol: Protocol) -> bool:
         known = Document(packed=zlib.compress(first.body))
         assert apply_message(told, known, NOW_US).body is not None
         return True
-    if isinstance(told, ContentTold):
+    if isinstance(told, ContentMessage):
         if told.inventory and told.info:
             return False
         content = b"<HotelDescriptiveContents>%b</HotelDescriptiveContents>" % told.content
         for other in PROTOCOLS.values():
-            tell("OTA_HotelDescriptiveInfoRS", content, other)
+            respond("OTA_HotelDescriptiveInfoRS", content, other)
         return True
     if isinstance(told, RatePlansMessage) and not told.findings:
         for plan in told.plans:
             made = laid_over(plan.body, plan.body)
             for part in (made, titled(made), between(made, None, None)):
-                tell("OTA_HotelRatePlanRS", b"<RatePlans>%b</RatePlans>" % part, protocol)
+                respond("OTA_HotelRatePlanRS", b"<RatePlans>%b</RatePlans>" % part, protocol)
         return True
-    return not getattr(told, "notes", ())
+    return not getattr(told, "findings", ())
 
 
-def tell(response: str, content: bytes, protocol: Protocol) -> None:
-    told = Telling(response=response, content=content, code="H1", name="H", protocol=protocol.name)
-    assert fit(told).unfit == ""
+def respond(response: str, content: bytes, protocol: Protocol) -> None:
+    stored = StoredContent(
+        response=response, content=content, code="H1", name="H", protocol=protocol.name
+    )
+    assert convert(stored).problem == ""

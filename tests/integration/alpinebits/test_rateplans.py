@@ -14,8 +14,7 @@ from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import NAMESPACE, Hub, error_of, open_hub, open_worker
 from tests.unit.alpinebits.test_freerooms import COMPLETE
 
-from alpinehub.alpinebits import rate_plan_store as stored
-from alpinehub.alpinebits.actions import rates as rate_actions
+from alpinehub.alpinebits.actions import rate_plans
 from alpinehub.alpinebits.call import POOL_BYTES
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.rules import overlay
@@ -226,7 +225,7 @@ async def test_plans_that_are_too_large_together_are_an_error(
     async with open_hub(tmp_path) as hub:
         assert "<Success/></OTA" in (await push(hub, plan("A", rate(80)))).text
         size = hub.db.one("SELECT length(body) FROM rate_plan")
-        monkeypatch.setattr(stored, "MAX_BYTES", size * 3 // 2)
+        monkeypatch.setattr(rate_plans, "MAX_BYTES", size * 3 // 2)
         answer = await push(hub, plan("B", rate(70)))
         assert error_of(answer) == ("13", "450") and "all together" in answer.text
         assert codes(hub) == ["A"]
@@ -295,7 +294,7 @@ async def test_large_answer_is_made_in_a_child_and_one_that_is_too_large_is_an_e
             assert len(answer.content) > POOL_BYTES and answer.text.count("<Rate ") == 1500
             with SyncClient(path, operator=True) as pool:
                 assert pool.status()["results"] == 2  # the push, and this answer
-            monkeypatch.setattr(rate_actions, "MAX_ANSWER_BYTES", len(answer.content) * 3 // 2)
+            monkeypatch.setattr(rate_plans, "MAX_RESPONSE_BYTES", len(answer.content) * 3 // 2)
             assert (await pull(hub, 'RatePlanCode="A"')).text.count("<Rate ") == 1500
             answer = await pull(hub, days='Start="2027-01-01"')
             assert error_of(answer) == ("13", "450") and "name fewer days" in answer.text

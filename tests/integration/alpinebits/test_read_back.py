@@ -15,7 +15,7 @@ from tests.integration.alpinebits.test_render import HOTEL, REQUEST, RESERVATION
 
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.guest import render
-from alpinehub.alpinebits.guest.read import Received, read
+from alpinehub.alpinebits.guest.parse import Received, read
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.reservations import ReservationData, ResStatus
 

@@ -10,10 +10,10 @@ from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import PASSWORD, Hub, error_of, open_hub, read_rq
 
 from alpinehub import login
-from alpinehub.alpinebits.bounds import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.call import Call, respond
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.concurrency_limit import MAX_BODIES, limit_of
+from alpinehub.alpinebits.document import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.outcome import Finding, Outcome
 from alpinehub.models import Account
 from cordata import request_id

@@ -21,9 +21,10 @@ from tests.raw import raw
 from tests.servers.postgres import find_programs
 
 from alpinehub.accounts import add_account
-from alpinehub.alpinebits.acknowledging import Acknowledgement, acknowledge
+from alpinehub.alpinebits.actions.acknowledge import acknowledge
 from alpinehub.alpinebits.call import Client
 from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.alpinebits.rules.acknowledgement import Acknowledgement
 from alpinehub.customers.erasure import Erased, Reason, anonymous, erase
 from alpinehub.customers.export import export
 from alpinehub.customers.search import find

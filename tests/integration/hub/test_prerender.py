@@ -15,8 +15,8 @@ from tests.integration.hub.test_intake import DATA, arrival
 
 from alpinehub.accounts import add_account
 from alpinehub.alpinebits.call import Client
-from alpinehub.alpinebits.delivery import UndeliverableVersion, write_undeliverable
 from alpinehub.alpinebits.guest import UndeliverableCode
+from alpinehub.alpinebits.guest_requests import UndeliverableVersion, write_undeliverable
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.intake import store_arrival, take_in
 from alpinehub.requests import listing

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 import pytest
 
 from alpinehub.alpinebits import concurrency_limit
-from alpinehub.alpinebits.bounds import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.concurrency_limit import MAX_BODIES, MAX_OF_ONE, ConcurrencyLimit
+from alpinehub.alpinebits.document import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.memory_budget import FREE_BYTES
 

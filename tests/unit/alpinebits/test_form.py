@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from alpinehub.alpinebits.bounds import MAX_BODY_BYTES
+from alpinehub.alpinebits.document import MAX_BODY_BYTES
 from alpinehub.alpinebits.transport import Form, parse_form, unpack
 from alpinehub.alpinebits.transport_error import TransportError
 

@@ -7,17 +7,18 @@ import re
 import pytest
 from lxml import etree
 
-from alpinehub.alpinebits.grammar.datatype import Datatype, UnknownDatatype, datatype
-from alpinehub.alpinebits.grammar.explain import explain
 from alpinehub.alpinebits.grammar.notation import (
     Attribute,
     Choice,
+    Datatype,
     Element,
     GrammarError,
+    UnknownDatatype,
+    datatype,
     message,
     read_grammar,
 )
-from alpinehub.alpinebits.grammar.schema import write_schema
+from alpinehub.alpinebits.grammar.schema import explain, write_schema
 
 GRAMMAR = """
 # A comment.

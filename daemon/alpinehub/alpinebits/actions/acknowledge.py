@@ -1,17 +1,119 @@
-"""OTA_NotifReport:GuestRequests: hotel software says what it took, and what it cannot take."""
+"""OTA_NotifReport:GuestRequests: hotel software acknowledges guest requests, or rejects them."""
 
 from __future__ import annotations
 
-from alpinehub.alpinebits.acknowledging import REPORT, acknowledge
-from alpinehub.alpinebits.call import Answer, Call, read, respond
-from alpinehub.alpinebits.outcome import Finding, Outcome
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
 
+import msgspec
+
+from alpinehub import history
+from alpinehub.alpinebits.call import Answer, Call, Client, read, respond
+from alpinehub.alpinebits.guest_requests import entry_of, note_contact
+from alpinehub.alpinebits.outcome import Finding, Outcome
+from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
+from cordata import Context, Row, Tx
+
+#: Acknowledged, and rejected, in one unit of work: webhooks get their turn between them.
+BATCH = 200
+#: Rejected requests that an alert names.
+_NAMED = 20
 _UNKNOWN = "no guest request with this ID was sent to this account"
+
+_encode = msgspec.json.encode
 
 
 async def acknowledge_requests(call: Call) -> Answer:
     """Success; from 2022-10 on with a Warning for each ID that was never sent to this account."""
-    told = await read(call, REPORT)
-    unknown = await acknowledge(call.ctx, call.client, told)
+    unknown = await acknowledge(call.ctx, call.client, await read(call, REPORT))
     notes = (Finding(kind="advisory", text=_UNKNOWN, record=record) for record in unknown)
     return respond(call, "OTA_NotifReportRS", Outcome(tuple(notes)))
+
+
+async def acknowledge(ctx: Context, client: Client, report: Acknowledgement) -> Sequence[str]:
+    """Record what an account accepted and rejected; the IDs that were never sent to it.
+
+    A repeated report changes nothing. Raises: StoreUnavailable; a part of the report may be
+    recorded then, and is recognized when the report comes again.
+    """
+    accepted, rejected = set[tuple[str, str]](), set[str]()
+    news: list[Row] = []
+    try:
+        for part in _parts(report):
+            some_accepted, some_rejected, new = await ctx.store.run(
+                partial(_record, client=client, report=part)
+            )
+            accepted |= some_accepted
+            rejected |= some_rejected
+            news += new
+    finally:
+        _alert_rejected(ctx, news)
+    unknown = [
+        unique_id for kind, unique_id in report.accepted if (kind, unique_id) not in accepted
+    ]
+    unknown += [one for one in report.rejected if one not in rejected]
+    return list(dict.fromkeys(unknown))
+
+
+def _parts(report: Acknowledgement) -> Iterator[Acknowledgement]:
+    """The report, BATCH of each kind at a time."""
+    accepted, rejected = tuple(dict.fromkeys(report.accepted)), list(report.rejected.items())
+    for start in range(0, max(len(accepted), len(rejected)), BATCH):
+        part = slice(start, start + BATCH)
+        yield Acknowledgement(accepted=accepted[part], rejected=dict(rejected[part]))
+
+
+async def _record(
+    tx: Tx, client: Client, report: Acknowledgement
+) -> tuple[set[tuple[str, str]], set[str], list[Row]]:
+    """What was accepted and rejected of what is known, and which rejections are new."""
+    who = {"account_id": client.account_id, "now_us": tx.now_us}
+    accepted: list[Row] = []
+    if report.accepted:
+        ids = _encode([(int(kind), unique_id) for kind, unique_id in report.accepted]).decode()
+        accepted = await tx.fetch_all("listing_acknowledge", accepted=ids, **who)
+    rejected: list[Row] = []
+    before: set[tuple[str, int]] = set()
+    if report.rejected:
+        reasons = _encode(list(report.rejected.items())).decode()
+        known = await tx.fetch_all(
+            "listing_rejected", rejected=reasons, account_id=client.account_id
+        )
+        before = {_version(row) for row in known if row["rejected_text"] is not None}
+        rejected = await tx.fetch_all("listing_reject", rejected=reasons, **who)
+    # A rejection may follow an acknowledgement: whether it is new depends on rejections only.
+    new = [row for row in rejected if _version(row) not in before]
+    first = [row for row in accepted if row["acked_at"] == tx.now_us]
+    for event, rows in (("acknowledged", first), ("rejected", new)):
+        for row in rows:
+            await history.add(tx, entry_of(row, event, client))
+    for hotel_id in sorted({row["hotel_id"] for row in (*accepted, *rejected)}):
+        await note_contact(tx, client, hotel_id, acked=True)
+    return (
+        {(str(row["unique_id_type"]), row["reservation_id"]) for row in accepted},
+        {row["reservation_id"] for row in rejected},
+        new,
+    )
+
+
+def _alert_rejected(ctx: Context, rejected: Sequence[Row]) -> None:
+    """An alert for each hotel. The reasons are only in the history: they may name the guest."""
+    by_hotel: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rejected:
+        by_hotel[row["hotel"]].append(row)
+    for hotel, rows in by_hotel.items():
+        many = "1 guest request" if len(rows) == 1 else f"{len(rows)} guest requests"
+        ids = ", ".join(row["reservation_id"] for row in rows[:_NAMED])
+        more = ", ..." if len(rows) > _NAMED else ""
+        account = rows[0]["account_name"]
+        ctx.alert(
+            f"rejected-by-hotel:{hotel}",
+            f"hotel software of account {account} rejected {many} of hotel {hotel}: "
+            f"{ids}{more}; see: alpinehub requests list --hotel {hotel} --state rejected",
+            ids=[hotel],
+        )
+
+
+def _version(row: Row) -> tuple[str, int]:
+    return row["reservation_id"], row["version"]

@@ -1,33 +1,30 @@
-"""EventReports: hotel software tells of its activities. AlpineBits has no way to ask for them."""
+"""EventReports: hotel software pushes activities. AlpineBits has no way to pull them."""
 
 from __future__ import annotations
 
 import zlib
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Answer, Call, read
 from alpinehub.alpinebits.inbound import Update, admit
 from alpinehub.alpinebits.outcome import Outcome, failed
 from alpinehub.alpinebits.protocol import EVENT_REPORTS
 from alpinehub.alpinebits.rules.events import EVENTS, EventsMessage
-from alpinehub.alpinebits.rules.inbound import UNABLE
-
-if TYPE_CHECKING:
-    from cordata import Tx
+from alpinehub.alpinebits.rules.inbound_message import UNABLE
+from cordata import Tx
 
 #: Of one hotel.
 MAX_ACTIVITIES = 5000
-#: An event of which nothing was told for so long is over.
+#: An event without a report for so long is over.
 _KEPT_US = int(timedelta(days=400) / timedelta(microseconds=1))
 
 
 class _TooMany(Exception):
-    """The hotel would have more activities than we keep."""
+    """The hotel would have more activities than are stored."""
 
 
-async def take_events(call: Call) -> Answer:
+async def receive_events(call: Call) -> Answer:
     """OTA_HotelPostEventNotif:EventReports."""
     message = await read(call, EVENTS)
     update = await admit(call, EVENT_REPORTS, "OTA_HotelPostEventNotifRS", message)

@@ -1,53 +1,53 @@
-"""FreeRooms: hotel software tells how many rooms are free, all of them or what has changed."""
+"""FreeRooms: hotel software pushes how many rooms are free, as a complete set or a delta."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
-from alpinehub.alpinebits.agreement import recall
+from alpinehub.alpinebits.actions.handshake import last_agreed
 from alpinehub.alpinebits.call import Answer, Call, read
-from alpinehub.alpinebits.document_store import (
+from alpinehub.alpinebits.inbound import (
     TRIES,
     Document,
     DocumentChange,
+    Update,
+    admit,
     find_document,
     too_many_at_once,
     write_document,
 )
-from alpinehub.alpinebits.inbound import Update, admit
 from alpinehub.alpinebits.outcome import Finding, Outcome, failed
 from alpinehub.alpinebits.protocol import AVAIL, INV_COUNT
+from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules import freerooms, periods
 from alpinehub.alpinebits.rules.freerooms import FreeRoomsMessage
-from alpinehub.alpinebits.rules.inbound import FAR, MISSING, TOO_FAR, UNABLE, error
+from alpinehub.alpinebits.rules.inbound_message import FAR, MISSING, TOO_FAR, UNABLE, error
 from cordata import from_us
 
-if TYPE_CHECKING:
-    from alpinehub.alpinebits.reader import Reader
-
 _SEND_FREEROOMS = "ALPINEBITS_SEND_FREEROOMS"
-#: Nights that are over are kept for so long.
+#: Nights that are over are stored for so long.
 _PAST = timedelta(days=30)
 _STALE_US = 48 * 3600 * 1_000_000
 #: 200 rooms that change each night for three years; a complete set of them is smaller than that.
 _MAX_PERIODS = 250_000
-#: Of the years in which it is for the agreement to say whether entries have it.
+#: From that year on the handshake decides whether entries have it.
 _THRESHOLD, _THRESHOLD_SINCE = "OTA_HotelAvailNotif_accept_BookingThreshold", 2018
 
 
-async def take_avail(call: Call) -> Answer:
+async def receive_avail(call: Call) -> Answer:
     """OTA_HotelAvailNotif:FreeRooms, until 2018-10."""
-    return await _take(call, AVAIL, freerooms.AVAIL, "OTA_HotelAvailNotifRS")
+    return await _receive(call, AVAIL, freerooms.AVAIL, "OTA_HotelAvailNotifRS")
 
 
-async def take_counts(call: Call) -> Answer:
+async def receive_counts(call: Call) -> Answer:
     """OTA_HotelInvCountNotif:FreeRooms, from 2020-10 on."""
-    return await _take(call, INV_COUNT, freerooms.COUNTS, "OTA_HotelInvCountNotifRS")
+    return await _receive(call, INV_COUNT, freerooms.COUNTS, "OTA_HotelInvCountNotifRS")
 
 
-async def _take(call: Call, action: str, reader: Reader[FreeRoomsMessage], response: str) -> Answer:
+async def _receive(
+    call: Call, action: str, reader: Reader[FreeRoomsMessage], response: str
+) -> Answer:
     message = await read(call, reader)
     update = await admit(call, action, response, message)
     if isinstance(update, bytes):
@@ -61,7 +61,7 @@ async def _take(call: Call, action: str, reader: Reader[FreeRoomsMessage], respo
 
 
 async def _store(update: Update, message: FreeRoomsMessage) -> Outcome:
-    """Store what is known after the message. Raises: StoreUnavailable, TransportError (503)."""
+    """Store the free rooms after the message. Raises: StoreUnavailable, TransportError (503)."""
     ctx = update.call.ctx
     now_us = ctx.now_us()
     for _ in range(TRIES):
@@ -73,7 +73,7 @@ async def _store(update: Update, message: FreeRoomsMessage) -> Outcome:
 
 
 def apply_message(message: FreeRoomsMessage, before: Document, now_us: int) -> DocumentChange:
-    """What the message makes of the free rooms that were known before: all, or a delta."""
+    """The free rooms after a message: those of a complete set, or a delta laid over `before`."""
     today = from_us(now_us).date().toordinal()
     rooms = message.rooms()
     near = periods.until(rooms, today + FAR.days)
@@ -102,7 +102,7 @@ def apply_message(message: FreeRoomsMessage, before: Document, now_us: int) -> D
 
 
 def _advice(complete_at: int | None, now_us: int) -> list[Finding]:
-    """That a complete set would be better than a delta."""
+    """An advisory that a complete set would be better than a delta."""
     if complete_at is None:
         text = "no full data set has been received yet"
     elif complete_at < now_us - _STALE_US:
@@ -113,13 +113,13 @@ def _advice(complete_at: int | None, now_us: int) -> list[Finding]:
 
 
 async def _threshold_problem(call: Call, message: FreeRoomsMessage) -> Finding | None:
-    """BookingThreshold changes what BookingLimit means: it is there if that was agreed upon.
+    """BookingThreshold changes what BookingLimit means: entries have it if the handshake says so.
 
-    Before there were handshakes it might be left out.
+    Before there were handshakes it was optional.
     """
     if not message.thresholds or call.protocol.year < _THRESHOLD_SINCE:
         return None
-    common = await recall(call.ctx, call.account.id, call.protocol.name)
+    common = await last_agreed(call.ctx, call.account.id, call.protocol.name)
     agreed = _THRESHOLD in common.get("action_OTA_HotelAvailNotif", ())
     if agreed and message.thresholds != "all":
         return error(MISSING, "BookingThreshold is missing, though it was agreed upon")

@@ -1,5 +1,9 @@
-"""OTA_Ping:Handshaking: what the client and this server have in common, by version, action and
-support.
+"""How a client learns what it has in common with this server: versions, actions, capabilities.
+
+    from 2018-10 ... OTA_Ping:Handshaking: both send what they can, the server answers what both can
+    2017-10 ........ getVersion, getCapabilities: one line of text each
+
+The result of the last handshake is stored for each account and protocol version.
 """
 
 from __future__ import annotations
@@ -10,20 +14,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from alpinehub.alpinebits.agreement import remember
-from alpinehub.alpinebits.call import Answer, Call, read, respond
+from alpinehub.alpinebits.call import Answer, Call, PlainText, read, respond
 from alpinehub.alpinebits.capability import SERVED, announce
-from alpinehub.alpinebits.markup import text
+from alpinehub.alpinebits.document import escape_text
 from alpinehub.alpinebits.outcome import INVALID_VALUE, failed, opening
 from alpinehub.alpinebits.reader import Reader
+from cordata import Context, Tx
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
 #: Protocol version -> capability -> what it supports.
 Capabilities = Mapping[str, Mapping[str, frozenset[str]]]
-#: The same, of what both sides can.
-Common = Mapping[str, Mapping[str, Sequence[str]]]
+#: Capability -> what both sides support of it.
+Agreed = Mapping[str, Sequence[str]]
+#: Protocol version -> what both sides can.
+Common = Mapping[str, Agreed]
 
 
 class _Action(msgspec.Struct, omit_defaults=True):
@@ -51,6 +57,8 @@ def _read(root: _Element) -> str:
 #: The EchoData, as received.
 ECHO = Reader(root="OTA_PingRQ", read=_read, type=str)
 
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
 
 async def handshake(call: Call) -> Answer:
     """What both can, and what the client sent."""
@@ -61,22 +69,76 @@ async def handshake(call: Call) -> Answer:
     except NoCapabilities:
         problem = "EchoData is not the JSON of a handshake"
         return respond(call, "OTA_PingRS", failed(INVALID_VALUE, problem))
-    await remember(call.ctx, call.account.id, common)
-    return ping(tell(common), echo)
+    await _store_agreed(call.ctx, call.account.id, common)
+    return ping(encode_common(common), echo)
+
+
+async def send_version(call: Call) -> Answer:
+    """getVersion: the version that the client speaks, as it could not ask in another one."""
+    return PlainText(f"OK:{call.protocol.name}")
+
+
+async def send_capabilities(call: Call) -> Answer:
+    """getCapabilities: actions and what they support, in one list."""
+    announced = announce(call.account, call.protocol)
+    names = [name for action, supports in announced.items() for name in (action, *sorted(supports))]
+    return PlainText(f"OK:{','.join(names)}")
+
+
+async def last_agreed(ctx: Context, account_id: int, version: str) -> Agreed:
+    """The result of the last handshake for a protocol version; empty without a handshake.
+
+    Raises: StoreUnavailable.
+    """
+
+    async def look(tx: Tx) -> Agreed:
+        rows = await tx.fetch_all("agreement_all", account_id=account_id)
+        found = [row["capabilities"] for row in rows if row["protocol"] == version]
+        return msgspec.json.decode(found[0], type=dict[str, list[str]]) if found else {}
+
+    return await ctx.store.read(look)
+
+
+async def _store_agreed(ctx: Context, account_id: int, common: Common) -> None:
+    """Store the result of a handshake. Writes only what has changed: some software begins each poll
+    with a handshake. Raises: StoreUnavailable.
+    """
+    agreed = {version: _encode(one).decode() for version, one in common.items()}
+
+    async def look(tx: Tx) -> dict[str, str]:
+        rows = await tx.fetch_all("agreement_all", account_id=account_id)
+        return {row["protocol"]: row["capabilities"] for row in rows}
+
+    known = await ctx.store.read(look)
+    news = {version: text for version, text in agreed.items() if known.get(version) != text}
+
+    async def unit(tx: Tx) -> None:
+        for version, text in sorted(news.items()):
+            await tx.write(
+                "agreement_set",
+                account_id=account_id,
+                protocol=version,
+                capabilities=text,
+                now_us=tx.now_us,
+            )
+
+    if news:
+        await ctx.store.run(unit)
 
 
 def ping(common: str, echo: str) -> bytes:
     """The response."""
     return (
         f"{opening('OTA_PingRS')}<Success/><Warnings>"
-        f'<Warning Type="11" Status="ALPINEBITS_HANDSHAKE">{text(common)}</Warning>'
-        f"</Warnings><EchoData>{text(echo)}</EchoData></OTA_PingRS>"
+        f'<Warning Type="11" Status="ALPINEBITS_HANDSHAKE">{escape_text(common)}</Warning>'
+        f"</Warnings><EchoData>{escape_text(echo)}</EchoData></OTA_PingRS>"
     ).encode()
 
 
 def intersect(echo: str, ours: Capabilities) -> Common:
-    """What both sides can, in the order of the client's EchoData; what comes twice is taken
-    together. Raises: NoCapabilities.
+    """What both sides can, in the order of the client's EchoData; repeated entries are united.
+
+    Raises: NoCapabilities.
     """
     offered: dict[str, dict[str, set[str]]] = {}
     for version in _decode(echo).versions or []:
@@ -94,13 +156,13 @@ def intersect(echo: str, ours: Capabilities) -> Common:
     }
 
 
-def tell(common: Common) -> str:
+def encode_common(common: Common) -> str:
     """The JSON of a handshake; empty arrays are left out."""
     versions = [
         _Version(
-            name, [_Action(one, [*supports] or None) for one, supports in told.items()] or None
+            name, [_Action(one, [*supports] or None) for one, supports in agreed.items()] or None
         )
-        for name, told in common.items()
+        for name, agreed in common.items()
     ]
     return msgspec.json.encode(_Offer(versions or None)).decode()
 
@@ -109,9 +171,9 @@ def _decode(echo: str) -> _Offer:
     """Tries the text as it is, then with its character references resolved: some clients escape
     the JSON once more than XML asks for.
     """
-    for said in (echo, html.unescape(echo)):
+    for text in (echo, html.unescape(echo)):
         try:
-            return msgspec.json.decode(said.encode(), type=_Offer)
+            return msgspec.json.decode(text.encode(), type=_Offer)
         except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
             continue
     raise NoCapabilities

@@ -1,6 +1,6 @@
-"""Inventory and Info: hotel software tells what the hotel is and has, and asks what we know of it.
+"""Inventory and Info: hotel software pushes the content of a hotel, and pulls what is stored.
 
-They are two documents with one form; each replaces what was told before.
+They are two documents of one form; each push replaces the document.
 """
 
 from __future__ import annotations
@@ -9,58 +9,58 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from alpinehub.alpinebits.call import Answer, Call, read, respond
-from alpinehub.alpinebits.document_store import (
+from alpinehub.alpinebits.inbound import (
     TRIES,
     DocumentChange,
+    admit,
     find_document,
     too_many_at_once,
     write_document,
 )
-from alpinehub.alpinebits.inbound import admit
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Finding, Outcome, failed
 from alpinehub.alpinebits.protocol import INFO_PUSH, INVENTORY_PUSH
+from alpinehub.alpinebits.pull import respond_with
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules.content import CONTENT
-from alpinehub.alpinebits.rules.inbound import InboundMessage
-from alpinehub.alpinebits.serving import serve
+from alpinehub.alpinebits.rules.inbound_message import InboundMessage
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-Kind = Literal["inventory", "info"]
+ContentKind = Literal["inventory", "info"]
 
-_ANSWER = "OTA_HotelDescriptiveInfoRS"
-_NOTHING = {
+_RESPONSE = "OTA_HotelDescriptiveInfoRS"
+_EMPTY = {
     "inventory": b"<HotelDescriptiveContents><HotelDescriptiveContent><FacilityInfo><GuestRooms/>"
     b"</FacilityInfo></HotelDescriptiveContent></HotelDescriptiveContents>",
     "info": b"<HotelDescriptiveContents><HotelDescriptiveContent/></HotelDescriptiveContents>",
 }
 
 
-async def take_inventory(call: Call) -> Answer:
+async def receive_inventory(call: Call) -> Answer:
     """OTA_HotelDescriptiveContentNotif:Inventory."""
-    return await _take(call, INVENTORY_PUSH, "inventory")
+    return await _receive(call, INVENTORY_PUSH, "inventory")
 
 
-async def take_info(call: Call) -> Answer:
+async def receive_info(call: Call) -> Answer:
     """OTA_HotelDescriptiveContentNotif:Info."""
-    return await _take(call, INFO_PUSH, "info")
+    return await _receive(call, INFO_PUSH, "info")
 
 
-async def tell_inventory(call: Call) -> Answer:
+async def send_inventory(call: Call) -> Answer:
     """OTA_HotelDescriptiveInfo:Inventory."""
-    return await _tell(call, "inventory")
+    return await _send(call, "inventory")
 
 
-async def tell_info(call: Call) -> Answer:
+async def send_info(call: Call) -> Answer:
     """OTA_HotelDescriptiveInfo:Info."""
-    return await _tell(call, "info")
+    return await _send(call, "info")
 
 
-async def _take(call: Call, action: str, kind: Kind) -> Answer:
+async def _receive(call: Call, action: str, kind: ContentKind) -> Answer:
     message = await read(call, CONTENT)
     response = "OTA_HotelDescriptiveContentNotifRS"
-    update = await admit(call, action, response, message.as_(kind))
+    update = await admit(call, action, response, message.pushed_as(kind))
     if isinstance(update, bytes):
         return update
     change = DocumentChange(body=message.content)
@@ -73,7 +73,7 @@ async def _take(call: Call, action: str, kind: Kind) -> Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentRequest(InboundMessage):
-    """OTA_HotelDescriptiveInfoRQ: of which hotel."""
+    """OTA_HotelDescriptiveInfoRQ: the hotel whose content is wanted."""
 
 
 def _read(root: _Element) -> ContentRequest:
@@ -84,18 +84,18 @@ def _read(root: _Element) -> ContentRequest:
 CONTENT_REQUEST = Reader(root="OTA_HotelDescriptiveInfoRQ", read=_read, type=ContentRequest)
 
 
-async def _tell(call: Call, kind: Kind) -> Answer:
-    asked = await read(call, CONTENT_REQUEST)
-    hotel = call.account.hotel(asked.hotel_code, asked.hotel_name)
+async def _send(call: Call, kind: ContentKind) -> Answer:
+    wanted = await read(call, CONTENT_REQUEST)
+    hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
     if hotel is None:
-        return respond(call, _ANSWER, failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
+        return respond(call, _RESPONSE, failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
     if not hotel.offers(kind):
-        refused = InboundMessage(uses=frozenset({kind})).disabled_features(hotel)
-        return respond(call, _ANSWER, Outcome(refused))
+        disabled = InboundMessage(uses=frozenset({kind})).disabled_features(hotel)
+        return respond(call, _RESPONSE, Outcome(disabled))
     known = (await find_document(call.ctx.store, hotel.id, kind)).body()
     if not known:
         text = f"no {kind} of this hotel has been received yet"
         finding = Finding(kind="advisory", text=text, status="ALPINEBITS_SEND_INVENTORY")
-        return await serve(call, hotel, _ANSWER, _NOTHING[kind], outcome=Outcome((finding,)))
+        return await respond_with(call, hotel, _RESPONSE, _EMPTY[kind], outcome=Outcome((finding,)))
     content = b"<HotelDescriptiveContents>%b</HotelDescriptiveContents>" % known
-    return await serve(call, hotel, _ANSWER, content)
+    return await respond_with(call, hotel, _RESPONSE, content)

@@ -1,4 +1,4 @@
-"""OTA_Read:GuestRequests: hotel software fetches what waits for it."""
+"""OTA_Read:GuestRequests: hotel software fetches the guest requests that wait for it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Answer, Call, read, respond
 from alpinehub.alpinebits.guest import RESPONSE_END, response, response_start
-from alpinehub.alpinebits.last_contact import note_poll
-from alpinehub.alpinebits.listing import reservations
+from alpinehub.alpinebits.guest_requests import note_poll, reservations
 from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, failed
 from alpinehub.alpinebits.reader import Reader
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
-    """OTA_ReadRQ: which hotel's guest requests are wanted."""
+    """OTA_ReadRQ: the hotel whose guest requests are wanted."""
 
     hotel_code: str | None
     hotel_name: str | None
@@ -43,7 +42,7 @@ READ_REQUEST = Reader(root="OTA_ReadRQ", read=_read, type=ReadRequest)
 
 
 async def read_requests(call: Call) -> Answer:
-    """The list of what waits, or of everything since a moment."""
+    """The list of what waits, or of all requests since a moment."""
     wanted = await read(call, READ_REQUEST)
     hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
     if hotel is None:

@@ -1,34 +1,129 @@
-"""OTA_HotelResNotif:GuestRequests_StatusUpdate: hotel software says what became of requests."""
+"""OTA_HotelResNotif:GuestRequests_StatusUpdate: what became of guest requests at the hotel.
+
+The status is stored beside the request and makes no new version of it: the hotel already knows it,
+and its other software is not notified.
+"""
 
 from __future__ import annotations
 
-from alpinehub.alpinebits.call import Answer, Call, read, respond
-from alpinehub.alpinebits.markup import attribute
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from alpinehub import history
+from alpinehub.alpinebits.call import Answer, Call, Client, read, respond
+from alpinehub.alpinebits.document import escape_attribute, tag
+from alpinehub.alpinebits.guest_requests import entry_of
+from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.outcome import Finding, Outcome, failed
-from alpinehub.alpinebits.rules.inbound import UNABLE
-from alpinehub.alpinebits.status import STATUSES, note_statuses
+from alpinehub.alpinebits.reader import Reader
+from alpinehub.alpinebits.rules.inbound_message import UNABLE
+from alpinehub.models import Hotel
+from cordata import Row, Tx
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+#: Recorded in one unit of work: webhooks get their turn between them.
+BATCH = 200
 
 _RESPONSE = "OTA_HotelResNotifRS"
 _UNKNOWN = "no guest request of this account's hotels has this ID"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusUpdate:
+    """One HotelReservation of an OTA_HotelResNotifRQ."""
+
+    kind: str
+    id: str
+    status: str
+    #: Since when, an xs:dateTime as written.
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """All of them, in their order."""
+
+    updates: tuple[StatusUpdate, ...]
+
+
+def _read(root: _Element) -> StatusReport:
+    return StatusReport(
+        tuple(
+            StatusUpdate(
+                kind=one[0].get("Type", ""),
+                id=one[0].get("ID", ""),
+                status=one.get("ResStatus", ""),
+                at=one.get("LastModifyDateTime") or one.get("CreateDateTime") or "",
+            )
+            for one in root.iter(tag("HotelReservation"))
+        )
+    )
+
+
+STATUSES = Reader(root="OTA_HotelResNotifRQ", read=_read, type=StatusReport)
+
+
 async def update_statuses(call: Call) -> Answer:
-    """Success with all IDs, and a remark on each that is not known: there is nothing to do about
-    it, and hotel software that repeats what fails would repeat it for ever.
+    """Success with all IDs, and a remark on each unknown one: there is nothing to do about it, and
+    hotel software that repeats what fails would repeat it for ever.
+
+    An update that is older than the stored status, or the same, changes nothing. Raises:
+    StoreUnavailable; a part of the updates may be recorded then, and is recognized when they come
+    again.
     """
-    told = (await read(call, STATUSES)).told
+    updates = (await read(call, STATUSES)).updates
     hotels = {one.id: one for one in call.account.hotels if one.offers("status_update")}
-    known = await note_statuses(call.ctx, call.client, hotels, told)
-    if not told:
+    known: set[str] = set()
+    for start in range(0, len(updates), BATCH):
+        part = updates[start : start + BATCH]
+        known |= await call.ctx.store.run(
+            partial(_record, client=call.client, hotels=hotels, updates=part)
+        )
+    if not updates:
         return respond(call, _RESPONSE, failed(UNABLE, "there is no HotelReservation"))
-    unknown = dict.fromkeys(one.id for one in told if one.id not in known)
+    unknown = dict.fromkeys(one.id for one in updates if one.id not in known)
     notes = (
         Finding(kind="advisory", code=UNABLE, text=_UNKNOWN, record=record) for record in unknown
     )
-    taken = dict.fromkeys((one.kind, one.id) for one in told)
     inside = "".join(
-        f'<HotelReservation><UniqueID Type="{kind}" ID="{attribute(name)}"/></HotelReservation>'
-        for kind, name in taken
+        f'<HotelReservation><UniqueID Type="{kind}" ID="{escape_attribute(name)}"/>'
+        "</HotelReservation>"
+        for kind, name in dict.fromkeys((one.kind, one.id) for one in updates)
     )
     inside = f"<HotelReservations>{inside}</HotelReservations>"
     return respond(call, _RESPONSE, Outcome(tuple(notes)), inside)
+
+
+async def _record(
+    tx: Tx, client: Client, hotels: Mapping[int, Hotel], updates: Sequence[StatusUpdate]
+) -> set[str]:
+    """The ids that are guest requests of these hotels, which the account reads."""
+    ids = msgspec.json.encode(sorted({one.id for one in updates})).decode()
+    rows = await tx.fetch_all("status_find", ids=ids, account_id=client.account_id)
+    found = {row["reservation_id"]: row for row in rows if row["hotel_id"] in hotels}
+    for name, row in found.items():
+        zone = hotels[row["hotel_id"]].time_zone
+        # A clock that is ahead must not outdo later updates.
+        stated = [
+            (min(moment_us(one.at, zone), tx.now_us), place, one.status)
+            for place, one in enumerate(updates)
+            if one.id == name
+        ]
+        at, _, status = max(stated)
+        if at >= (row["hotel_status_at"] or 0):
+            await _set(tx, client, row, status, at)
+    return set(found)
+
+
+async def _set(tx: Tx, client: Client, row: Row, status: str, at: int) -> None:
+    if (status, at) == (row["hotel_status"], row["hotel_status_at"]):
+        return
+    await tx.write("status_set", id=row["reservation_id"], status=status, at=at)
+    if status != row["hotel_status"]:
+        await history.add(tx, entry_of(row, "status", client, res_status=status))

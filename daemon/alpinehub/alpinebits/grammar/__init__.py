@@ -1,8 +1,12 @@
-"""What a message may look like in each protocol version: in our own words, no schema is shipped.
+"""The grammars: what a message may look like in each protocol version, in our own notation.
 
-One file per family of messages, written as `notation.py` says. They are read, made into a schema
-in memory (`schema.py`) and checked against by libxml2. That they take what the schemas of the
-AlpineBits Alliance take is what the tests say.
+    *.g           one file for each family of messages
+    notation.py   reads them
+    schema.py     makes an XML Schema of a message in one version, and checks documents against it
+    project.py    converts a document to another version
+
+The schemas of the AlpineBits Alliance are not shipped; tests prove that these grammars accept the
+same documents.
 """
 
 from __future__ import annotations
@@ -11,12 +15,11 @@ from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits import document
 from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.transport_error import TransportError
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
-
-    from alpinehub.alpinebits.protocol import Protocol
 
 
 def parse(
@@ -36,9 +39,9 @@ def check(element: _Element, protocol: Protocol) -> str | None:
     """What is wrong with a message, in a sentence that names the place; None: it is valid."""
     # Imported here: lxml and the grammars cost a worker 7 MB that it needs only once hotel
     # software calls.
-    from alpinehub.alpinebits.grammar import library
+    from alpinehub.alpinebits.grammar import schema
 
-    return library.find_problem(element, _name(element), protocol)
+    return schema.find_problem(element, _name(element), protocol)
 
 
 def _name(element: _Element) -> str:

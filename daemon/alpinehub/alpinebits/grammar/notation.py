@@ -1,4 +1,4 @@
-"""Reading a grammar: what a message may look like, in all protocol versions at once.
+"""The notation of the grammars: what a message may look like, in all protocol versions at once.
 
     OTA_ReadRQ                        a message; two spaces deeper is what it may hold
       @Version! any                   an attribute and its type; with "!" it must be there
@@ -12,19 +12,22 @@
       @RoomType {1|2} [2018-]         only in the protocol versions of these years
     fragment stay
 
-Elements stand in the order of their lines. A line without years holds in all versions.
+Elements stand in the order of their lines. A line without years holds in all versions. The types of
+attributes and texts are those of `DATATYPES`, restrictions of XML Schema's own: `text16` is a text
+of 1 to 16 characters; `{a|b}` is one of these strings, `positive{1|2}` one of these values of a
+type.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
 
 
 class GrammarError(ValueError):
-    """A grammar is not written as it should be: a mistake of ours."""
+    """A grammar file is malformed: a mistake of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Choice:
 
 @dataclass(slots=True)
 class Line:
-    """A line with what stands deeper below it."""
+    """A line with the deeper ones below it."""
 
     where: str
     text: str
@@ -72,11 +75,11 @@ class Line:
 
     @property
     def is_fragment(self) -> bool:
-        """Whether it is no message, but what several have."""
+        """Whether it is a fragment, which messages include, and no message."""
         return self.text.startswith("fragment ")
 
     def holds(self, year: int) -> bool:
-        """Whether it is meant for the protocol version of that year."""
+        """Whether it holds in the protocol version of that year."""
         return self.since <= year <= self.until
 
 
@@ -97,13 +100,13 @@ def read_grammar(text: str, source: str) -> dict[str, Line]:
     path = [root]
     for number, written in enumerate(text.splitlines(), 1):
         where = f"{source}:{number}"
-        said = written.strip()
-        if not said or said.startswith("#"):
+        stripped = written.strip()
+        if not stripped or stripped.startswith("#"):
             continue
         depth, odd = divmod(len(written) - len(written.lstrip(" ")), 2)
         if odd or depth >= len(path):
             raise GrammarError(f"{where}: indented by two spaces, not by others")
-        line = _line(said, where)
+        line = _line(stripped, where)
         path[depth].inside.append(line)
         path[depth + 1 :] = [line]
     found: dict[str, Line] = {}
@@ -115,11 +118,11 @@ def read_grammar(text: str, source: str) -> dict[str, Line]:
     return found
 
 
-def _line(said: str, where: str) -> Line:
-    match = _YEARS.fullmatch(said)
+def _line(text: str, where: str) -> Line:
+    match = _YEARS.fullmatch(text)
     assert match is not None
     since, to, until = match["since"], match["to"], match["until"]
-    if said.endswith("]") and not (since or until):
+    if text.endswith("]") and not (since or until):
         raise GrammarError(f"{where}: years are [2018], [2018-], [-2018] or [2018-2020]")
     last = int(until) if until else 9999 if to or not since else int(since)
     return Line(where, match["text"], int(since or 0), last)
@@ -152,7 +155,7 @@ class _Version:
                     raise GrammarError(f"{one.where}: two attributes {name} in {self._year}")
                 attributes[name] = Attribute(name, match["type"], match["required"] is not None)
             elif match := _EITHER.fullmatch(one.text):
-                content.append(Choice(*_often(match["occurs"]), (self._sequence(one),)))
+                content.append(Choice(*_occurrences(match["occurs"]), (self._sequence(one),)))
             elif one.text == "or":
                 content.append(self._joined(one, content.pop() if content else None))
             else:
@@ -189,13 +192,98 @@ class _Version:
         if match is None:
             raise GrammarError(f"{line.where}: {line.text!r} is not understood")
         attributes, content = self.inside(line)
-        least, most = _often(match["occurs"])
+        least, most = _occurrences(match["occurs"])
         kind: Literal["", "mixed", "open", "anything"] = match["kind"] or ""  # type: ignore[assignment]
         return Element(match["name"], least, most, attributes, content, match["type"], kind)
 
 
-def _often(occurs: str | None) -> tuple[int, int | None]:
+def _occurrences(occurs: str | None) -> tuple[int, int | None]:
     if occurs in _ONCE:
         return _ONCE[occurs]
     least, most = (occurs or "").strip("{}").split(",")
     return int(least), int(most)
+
+
+class UnknownDatatype(ValueError):
+    """A grammar names a type that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Datatype:
+    """A simple type."""
+
+    #: Of XML Schema.
+    base: str = "string"
+    pattern: str = ""
+    #: Other facets by name.
+    facets: tuple[tuple[str, str], ...] = ()
+    #: One of these; empty: any that the rest allows.
+    values: tuple[str, ...] = ()
+    #: A union of these types of XML Schema; the other fields are empty then.
+    members: tuple[str, ...] = ()
+
+
+_DIGITS = "[0-9]+"
+_AMOUNT = r"[0-9]*\.?[0-9]*"
+#: Of any value that is one: libxml2 sees past white space around it only where there is a pattern.
+_ONE_WORD = r"\S+"
+
+DATATYPES: Final[Mapping[str, Datatype]] = {
+    "any": Datatype(),
+    # Numbers: digits, and not the sign and exponent that XML Schema has beside them.
+    "natural": Datatype("nonNegativeInteger", _DIGITS),
+    "positive": Datatype("positiveInteger", _DIGITS),
+    "decimal": Datatype("decimal"),
+    "amount": Datatype("decimal", _AMOUNT, (("minInclusive", "0"),)),
+    "price": Datatype("decimal", _AMOUNT, (("minExclusive", "0"),)),
+    "currency": Datatype(facets=(("length", "3"),)),
+    "digits_4": Datatype(pattern="[0-9]{4}"),
+    "digits_8": Datatype(pattern="[0-9]{1,8}"),
+    "digits_19": Datatype(pattern="[0-9]{1,19}"),
+    # Days and times.
+    "date": Datatype("date", _ONE_WORD),
+    "date_time": Datatype("dateTime", _ONE_WORD),
+    "moment": Datatype(members=("date", "dateTime", "time")),
+    "day_or_moment": Datatype(members=("date", "dateTime")),
+    "time": Datatype(pattern="[0-2][0-9]:[0-5][0-9]:[0-5][0-9]"),
+    "day_of_any_year": Datatype(pattern="--[0-1][0-9]-[0-3][0-9]"),
+    "month_and_day": Datatype(pattern="[0-1][0-9]-[0-3][0-9]"),
+    "month_year": Datatype(pattern="(0[1-9]|1[0-2])[0-9]{2}"),
+    "nights": Datatype(pattern="P[0-9]+N"),
+    "days": Datatype(pattern="P[0-9]+D"),
+    # Codes.
+    "boolean": Datatype("boolean", _ONE_WORD),
+    "true": Datatype("boolean", "1|true"),
+    "language": Datatype("language", "[a-z]{2}"),
+    "country": Datatype(pattern="[A-Z]{2}"),
+    "amenity": Datatype(pattern=r"[0-9]{1,3}(\.[A-Z]{3})?"),
+    "meal_plan": Datatype(values=("1", "3", "10", "12", "14")),
+    "room_kind": Datatype(values=tuple("123456789")),
+    "card_code": Datatype(pattern="[A-Z]{1,2}"),
+    "letters_2": Datatype(pattern="[A-Z]{1,2}"),
+    "letters": Datatype(pattern="[A-Z]+"),
+    "token_32": Datatype(pattern="[0-9a-zA-Z]{1,32}"),
+    "zeros_then_ones": Datatype(pattern="0*1*"),
+    # Contacts.
+    "email": Datatype(pattern=r"\S+@\S+"),
+    "phone": Datatype(pattern=r"\+?[0-9]+"),
+    "uri": Datatype("anyURI"),
+    "web": Datatype("anyURI", "https?://.+"),
+}
+
+_TEXT = re.compile(r"text([0-9]*)")
+_ONE_OF = re.compile(r"([a-z_0-9]*)\{(.*)\}")
+
+
+def datatype(name: str) -> Datatype:
+    """The type of this name. Raises: UnknownDatatype."""
+    if one_of := _ONE_OF.fullmatch(name):
+        base = datatype(one_of[1] or "any")
+        return replace(base, values=tuple(one_of[2].split("|")))
+    if text := _TEXT.fullmatch(name):
+        longest = (("maxLength", text[1]),) if text[1] else ()
+        return Datatype(facets=(("minLength", "1"), *longest))
+    try:
+        return DATATYPES[name]
+    except KeyError:
+        raise UnknownDatatype(f"{name!r} is no type of values") from None

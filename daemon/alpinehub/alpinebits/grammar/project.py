@@ -1,9 +1,9 @@
-"""A message of one protocol version as another can carry it: what that does not know is left out.
+"""Converts a message of one protocol version to another, which drops what that does not have.
 
-An attribute or element that the other version does not have, or whose value it does not take, is
-dropped where it may be missing there; where it may not, the nearest element around it that may.
-So are elements beyond the number that may stand there. What must be there and may be empty is added
-empty. No value is changed.
+An attribute or element that the other version does not have, or whose value it does not accept, is
+dropped if it is optional there; if not, the nearest optional element around it is. Elements beyond
+their maximum number are dropped, too. A required element that may be empty is added empty. No value
+is changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import chain
 from lxml import etree
 
 from alpinehub.alpinebits.document import NAMESPACE, tag
-from alpinehub.alpinebits.grammar import library
+from alpinehub.alpinebits.grammar import schema
 from alpinehub.alpinebits.grammar.notation import Choice, Element
 from alpinehub.alpinebits.protocol import Protocol
 
@@ -32,14 +32,14 @@ def project(root: etree._Element, protocol: Protocol) -> tuple[etree._Element, i
     missing. White space between elements is not kept. Raises: Unfit.
     """
     name = etree.QName(root).localname
-    known = library.element(name, protocol)
+    known = schema.element(name, protocol)
     if known is None:
         raise Unfit(f"AlpineBits {protocol.name} has no {name}")
     fitter = _Fitter()
     fitted = fitter.element(root, known)
     if fitted is None:
         raise Unfit(f"what {name} must have in AlpineBits {protocol.name} is not there")
-    problem = library.find_problem(fitted, name, protocol)
+    problem = schema.find_problem(fitted, name, protocol)
     if problem is not None:
         raise Unfit(problem)
     return fitted, _size(root) - _size(fitted) + fitter.added
@@ -69,12 +69,12 @@ class _Fitter:
             return made
         for attribute in known.attributes:
             value = old.get(attribute.name)
-            if value is not None and library.takes(attribute.type, str(value)):
+            if value is not None and schema.takes(attribute.type, str(value)):
                 made.set(attribute.name, value)
             elif attribute.required:
                 return None
         if known.type is not None:
-            if len(old) or not library.takes(known.type, old.text or ""):
+            if len(old) or not schema.takes(known.type, old.text or ""):
                 return None
             made.text = old.text
         elif known.kind == "mixed":
@@ -120,8 +120,8 @@ class _Fitter:
     def _once(self, old: Sequence[etree._Element], part: Choice) -> list[etree._Element] | None:
         """The alternative that something of is there; else one that may be empty."""
         tags = {child.tag for child in old}
-        told = [one for one in part.alternatives if tags & _tags(one)]
-        for alternative in chain(told, part.alternatives):
+        present = [one for one in part.alternatives if tags & _tags(one)]
+        for alternative in chain(present, part.alternatives):
             made = self._sequence(old, alternative)
             if made is not None:
                 return made

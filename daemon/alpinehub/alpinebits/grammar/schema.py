@@ -1,24 +1,108 @@
-"""A message of a grammar as an XML Schema document, for libxml2 to check against: fast, exact in
-its dates and numbers, and without holding the interpreter lock.
+"""Checks messages against the grammars: each is written as XML Schema, and libxml2 does the work.
+
+libxml2 is fast, exact in its dates and numbers, and does not hold the interpreter lock. A schema is
+made when its message first comes, so that a worker carries only what its clients use. What libxml2
+finds becomes one sentence that names the place, and never repeats what the client wrote.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import cache, lru_cache
+from pathlib import Path
+from threading import Lock
 
-from alpinehub.alpinebits.document import NAMESPACE
-from alpinehub.alpinebits.grammar.datatype import datatype
-from alpinehub.alpinebits.grammar.notation import Choice, Element
-from alpinehub.alpinebits.markup import attribute
+from lxml import etree
+
+from alpinehub.alpinebits.document import NAMESPACE, escape_attribute, tag
+from alpinehub.alpinebits.grammar.notation import (
+    Choice,
+    Element,
+    Grammar,
+    Line,
+    datatype,
+    message,
+    read_grammar,
+)
+from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
+
+_explaining = Lock()
 
 _ANYTHING = (
     '<sequence><any processContents="lax" minOccurs="0" maxOccurs="unbounded"/></sequence>'
     '<anyAttribute processContents="lax"/>'
 )
 
+_ELEMENT = re.compile(r"Element '(?:\{[^}]*\})?(?P<name>[^']*)'")
+_ATTRIBUTE = re.compile(r"[Tt]he attribute '(?P<name>[^']*)' is (?P<what>required|not allowed)")
+_VALUE = re.compile(r", attribute '(?P<name>[^']*)'")
+_EXPECTED = re.compile(r"Expected is (?:one of )?\( (?P<names>[^)]*) \)")
+_MAX_NAME_CHARS = 40
+
+
+@cache
+def grammar() -> Grammar:
+    """All grammar files together: each may use the fragments of the others."""
+    found: dict[str, Line] = {}
+    for path in sorted(Path(__file__).parent.glob("*.g")):
+        found |= read_grammar(path.read_text("utf-8"), path.name)
+    return found
+
+
+def names(protocol: Protocol) -> list[str]:
+    """The messages of a protocol version."""
+    return [name for name in sorted(grammar()) if element(name, protocol) is not None]
+
+
+def element(name: str, protocol: Protocol) -> Element | None:
+    """A message in a protocol version; None: it has none."""
+    return message(grammar(), name, protocol.year)
+
+
+def find_problem(root: etree._Element, name: str, protocol: Protocol) -> str | None:
+    """What is wrong with a message of this name, in a sentence; None: nothing."""
+    schema = _schema(name, protocol.name)
+    if schema is None:
+        return f"AlpineBits {protocol.name} has no such message"
+    if schema.validate(root):
+        return None
+    # The errors of a schema object are shared: another thread may be checking against the first.
+    with _explaining:
+        again = _schema_to_explain(name, protocol.name)
+        assert again is not None
+        try:
+            again.assertValid(root)
+        except etree.DocumentInvalid as error:
+            return explain(str(error))
+    return None
+
+
+@lru_cache(maxsize=4096)
+def takes(type_name: str, value: str) -> bool:
+    """Whether a type of the grammars takes a value."""
+    element = etree.Element(tag("Value"))
+    element.text = value
+    return bool(_value_schema(type_name).validate(element))
+
+
+@cache
+def _value_schema(type_name: str) -> etree.XMLSchema:
+    root = Element("Value", type=type_name)
+    return etree.XMLSchema(etree.fromstring(write_schema(root)))
+
+
+def _build(name: str, protocol: str) -> etree.XMLSchema | None:
+    root = element(name, PROTOCOLS[protocol])
+    return None if root is None else etree.XMLSchema(etree.fromstring(write_schema(root)))
+
+
+_schema = cache(_build)
+_schema_to_explain = cache(_build)
+
 
 def write_schema(root: Element) -> str:
-    """The document."""
+    """A message as an XML Schema document."""
     writer = _Writer()
     element = "".join(writer.element(root, outermost=True))
     return (
@@ -35,7 +119,7 @@ class _Writer:
         self._names: dict[str, str] = {}
 
     def element(self, one: Element, *, outermost: bool = False) -> Iterator[str]:
-        often = "" if outermost else _often(one)
+        often = "" if outermost else _occurrences(one)
         if one.kind == "open":
             yield f'<element name="{one.name}"{often}/>'
         elif one.type is not None and not one.attributes:
@@ -70,7 +154,7 @@ class _Writer:
         if isinstance(part, Element):
             yield from self.element(part)
             return
-        yield f"<choice{_often(part)}>"
+        yield f"<choice{_occurrences(part)}>"
         for alternative in part.alternatives:
             if len(alternative) == 1:
                 yield from self._part(alternative[0])
@@ -89,21 +173,57 @@ class _Writer:
     def types(self) -> Iterator[str]:
         """The types that were used."""
         for name, written in self._names.items():
-            said = datatype(name)
-            if said.members:
-                members = " ".join(said.members)
+            type_ = datatype(name)
+            if type_.members:
+                members = " ".join(type_.members)
                 yield f'<simpleType name="{written}"><union memberTypes="{members}"/></simpleType>'
                 continue
-            yield f'<simpleType name="{written}"><restriction base="{said.base}">'
-            if said.pattern:
-                yield f'<pattern value="{attribute(said.pattern)}"/>'
-            for facet, value in said.facets:
+            yield f'<simpleType name="{written}"><restriction base="{type_.base}">'
+            if type_.pattern:
+                yield f'<pattern value="{escape_attribute(type_.pattern)}"/>'
+            for facet, value in type_.facets:
                 yield f'<{facet} value="{value}"/>'
-            for value in said.values:
-                yield f'<enumeration value="{attribute(value)}"/>'
+            for value in type_.values:
+                yield f'<enumeration value="{escape_attribute(value)}"/>'
             yield "</restriction></simpleType>"
 
 
-def _often(part: Element | Choice) -> str:
+def _occurrences(part: Element | Choice) -> str:
     most = "unbounded" if part.most is None else str(part.most)
     return f' minOccurs="{part.least}" maxOccurs="{most}"'
+
+
+def explain(message: str) -> str:
+    """What libxml2 reports, as one sentence."""
+    element = _ELEMENT.match(message)
+    name = _cut(element["name"]) if element else "the document"
+    if attribute := _ATTRIBUTE.search(message):
+        problem = "missing" if attribute["what"] == "required" else "not allowed"
+        return f"{name}/@{_cut(attribute['name'])} is {problem}"
+    if value := _VALUE.search(message):
+        return f"{name}/@{_cut(value['name'])} is not valid"
+    if "This element is not expected" in message:
+        return f"{name} is not allowed here{_expected(message)}"
+    if "Missing child element" in message:
+        return f"{name} lacks an element{_expected(message)}"
+    if "content type is empty" in message:
+        return f"{name} must be empty"
+    if "content type is 'element-only'" in message:
+        return f"{name} holds text where only elements may be"
+    if "Element content is not allowed" in message:
+        return f"{name} may not hold elements"
+    return f"the text of {name} is not valid"
+
+
+def _expected(message: str) -> str:
+    found = _EXPECTED.search(message)
+    if not found:
+        return ""
+    names = [name.strip().removeprefix(f"{{{NAMESPACE}}}") for name in found["names"].split(",")]
+    return f": {' or '.join(names[:5])} expected"
+
+
+def _cut(name: str) -> str:
+    """A name, cut, since the client may have chosen it."""
+    plain = name.rsplit("}", 1)[-1]
+    return plain if len(plain) <= _MAX_NAME_CHARS else f"{plain[:_MAX_NAME_CHARS]}…"

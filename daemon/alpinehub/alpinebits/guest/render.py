@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from unicodedata import category
 
 from alpinehub.alpinebits import document, grammar
-from alpinehub.alpinebits.markup import attribute, clean, text
+from alpinehub.alpinebits.document import clean, escape_attribute, escape_text
 from alpinehub.alpinebits.outcome import opening
 from alpinehub.alpinebits.protocol import ADDITIONAL, CUSTOMER, SERVICES, Protocol
 from alpinehub.alpinebits.transport_error import TransportError
@@ -135,7 +135,7 @@ def guests(data: ReservationData, hotel: Hotel) -> str:
     return (
         f"<ResGuests><ResGuest><Profiles><ProfileInfo><Profile><Customer{attributes}><PersonName>"
         f"{_element('NamePrefix', data.prefix, _MAX_TITLE_CHARS)}"
-        f"<GivenName>{text(given)}</GivenName><Surname>{text(surname)}</Surname>"
+        f"<GivenName>{escape_text(given)}</GivenName><Surname>{escape_text(surname)}</Surname>"
         f"{_element('NameTitle', data.title, _MAX_TITLE_CHARS)}</PersonName>"
         f"{_telephone(data)}{_email(data)}{_address(data)}"
         "</Customer></Profile></ProfileInfo></Profiles></ResGuest></ResGuests>"
@@ -176,7 +176,7 @@ def _visible(name: str) -> str:
 def _element(name: str, value: str, longest: int) -> str:
     """An element of a text, cut where the newest schema ends it; "" when there is none."""
     said = clean(value).strip()[:longest].rstrip()
-    return f"<{name}>{text(said)}</{name}>" if said else ""
+    return f"<{name}>{escape_text(said)}</{name}>" if said else ""
 
 
 def _telephone(data: ReservationData) -> str:
@@ -197,7 +197,7 @@ def _email(data: ReservationData) -> str:
     remark = ""
     if data.newsletter is not None:
         remark = f' Remark="newsletter:{"yes" if data.newsletter else "no"}"'
-    return f"<Email{remark}>{text(address)}</Email>"
+    return f"<Email{remark}>{escape_text(address)}</Email>"
 
 
 def _address(data: ReservationData) -> str:
@@ -224,11 +224,12 @@ _PETS = {"name": 'Name="PETS"', "code": 'RequestCode="PETS" CodeContext="ALPINEB
 def global_info(record: Record, hotel: Hotel, protocol: Protocol) -> str:
     """ResGlobalInfo."""
     name = clean(hotel.name)[:_MAX_HOTEL_NAME_CHARS]
-    named = f' HotelName="{attribute(name)}"' if name else ""
+    named = f' HotelName="{escape_attribute(name)}"' if name else ""
     return (
         f"<ResGlobalInfo>{_comments(record.data, hotel, protocol)}{_pets(record.data, protocol)}"
         f"{_ids(record)}"
-        f'<BasicPropertyInfo HotelCode="{attribute(clean(hotel.code))}"{named}/></ResGlobalInfo>'
+        f'<BasicPropertyInfo HotelCode="{escape_attribute(clean(hotel.code))}"{named}/>'
+        "</ResGlobalInfo>"
     )
 
 
@@ -239,8 +240,8 @@ def _comments(data: ReservationData, hotel: Hotel, protocol: Protocol) -> str:
         message, remark = "\n\n".join(filter(None, (message, remark))), ""
     told = {
         SERVICES: _services(data, hotel),
-        CUSTOMER: message and f"<Text>{text(message)}</Text>",
-        ADDITIONAL: remark and f"<Text>{text(remark)}</Text>",
+        CUSTOMER: message and f"<Text>{escape_text(message)}</Text>",
+        ADDITIONAL: remark and f"<Text>{escape_text(remark)}</Text>",
     }
     comments = "".join(
         f'<Comment Name="{name}">{said}</Comment>' for name, said in told.items() if said
@@ -253,9 +254,9 @@ def _services(data: ReservationData, hotel: Hotel) -> str:
     lines = [line for service in data.services if (line := clean(service).strip())]
     said = language(data, hotel)
     if not (lines and said):
-        return f"<Text>{text(chr(10).join(lines))}</Text>" if lines else ""
+        return f"<Text>{escape_text(chr(10).join(lines))}</Text>" if lines else ""
     return "".join(
-        f'<ListItem ListItem="{number}" Language="{said}">{text(line)}</ListItem>'
+        f'<ListItem ListItem="{number}" Language="{said}">{escape_text(line)}</ListItem>'
         for number, line in enumerate(lines, 1)
     )
 
@@ -287,7 +288,9 @@ def _id(kind: int, value: str, source: str, context: str) -> str:
     }
     if not (told["ResID_Value"] or (kind == _INTERNET_BROKER and any(told.values()))):
         return ""
-    attributes = "".join(f' {name}="{attribute(said)}"' for name, said in told.items() if said)
+    attributes = "".join(
+        f' {name}="{escape_attribute(said)}"' for name, said in told.items() if said
+    )
     return f'<HotelReservationID ResID_Type="{kind}"{attributes}/>'
 
 
@@ -351,7 +354,7 @@ def _room_type(data: ReservationData, protocol: Protocol) -> str:
         raise Undeliverable(
             UndeliverableCode.ROOM_TYPE_LONG, "the room type is longer than 8 characters"
         )
-    told = f' RoomTypeCode="{attribute(code)}"' if code else ""
+    told = f' RoomTypeCode="{escape_attribute(code)}"' if code else ""
     if data.room_class > 0:
         told += f' RoomClassificationCode="{data.room_class}"'
     if protocol.room_kinds and data.room_kind in _ROOM_KINDS:
@@ -369,7 +372,7 @@ def _rate_plan(data: ReservationData, booked: bool) -> str:
     meals = data.meal_plan or ("room_only" if booked else None)
     if not (code or meals):
         return ""
-    named = f' RatePlanCode="{attribute(code)}"' if code else ""
+    named = f' RatePlanCode="{escape_attribute(code)}"' if code else ""
     if meals is None:
         return f"<RatePlans><RatePlan{named}/></RatePlans>"
     return (
@@ -402,7 +405,7 @@ def _total(data: ReservationData) -> str:
             UndeliverableCode.CURRENCY_UNKNOWN, "the currency of the total is not known"
         )
     amount = format(abs(data.total), "f")
-    return f'<Total AmountAfterTax="{amount}" CurrencyCode="{attribute(currency)}"/>'
+    return f'<Total AmountAfterTax="{amount}" CurrencyCode="{escape_attribute(currency)}"/>'
 
 
 def response_start() -> bytes:
@@ -447,7 +450,7 @@ def _start(record: Record, protocol: Protocol, lead: bool) -> str:
             attributes += f' RoomStayReservation="{"false" if lead else "true"}"'
     return (
         f'<HotelReservation {attributes} ResStatus="{record.res_status}">'
-        f'<UniqueID Type="{15 if cancelled else 14}" ID="{attribute(clean(record.id))}"/>'
+        f'<UniqueID Type="{15 if cancelled else 14}" ID="{escape_attribute(clean(record.id))}"/>'
     )
 
 

@@ -1,3 +1,3 @@
-"""What hotel software tells of its hotel: read from a document that conforms to the schema, and
-held against the rules that no schema can say. Pure: the same here and in a child of the pool.
+"""Inbound messages: read from a document that conforms to the schema, and checked against the rules
+that no schema can say. Pure: the same in a worker and in a child of the pool.
 """

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
 from alpinehub.alpinebits.reader import Reader
-from alpinehub.alpinebits.rules.inbound import INVALID_DATES, UNABLE, InboundMessage, Problems, day
+from alpinehub.alpinebits.rules.inbound_message import (
+    INVALID_DATES,
+    UNABLE,
+    InboundMessage,
+    Problems,
+    day,
+)
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-EVENTS_RQ: Final = "OTA_HotelPostEventNotifRQ"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What is told of one event."""
+    """The report of one event."""
 
     #: Whose id it is.
     context: str
@@ -68,8 +72,8 @@ def _read_report(report: _Element, at: int, problems: Problems) -> Report:
 
 
 def _turned(start: str, end: str) -> bool:
-    """Whether something ends before it starts, as far as that is certain: each may be a day, a
-    moment with a zone or without, a time of any day, and before 2024-10 any text.
+    """Whether the end is certainly before the start. Each may be a day, a moment with a zone or
+    without, a time of any day, and before 2024-10 any text.
     """
     first, last = day(start[:10]), day(end[:10])
     if first is None or last is None:
@@ -78,4 +82,4 @@ def _turned(start: str, end: str) -> bool:
     return last < first or (last == first and alike and end < start)
 
 
-EVENTS = Reader(root=EVENTS_RQ, read=_read, type=EventsMessage, pooled=True)
+EVENTS = Reader(root="OTA_HotelPostEventNotifRQ", read=_read, type=EventsMessage, pooled=True)

@@ -1,4 +1,4 @@
-"""FreeRooms: how many rooms are free, in both forms in which AlpineBits tells it.
+"""FreeRooms: how many rooms are free, in the two forms that AlpineBits has.
 
 until 2018-10 ... OTA_HotelAvailNotifRQ: BookingLimit rooms, of which BookingThreshold are free but
                   not bookable
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE, Finding
 from alpinehub.alpinebits.reader import PUSH_BYTES, PUSH_MARKUP, Reader
-from alpinehub.alpinebits.rules.inbound import (
+from alpinehub.alpinebits.rules.inbound_message import (
     INVALID_DATES,
     MISSING,
     UNABLE,
@@ -27,14 +27,11 @@ from alpinehub.alpinebits.rules.inbound import (
     day,
 )
 from alpinehub.alpinebits.rules.periods import Counts, FreeRooms, Key, Period
+from alpinehub.models import Feature
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-    from alpinehub.models import Feature
-
-AVAIL_RQ: Final = "OTA_HotelAvailNotifRQ"
-COUNT_RQ: Final = "OTA_HotelInvCountNotifRQ"
 _CONTROL = tag("StatusApplicationControl")
 _COUNTS = tag("InvCounts")
 _UNIQUE_ID = tag("UniqueID")
@@ -49,9 +46,9 @@ _TYPES: Final[dict[str, tuple[int, Feature | None]]] = {
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The rooms of one key in one period; `closing`: none of the hotel's is open.
+    """The rooms of one key in one period; `closing`: the whole hotel is closed.
 
-    A large hotel tells 40,000 of them: in this form the worker gets them from the child at once.
+    A large hotel sends 40,000 of them: this form is quick to send from the child to the worker.
     """
 
     category: str
@@ -73,7 +70,7 @@ class FreeRoomsMessage(InboundMessage):
     thresholds: Literal["", "none", "some", "all"] = ""
 
     def rooms(self) -> FreeRooms:
-        """What it tells, in the order of the document."""
+        """The free rooms of the message, in the order of the document."""
         closings: list[Period] = []
         entries: dict[Key, list[Period]] = {}
         for one in self.entries:
@@ -82,11 +79,11 @@ class FreeRoomsMessage(InboundMessage):
                 closings.append(period)
             else:
                 entries.setdefault(Key(one.category, one.room), []).append(period)
-        return FreeRooms(tuple(closings), {key: tuple(told) for key, told in entries.items()})
+        return FreeRooms(tuple(closings), {key: tuple(periods) for key, periods in entries.items()})
 
 
 class _Message:
-    """Reads one message; the two forms differ in how an entry tells its counts."""
+    """Reads one message; the two forms differ in where an entry has its counts."""
 
     def __init__(self, root: _Element) -> None:
         self.complete = root.find(_UNIQUE_ID) is not None
@@ -94,28 +91,27 @@ class _Message:
         self.problems = Problems()
         self.uses: set[Feature] = {"complete_set" if self.complete else "deltas"}
         self.entries: list[Entry] = []
-        #: A distinct room is told to be there more than once.
+        #: A distinct room has a count above 1.
         self.has_room_twice = False
 
-    def told(self, thresholds: Literal["", "none", "some", "all"] = "") -> FreeRoomsMessage:
-        """What was read."""
+    def result(self, thresholds: Literal["", "none", "some", "all"] = "") -> FreeRoomsMessage:
+        """The message, checked as a whole."""
         if not self.problems:
             self._check_together()
-        notes = tuple(self.problems.findings) or tuple(self._remarks())
-        refused = bool(self.problems)
+        findings = tuple(self.problems.findings) or tuple(self._remarks())
         return FreeRoomsMessage(
             hotel_code=self.list.get("HotelCode"),
             hotel_name=self.list.get("HotelName"),
-            findings=notes,
+            findings=findings,
             uses=frozenset(self.uses),
             complete=self.complete,
-            entries=() if refused else tuple(self.entries),
+            entries=() if self.problems else tuple(self.entries),
             thresholds=thresholds,
             room_types=frozenset(one.category for one in self.entries if not one.closing),
         )
 
     def is_reset(self) -> bool:
-        """One entry without anything: nothing is known any more. Only as a complete set."""
+        """Whether it is one empty entry, which deletes everything. Only as a complete set."""
         if len(self.list) != 1 or len(self.list[0]) or self.list[0].attrib:
             return False
         if not self.complete:
@@ -125,7 +121,7 @@ class _Message:
         return True
 
     def place(self, control: _Element | None, at: int) -> Entry | None:
-        """Of what an entry tells, and when; None: it does not say so."""
+        """The key and the nights of an entry; None: they are not given."""
         if control is None:
             self.problems.add(MISSING, f"entry {at}: StatusApplicationControl is missing")
             return None
@@ -184,7 +180,7 @@ def _overlap(entries: list[Entry]) -> bool:
 def _read_counts(root: _Element) -> FreeRoomsMessage:
     message = _Message(root)
     if message.is_reset():
-        return message.told()
+        return message.result()
     for at, inventory in enumerate(message.list, start=1):
         entry = message.place(inventory.find(_CONTROL), at)
         counts = inventory.find(_COUNTS)
@@ -194,12 +190,12 @@ def _read_counts(root: _Element) -> FreeRoomsMessage:
             message.problems.add(INVALID_VALUE, f"entry {at}: a closing season has InvCounts")
             continue
         message.entries.append(_counted(entry, counts, at, message))
-    return message.told()
+    return message.result()
 
 
 def _counted(entry: Entry, counts: _Element | None, at: int, message: _Message) -> Entry:
-    """With its counts; one that is not told is 0."""
-    told = [0, 0, 0]
+    """The entry with its counts; a missing one is 0."""
+    numbers = [0, 0, 0]
     seen: set[int] = set()
     for one in counts if counts is not None else ():
         place, feature = _TYPES[one.get("CountType", "")]
@@ -211,15 +207,15 @@ def _counted(entry: Entry, counts: _Element | None, at: int, message: _Message) 
         if feature is not None:
             message.uses.add(feature)
         seen.add(place)
-        told[place] = number or 0
-    message.has_room_twice |= bool(entry.room) and max(told) > 1
-    return replace(entry, counts=(told[0], told[1], told[2]))
+        numbers[place] = number or 0
+    message.has_room_twice |= bool(entry.room) and max(numbers) > 1
+    return replace(entry, counts=(numbers[0], numbers[1], numbers[2]))
 
 
 def _read_avail(root: _Element) -> FreeRoomsMessage:
     message = _Message(root)
     if message.is_reset():
-        return message.told()
+        return message.result()
     with_threshold = 0
     for at, status in enumerate(message.list, start=1):
         entry = message.place(status.find(_CONTROL), at)
@@ -228,14 +224,14 @@ def _read_avail(root: _Element) -> FreeRoomsMessage:
         if entry is not None and (counts := _limited(status, entry, at, message.problems)):
             message.entries.append(replace(entry, counts=counts))
     if with_threshold == len(message.list):
-        return message.told("all")
-    return message.told("some" if with_threshold else "none")
+        return message.result("all")
+    return message.result("some" if with_threshold else "none")
 
 
 def _limited(
     status: _Element, entry: Entry, at: int, problems: Problems
 ) -> tuple[int, int, int] | None:
-    """The counts that BookingLimit and BookingThreshold tell."""
+    """The counts from BookingLimit and BookingThreshold."""
     for name in ("BookingLimit", "BookingLimitMessageType"):
         if status.get(name) is None:
             problems.add(MISSING, f"entry {at}: {name} is missing")
@@ -254,7 +250,7 @@ def _limited(
 
 
 AVAIL = Reader(
-    root=AVAIL_RQ,
+    root="OTA_HotelAvailNotifRQ",
     read=_read_avail,
     type=FreeRoomsMessage,
     pooled=True,
@@ -262,7 +258,7 @@ AVAIL = Reader(
     max_markup=PUSH_MARKUP,
 )
 COUNTS = Reader(
-    root=COUNT_RQ,
+    root="OTA_HotelInvCountNotifRQ",
     read=_read_counts,
     type=FreeRoomsMessage,
     pooled=True,

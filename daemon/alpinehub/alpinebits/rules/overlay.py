@@ -1,7 +1,7 @@
-"""A rate plan with an overlay laid over it, and as much of a plan as somebody asks for.
+"""Overlays of rate plans, and extracts of a plan.
 
-What an overlay tells of some days counts instead of what was known of the same thing on these days:
-what is known is cut where it overlaps. What has no days is replaced.
+An element of the overlay replaces the known element of the same subject (`rate_plans.subject`) on
+its days: the known one is cut where they overlap. Elements without days are replaced as a whole.
 """
 
 from __future__ import annotations
@@ -11,16 +11,12 @@ from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
 
 from lxml import etree
+from lxml.etree import _Element
 
-from alpinehub.alpinebits.bounds import MAX_BODY_BYTES
-from alpinehub.alpinebits.document import NAMESPACE, tag
-from alpinehub.alpinebits.rules.subject import END, START, Subject, days_of, subject
-
-if TYPE_CHECKING:
-    from lxml.etree import _Element
+from alpinehub.alpinebits.document import MAX_BODY_BYTES, NAMESPACE, tag
+from alpinehub.alpinebits.rules.rate_plans import END, START, Subject, days_of, subject
 
 #: Lists of a plan in their order, and the one that an overlay replaces as a whole.
 _LISTS = ("BookingRules", "Rates", "Supplements")
@@ -32,8 +28,8 @@ class TooLarge(Exception):
 
 
 @dataclass(slots=True)
-class _Room:
-    """How many bytes more what is known may become, where it is cut into several."""
+class _ByteBudget:
+    """How many bytes the plan may still grow, where elements are cut into several."""
 
     left: int
 
@@ -45,12 +41,12 @@ class _Room:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What an overlay tells of one thing."""
+class _Replaced:
+    """What an overlay replaces of one subject."""
 
     #: First and last days as ordinals, in order, none of them touching the next.
     days: tuple[tuple[int, int], ...] = ()
-    #: Something without days is among it.
+    #: An element without days is among them.
     undated: bool = False
 
 
@@ -60,9 +56,9 @@ def laid_over(known: bytes, overlay: bytes, *, limit: int = MAX_BODY_BYTES) -> b
     for name, value in new.attrib.items():
         old.set(name, value)
     parts: list[_Element] = []
-    room = _Room(limit)
+    budget = _ByteBudget(limit)
     for name in _LISTS:
-        if (merged := _merge(old.find(tag(name)), new.find(tag(name)), room)) is not None:
+        if (merged := _merge(old.find(tag(name)), new.find(tag(name)), budget)) is not None:
             parts.append(merged)
     offers = new.find(tag(_OFFERS))
     if offers is None:
@@ -77,21 +73,23 @@ def laid_over(known: bytes, overlay: bytes, *, limit: int = MAX_BODY_BYTES) -> b
     return made
 
 
-def _merge(old: _Element | None, new: _Element | None, room: _Room) -> _Element | None:
+def _merge(old: _Element | None, new: _Element | None, budget: _ByteBudget) -> _Element | None:
     if old is None or new is None:
         return new if old is None else old
     by_key: dict[Subject, list[_Element]] = {}
     for one in new:
         by_key.setdefault(subject(one), []).append(one)
-    told = {key: _told(ones) for key, ones in by_key.items()}
-    parts = [left for one in old for left in _left(one, told.get(subject(one), _Told()), room)]
+    replaced = {key: _replaced_by(ones) for key, ones in by_key.items()}
+    parts = [
+        left for one in old for left in _left(one, replaced.get(subject(one), _Replaced()), budget)
+    ]
     parts += list(new)
-    # What has no days counts for all that follow it: it stands first.
+    # Elements without days hold for all that follow them: they come first.
     old[:] = sorted(parts, key=lambda one: one.get(START) is not None)
     return old
 
 
-def _told(ones: Iterable[_Element]) -> _Told:
+def _replaced_by(ones: Iterable[_Element]) -> _Replaced:
     undated = False
     dated: list[tuple[int, int]] = []
     for one in ones:
@@ -106,18 +104,18 @@ def _told(ones: Iterable[_Element]) -> _Told:
             days[-1] = (days[-1][0], max(days[-1][1], last))
         else:
             days.append((first, last))
-    return _Told(tuple(days), undated)
+    return _Replaced(tuple(days), undated)
 
 
-def _left(old: _Element, told: _Told, room: _Room) -> Iterator[_Element]:
-    """What is left of something known when others are told of the same; with the days cut out."""
+def _left(old: _Element, replaced: _Replaced, budget: _ByteBudget) -> Iterator[_Element]:
+    """What is left of a known element: itself, or copies with the remaining days."""
     start, end = days_of(old)
     if start is None or end is None:
-        if not told.undated:
+        if not replaced.undated:
             yield old
         return
-    gaps = list(_gaps(start.toordinal(), end.toordinal(), told.days))
-    room.take(old, len(gaps))
+    gaps = list(_gaps(start.toordinal(), end.toordinal(), replaced.days))
+    budget.take(old, len(gaps))
     for first, last in gaps:
         yield _cut(old, date.fromordinal(first), date.fromordinal(last))
 
@@ -142,14 +140,14 @@ def _cut(element: _Element, first: date, last: date) -> _Element:
 
 
 def _descriptions(old: _Element, new: _Element) -> Iterator[_Element]:
-    told = {one.get("Name"): one for one in new.findall(tag(_DESCRIPTION))}
+    new_ones = {one.get("Name"): one for one in new.findall(tag(_DESCRIPTION))}
     for one in old.findall(tag(_DESCRIPTION)):
-        yield told.pop(one.get("Name"), one)
-    yield from told.values()
+        yield new_ones.pop(one.get("Name"), one)
+    yield from new_ones.values()
 
 
 def between(known: bytes, first: date | None, last: date | None) -> bytes:
-    """A plan without what is told of other days only."""
+    """A plan without the elements of other days."""
     plan = etree.fromstring(known)
     for name in _LISTS:
         list_ = plan.find(tag(name))

@@ -1,7 +1,7 @@
 """How many rooms are free, night by night, as periods that do not overlap.
 
-A complete set replaces everything; a delta lays its periods over what is known. Of several that
-tell of one night the last one counts.
+A complete set replaces everything; a delta lays its periods over the known ones. Of several periods
+that hold the same night the last one counts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FreeRooms:
-    """What a hotel data. In a closing season nothing is free, whatever the entries say."""
+    """The free rooms of a hotel. In a closing season nothing is free, whatever the entries say."""
 
     closings: tuple[Period, ...] = ()
     entries: dict[Key, tuple[Period, ...]] = field(default_factory=dict)
@@ -54,13 +54,13 @@ class FreeRooms:
 
     @property
     def distinct(self) -> bool | None:
-        """Whether it tells of distinct rooms, not of categories; None: of neither."""
+        """Whether it holds distinct rooms, not categories; None: neither."""
         return any(key.room for key in self.entries) if self.entries else None
 
 
 def lay(layers: Sequence[Period]) -> tuple[Period, ...]:
-    """The periods in order, cut so that each night is told of once: by the last that tells of it.
-    Neighbours that say the same become one.
+    """The periods in order, cut so that each night is in one of them: the last one that holds it.
+    Neighbours with the same counts become one.
     """
     order = sorted(range(len(layers)), key=lambda at: layers[at].first)
     edges = sorted({one.first for one in layers} | {one.last + 1 for one in layers})
@@ -85,13 +85,13 @@ def _append(laid: list[Period], period: Period) -> None:
 
 
 def replaced(message: FreeRooms) -> FreeRooms:
-    """What is known after a complete set."""
+    """The free rooms after a complete set."""
     entries = {key: lay(periods) for key, periods in message.entries.items()}
     return FreeRooms(lay(message.closings), entries)
 
 
 def changed(known: FreeRooms, delta: FreeRooms) -> FreeRooms:
-    """What is known after a delta."""
+    """The free rooms after a delta."""
     entries = dict(known.entries)
     for key, periods in delta.entries.items():
         entries[key] = lay((*entries.get(key, ()), *periods))
@@ -99,11 +99,11 @@ def changed(known: FreeRooms, delta: FreeRooms) -> FreeRooms:
 
 
 def is_free_while_closed(rooms: FreeRooms, closings: Sequence[Period]) -> bool:
-    """Whether rooms are told to be free in a closing season. The seasons are in order and apart."""
+    """Whether rooms are free in a closing season. The seasons are in order and do not overlap."""
     starts = [one.first for one in closings]
     if not starts:
         return False
-    for one in (period for told in rooms.entries.values() for period in told):
+    for one in (period for periods in rooms.entries.values() for period in periods):
         at = bisect_right(starts, one.last) - 1
         if one.counts.bookable and at >= 0 and closings[at].last >= one.first:
             return True

@@ -1,0 +1,268 @@
+"""RatePlans and BaseRates: hotel software pushes what a stay costs, and pulls what is stored.
+
+Each rate plan of a hotel is a row. As with documents (inbound.py), an overlay is computed outside
+any transaction and written if the plan is still the one that was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from alpinehub.alpinebits.call import Answer, Call, read, respond
+from alpinehub.alpinebits.document import MAX_BODY_BYTES, tag
+from alpinehub.alpinebits.inbound import TRIES, Update, admit, too_many_at_once
+from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, INVALID_VALUE, Outcome, failed
+from alpinehub.alpinebits.protocol import RATE_PLANS, Protocol
+from alpinehub.alpinebits.pull import respond_with
+from alpinehub.alpinebits.reader import Reader
+from alpinehub.alpinebits.rules.inbound_message import (
+    FAR,
+    INVALID_DATES,
+    TOO_FAR,
+    UNABLE,
+    InboundMessage,
+    Problems,
+    day,
+)
+from alpinehub.alpinebits.rules.rate_plans import RATES, RatePlansMessage
+from cordata import Tx, from_us
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+_SEND_RATEPLANS = "ALPINEBITS_SEND_RATEPLANS"
+#: Of one hotel: plans, and bytes of them as they are stored, compressed.
+MAX_PLANS, MAX_BYTES = 500, 16 * 1024 * 1024
+_RESPONSE = "OTA_HotelRatePlanRS"
+#: Of one response: as much as a push may hold.
+MAX_RESPONSE_BYTES = MAX_BODY_BYTES
+
+#: By code: when the plan was last changed, and the plan, compressed.
+_Known = Mapping[str, tuple[int, bytes]]
+
+
+async def receive_rate_plans(call: Call) -> Answer:
+    """OTA_HotelRatePlanNotif:RatePlans."""
+    message = await read(call, RATES)
+    update = await admit(call, RATE_PLANS, "OTA_HotelRatePlanNotifRS", message)
+    if isinstance(update, bytes):
+        return update
+    return update.respond(await _store(update, message))
+
+
+class _Outdated(Exception):
+    """Another update changed a plan first."""
+
+
+class _TooMuch(Exception):
+    """The hotel would have more than is stored; the text says what."""
+
+
+async def _store(update: Update, message: RatePlansMessage) -> Outcome:
+    """Store the plans after a message, and record the message.
+
+    Raises: StoreUnavailable; TransportError (503) when others were first again and again.
+    """
+    store = update.call.ctx.store
+    for _ in range(TRIES):
+        known: _Known = {}
+        if any(one.kind == "Overlay" for one in message.plans):
+            known = await store.read(partial(_read_known, hotel_id=update.hotel.id))
+        last = from_us(update.call.ctx.now_us()).date() + FAR
+        made, outcome = await asyncio.to_thread(_make, message, known, last)
+        try:
+            await store.run(
+                partial(_write, update=update, message=message, made=made, outcome=outcome)
+            )
+        except _Outdated:
+            continue
+        except _TooMuch as error:
+            outcome = failed(UNABLE, str(error))
+            await store.run(partial(update.record, outcome=outcome))
+        return outcome
+    raise too_many_at_once()
+
+
+def _make(
+    message: RatePlansMessage, known: _Known, last: date
+) -> tuple[dict[str, tuple[int, bytes]], Outcome]:
+    """By code: when the plan below an overlay was changed (0: it is no overlay), and the plan."""
+    from alpinehub.alpinebits.rules.overlay import TooLarge, between, laid_over
+
+    far = [one for one in message.plans if one.latest is not None and one.latest > last]
+    near = {one.code: between(one.body, None, last) for one in far}
+    made: dict[str, tuple[int, bytes]] = {}
+    for one in message.plans:
+        body = near.get(one.code, one.body)
+        if one.kind in ("New", "Full"):
+            made[one.code] = (0, zlib.compress(body))
+        elif one.kind == "Overlay":
+            if one.code not in known:
+                text = "an Overlay needs a rate plan that is known; send the whole plan"
+                return {}, failed(UNABLE, text, status=_SEND_RATEPLANS)
+            seen, before = known[one.code]
+            try:
+                made[one.code] = (seen, zlib.compress(laid_over(unpack(before), body)))
+            except TooLarge:
+                text = "with this Overlay the rate plan is too large; send the whole plan"
+                return {}, failed(UNABLE, text, status=_SEND_RATEPLANS)
+    return made, Outcome((TOO_FAR,) if far else ())
+
+
+async def _write(
+    tx: Tx,
+    update: Update,
+    message: RatePlansMessage,
+    made: Mapping[str, tuple[int, bytes]],
+    outcome: Outcome,
+) -> None:
+    who = {"hotel_id": update.hotel.id, "protocol": update.call.protocol.name, "now_us": tx.now_us}
+    if outcome.kind != "error":
+        await tx.fetch_one("rateplan_hold", hotel_id=update.hotel.id)
+        gone = [one.code for one in message.plans if one.kind == "Remove"]
+        if gone:
+            codes = msgspec.json.encode(gone).decode()
+            await tx.execute("rateplan_remove", hotel_id=update.hotel.id, codes=codes)
+        if message.complete:
+            codes = msgspec.json.encode(list(made)).decode()
+            await tx.execute("rateplan_remove_others", hotel_id=update.hotel.id, codes=codes)
+        for code, (seen, body) in sorted(made.items()):
+            if not seen:
+                await tx.write("rateplan_set", code=code, body=body, **who)
+            elif not await tx.execute("rateplan_overlay", code=code, body=body, seen=seen, **who):
+                raise _Outdated
+        row = await tx.fetch_one("rateplan_count", hotel_id=update.hotel.id)
+        if row is not None and row["plans"] > MAX_PLANS:
+            raise _TooMuch(f"a hotel has at most {MAX_PLANS} rate plans here")
+        if row is not None and row["bytes"] > MAX_BYTES:
+            raise _TooMuch("the rate plans of this hotel are too large all together")
+    await update.record(tx, outcome)
+
+
+async def _read_known(tx: Tx, hotel_id: int) -> dict[str, tuple[int, bytes]]:
+    rows = await tx.fetch_all("rateplan_all", hotel_id=hotel_id)
+    return {row["code"]: (row["changed_at"], row["body"]) for row in rows}
+
+
+async def read_plans(tx: Tx, hotel_id: int) -> dict[str, bytes]:
+    """All plans of a hotel by code, compressed: all of them in plain may be gigabytes."""
+    return {code: body for code, (_, body) in (await _read_known(tx, hotel_id)).items()}
+
+
+def unpack(plan: bytes) -> bytes:
+    """A plan as canonical XML."""
+    return zlib.decompress(plan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseRatesRequest(InboundMessage):
+    """OTA_HotelRatePlanRQ: which plans, and of which days."""
+
+    #: (RatePlanCode, RatePlanID); empty: all plans.
+    candidates: tuple[tuple[str | None, str | None], ...] = ()
+    #: (Start, End) as written; None: no days were named.
+    days: tuple[str | None, str | None] | None = None
+
+    @property
+    def deltas(self) -> bool:
+        """Whether only what has changed since the last time is wanted."""
+        return self.days == (None, None)
+
+
+def _read_request(root: _Element) -> BaseRatesRequest:
+    plan = root[0][0]
+    hotels = plan.findall(tag("HotelRef"))
+    ranges = plan.findall(tag("DateRange"))
+    problems = Problems()
+    if len(hotels) != 1:
+        problems.add(INVALID_VALUE, "exactly one HotelRef must be there")
+    if len(ranges) > 1:
+        problems.add(INVALID_VALUE, "more than one DateRange is there")
+    days = (ranges[0].get("Start"), ranges[0].get("End")) if ranges else None
+    first, last = (day(one) if one is not None else None for one in days or (None, None))
+    if first is not None and last is not None and last < first:
+        problems.add(INVALID_DATES, "invalid combination of Start and End")
+    return BaseRatesRequest(
+        hotel_code=hotels[0].get("HotelCode") if hotels else None,
+        hotel_name=hotels[0].get("HotelName") if hotels else None,
+        findings=tuple(problems.findings),
+        uses=frozenset({"baserates"}),
+        candidates=tuple(
+            (one.get("RatePlanCode"), one.get("RatePlanID"))
+            for one in plan.iter(tag("RatePlanCandidate"))
+        ),
+        days=days,
+    )
+
+
+BASE_RATES_REQUEST = Reader(root="OTA_HotelRatePlanRQ", read=_read_request, type=BaseRatesRequest)
+
+
+async def send_base_rates(call: Call) -> Answer:
+    """OTA_HotelRatePlan:BaseRates."""
+    wanted = await read(call, BASE_RATES_REQUEST)
+    hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
+    if wanted.findings:
+        return respond(call, _RESPONSE, Outcome(wanted.findings))
+    if hotel is None:
+        return respond(call, _RESPONSE, failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
+    if disabled := wanted.disabled_features(hotel):
+        return respond(call, _RESPONSE, Outcome(disabled))
+    if wanted.deltas:  # before 2022-10 it could be no warning, and later not without a plan
+        text = "this server does not support deltas of base rates: name days, or leave DateRange"
+        return respond(call, _RESPONSE, failed(UNABLE, text))
+    known = await call.ctx.store.read(partial(read_plans, hotel_id=hotel.id))
+    if not known:
+        text = "no rate plan of this hotel has been received yet"
+        return respond(call, _RESPONSE, failed(UNABLE, text, status=_SEND_RATEPLANS))
+    plans = await asyncio.to_thread(_select, known, wanted, call.protocol)
+    if plans is None:
+        text = "these are more rates than fit into an answer: name fewer days or plans"
+        return respond(call, _RESPONSE, failed(UNABLE, text))
+    if not plans:
+        return respond(call, _RESPONSE, failed(UNABLE, "no rate plan is what was asked for"))
+    content = b"<RatePlans>%b</RatePlans>" % b"".join(plans)
+    return await respond_with(call, hotel, _RESPONSE, content)
+
+
+def _select(
+    known: Mapping[str, bytes], wanted: BaseRatesRequest, protocol: Protocol
+) -> list[bytes] | None:
+    """The wanted plans, as far as a version can carry them; None: more than a response holds."""
+    from alpinehub.alpinebits.rules.overlay import attributes, between, titled
+
+    selected: list[bytes] = []
+    for code, packed in sorted(known.items()):
+        if sum(map(len, selected)) > MAX_RESPONSE_BYTES:
+            return None
+        plan = unpack(packed)
+        about = attributes(plan)
+        currency = about.get("CurrencyCode")
+        if protocol.currencies is not None and currency not in protocol.currencies:
+            continue  # it could not say in which currency the amounts are
+        if wanted.candidates and not _is_candidate(code, about.get("RatePlanID"), wanted):
+            continue
+        if wanted.days is not None:
+            first, last = (day(one) if one is not None else None for one in wanted.days)
+            selected.append(between(plan, first, last))
+        else:
+            selected.append(plan if wanted.candidates else titled(plan))
+    return selected if sum(map(len, selected)) <= MAX_RESPONSE_BYTES else None
+
+
+def _is_candidate(code: str, master: str | None, wanted: BaseRatesRequest) -> bool:
+    """A code means one plan; without it, an id means all plans of one master."""
+    return any(
+        wanted_code == code
+        if wanted_code is not None
+        else (master is not None and wanted_id == master)
+        for wanted_code, wanted_id in wanted.candidates
+    )

@@ -1,0 +1,400 @@
+"""Guest requests on their way to an account: rendered, recorded as sent before they are sent.
+
+    version made --> waiting --read--> sent, waiting --acknowledged or rejected--> done
+                      |  ^               |  ^
+                      |  |undeliverable  |  |read again
+                      +--+               +--+
+
+Each first reading, acknowledgement and rejection is an entry of the history, written in the same
+unit of work. The state belongs to one account: two accounts of one hotel each read and acknowledge
+for themselves. A newer version waits anew whatever became of the older one, and a request that an
+operator resends waits as if it had not been sent; one that the operator withdraws is in no list
+(`requests/actions.py`).
+
+What an account gets depends on what it was given before, that is, on what was in an answer,
+acknowledged or not: the answer may have arrived though the acknowledgement did not. A booking is
+Reserved until it was given as one and Modify afterwards; a cancellation is only given to an account
+that was given the request. All of that is decided when the list is read (`sql/*/listing.sql`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from alpinehub import history
+from alpinehub.alpinebits.call import Client
+from alpinehub.alpinebits.guest import (
+    Record,
+    Undeliverable,
+    UndeliverableCode,
+    find_invalid,
+    mark,
+    render,
+)
+from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
+from alpinehub.directory import directory_of
+from alpinehub.history import HistoryEntry
+from alpinehub.models import Hotel
+from alpinehub.reservations import decode
+from cordata import Context, Event, Row, Store, StoreUnavailable, Tx, from_us
+
+#: Rows read, rendered, checked and recorded at once; between pages the loop serves others (6 ms),
+#: and webhooks write. No more than a page is in memory, whatever waits: 250 KB.
+PAGE = 100
+#: Seconds for which another poll of the same account for the same hotel is not recorded.
+POLL_NOTED_S = 30
+#: Ids that an alert names.
+_NAMED = 5
+
+_log = logging.getLogger("alpinehub.alpinebits")
+_encode = msgspec.json.encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A version that goes out."""
+
+    reservation_id: str
+    version: int
+    unique_id_type: int
+    #: It was rendered in this form for the first time, and found valid.
+    proven: bool
+    #: When it went out before; None: never.
+    last_sent_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndeliverableVersion:
+    """A version that the protocol of its account cannot carry."""
+
+    reservation_id: str
+    version: int
+    code: UndeliverableCode
+    #: For people.
+    text: str
+
+
+@dataclass(slots=True)
+class Batch:
+    """The rendered versions of a page, and those that cannot be sent."""
+
+    xml: list[bytes] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+    #: Only those whose reason is new.
+    undeliverable: list[UndeliverableVersion] = field(default_factory=list)
+
+    def add(self, rows: Sequence[Row], hotel: Hotel, protocol: Protocol) -> None:
+        """Render and check some rows; an undeliverable one does not stop the others."""
+        made = [(row, xml) for row in rows if (xml := self.render(row, hotel, protocol))]
+        unproven = [(row, xml) for row, xml in made if row["rendered"] != mark(protocol)]
+        invalid = find_invalid([xml for _, xml in unproven], protocol)
+        problems = {unproven[index][0]["reservation_id"]: text for index, text in invalid.items()}
+        for row, xml in made:
+            reservation_id = row["reservation_id"]
+            if text := problems.get(reservation_id):
+                self._add_undeliverable(row, UndeliverableCode.SCHEMA, text)
+                continue
+            self.xml.append(xml)
+            self.sent.append(
+                Sent(
+                    reservation_id=reservation_id,
+                    version=row["version"],
+                    unique_id_type=15 if row["res_status"] == "Cancelled" else 14,
+                    proven=row["rendered"] != mark(protocol),
+                    last_sent_at=row["last_sent_at"],
+                )
+            )
+
+    def render(self, row: Row, hotel: Hotel, protocol: Protocol) -> bytes | None:
+        """The XML of one version, not checked yet; None: it is undeliverable."""
+        try:
+            return render(record_of(row), hotel, protocol)
+        except Undeliverable as reason:
+            self._add_undeliverable(row, reason.code, str(reason))
+        except Exception:  # noqa: BLE001 - the boundary of one record: a mistake of ours
+            text = "the renderer failed; the journal has the details"
+            if self._add_undeliverable(row, UndeliverableCode.RENDERER, text):
+                # The details; the alert comes from `alert_undeliverable`.
+                message = "reservation %s cannot be rendered"
+                _log.warning(message, row["reservation_id"], exc_info=True)
+        return None
+
+    def _add_undeliverable(self, row: Row, code: UndeliverableCode, text: str) -> bool:
+        """Whether this reason is new."""
+        if (code, text) == (row["undeliverable_code"], row["undeliverable_text"]):
+            return False
+        self.undeliverable.append(
+            UndeliverableVersion(
+                reservation_id=row["reservation_id"], version=row["version"], code=code, text=text
+            )
+        )
+        return True
+
+
+def record_of(row: Row) -> Record:
+    """What a version is rendered from. Raises: Undeliverable."""
+    try:
+        data = decode(row["data"])
+    except msgspec.DecodeError:
+        raise Undeliverable(
+            UndeliverableCode.UNREADABLE, "the stored record cannot be read"
+        ) from None
+    return Record(
+        id=row["reservation_id"],
+        res_status=row["res_status"],
+        data=data,
+        external_id=row["external_id"] or "",
+        source=row["source"],
+        created_at=row["created_at"],
+        changed_at=row["changed_at"],
+    )
+
+
+async def reservations(
+    ctx: Context,
+    client: Client,
+    hotel: Hotel,
+    *,
+    since_us: int | None = None,
+    size: int = PAGE,
+    after_id: str = "",
+    sent: list[Sent] | None = None,
+) -> AsyncGenerator[list[bytes], None]:
+    """Pages of HotelReservations, each recorded as sent before it is yielded.
+
+    `since_us`: all created since then; None: all that wait, behind `after_id`. `sent` is filled
+    with the versions of the page in hand. Raises: StoreUnavailable, with nothing recorded of the
+    page. A page that is lost afterwards is no loss: what is not acknowledged comes again. A version
+    made meanwhile is in a later page, or in the next list.
+    """
+    after_at = since_us or 0  # no id is "": the moment itself is included
+    while True:
+        where: dict[str, str | int] = {}
+        if since_us is not None:
+            today = from_us(ctx.now_us()).astimezone(ZoneInfo(hotel.time_zone)).date()
+            where = {"after_at": after_at, "today": today.isoformat()}
+        rows = await _page(ctx, client.account_id, hotel.id, after_id=after_id, limit=size, **where)
+        batch = Batch()
+        batch.add(rows, hotel, client.protocol)
+        await _record_page(ctx, client, hotel, batch)
+        if sent is not None:
+            sent[:] = batch.sent
+        yield batch.xml
+        if len(rows) < size:
+            return
+        after_id, after_at = rows[-1]["reservation_id"], rows[-1]["created_at"]
+
+
+async def _page(ctx: Context, account_id: int, hotel_id: int, **where: str | int) -> list[Row]:
+    async def look(tx: Tx) -> list[Row]:
+        who = {"account_id": account_id, "hotel_id": hotel_id}
+        if "after_at" in where:
+            return await tx.fetch_all("listing_selected", **who, **where)
+        return await tx.fetch_all("listing_waiting", **who, **where)
+
+    return await ctx.store.read(look)
+
+
+async def _record_page(ctx: Context, client: Client, hotel: Hotel, batch: Batch) -> None:
+    async def unit(tx: Tx) -> list[UndeliverableVersion]:
+        await _mark_sent(tx, client, batch.sent)
+        return await _mark_undeliverable(tx, client, batch.undeliverable)
+
+    if batch.sent or batch.undeliverable:
+        alert_undeliverable(ctx, hotel, client.protocol, await ctx.store.run(unit))
+
+
+async def _mark_sent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
+    """Mark versions as sent; a history entry for each first time."""
+    if not sent:
+        return
+    rows = await tx.fetch_all(
+        "listing_mark_sent",
+        account_id=client.account_id,
+        sent=_encode(
+            [(one.reservation_id, one.version, one.unique_id_type) for one in sent]
+        ).decode(),
+        rendered=mark(client.protocol),
+        client_id=client.client_id or None,
+        now_us=tx.now_us,
+    )
+    rendered = [_entry(one, "rendered", client) for one in sent if one.proven]
+    await history.add_once(tx, *rendered)
+    for row in rows:
+        if row["first_sent_at"] == tx.now_us:
+            await history.add(tx, entry_of(row, "delivered", client))
+
+
+async def mark_unsent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
+    """Take the mark back, in the caller's unit of work: the versions never left this machine."""
+    unsent = [(one.reservation_id, one.version, one.last_sent_at) for one in sent]
+    await tx.execute(
+        "listing_mark_unsent", account_id=client.account_id, unsent=_encode(unsent).decode()
+    )
+
+
+async def _mark_undeliverable(
+    tx: Tx, client: Client, versions: Sequence[UndeliverableVersion]
+) -> list[UndeliverableVersion]:
+    """Mark versions as undeliverable; they keep waiting. Returns those that are new: an account
+    that asks in two protocol versions by turns causes one alert for each.
+    """
+    new: list[UndeliverableVersion] = []
+    for one in _in_lock_order(versions):
+        changed = await tx.execute("listing_mark_undeliverable", **_values(tx, client, one))
+        if not changed or await history.add_once(tx, _undeliverable_entry(one, client)):
+            new.append(one)
+    return new
+
+
+async def write_undeliverable(
+    tx: Tx, client: Client, versions: Sequence[UndeliverableVersion]
+) -> None:
+    """As `_mark_undeliverable`, for callers that need not know which are new: it reads nothing, so
+    that the unit of work can share its transaction with those that add deliveries.
+    """
+    for one in _in_lock_order(versions):
+        await tx.write("listing_mark_undeliverable", **_values(tx, client, one))
+        await history.write_once(tx, _undeliverable_entry(one, client))
+
+
+def _in_lock_order(versions: Sequence[UndeliverableVersion]) -> list[UndeliverableVersion]:
+    """The order in which everybody locks deliveries, so that nobody deadlocks."""
+    return sorted(versions, key=lambda one: (one.reservation_id, one.version))
+
+
+def _values(tx: Tx, client: Client, one: UndeliverableVersion) -> dict[str, str | int]:
+    return {
+        "account_id": client.account_id,
+        "reservation_id": one.reservation_id,
+        "version": one.version,
+        "undeliverable_code": one.code.value,
+        "undeliverable_text": one.text,
+        "now_us": tx.now_us,
+    }
+
+
+def _undeliverable_entry(one: UndeliverableVersion, client: Client) -> HistoryEntry:
+    return _entry(one, "undeliverable", client, code=one.code.value, text=one.text)
+
+
+def _entry(
+    one: Sent | UndeliverableVersion, event: str, client: Client, **detail: str
+) -> HistoryEntry:
+    return HistoryEntry(
+        reservation_id=one.reservation_id,
+        version=one.version,
+        event=event,
+        account_id=client.account_id,
+        detail={"protocol": client.protocol.name, **detail},
+    )
+
+
+def entry_of(row: Row, event: str, client: Client, **detail: str) -> HistoryEntry:
+    """What an account's software did with the version of a row."""
+    known = {"protocol": client.protocol.name, "client_id": client.client_id, **detail}
+    return HistoryEntry(
+        reservation_id=row["reservation_id"],
+        version=row["version"],
+        event=event,
+        account_id=client.account_id,
+        detail={name: value for name, value in known.items() if value},
+    )
+
+
+def alert_undeliverable(
+    ctx: Context, hotel: Hotel, protocol: Protocol, versions: Sequence[UndeliverableVersion]
+) -> None:
+    """An alert for each cause, which is a line in the journal; the history has each version."""
+    causes: defaultdict[UndeliverableCode, list[UndeliverableVersion]] = defaultdict(list)
+    for one in versions:
+        causes[one.code].append(one)
+    for code, ones in causes.items():
+        ids = ", ".join(one.reservation_id for one in ones[:_NAMED])
+        more = ", ..." if len(ones) > _NAMED else ""
+        many = "1 guest request" if len(ones) == 1 else f"{len(ones)} guest requests"
+        ctx.alert(
+            f"undeliverable:{hotel.code}:{code.value}",
+            f"{many} of hotel {hotel} held back, AlpineBits {protocol.name} cannot carry "
+            f"this: {ones[0].text} ({ids}{more}); "
+            f"see: alpinehub requests list --hotel {hotel.code} --state undeliverable",
+            ids=[hotel.code],
+        )
+
+
+async def find_undeliverable(
+    ctx: Context, event: Event
+) -> list[tuple[Client, list[UndeliverableVersion]]]:
+    """Pre-render the new version of an event for each account: those that cannot be given it, and
+    why. Each is an alert, so that the operator need not wait for the next poll.
+
+    The protocol version is the one in which the account's software last came, or that of its push
+    target. Whether the XML is valid is checked when it is fetched: if it is not, that is a bug of
+    ours. Raises: StoreUnavailable.
+    """
+    version = event.payload
+
+    async def look(tx: Tx) -> list[Row]:
+        return await tx.fetch_all(
+            "listing_prerender",
+            reservation_id=version["reservation_id"],
+            version=version["version"],
+        )
+
+    rows = [row for row in await ctx.store.read(look) if row["protocol"] is not None]
+    hotels = (await directory_of(ctx).current()).hotels.values() if rows else ()
+    hotel = next((one for one in hotels if one.id == version["hotel_id"]), None)
+    found: list[tuple[Client, list[UndeliverableVersion]]] = []
+    for row in rows:
+        protocol = PROTOCOLS.get(row["protocol"])
+        if hotel is None or protocol is None:
+            continue
+        batch = Batch()
+        batch.render(row, hotel, protocol)
+        if batch.undeliverable:
+            client = Client(account_id=row["account_id"], protocol=protocol, client_id="")
+            found.append((client, batch.undeliverable))
+            alert_undeliverable(ctx, hotel, protocol, batch.undeliverable)
+    return found
+
+
+#: By account and hotel, until when (us) a poll is not recorded again.
+_polls_noted: WeakKeyDictionary[Store, dict[tuple[int, int], int]] = WeakKeyDictionary()
+
+
+async def note_poll(ctx: Context, client: Client, hotel_id: int) -> None:
+    """Record that an account's software polled. The poll does not fail if this does."""
+    noted = _polls_noted.setdefault(ctx.store, {})
+    who, now_us = (client.account_id, hotel_id), ctx.now_us()
+    if now_us < noted.get(who, 0):
+        return
+    noted[who] = now_us + POLL_NOTED_S * 1_000_000
+
+    async def unit(tx: Tx) -> None:
+        await note_contact(tx, client, hotel_id, polled=True)
+
+    with suppress(StoreUnavailable):
+        await ctx.store.run(unit)
+
+
+async def note_contact(
+    tx: Tx, client: Client, hotel_id: int, *, polled: bool = False, acked: bool = False
+) -> None:
+    """Record when and as what an account's software last came, in the caller's unit of work."""
+    await tx.write(
+        "contact_note",
+        account_id=client.account_id,
+        hotel_id=hotel_id,
+        protocol=client.protocol.name,
+        client_id=client.client_id or None,
+        polled_at=tx.now_us if polled else None,
+        acked_at=tx.now_us if acked else None,
+    )

@@ -1,0 +1,66 @@
+"""Pull responses: stored hotel data as the client's protocol version can carry it.
+
+What that version does not have is left out; large data is converted in a child of the pool, where
+there is one (large.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+import msgspec
+
+from alpinehub.alpinebits.call import CONVERT_LARGE, POOL_BYTES, Call, respond
+from alpinehub.alpinebits.concurrency_limit import limit_of
+from alpinehub.alpinebits.large import Converted, StoredContent, convert
+from alpinehub.alpinebits.outcome import Outcome, failed
+from alpinehub.models import Hotel
+from alpinehub.pooled import in_the_pool
+from cordata import PoolError, fields
+
+SYSTEM_ERROR: Final = 448
+
+_log = logging.getLogger("alpinehub.alpinebits")
+
+
+async def respond_with(
+    call: Call, hotel: Hotel, response: str, content: bytes, *, outcome: Outcome | None = None
+) -> bytes:
+    """A response with `content`, the XML that follows its Success, in the caller's version.
+
+    Content that the version cannot carry at all is an error, and an alert.
+    """
+    stored = StoredContent(
+        response=response,
+        content=content,
+        code=hotel.code,
+        name=hotel.name,
+        protocol=call.protocol.name,
+    )
+    converted = await _convert(call, stored)
+    if converted.problem:
+        text = f"{response} of hotel {hotel} cannot be sent in {call.protocol.name}"
+        call.ctx.alert("cannot-be-sent", f"{text}: {converted.problem}", ids=[hotel.code])
+        return respond(call, response, failed(SYSTEM_ERROR, "the stored data cannot be sent"))
+    if converted.dropped:
+        extra = fields(hotel=hotel.code, dropped=converted.dropped)
+        _log.info("%s is sent without what its version does not have", response, extra=extra)
+    return respond(call, response, outcome or Outcome(), converted.inside)
+
+
+async def _convert(call: Call, stored: StoredContent) -> Converted:
+    if len(stored.content) <= POOL_BYTES:
+        return await asyncio.to_thread(convert, stored)
+    async with limit_of(call.ctx).reading():
+        payload = msgspec.structs.asdict(stored)
+        try:
+            return await in_the_pool(
+                call.ctx, CONVERT_LARGE, payload, timeout_s=8.0, type=Converted
+            )
+        except PoolError as error:
+            _log.warning(
+                "a large %s is made here, not by the pool (%s)", stored.response, error.code
+            )
+            return await asyncio.to_thread(convert, stored)
