@@ -94,7 +94,7 @@ MAX_REST = 600
 #: Our fields and headers, and what may be meant as one: no address, no telephone number.
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}(\[[0-9]+\])?")
 
-_KEPT = (b"content-type", b"account-agent")
+_KEPT = (b"content-type", b"user-agent")
 HTML = b"text/html; charset=utf-8"
 
 _log = logging.getLogger("alpinehub.webhook")

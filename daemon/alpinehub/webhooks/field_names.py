@@ -33,7 +33,7 @@ _KEYS = {
     "name": "name, full name, fullname, your name",
     "first_name": "first name, firstname, vorname, nome, given name",
     "last_name": "last name, lastname, nachname, cognome, surname, family name, familienname",
-    "email": "email, e mail, mail, email address, work email, account email",
+    "email": "email, e mail, mail, email address, work email, user email",
     "phone": "phone, phone number, tel, telefon, telephone, telefono, mobile, cellulare, handy, "
     "work phone",
     "message": "message, nachricht, messaggio, mitteilung, comment, comments, kommentar, notes",

@@ -114,6 +114,22 @@ async def test_google_test_lead_reaches_no_hotel(tmp_path: Path) -> None:
         assert await hub.one("SELECT count(*) FROM reservation") == 0
 
 
+async def test_browser_and_content_type_of_a_form_are_stored_and_no_secret(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub:
+        kind = "application/x-www-form-urlencoded"
+        await post_form(hub, headers={"user-agent": "Firefox", "cookie": "a=b"})
+        kept = json.loads(await hub.one("SELECT headers FROM inbox"))
+        assert kept == {"content-type": kind, "user-agent": "Firefox"}
+
+
+async def test_field_user_email_is_the_email(tmp_path: Path) -> None:
+    fields = {name: value for name, value in FORM.items() if "mail" not in name.lower()}
+    async with open_lenient(tmp_path) as hub:
+        await post_form(hub, {**fields, "user_email": "u@example.com"})
+        await hub.handle_events()
+        assert (await data(hub))["email"] == "u@example.com"
+
+
 @on_each_store
 async def test_form_of_a_robot_is_answered_like_any_and_not_kept(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
