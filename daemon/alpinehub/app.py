@@ -13,10 +13,8 @@ from alpinehub.report.job import due_portfolio, due_reports, send_portfolio, sen
 from alpinehub.report.rendering import RENDER
 from alpinehub.settings import HubSettings
 from alpinehub.sources import describe_closed, sealed_elsewhere
-from alpinehub.webhooks import form_limit
+from alpinehub.webhooks import form, form_limit, generic, google, wix
 from alpinehub.webhooks.endpoint import Webhooks
-from alpinehub.webhooks.generic import generic
-from alpinehub.webhooks.lenient import form, google, wix
 from cordata import App, Context, Event, EventContext, Tx
 
 #: Handlers of one worker at once.
@@ -37,7 +35,13 @@ app.mount("/api/alpinebits", alpinebits, error_text="ERROR:")
 app.mount(
     "/api/webhook",
     Webhooks(
-        {"/generic": generic, "/wix/": wix, "/google": google, "/google/": google, "/form/": form}
+        {
+            "/generic": generic.post,
+            "/wix/": wix.post,
+            "/google": google.post,
+            "/google/": google.post,
+            "/form/": form.post,
+        }
     ),
     logged_segments=2,  # the kind and the hotel: what follows is a secret
 )

@@ -52,7 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     honeypot: str = "website_url"
     #: Where a browser is sent after the form; "" is a page of thanks.
     redirect: str = ""
-    #: Zero bits that a proof of work has to begin with (webhooks/lenient.py); "": none asked.
+    #: Zero bits that a proof of work has to begin with (webhooks/form.py); "": none asked.
     proof_of_work: str = ""
 
 

@@ -1,12 +1,13 @@
-"""What comes in, all below /api/webhook.
+"""What comes in, all below /api/webhook: each sender has one module.
 
-    endpoint.py ......... the ASGI side: route, bounded body, answer, errors
-    authentication.py ... which source it is from
-    strict   generic.py ......... payload -> normalise -> intake; an error when it is not right
-    lenient  lenient.py ......... wix, google, form: commits the body, and answers; form_limit.py
-                                  limits public forms, thanks.py is the page a guest sees
-             interpretation.py .. later, pure: submission (wix, google, form) -> fields (mapping,
-                                  field_names) -> stay, days, values: a record, or problems
+    endpoint.py ............ the ASGI side: route, bounded body, answer, errors
+    authentication.py ...... which source it is from
+    generic.py ............. payload -> normalise -> intake; an error if it is not valid
+    wix.py, google.py ...... the body is stored, answered, and interpreted later (receive.py)
+    form.py ................ the same for public forms, with limits (form_limit.py) and a page for
+                             the guest (thanks.py)
+    interpretation.py ...... later, pure: submission -> fields (mapping, field_names) -> stay, days,
+                             values: a record, or problems
 
-`alpinehub.inbox` joins the two halves of the lenient way.
+`alpinehub.inbox` runs the interpretation.
 """

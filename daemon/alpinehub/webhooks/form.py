@@ -1,42 +1,168 @@
-"""What a browser posts of a plain HTML form: application/x-www-form-urlencoded or multipart.
+"""HTML forms: application/x-www-form-urlencoded or multipart, posted by a browser.
 
-The encoding is what the browser says, else UTF-8, else the one that old pages are in.
+The address of a form is public. So there are limits on what is sent to it (429, form_limit.py), a
+submission that a robot filled in is only counted, and a proof of work may be required (403). The
+encoding is what the browser says, else UTF-8, else the one that old pages are in.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from urllib.parse import parse_qsl
 
+from alpinehub import counts
+from alpinehub.models import Source
 from alpinehub.multipart import Broken, Fault, media_type, read_parts
+from alpinehub.webhooks import form_limit
+from alpinehub.webhooks.endpoint import Call, HttpError, Reply, kept_headers, require_plain
+from alpinehub.webhooks.form_limit import Bucket, LimitReached
+from alpinehub.webhooks.receive import read_body, snapshot_of, source_of_path, store
 from alpinehub.webhooks.submission import Answer, Submission, Unreadable, bounded, check_count
+from alpinehub.webhooks.thanks import AGAIN, WAIT, not_taken, thanks
 from alpinehub.webhooks.values import line
+from cordata import Tx, request_id
 
 _MAX_NAME = 128
 _MAX_PARTS = 1000
-#: What is wrong with a body, as the review list tells it.
+#: Codes of the review list for a body that cannot be read.
 _CODES: dict[Fault, str] = {
     "no_boundary": "no_boundary", "cut_off": "cut_off", "too_many_parts": "too_many_fields",
 }  # fmt: skip
 _UTM = ("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id")
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+#: The hidden field; its name begins with "_": it is no answer of a guest's.
+PROOF_FIELD = "_proof"
+#: A proof counts this long before and after its SECONDS: clocks of guests are wrong.
+PROOF_VALID_S = 86_400
+_PROOF = re.compile(r"([0-9]{1,12})\.[A-Za-z0-9_-]{1,64}\.[0-9]{1,16}")
+
+
+async def post(call: Call) -> Reply:
+    """POST /form/{hotel}/{secret}: the action of an HTML form."""
+    source = source_of_path(call, await snapshot_of(call), "form")
+    buckets = form_limit.buckets_of(call.ctx, source, call.client)
+    refusals = form_limit.refusals_of(call.ctx)
+    if known := refusals.find(buckets, call.ctx.now_us()):
+        raise _too_many(call, source, known)
+    require_plain(call.headers)
+    content_type = call.headers.get(b"content-type", b"").decode("latin-1")
+    if media_type(content_type) not in _FORMS:
+        raise HttpError(415, "unsupported_type", f"The body must be {' or '.join(_FORMS)}.")
+    body = await read_body(call)
+    try:
+        fields = read_fields(body, content_type)
+    except Unreadable:  # it goes to the review list
+        fields = {}
+    if source.options.proof_of_work:
+        buckets = [*buckets, _proof(call, source, fields)]
+    refusal = await call.ctx.run(_FormUnit(call, source, body, buckets, fields).store)
+    if refusal is not None:
+        refusals.tell(call.ctx, source, refusal, call.client)
+        if refusal.bucket.of == "proof":
+            raise _no_proof(call, source)
+        refusals.remember(refusal, call.ctx.now_us())
+        raise _too_many(call, source, refusal)
+    return thanks(source, call.headers)
+
+
+class _FormUnit:
+    """The unit of work of one submission."""
+
+    __slots__ = ("_body", "_buckets", "_given", "_headers", "_source", "_trapped")
+
+    def __init__(
+        self,
+        call: Call,
+        source: Source,
+        body: bytes,
+        buckets: Sequence[Bucket],
+        fields: Mapping[str, str],
+    ) -> None:
+        self._source = source
+        self._body = body
+        self._buckets = buckets
+        self._headers = kept_headers(call.headers)
+        self._given = request_id.get()
+        honeypot = source.options.honeypot
+        self._trapped = bool(honeypot) and bool(fields.get(honeypot, "").strip())
+
+    async def store(self, tx: Tx) -> LimitReached | None:
+        """Store the submission, or count it if a robot filled it in. The refusal, if a bucket is
+        empty.
+        """
+        refusal = await form_limit.take_all(tx, self._buckets)
+        if refusal is not None:
+            return refusal
+        if self._trapped:
+            await counts.add(tx, self._source.hotel.id, "spam")
+        else:
+            given = self._given
+            await store(tx, self._source, self._body, headers=self._headers, given=given)
+        return None
+
+
+def _proof(call: Call, source: Source, fields: Mapping[str, str]) -> Bucket:
+    """The bucket that lets a proof of work count once. Raises: HttpError 403 without a proof."""
+    proof = fields.get(PROOF_FIELD, "").strip()
+    header = call.headers.get(b"x-webhook-secret")
+    secret = call.rest.rpartition("/")[2] if header is None else header.decode("latin-1")
+    bits, now_s = int(source.options.proof_of_work), call.ctx.now_us() // 1_000_000
+    if not is_proof(proof, secret, bits, now_s=now_s):
+        raise _no_proof(call, source)
+    return form_limit.once(call.ctx, source, proof, 2 * PROOF_VALID_S * 1_000_000)
+
+
+def _no_proof(call: Call, source: Source) -> HttpError:
+    message = "The form has no valid proof of work, or was sent before."
+    return not_taken(HttpError(403, "proof_required", message), source, call.headers, AGAIN)
+
+
+def _too_many(call: Call, source: Source, refusal: LimitReached) -> HttpError:
+    wait_s = max(1, -(-(refusal.until_us - call.ctx.now_us()) // 1_000_000))
+    of = "this address" if refusal.bucket.of == "address" else "this form"
+    refused = HttpError(
+        429,
+        "too_many",
+        f"Too many submissions of {of}; send it again in {wait_s} s.",
+        headers=((b"retry-after", b"%d" % wait_s),),
+    )
+    return not_taken(refused, source, call.headers, WAIT)
+
+
+def is_proof(proof: str, secret: str, bits: int, *, now_s: int) -> bool:
+    """Whether the work was done, for this form, and lately.
+
+    A proof is `SECONDS.SALT.COUNTER`: the SHA-256 of `SECRET.SECONDS.SALT.COUNTER` (SECRET is the
+    last part of the form's address) begins with as many zero bits as the source's option
+    `proof_of_work` says: cheap for one guest, dear for a robot. A script of the page finds such a
+    COUNTER (packaging/examples/form.html). Each proof counts once (form_limit.py).
+    """
+    match = _PROOF.fullmatch(proof)
+    if match is None or abs(int(match[1]) - now_s) > PROOF_VALID_S:
+        return False
+    digest = sha256(f"{secret}.{proof}".encode()).digest()
+    return int.from_bytes(digest, "big") >> (256 - bits) == 0
 
 
 def read(body: bytes, content_type: str, honeypot: str) -> Submission:
     """The submission in a body. Raises: Unreadable.
 
-    `honeypot`: a field that people do not see; what fills it is no guest.
+    `honeypot`: a field that people do not see; a robot fills it in.
     """
-    said = read_fields(body, content_type)
-    trapped = bool(honeypot) and bool(said.pop(honeypot, "").strip())
+    values = read_fields(body, content_type)
+    trapped = bool(honeypot) and bool(values.pop(honeypot, "").strip())
     return Submission(
         answers=tuple(
             Answer(name, "", value)
-            for name, value in said.items()
+            for name, value in values.items()
             if not name.startswith(("_", "utm_"))
         ),
-        form_key=line(said.get("_form", ""))[:_MAX_NAME],
+        form_key=line(values.get("_form", ""))[:_MAX_NAME],
         utm={
             name[4:]: value.strip()[:1024]
-            for name, value in said.items()
+            for name, value in values.items()
             if name in _UTM and value.strip()
         },
         set_aside="spam" if trapped else "",

@@ -379,8 +379,8 @@ KIND = "generic"
 _KEY = re.compile(rb"[\x21-\x7e]{1,200}")
 
 
-async def generic(call: Call) -> bytes:
-    """Take in one submission; the body of the 200. Raises: HttpError, StoreUnavailable."""
+async def post(call: Call) -> bytes:
+    """Store one submission; the body of the 200. Raises: HttpError, StoreUnavailable."""
     directory = directory_of(call.ctx)
     snapshot = directory.remembered or await directory.current()
     headers = call.headers

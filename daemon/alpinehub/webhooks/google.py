@@ -1,4 +1,4 @@
-"""What Google Ads posts of its lead forms.
+"""Google Ads: the lead forms of an ad.
 
 {"lead_id", "user_column_data": [{"column_id": "FULL_NAME", "column_name", "string_value"}],
  "form_id", "campaign_id", "google_key", "is_test", "gcl_id"}
@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from alpinehub.webhooks.authentication import one_by_secret, unauthorized
+from alpinehub.webhooks.endpoint import Call, kept_headers
+from alpinehub.webhooks.receive import read_body, receive, snapshot_of
 from alpinehub.webhooks.submission import (
     Answer,
     Submission,
@@ -18,6 +21,20 @@ from alpinehub.webhooks.submission import (
     said,
     text_of,
 )
+
+
+async def post(call: Call) -> bytes:
+    """POST /google or /google/{hotel}; the secret is the google_key of the body."""
+    snapshot = await snapshot_of(call)
+    body = await read_body(call)
+    try:
+        key, kept = take_key(body)
+    except Unreadable:
+        raise unauthorized("A valid secret is required.") from None
+    secret = key.encode("utf-8", "surrogatepass")
+    source = one_by_secret(call.ctx, snapshot, "google", secret, call.rest.strip("/") or None)
+    await receive(call.ctx, source, kept, headers=kept_headers(call.headers))
+    return b"{}"
 
 
 def take_key(body: bytes) -> tuple[str, bytes]:
@@ -64,6 +81,6 @@ def _answers(columns: object) -> list[Answer]:
 
 
 def _answer(column: dict[str, Any]) -> Answer:
-    """A question that Google knows by an id, else one that the advertiser wrote himself."""
+    """A question that Google knows by an id, or one that the advertiser wrote."""
     key, label = said(column.get("column_id")), said(column.get("column_name"), 200)
     return Answer(key, label, text_of(column.get("string_value")))

@@ -1,4 +1,4 @@
-"""What Wix Automations posts: fields by key, most of them again by label, and the CRM's contact.
+"""Wix Automations: fields by key, most of them again by label, and the CRM's contact.
 
     {"data": {"formName", "formId", "submissionId", "field:email_5139": "...",
               "submissions": [{"label", "value"}], "contact": {"name": {"first", "last"}, ...}}}
@@ -16,6 +16,8 @@ from functools import partial
 from typing import Any
 
 from alpinehub.webhooks.days import Order, read_day
+from alpinehub.webhooks.endpoint import Call, kept_headers, require_plain
+from alpinehub.webhooks.receive import read_body, receive, snapshot_of, source_of_path
 from alpinehub.webhooks.submission import (
     Answer,
     Submission,
@@ -35,6 +37,14 @@ _CONTACT = (
     "address.addressLine", "address.city", "address.postalCode", "address.country",
     "address.subdivision",
 )  # fmt: skip
+
+
+async def post(call: Call) -> bytes:
+    """POST /wix/{hotel}/{secret}; or /wix/{hotel} with X-Webhook-Secret."""
+    source = source_of_path(call, await snapshot_of(call), "wix")
+    require_plain(call.headers)
+    await receive(call.ctx, source, await read_body(call), headers=kept_headers(call.headers))
+    return b'{"status":"received"}'
 
 
 def read(body: bytes) -> Submission:

@@ -1,0 +1,73 @@
+"""What the senders Wix, Google Ads and HTML forms have in common: the body is stored as it came.
+
+    POST .... one commit: the row `received`, the event inbox.received .... answer
+    event ... interpretation (inbox/processing.py): mapped, or in the review list, or set aside
+
+Nobody can change these senders, so their submissions are hardly ever refused: only an unknown
+secret (401), a body that is too large (413), compressed or no form at all (415), or empty (400).
+The sender could do nothing about any other error, but an operator can.
+
+A crash between the two steps loses nothing: the event is delivered again, and the primary takes up
+rows that no event came for.
+"""
+
+from __future__ import annotations
+
+from alpinehub.directory import Snapshot, directory_of
+from alpinehub.models import Source
+from alpinehub.webhooks.authentication import one_by_secret
+from alpinehub.webhooks.endpoint import Call, HttpError
+from cordata import Context, Tx, request_id
+
+EVENT = "inbox.received"
+
+
+async def receive(ctx: Context, source: Source, body: bytes, *, headers: str) -> int:
+    """Store a body; its number in the inbox, after the commit. Raises: StoreUnavailable.
+
+    `headers`: JSON of those worth keeping.
+    """
+    given = request_id.get()
+    return await ctx.run(lambda tx: store(tx, source, body, headers=headers, given=given))
+
+
+async def store(tx: Tx, source: Source, body: bytes, *, headers: str, given: str) -> int:
+    """The unit of `receive`. `given`: the id of the request."""
+    row = await tx.fetch_one(
+        "inbox_receive",
+        source_id=source.id,
+        now=tx.now_us,
+        headers=headers,
+        body=body,
+        request_id=given,
+    )
+    assert row is not None
+    inbox_id = int(row["id"])
+    await tx.publish(EVENT, {"inbox_id": inbox_id, "source_id": source.id})
+    return inbox_id
+
+
+async def snapshot_of(call: Call) -> Snapshot:
+    """Hotels, accounts and sources as this process remembers them."""
+    directory = directory_of(call.ctx)
+    return directory.remembered or await directory.current()
+
+
+def source_of_path(call: Call, snapshot: Snapshot, kind: str) -> Source:
+    """The source that a path names. Raises: HttpError 401.
+
+    A hotel's code may have a "/", a secret in a path has none.
+    """
+    header = call.headers.get(b"x-webhook-secret")
+    if header is not None:
+        return one_by_secret(call.ctx, snapshot, kind, header, call.rest.strip("/"))
+    hotel, _, secret = call.rest.rpartition("/")
+    return one_by_secret(call.ctx, snapshot, kind, secret.encode("utf-8", "replace"), hotel)
+
+
+async def read_body(call: Call) -> bytes:
+    """The body. Raises: HttpError, 400 if it is empty."""
+    body = await call.body()
+    if not body.strip():
+        raise HttpError(400, "empty", "The body is empty.")
+    return body
