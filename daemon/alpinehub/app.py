@@ -71,7 +71,7 @@ async def closed_secrets(ctx: Context) -> list[str]:
 
 @app.on("inbox.received", concurrency=INTERPRETED_AT_ONCE)
 async def process_submission(event: Event, ctx: EventContext) -> None:
-    """What a lenient source sent becomes a reservation, or waits in the review list."""
+    """A stored submission becomes a reservation, or waits in the review list."""
     await inbox.process_event(event, ctx)
 
 
@@ -112,8 +112,8 @@ async def _follow_version(event: Event, ctx: EventContext) -> None:
 
 @app.on("push.due", key=True, retries=3, concurrency=PUSHED_AT_ONCE, timeout_s=delivery.TIMEOUT_S)
 async def push(event: Event, ctx: EventContext) -> None:
-    """What waits is brought to hotel software that does not come for it."""
-    await delivery.bring(event, ctx)
+    """Push what waits to hotel software that does not poll."""
+    await delivery.deliver(event, ctx)
 
 
 @app.job("daily-report", due=due_reports)
@@ -130,13 +130,13 @@ async def portfolio_report(ctx: Context, scope: str, period: str) -> None:
 
 @app.every(seconds=300)
 async def check_clients(ctx: Context) -> None:
-    """Miss hotel software that does not come."""
+    """Alert about hotel software that does not come."""
     await watch(ctx)
 
 
 @app.every(seconds=60)
 async def sweep_pushes(ctx: Context) -> None:
-    """Bring what waits for hotel software that does not come, and was forgotten."""
+    """Push what waits and has no push.due."""
     await delivery.sweep(ctx)
 
 

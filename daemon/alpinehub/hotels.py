@@ -1,4 +1,4 @@
-"""Hotels as the operator manages them. What he changes is effective in all workers in a second."""
+"""Hotels as the operator manages them. A change is effective in all workers in a second."""
 
 from __future__ import annotations
 
@@ -147,8 +147,8 @@ async def change_hotel(store: Store, code: str, change: HotelChange) -> None:
         columns = {name: change.columns.get(name, row[name]) for name in _COLUMNS}
         columns["report_email"] = columns["report_email"] or None
         # What it was given before stays: an older program did not look at addresses.
-        told = {**columns, "report_email": change.columns.get("report_email")}
-        check_hotel(NewHotel(code=code, **told))
+        values = {**columns, "report_email": change.columns.get("report_email")}
+        check_hotel(NewHotel(code=code, **values))
         settings = _changed(_settings(row), change)
         await tx.execute("change_hotel", id=row["id"], settings=settings, **columns)
         if columns["region"] != row["region"]:  # its national numbers are others now

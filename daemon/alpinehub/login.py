@@ -130,7 +130,7 @@ class Guesses:
         return limits if both in self._known else [*limits, (self._name, self._mark(name))]
 
     def is_news(self, cause: str) -> bool:
-        """Whether it was not told lately; it counts as told now."""
+        """Whether it was not reported lately; it counts as reported now."""
         now = monotonic()
         if now < self._told.get(cause, 0.0):
             return False

@@ -37,7 +37,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     off: frozenset[str] = frozenset()
     #: Hours after which hotel software that does not come is missed; 0: never.
     stale_after_h: int | None = None
-    #: Who is told what goes wrong with this hotel; "" is nobody beside the operator.
+    #: Who gets the alerts of this hotel; "": only the operator.
     alert_email: str = ""
     #: Of the daily report; "" is the hotel's own.
     report_language: str = ""
@@ -69,7 +69,7 @@ class Hotel:
     settings: Settings = field(default_factory=Settings)
 
     def __str__(self) -> str:
-        """As an operator is told of it."""
+        """As an operator reads it."""
         return f"{self.code} ({self.name})"
 
     def offers(self, feature: Feature) -> bool:

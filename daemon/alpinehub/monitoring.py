@@ -1,5 +1,5 @@
 """Monitoring of stale clients: hotel software that does not come, or does not acknowledge what it
-fetched. The operator is told once until it is back, the hotel by mail in its language.
+fetched. The operator is alerted once until it is back, the hotel by mail in its language.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _HOUR_US = 3_600_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contact:
-    """What is known of one account and one of his hotels."""
+    """What is known of one account and one of its hotels."""
 
     #: When it last asked for guest requests.
     came_at: int | None
-    #: It need not ask: they are brought to it.
-    is_brought: bool = False
+    #: It need not poll: they are pushed to it.
+    is_pushed: bool = False
     #: Not acknowledged guest requests: how many,
     waiting: int
     #: when the oldest came that is not held, and when the oldest that it got was first sent.
@@ -54,7 +54,7 @@ def staleness_of(contact: Contact, *, now_us: int, after_h: int) -> Staleness | 
     if after_h <= 0:
         return None
     limit_at = now_us - after_h * _HOUR_US
-    if contact.is_brought:
+    if contact.is_pushed:
         since_at = contact.oldest_at
         if since_at is None or since_at > limit_at:
             return None
@@ -119,12 +119,12 @@ def tell(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """One account and one of his hotels, at this moment."""
+    """One account and one of its hotels, at this moment."""
 
     account: Account
     hotel: Hotel
     contact: Contact
-    #: When the operator was told.
+    #: When the operator was alerted.
     stale_at: int | None
     #: None: all is well.
     staleness: Staleness | None
@@ -182,7 +182,7 @@ def _contact(row: Row) -> Contact:
 
     return Contact(
         came_at=since(row["polled_at"]),
-        is_brought=bool(row["is_brought"]),
+        is_pushed=bool(row["is_pushed"]),
         waiting=row["waiting"],
         oldest_at=since(row["oldest_at"]),
         sent_at=since(row["sent_at"]),

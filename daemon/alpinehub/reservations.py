@@ -66,7 +66,7 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     email: str = ""
     #: `\\+?[0-9]{4,15}`; without + it is a number of the guest's country or the hotel's region.
     phone: str = ""
-    #: ISO 639-1 in lower case; "" means not told: use the hotel's.
+    #: ISO 639-1 in lower case; "": not given; the hotel's is used.
     language: str = ""
     #: What the guest wrote; lines end in "\n".
     message: str = ""
@@ -78,7 +78,7 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     room_type: str = ""
     #: The hotel's own code, at most 64 characters.
     rate_plan: str = ""
-    #: None: not told. AlpineBits wants one with each reservation: room_only promises the least.
+    #: None: not given. AlpineBits wants one with each reservation: room_only promises the least.
     meal_plan: MealPlan | None = None
     #: None: not asked, which is not a no.
     newsletter: bool | None = None
@@ -106,13 +106,13 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     country: str = ""
     #: Province, canton, federal state: as written.
     state: str = ""
-    #: None: not told.
+    #: None: not given.
     pets: bool | None = None
     #: What is included, a line each.
     services: tuple[str, ...] = ()
-    #: OTA code of the room's class (Guest Room Info); 0: not told.
+    #: OTA code of the room's class (Guest Room Info); 0: not given.
     room_class: int = 0
-    #: AlpineBits RoomType, 1 to 9; 0: not told.
+    #: AlpineBits RoomType, 1 to 9; 0: not given.
     room_kind: int = 0
     #: Answers of a form that no field takes, a line each: "Label: value".
     extra: str = ""

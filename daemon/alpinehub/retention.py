@@ -9,7 +9,7 @@ too long goes on where it was, next time; a new primary begins again.
     history_days ........... what became of a request
     reservation_days ..... a whole request, its stay being over and nothing waiting
     customer_days ........ who did not write for so long is erased (erasure.py)
-    inbound_days ............ that hotel software told something, not what it told
+    inbound_days ............ records of inbound messages, not their data
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ async def retain(ctx: Context) -> dict[str, int]:
         if one.done_at is None or ctx.now_us() - one.done_at >= _DAY_US:
             ended[kind.setting] = await _go_on(ctx, kind, one, deadline)
     if any(ended.values()):
-        told = ", ".join(f"{kind} {count}" for kind, count in ended.items() if count)
-        ctx.log.info("retention deleted: %s", told)
+        counts = ", ".join(f"{kind} {count}" for kind, count in ended.items() if count)
+        ctx.log.info("retention deleted: %s", counts)
     return ended
 
 
@@ -168,9 +168,9 @@ def _by(statement: str) -> End:
 
 
 async def _expire_reviews(ctx: Context, ids: Sequence[int], before: int) -> int:
-    told = encode_list(ids)
+    encoded = encode_list(ids)
     return await ctx.store.run(
-        lambda tx: tx.execute("retention_expire_reviews", ids=told, now=tx.now_us)
+        lambda tx: tx.execute("retention_expire_reviews", ids=encoded, now=tx.now_us)
     )
 
 
@@ -243,9 +243,9 @@ async def _read_due(ctx: Context, ids: Sequence[int], before: int) -> list[Custo
     today = from_us(ctx.now_us()).date()
 
     async def unit(tx: Tx) -> tuple[list[Row], list[Row]]:
-        told = encode_list(ids)
-        stays = await tx.fetch_all("retention_stays", ids=told)
-        return stays, await tx.fetch_all("customer_read", ids=told)
+        encoded = encode_list(ids)
+        stays = await tx.fetch_all("retention_stays", ids=encoded)
+        return stays, await tx.fetch_all("customer_read", ids=encoded)
 
     stays, people = await ctx.store.read(unit)
     coming = {row["customer_id"] for row in stays if not is_over(row["data"], today)}
@@ -253,7 +253,7 @@ async def _read_due(ctx: Context, ids: Sequence[int], before: int) -> list[Custo
 
 
 def _is_due(row: Row, before: int) -> bool:
-    """Whether a customer did not write since he was looked at, either."""
+    """Whether a customer did not write since they were looked at, either."""
     return int(row["last_request_at"] or row["created_at"]) < before
 
 

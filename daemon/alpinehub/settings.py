@@ -28,7 +28,7 @@ class HubSettings:
     portfolio_zone: str = "Europe/Rome"
     #: See portfolio_zone.
     portfolio_language: str = "de"
-    #: Guest requests may be brought (`alpinehub account push`) to addresses of this machine and of
+    #: Guest requests may be pushed (`alpinehub account push`) to addresses of this machine and of
     #: private networks, too, and there without TLS.
     push_private: bool = False
     #: Forms (sources of the kind form) have an address that everybody can read. So many submissions
@@ -48,9 +48,9 @@ class HubSettings:
     history_days: int = 730
     #: A whole request since its last change, when its stay is over and nothing of it waits.
     reservation_days: int = 0
-    #: A customer since his last request: then he is erased, as by `alpinehub customer erase`.
+    #: A customer since the last request: then they are erased, as by `alpinehub customer erase`.
     customer_days: int = 1095
-    #: That hotel software told something.
+    #: Records of inbound messages.
     inbound_days: int = 90
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class HubSettings:
             raise ValueError(
                 f"form_per_minute: must be 0 or at least 0.01, not {self.form_per_minute}"
             )
-        for key, told in (("report_to", self.report_to), ("portfolio_to", self.portfolio_to)):
-            for one in told:
+        for key, addresses in (("report_to", self.report_to), ("portfolio_to", self.portfolio_to)):
+            for one in addresses:
                 if addresses_of(one) != [one]:
                     raise ValueError(f"{key}: {one!r} is no e-mail address, like name@example.com")

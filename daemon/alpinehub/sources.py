@@ -215,7 +215,7 @@ def described(source: Row) -> dict[str, object]:
 async def _require_new_secret(
     tx: Tx, hotel_id: int, fingerprint: bytes, *, source_id: int = 0
 ) -> None:
-    """Two sources of one hotel with one secret could not be told apart."""
+    """Two sources of one hotel with one secret could not be distinguished."""
     other = await tx.fetch_one(
         "find_source_by_fingerprint",
         id=source_id,

@@ -59,7 +59,7 @@ def _mistakes(one: Received) -> Iterator[str]:
     if len(one.id) > 32:
         yield "an ID of more than 32 characters"
     if one.res_status in ("Reserved", "Modify"):
-        told = (
+        values = (
             data.room_type,
             data.total is not None,
             data.arrival,
@@ -67,7 +67,7 @@ def _mistakes(one: Received) -> Iterator[str]:
             data.meal_plan,
         )
         names = ("RoomTypeCode", "Total", "Start", "End", "MealsIncluded")
-        missing = [name for name, value in zip(names, told, strict=True) if not value]
+        missing = [name for name, value in zip(names, values, strict=True) if not value]
         if missing:
             yield f"a reservation without {', '.join(missing)}"
     if one.res_status == "Requested" and data.arrival and not data.adults and not data.children:
@@ -102,7 +102,7 @@ async def foreign_hotel(peer: Peer) -> Result:
         bodies.append((answer.status, answer.body.replace(name.encode(), b"")))
     if bodies[0] == bodies[1]:
         return PASSED
-    return failed("the answers tell apart what is not his and what does not exist")
+    return failed("the answers differ between requests of others and requests that do not exist")
 
 
 async def two_hotels(peer: Peer) -> Result:
@@ -191,9 +191,9 @@ async def _take_one(peer: Peer, *, refuse: bool) -> Result:
     one = waiting[0]
     taken, refusals = ([], {one[1]: "a test of this server"}) if refuse else ([one], {})
     for _ in range(2):
-        told = await _tell(peer, taken, refusals)
-        if told is not PASSED:
-            return told
+        result = await _tell(peer, taken, refusals)
+        if result is not PASSED:
+            return result
     if one in _ids(await peer.requests()):
         return failed("it came again")
     return (

@@ -132,16 +132,16 @@ async def no_empty_arrays(peer: Peer) -> Result:
     reply = await peer.handshake(_offer(peer.protocol.name, {"action": _READ, "supports": ["x"]}))
     text = "".join(one.text for one in reply.remarks if one.status == HANDSHAKE_STATUS)
     try:
-        told = json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return failed("the warning's text is not the JSON of a handshake")
-    return failed("an empty array is written") if _has_empty(told) else PASSED
+    return failed("an empty array is written") if _has_empty(value) else PASSED
 
 
-def _has_empty(told: object) -> bool:
-    if isinstance(told, list):
-        return not told or any(map(_has_empty, told))
-    return isinstance(told, dict) and any(map(_has_empty, told.values()))
+def _has_empty(value: object) -> bool:
+    if isinstance(value, list):
+        return not value or any(map(_has_empty, value))
+    return isinstance(value, dict) and any(map(_has_empty, value.values()))
 
 
 async def escaped(peer: Peer) -> Result:

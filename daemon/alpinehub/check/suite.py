@@ -37,7 +37,7 @@ def warning(detail: str) -> Result:
 
 
 def skipped(detail: str) -> Result:
-    """It cannot be told."""
+    """The check could not decide."""
     return Result("skipped", detail)
 
 
@@ -77,7 +77,7 @@ class Done:
 async def run_suite(
     peer: Peer, checks: Iterable[Check], *, write: bool, stress: bool, seen: Callable[[Done], None]
 ) -> list[Done]:
-    """Run the checks in their order; `seen` is told each as it ends."""
+    """Run the checks in their order; `seen` is called with each as it ends."""
     done = []
     for check in checks:
         if (check.writes and not write) or (check.stress and not stress):

@@ -176,8 +176,8 @@ def converse(talk: Coroutine[Any, Any, T], json_: bool) -> T:
         return asyncio.run(talk)
     except Unreachable as error:
         if json_:
-            told = {"outcome": "unreachable", "reason": error.kind, "text": str(error)}
-            click.echo(json.dumps(told))
+            record = {"outcome": "unreachable", "reason": error.kind, "text": str(error)}
+            click.echo(json.dumps(record))
         hint = error.hint
         if error.kind == "tls" and "certificate" in str(error):
             hint = "give its authority with --ca-file, or try out with --insecure"

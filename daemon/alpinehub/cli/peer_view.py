@@ -30,15 +30,15 @@ def show_handshake(server: Server, answers: Sequence[Answer], json_: bool) -> No
     [answer] = answers
     reply = _reply(server, answer, "OTA_PingRS", json_)
     common, problem = _common(reply)
-    told = {
+    record = {
         **_told(server, answer, reply),
         "gzip": takes_packed(answer),
         "versions": common,
     }
     if problem:
-        told["problem"] = problem
+        record["problem"] = problem
     if json_:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(record))
     else:
         _headline(server, answer, reply)
         click.echo(f"bodies packed by gzip: {'taken' if takes_packed(answer) else 'not announced'}")
@@ -60,8 +60,8 @@ def _lines(
         for action, supports in (actions or {"-": ()}).items():
             named: str | None = printable(action)
             for support in supports or ("",):
-                told = printable(support) or None
-                yield {"version": first or "", "action": named or "", "supports": told}
+                shown = printable(support) or None
+                yield {"version": first or "", "action": named or "", "supports": shown}
                 first = named = None
 
 
@@ -84,14 +84,14 @@ def _show_housekeeping(server: Server, answers: Sequence[Answer], json_: bool) -
         if answer.status != 200 or not text.startswith("OK:"):
             what, hint = refusal(answer)
             if json_:
-                told = {"outcome": "refused", "status": answer.status, "text": what}
-                click.echo(json.dumps(told))
+                record = {"outcome": "refused", "status": answer.status, "text": what}
+                click.echo(json.dumps(record))
             raise TransportFailed(what, hint)
         said.append(printable(text.removeprefix("OK:")))
     version, names = said[0], [name for name in said[1].split(",") if name]
     if json_:
-        told = {"outcome": "success", "status": 200, "gzip": takes_packed(answers[0])}
-        click.echo(json.dumps({**told, "version": version, "capabilities": names}))
+        record = {"outcome": "success", "status": 200, "gzip": takes_packed(answers[0])}
+        click.echo(json.dumps({**record, "version": version, "capabilities": names}))
         return
     click.echo(f"{server.url.shown}  speaks AlpineBits {version}")
     click.echo("\n".join(names))

@@ -129,8 +129,8 @@ def poll(
     answer = converse(_send(client, READ, document, packed), json_)
     came = show_requests(server, answer, raw=raw, json_=json_, last=not ack)
     if ack and came:
-        told = message.report(came, {})
-        answer = converse(_send(client, ACKNOWLEDGE, told, packed), json_)
+        report = message.report(came, {})
+        answer = converse(_send(client, ACKNOWLEDGE, report, packed), json_)
         finish(server, answer, ACKNOWLEDGE, f"{len(came)} acknowledged", json_)
 
 
@@ -152,8 +152,8 @@ def poll(
 def ack(server: Server, ids: tuple[str, ...], *, packed: bool, json_: bool) -> None:
     """Acknowledge guest requests: they are not delivered again."""
     taken = [_unique_id(written) for written in ids]
-    told = message.report(taken, {})
-    answer = converse(_send(server.client(), ACKNOWLEDGE, told, packed), json_)
+    report = message.report(taken, {})
+    answer = converse(_send(server.client(), ACKNOWLEDGE, report, packed), json_)
     finish(server, answer, ACKNOWLEDGE, f"{len(taken)} acknowledged", json_)
 
 
@@ -170,8 +170,8 @@ def ack(server: Server, ids: tuple[str, ...], *, packed: bool, json_: bool) -> N
 @click.option("--text", required=True, help="Why it cannot be processed.")
 def refuse(server: Server, ids: tuple[str, ...], text: str, *, packed: bool, json_: bool) -> None:
     """Refuse guest requests: taken, and the hotel says why it cannot use them."""
-    told = message.report((), dict.fromkeys(ids, text))
-    answer = converse(_send(server.client(), ACKNOWLEDGE, told, packed), json_)
+    report = message.report((), dict.fromkeys(ids, text))
+    answer = converse(_send(server.client(), ACKNOWLEDGE, report, packed), json_)
     finish(server, answer, ACKNOWLEDGE, f"{len(ids)} refused", json_)
 
 

@@ -88,7 +88,7 @@ def list_(hub: Hub) -> None:
 @hub_options
 def now(hub: Hub, name: str) -> None:
     """Push what waits for an account now, without the pause after a failure."""
-    hub.run(lambda ctx: targets.bring_now(ctx, name))
+    hub.run(lambda ctx: targets.push_now(ctx, name))
     hub.say({"name": name}, f"what waits for account {name} is pushed now")
 
 

@@ -179,9 +179,9 @@ def cancel(hub: Hub, id_: str, account: str | None, as_cancellation: bool) -> No
 
 
 def _summary(accounts: list[dict[str, Any]]) -> str | None:
-    told = (
+    counts = (
         f"{one['account']}: {one['state']}"
         + (f" ({one['undeliverable_code']})" if one["undeliverable_code"] else "")
         for one in accounts
     )
-    return ", ".join(told) or None
+    return ", ".join(counts) or None

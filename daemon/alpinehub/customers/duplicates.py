@@ -130,7 +130,7 @@ async def _merge(tx: Tx, one: dict[str, Any], others: list[dict[str, Any]]) -> N
 
 
 def _known(customers: Sequence[dict[str, Any]]) -> dict[str, object]:
-    """What is known of them together: each group of columns from the first who told it."""
+    """What is known of them together: each group of columns from the first who gave it."""
     known: dict[str, object] = {}
     for group in GROUPS:
         tellers = (one for one in customers if any(one[name] is not None for name in group))

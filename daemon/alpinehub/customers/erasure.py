@@ -190,12 +190,15 @@ async def _erase_requests(tx: Tx, ids: str, matchers: Sequence[PersonMatcher], w
     if details := [_detail(row) for row in events if row["detail"]]:
         await tx.execute_many("customer_clear_event", details)
     for row in requests:
-        told = row["external_id"]
-        if told is not None and (
-            any(matcher.is_in(told.lower()) for matcher in matchers) or _is_made(row["kind"], told)
+        external_id = row["external_id"]
+        if external_id is not None and (
+            any(matcher.is_in(external_id.lower()) for matcher in matchers)
+            or _is_made(row["kind"], external_id)
         ):
-            told = None
-        await tx.execute("customer_clear_request", id=row["id"], external_id=told, now=tx.now_us)
+            external_id = None
+        await tx.execute(
+            "customer_clear_request", id=row["id"], external_id=external_id, now=tx.now_us
+        )
     detail = {"by": why.by, "reason": why.reason} if why.reason else {"by": why.by}
     rows = [
         history.HistoryEntry(
@@ -221,7 +224,7 @@ async def _erase_traces(tx: Tx, found: Traces, start: int) -> None:
 
 
 def _is_made(kind: str, external_id: str) -> bool:
-    """Whether we may have made it, of what he wrote: it could be tried against what one guesses."""
+    """Whether we may have made the id from what the customer wrote: one could try guesses on it."""
     return kind != "generic" and bool(_MADE.fullmatch(external_id))
 
 
@@ -246,10 +249,10 @@ def _cleared(row: Row) -> dict[str, object]:
 
 def _detail(row: Row) -> dict[str, object]:
     try:
-        told: Any = json.loads(row["detail"])
+        detail: Any = json.loads(row["detail"])
     except ValueError:
-        told = None
+        detail = None
     kept: Mapping[str, Any] = (
-        {k: v for k, v in told.items() if k in _KEPT_DETAILS} if isinstance(told, dict) else {}
+        {k: v for k, v in detail.items() if k in _KEPT_DETAILS} if isinstance(detail, dict) else {}
     )
     return {"id": row["id"], "detail": json.dumps(kept) if kept else None}

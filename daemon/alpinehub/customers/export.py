@@ -76,11 +76,11 @@ def hash_customer(customer: Customer) -> list[Document]:
         return []
     phone, region = customer["phone"], customer["region"]
     number = e164(phone, region, customer["country"]) if phone else None
-    told = {**customer, "phone": number}
+    known = {**customer, "phone": number}
     return [
         {
             "platform": platform,
-            **{name: made.hex() for name, made in hashes(told, platform).items() if made},
+            **{name: made.hex() for name, made in hashes(known, platform).items() if made},
         }
         for platform in PLATFORMS
     ]

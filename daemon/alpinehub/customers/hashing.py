@@ -84,7 +84,7 @@ PLATFORMS = tuple(_RULES)
 
 
 def hashes(customer: Mapping[str, Any], platform: str) -> dict[str, bytes | None]:
-    """The 32 bytes of each of FIELDS; None: not told, or nothing that the platform takes.
+    """The 32 bytes of each of FIELDS; None: not known, or nothing that the platform takes.
 
     `customer` has texts or None under the same names: the number as E.164, the country as ISO 3166,
     the birth date as YYYY-MM-DD, the gender as female or male.

@@ -17,7 +17,7 @@ from typing import Any
 from alpinehub.reservations import ReservationData
 from cordata import Conflict, Row, Tx
 
-#: Columns of `customer` that are told together or not at all: half of a new address does not
+#: Columns of `customer` that are given together or not at all: half of a new address does not
 #: belong to the rest of an old one.
 GROUPS = (
     ("first_name", "last_name"),
@@ -33,28 +33,28 @@ COLUMNS = tuple(name for group in GROUPS for name in group)
 
 
 def columns_of(data: ReservationData) -> dict[str, Any]:
-    """The columns as one record tells them; None: not told."""
-    told: dict[str, Any] = {name: getattr(data, name) or None for name in COLUMNS}
-    told["email"] = data.email.lower() or None
-    told["birth_date"] = data.birth_date and data.birth_date.isoformat()
-    told["consent"] = None if data.consent is None else int(data.consent)
-    return told
+    """The columns as one record has them; None: not given."""
+    given: dict[str, Any] = {name: getattr(data, name) or None for name in COLUMNS}
+    given["email"] = data.email.lower() or None
+    given["birth_date"] = data.birth_date and data.birth_date.isoformat()
+    given["consent"] = None if data.consent is None else int(data.consent)
+    return given
 
 
-def changes_of(known: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told and was not known: columns to be set, "" to be emptied, None left as they are.
+def changes_of(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given and was not known: columns to be set, "" to be emptied, None left as they are.
 
     Empty: nothing is new.
     """
     found: dict[str, Any] = {}
     for group in GROUPS:
-        if not any(told[name] for name in group):
+        if not any(given[name] for name in group):
             continue
         for name in group:
-            if told[name] != known[name]:
-                found[name] = told[name] or ""
-    if told["consent"] is not None and (found or told["consent"] != known["consent"]):
-        found["consent"] = told["consent"]  # repeated, too: the moment of the last answer counts
+            if given[name] != known[name]:
+                found[name] = given[name] or ""
+    if given["consent"] is not None and (found or given["consent"] != known["consent"]):
+        found["consent"] = given["consent"]  # repeated, too: the moment of the last answer counts
     return {name: found.get(name) for name in (*COLUMNS, "consent")} if found else {}
 
 
@@ -74,25 +74,25 @@ async def find_or_create(
     another unit makes the same customer meanwhile, or merges two: run again, the unit finds them.
     NotBatched for a customer without an e-mail address, and for what changes one.
     """
-    told = columns_of(data)
-    if batch and told["email"] is None:
+    given = columns_of(data)
+    if batch and given["email"] is None:
         raise NotBatched
-    row = await _find(tx, hotel_id, told["email"], told["phone"])
+    row = await _find(tx, hotel_id, given["email"], given["phone"])
     if row is not None:
-        if changes := changes_of(dict(row), told):
+        if changes := changes_of(dict(row), given):
             if batch:
                 raise NotBatched
             await tx.write("customer_update", id=row["id"], now=tx.now_us, **changes)
-        elif told["consent"] is not None and row["phone"]:
+        elif given["consent"] is not None and row["phone"]:
             # Nothing new; but by the number they may be found to be one with somebody who answered
             # otherwise, and then the latest answer of the two counts.
             await tx.write("customer_consent_again", id=row["id"], now=tx.now_us)
         return int(row["id"])
     columns = {
         "hotel_id": hotel_id,
-        **told,
-        "consent_at": None if told["consent"] is None else tx.now_us,
-        "phone_due": int(bool(told["phone"])),
+        **given,
+        "consent_at": None if given["consent"] is None else tx.now_us,
+        "phone_due": int(bool(given["phone"])),
         "created_at": tx.now_us,
     }
     if batch:

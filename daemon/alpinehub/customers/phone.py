@@ -7,7 +7,7 @@ def e164(number: str, region: str, country: str | None = None) -> str | None:
     """The number with its country code; one without is of the guest's `country` if there is such a
     number, else of the hotel's `region` (ISO 3166, upper case).
 
-    None: there is no such number, or it cannot be told without a country. An Italian landline
+    None: there is no such number, or it cannot be completed without a country. An Italian landline
     keeps its leading 0. The library is imported here: it takes 0.15 s and 2.4 MB, and of all
     processes only the primary and a command for one person need it.
     """

@@ -1,4 +1,4 @@
-"""The form signatures of a source: a new one is remembered, and the operator is told."""
+"""The form signatures of a source: a new one is remembered, and the operator gets an alert."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alpinehub.webhooks.submission import FormChange, FormSignature, form_change
 from cordata import Context, Row, Tx
 
 #: Shapes kept of one form, and of all forms of a source: the address of an HTML form is anybody's,
-#: and who posts what he likes shall not fill the table.
+#: and a poster of arbitrary forms must not fill the table.
 MAX_SIGNATURES, MAX_OF_SOURCE = 50, 500
 _HOUR_US = 3_600_000_000
 _encode = msgspec.json.Encoder().encode
@@ -61,7 +61,7 @@ def _names(fields: str) -> frozenset[str]:
 
 def _tell(ctx: Context, row: Row, changed: FormChange) -> None:
     parts = [
-        f"{what} {told(names)}"
+        f"{what} {listed(names)}"
         for what, names in (("new:", changed.added), ("gone:", changed.gone))
         if names
     ]
@@ -74,7 +74,7 @@ def _tell(ctx: Context, row: Row, changed: FormChange) -> None:
     )
 
 
-def told(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """Fields in words of our own: who sends a form may call them what they like."""
     meant = sorted({meaning for name in names if (meaning := _meaning(name))})
     others = sum(1 for name in names if not _meaning(name))

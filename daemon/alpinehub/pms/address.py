@@ -71,7 +71,7 @@ def parse_url(written: str) -> Url:
 
 
 def anywhere(address: Address) -> bool:
-    """Of somebody who says himself where to call: every address."""
+    """For a caller who chooses the address: every address."""
     return True
 
 

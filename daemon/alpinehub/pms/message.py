@@ -99,15 +99,15 @@ def _limit(period: Period) -> str:
 
 
 def _count(period: Period) -> str:
-    told = (
+    counts = (
         (_BOOKABLE, period.free),
         (_OUT_OF_ORDER, period.out_of_order),
         (_OUT_OF_MARKET, period.out_of_market),
     )
-    counts = "".join(
-        f'<InvCount CountType="{kind}" Count="{count}"/>' for kind, count in told if count
+    written = "".join(
+        f'<InvCount CountType="{kind}" Count="{count}"/>' for kind, count in counts if count
     )
-    inside = f"<InvCounts>{counts}</InvCounts>" if counts else ""
+    inside = f"<InvCounts>{written}</InvCounts>" if written else ""
     return f"<Inventory>{_control(period)}{inside}</Inventory>"
 
 

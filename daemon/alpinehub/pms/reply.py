@@ -109,9 +109,9 @@ def read_reply(answer: Answer, expected: str, protocol: Protocol) -> Reply:
 
 
 def _read(root: _Element, protocol: Protocol) -> Reply:
-    """The outcome is told by Success and Errors at the top, and by the worst of the warnings."""
+    """The outcome: Success or Errors at the top, and the worst of the warnings."""
     remarks = tuple(_remarks(root))
-    # What both can is told by a warning, which says nothing of the outcome.
+    # The common capabilities are in a warning, which does not change the outcome.
     said = [one for one in remarks if one.status != HANDSHAKE_STATUS]
     top = {str(one.tag).rpartition("}")[2] for one in root}
     outcome: Outcome = "success"

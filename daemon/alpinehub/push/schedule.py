@@ -1,4 +1,4 @@
-"""Who is to be brought something: one `push.due` is on its way for each account and hotel at most.
+"""The schedule of outbound pushes: at most one `push.due` is pending for each account and hotel.
 
 nothing waits (due_at NULL) --a version is made--> push.due now --success--> nothing waits
                                                     ^       |
@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 from cordata import Store, Tx
 
-#: Seconds for which a process believes what it remembers of which hotels are brought anything; what
-#: comes meanwhile is found by the sweep.
+#: Seconds for which a process trusts its list of hotels with a push target; the sweep finds what it
+#: misses.
 _TRUST_S = 2.0
 
 _remembered: WeakKeyDictionary[Store, tuple[float, frozenset[int]]] = WeakKeyDictionary()
@@ -25,13 +25,13 @@ async def is_pushed(store: Store, hotel_id: int) -> bool:
 
 
 async def _hotels(store: Store) -> frozenset[int]:
-    """Hotels of which somebody is brought their requests."""
+    """Hotels with a push target."""
     before = _remembered.get(store)
     if before is not None:
         until, hotels = before
         if monotonic() < until:
             return hotels
-        # One looks; the others believe it as long as that takes.
+        # One task reads again; the others use the old list meanwhile.
         _remembered[store] = monotonic() + _TRUST_S, hotels
     try:
         rows = await store.read(lambda tx: tx.fetch_all("push_hotels"))
@@ -67,7 +67,7 @@ async def wake(
 async def publish(tx: Tx, account_id: int, hotel_id: int, at: int, *, after_id: str = "") -> None:
     """A `push.due`; those of one account and hotel are handled one after the other.
 
-    `after_id`: where each guest request goes alone, it begins behind this one.
+    `after_id`: where each guest request goes alone, the push begins behind this one.
     """
     payload = {"account_id": account_id, "hotel_id": hotel_id, "after_id": after_id}
     await tx.publish("push.due", payload, key=f"push:{account_id}:{hotel_id}", at=at)

@@ -1,8 +1,8 @@
-"""Where an account's guest requests are brought, as the operator manages it; the password is
-sealed.
+"""Push targets: the server to which the guest requests of an account are pushed, with its sealed
+password.
 
-A URL is called by this server, from inside its network: so an address that is not on the internet
-is called only where `[alpinehub] push_private` says so, and only there a URL may do without TLS.
+This server calls the URL from inside its own network. So an address that is not on the internet is
+called only with `[alpinehub] push_private`, and only then may a URL do without TLS.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from cordata import Context, Row, Tx
 
 #: The vault's context of push passwords.
 PUSH_SECRET = "alpinehub push"
-#: The first version in which guest requests can be brought.
+#: The first protocol version that can push guest requests.
 PUSHED_SINCE = 2018
-#: What a push calls itself, in X-AlpineBits-ClientID and in the trail.
+#: The name of a push in X-AlpineBits-ClientID and in the history.
 CLIENT_ID = "alpinehub push"
 _TIMEOUT_S, _MAX_ANSWER_BYTES = 30.0, 1024 * 1024
 _MAX_CHARS = 256
@@ -30,18 +30,18 @@ _MAX_CHARS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where the guest requests of an account are brought."""
+    """The server to which the guest requests of an account are pushed."""
 
     account: str
     url: Url
     login: str
     password: str = field(repr=False)
     protocol: Protocol
-    #: By gzip.
+    #: Compressed with gzip.
     packed: bool
 
     def client(self, *, private: bool) -> Client:
-        """A conversation with it; `private`: it may be in our own network."""
+        """A client for it; `private`: the server may be in our own network."""
         login = Login(
             url=self.url,
             user=self.login,
@@ -64,7 +64,7 @@ def _allowed(url: Url, *, private: bool) -> Allowed:
 
 
 def check_url(written: str, *, private: bool) -> Url:
-    """A URL to which guest requests may be brought. Raises: Unusable."""
+    """A URL to which guest requests may be pushed. Raises: Unusable."""
     try:
         url = parse_url(written)
     except UnusableUrl as error:
@@ -80,7 +80,7 @@ def check_url(written: str, *, private: bool) -> Url:
 async def set_target(
     ctx: Context, name: str, *, url: str, login: str, password: str, protocol: str, packed: bool
 ) -> None:
-    """Bring an account's guest requests there from now on. Raises: Unusable, ConfigError."""
+    """Push the guest requests of an account to a URL from now on. Raises: Unusable, ConfigError."""
     where = check_url(url, private=ctx.settings["alpinehub"].push_private)
     if PROTOCOLS[protocol].year < PUSHED_SINCE:
         raise Unusable(f"AlpineBits {protocol} cannot push", hint="2018-10 is the first that can")
@@ -109,7 +109,7 @@ async def set_target(
 
 
 async def set_disabled(ctx: Context, name: str, disabled: bool) -> None:
-    """Stop bringing, or go on with it; polling is not touched. Raises: Unusable."""
+    """Stop or resume pushing; polling is not affected. Raises: Unusable."""
 
     async def unit(tx: Tx) -> None:
         account_id = await require_account(tx, name)
@@ -122,8 +122,8 @@ async def set_disabled(ctx: Context, name: str, disabled: bool) -> None:
     await ctx.store.run(unit)
 
 
-async def bring_now(ctx: Context, name: str) -> None:
-    """Bring what waits for an account without a pause. Raises: Unusable."""
+async def push_now(ctx: Context, name: str) -> None:
+    """Push what waits for an account without a pause. Raises: Unusable."""
 
     async def unit(tx: Tx) -> None:
         account_id = await require_account(tx, name)
@@ -136,7 +136,7 @@ async def bring_now(ctx: Context, name: str) -> None:
 
 def _no_target(name: str) -> Unusable:
     hint = f"`alpinehub account push set {name}`, or `alpinehub account push on {name}`?"
-    return Unusable(f"nothing is brought to account {name!r}", hint=hint)
+    return Unusable(f"account {name!r} has no push target", hint=hint)
 
 
 async def list_targets(ctx: Context) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""What one day of one hotel brought, in numbers. Moments are microseconds since the epoch."""
+"""The figures of one day of one hotel. Moments are microseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """One account of the hotel, and what waits for him at this moment."""
+    """One account of the hotel, and what waits for it at this moment."""
 
     account: str
     count: int
-    #: Of them, what his version of the protocol cannot carry.
+    #: Of them, what its version of the protocol cannot carry.
     undeliverable: int
     #: When the oldest came; None: nothing waits.
     since_at: int | None
     #: How many of them came more than a day ago.
     late: int = 0
-    #: When his software last asked, and last acknowledged; None: never.
+    #: When its software last polled, and last acknowledged; None: never.
     polled_at: int | None = None
     acked_at: int | None = None
-    #: Where they are brought to it: when it last took one, and how often it failed since.
+    #: With a push target: when the last push was, and how often it failed since.
     pushed_at: int | None = None
     failures: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCount:
-    """What one source brought, new ones by what they are."""
+    """The submissions of one source, new ones by what they are."""
 
     source: str
     requests: int = 0

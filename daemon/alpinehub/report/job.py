@@ -18,7 +18,7 @@ from alpinehub.report.rendering import render
 from alpinehub.report.writing import PICTURE, Report
 from cordata import Context, Inline, PermanentError, Tx, from_us
 
-#: Days of which bounds can be told.
+#: Days whose bounds can be computed.
 _YEARS = range(1970, 9999)
 #: When more are due of one hotel, the report of the last one tells of the others in a table.
 MAX_REPORTS = 2

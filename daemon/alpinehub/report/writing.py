@@ -105,17 +105,17 @@ def _missed(figures: Figures, words: Words) -> list[list[tuple[str, str]]]:
         (words.acknowledged, [one.acknowledged for one in figures.missed]),
         (words.rejected, [one.rejected for one in figures.missed]),
     ]
-    told = [(head, column) for head, column in counts if any(column) or head == words.received]
+    columns = [(head, column) for head, column in counts if any(column) or head == words.received]
     return [
         [(words.day, one.day.strftime(words.date))]
-        + [(head, str(column[at])) for head, column in told]
+        + [(head, str(column[at])) for head, column in columns]
         for at, one in enumerate(figures.missed)
     ]
 
 
 def _sources(figures: Figures, words: Words) -> list[tuple[str, str]]:
-    """(source, what it brought)"""
-    told = []
+    """(source, its counts)"""
+    lines = []
     for one in figures.sources:
         counts = [
             (one.requests, words.requests),
@@ -123,8 +123,8 @@ def _sources(figures: Figures, words: Words) -> list[tuple[str, str]]:
             (one.leads, words.leads),
             (one.cancellations, words.cancellations),
         ]
-        told.append((one.source, ", ".join(f"{what} {count}" for count, what in counts if count)))
-    return told
+        lines.append((one.source, ", ".join(f"{what} {count}" for count, what in counts if count)))
+    return lines
 
 
 def _waiting(account: Waiting, figures: Figures, words: Words) -> str:
@@ -140,8 +140,8 @@ def _waiting(account: Waiting, figures: Figures, words: Words) -> str:
     if account.pushed_at is not None or account.failures:
         last = [(words.pushed, account.pushed_at)]
     for sentence, at in last:
-        told = words.never if at is None else _local(at, figures, words)
-        parts.append(sentence.format(at=told))
+        moment = words.never if at is None else _local(at, figures, words)
+        parts.append(sentence.format(at=moment))
     if account.failures:
         parts.append(words.failures.format(count=account.failures))
     return "; ".join(parts)

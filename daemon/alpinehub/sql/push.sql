@@ -1,12 +1,12 @@
--- Guest requests that are brought to hotel software (push/).
+-- Outbound push: guest requests sent to hotel software (push/).
 
 -- name: push_hotels
--- Small: hotels of which somebody is brought their requests.
+-- Small: hotels with a push target.
 SELECT DISTINCT uh.hotel_id FROM push_target t JOIN account_hotel uh ON uh.account_id = t.account_id
 WHERE t.disabled_at IS NULL
 
 -- name: push_wake
--- Everybody who is to be brought something, and for whom no push.due is on its way (or was due
+-- Every account and hotel with something to push, for which no push.due is on its way (or was due
 -- before :lost_at, and is lost). With :force it is due now, whatever waits and whatever failed.
 INSERT INTO push_hotel (account_id, hotel_id, due_at, failures)
 SELECT t.account_id, uh.hotel_id, CAST(:now_us AS BIGINT), 0

@@ -82,7 +82,7 @@ WHERE reservation_id IN :ids[text]
 DELETE FROM reservation WHERE id IN :ids[text]
 
 -- name: retention_old_customers
--- at: of his last request, or when he was new.
+-- at: of the customer's last request, or of the customer's creation.
 SELECT c.id, c.hotel_id, coalesce(
     (SELECT max(r.changed_at) FROM reservation r WHERE r.customer_id = c.id), c.created_at) AS at
 FROM customer c

@@ -44,8 +44,8 @@ from alpinehub.webhooks.submission import Answer
 from alpinehub.webhooks.values import line, read_count
 
 #: What a place can be mapped to. `name`, `dates`, `guests`, `nights`, `children_count` and
-#: `children_or_ages` are read into others; what goes to `privacy` is told to no hotel; `child_age`
-#: is the age of a child of which none is told, as a default.
+#: `children_or_ages` are read into others; what goes to `privacy` is sent to no hotel; `child_age`
+#: is the default age of a child without one.
 TARGETS = (
     "arrival", "departure", "dates", "nights", "adults", "children", "children_or_ages",
     "children_count", "child_age", "guests", "name", "first_name", "last_name", "prefix", "title",
@@ -142,8 +142,8 @@ def is_ignored(answer: Answer, mapping: Mapping) -> bool:
     for place in mapping.ignore:
         kind, _, name = place.partition(":")
         if place.endswith("*"):
-            told = answer.label if kind == "label" else answer.key
-            if told.casefold().startswith(name[:-1].casefold()):
+            name_of = answer.label if kind == "label" else answer.key
+            if name_of.casefold().startswith(name[:-1].casefold()):
                 return True
         elif is_at(answer, place):
             return True
@@ -385,7 +385,7 @@ class FieldResolver:
         #: An operator accepts a stay that is in the past, or very long.
         self.accept = accept
         #: The guest's language as the form or the CRM has it: `en-US`, `Deutsch`.
-        self.language = self.told("language")
+        self.language = self.text_of("language")
         #: The number of adults is a default: the form was not understood to ask for it.
         self.adults_assumed = False
 
@@ -398,13 +398,13 @@ class FieldResolver:
             text = known.get(plain(text), words.get("*", text))
         return text.strip()
 
-    def told(self, target: str) -> str:
+    def text_of(self, target: str) -> str:
         """What the form says, else what counts where it says nothing."""
         return self.said(target) or self.mapping.defaults.get(target, "").strip()
 
     def maybe(self, target: str, read: Callable[[str], T | None], otherwise: T) -> T:
         """What no reservation needs: kept as written where it cannot be read."""
-        return self.maybe_of(target, self.told(target), read, otherwise)
+        return self.maybe_of(target, self.text_of(target), read, otherwise)
 
     def maybe_of(self, target: str, text: str, read: Callable[[str], T | None], otherwise: T) -> T:
         """As `maybe`, of a text that was asked for before."""
@@ -418,7 +418,7 @@ class FieldResolver:
 
     def short(self, target: str, most: int) -> str:
         """A line of so many characters; a longer one is kept whole beside it."""
-        text = line(self.told(target))
+        text = line(self.text_of(target))
         if len(text) <= most:
             return text
         self.keep(target, text)

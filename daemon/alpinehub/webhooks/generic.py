@@ -4,7 +4,7 @@
     normalise  what its fields mean, what is missing or wrong; a ReservationData
     generic    who sends it, for which hotel; stored by intake
 
-The order of checks is the order of what may be told to whom: without a valid secret everything
+The order of checks is the order of what may be disclosed to whom: without a valid secret everything
 is one 401; then the form (415, 413, 400), the hotel (404), the fields (422).
 """
 
@@ -147,7 +147,7 @@ def _parse_each(raw: dict[str, Raw]) -> Parsed:
             if decode is not None:
                 good[name] = decode(value)
             elif not _UTM.match(name):
-                # Of a thousand unknown names nobody is told the nearest: each costs 50 us.
+                # The nearest name is not searched for a thousand unknown ones: each costs 50 us.
                 problem = _unknown(name) if len(problems) < MAX_PROBLEMS else "unknown field"
                 problems.append(Problem(name[:64], problem))
             elif len(utm) >= MAX_UTM:
@@ -460,7 +460,7 @@ def _order(payload: Payload) -> Order:
 def _source_of_hotel(sources: Sequence[Source], hotel_code: str | None) -> Source:
     """The source whose hotel the payload names. Raises: HttpError 404.
 
-    A payload without a usable hotel_code is told so with all its other problems, later.
+    A payload without a usable hotel_code is rejected with all its other problems, later.
     """
     if hotel_code is None or not (code := hotel_code.strip()):
         return sources[0]

@@ -65,13 +65,13 @@ def record_of(resolver: FieldResolver, submission: Submission) -> ReservationDat
         email=email,
         phone=phone,
         language=resolver.maybe_of("language", resolver.language, read_language, ""),
-        message=lines(resolver.told("message")),
+        message=lines(resolver.text_of("message")),
         newsletter=resolver.maybe("newsletter", read_yes, None),
         consent=resolver.maybe("consent", read_yes, None),
         pets=resolver.maybe("pets", read_yes, None),
         prefix=prefix,
         title=resolver.short("title", 16),
-        gender=read_gender(resolver.told("gender") or prefix),
+        gender=read_gender(resolver.text_of("gender") or prefix),
         birth_date=resolver.maybe("birth_date", lambda text: _birth(resolver, text), None),
         address=resolver.short("address", 255),
         city=resolver.short("city", _MAX_NAME),
@@ -99,7 +99,7 @@ def _names(resolver: FieldResolver) -> tuple[str, str]:
     first, last = resolver.short("first_name", _MAX_NAME), resolver.short("last_name", _MAX_NAME)
     if first and last:
         return first, last
-    whole = line(resolver.told("name"))
+    whole = line(resolver.text_of("name"))
     if not whole or last:
         return first, last
     if first:
@@ -122,7 +122,7 @@ def _contact(resolver: FieldResolver) -> tuple[str, str]:
     found = {}
     unreadable = {}
     for target, read in (("email", read_email), ("phone", partial(_phone, resolver))):
-        text = line(resolver.told(target))
+        text = line(resolver.text_of(target))
         value = read(text) if text else None
         if text and value is None:
             unreadable[target] = text
@@ -157,7 +157,7 @@ def _birth(resolver: FieldResolver, text: str) -> date | None:
 def _priced(resolver: FieldResolver, data: ReservationData) -> ReservationData:
     """With room, plan and price, and as a reservation where an operator mapped it as one."""
     room = _room(resolver)
-    plan, meals = line(resolver.told("rate_plan")), resolver.told("meal_plan")
+    plan, meals = line(resolver.text_of("rate_plan")), resolver.text_of("meal_plan")
     if len(plan) > _MAX_NAME:
         resolver.keep("rate_plan", plan)
         plan = ""
@@ -165,7 +165,7 @@ def _priced(resolver: FieldResolver, data: ReservationData) -> ReservationData:
         resolver.keep("meal_plan", meals)
         meals = ""
     total, currency = _total(resolver)
-    status = resolver.told("status") or "request"
+    status = resolver.text_of("status") or "request"
     if status not in ("request", "reservation"):
         resolver.problems.append("unreadable:status")
     if status == "reservation":
@@ -192,7 +192,7 @@ def _room(resolver: FieldResolver) -> str:
         "room_type" in known for known in (mapping.fields, mapping.values, mapping.defaults)
     ):
         return ""
-    code = line(resolver.told("room_type"))
+    code = line(resolver.text_of("room_type"))
     if len(code) <= _MAX_CODE:
         return code
     resolver.keep("room_type", code)
@@ -200,7 +200,7 @@ def _room(resolver: FieldResolver) -> str:
 
 
 def _total(resolver: FieldResolver) -> tuple[Decimal | None, str]:
-    text, currency = resolver.told("total"), line(resolver.told("currency")).upper()
+    text, currency = resolver.text_of("total"), line(resolver.text_of("currency")).upper()
     if currency and not (len(currency) == 3 and currency.isascii() and currency.isalpha()):
         resolver.keep("currency", currency)
         currency = ""

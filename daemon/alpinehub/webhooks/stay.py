@@ -144,10 +144,10 @@ _DAY_FIRST = frozenset(
 
 def stay_of(resolver: FieldResolver) -> tuple[date, date] | None:
     """The first night and the day of departure; None for none, or with a problem."""
-    arrival, departure = resolver.told("arrival"), resolver.told("departure")
+    arrival, departure = resolver.text_of("arrival"), resolver.text_of("departure")
     if not arrival and not departure:
         return _stay_of_dates(resolver)
-    nights = resolver.told("nights") if not departure else ""
+    nights = resolver.text_of("nights") if not departure else ""
     if not (arrival and (departure or nights)):
         other = resolver.fields.other_day()
         arrival, departure = arrival or other, departure or ("" if nights else other)
@@ -168,7 +168,7 @@ def stay_of(resolver: FieldResolver) -> tuple[date, date] | None:
 
 def _stay_of_dates(resolver: FieldResolver) -> tuple[date, date] | None:
     """As `stay_of`, of one field for both days."""
-    text = resolver.told("dates")
+    text = resolver.text_of("dates")
     if not text:
         _say_missing(resolver, None, None)
         return None
@@ -287,13 +287,13 @@ def customer_of(resolver: FieldResolver) -> tuple[int, tuple[int, ...]]:
     """Adults, and the ages of the children."""
     adults, children = _adults(resolver)
     for target, says_ages in (("children", True), ("children_or_ages", False)):
-        if text := resolver.told(target):
+        if text := resolver.text_of(target):
             said = read_children(text, says_ages=says_ages)
             if said is None:
                 resolver.problems.append("unreadable:children")
             else:
                 children.append(said)
-    if text := resolver.told("children_count"):
+    if text := resolver.text_of("children_count"):
         counted = read_count(text)
         said = read_children(text, says_ages=False) if counted is None else Children(count=counted)
         if said is None or said.count is None:

@@ -36,7 +36,7 @@ class Answer:
 
     #: As the form calls it (`date_picker_a7c8`); "" where only the label is known.
     key: str
-    #: As the guest saw it; "" where it is not told.
+    #: As the guest saw it; "" where it is not known.
     label: str
     value: str
     #: Known of the guest from elsewhere (`contact.email`): for what the form itself leaves open.

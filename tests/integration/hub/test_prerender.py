@@ -72,7 +72,7 @@ async def test_version_is_rendered_as_it_is_brought_where_it_is_brought(tmp_path
         await waiting(hub, "2018-10")
 
         async def unit(tx: Tx) -> None:
-            # Not to be brought at once: nobody is there.
+            # Not to be pushed at once: nobody is there.
             target = {"url": "https://pms.example", "login": "x", "secret": b"", "packed": 0}
             await tx.execute(
                 "push_set_target", account_id=1, protocol="2022-10", now_us=tx.now_us, **target

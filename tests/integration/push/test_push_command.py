@@ -63,8 +63,8 @@ async def test_target_is_set_listed_and_taken_away(tmp_path: Path) -> None:
         (("set", "demo", "--url", "ftp://pms.example/"), "begins with https://"),
         (("set", "demo", "--url", "https://u:p@pms.example/"), "do not belong"),
         (("set", "demo", "--url", "https://x/", "--version", "2017-10"), "2017-10"),
-        (("on", "demo"), "nothing is brought"),
-        (("test", "demo"), "nothing is brought"),
+        (("on", "demo"), "has no push target"),
+        (("test", "demo"), "has no push target"),
     ],
 )
 async def test_what_cannot_be_is_told_with_what_can(

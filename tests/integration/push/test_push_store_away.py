@@ -1,4 +1,4 @@
-"""The store takes nothing while an answer comes: what was taken is not brought again."""
+"""The store takes nothing while an answer comes: what was taken is not pushed again."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _acknowledge(ids: list[str], padding: str) -> str:
 
 
 class Told(ThreadingHTTPServer):
-    """Hotel software that guest requests are brought to; it takes all."""
+    """Hotel software that guest requests are pushed to; it takes all."""
 
     daemon_threads = True
 

@@ -1,5 +1,5 @@
 """Every process of the hub is killed while forms come, hotel software reads, acknowledges and is
-brought what waits: what was accepted counts once, everywhere.
+pushed what waits: what was accepted counts once, everywhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEED = int(os.environ.get("CHAOS_SEED", "7"))
 KILLS = int(os.environ.get("CHAOS_KILLS", "6"))
 ROLES = ("worker@0", "worker@1", "primary", "pool", "child")
 #: Each of these users is to get each request.
-USERS = ("demo", "second", "brought")
+USERS = ("demo", "second", "pushed")
 #: What the trail has of a request: once, and then once for each of them.
 _TRAIL = "'received', 'delivered', 'acknowledged'"
 
@@ -47,11 +47,11 @@ class Life:
             given="second-password\n",
         )  # fmt: skip
         made.command(
-            "account", "add", "brought", "--hotel", "DEMO", "--password-stdin",
+            "account", "add", "pushed", "--hotel", "DEMO", "--password-stdin",
             given="third-password\n",
         )  # fmt: skip
         made.command(
-            "account", "push", "set", "brought", "--url", self.told.url, "--login", "hub",
+            "account", "push", "set", "pushed", "--url", self.told.url, "--login", "hub",
             given="fourth-password\n",
         )  # fmt: skip
 

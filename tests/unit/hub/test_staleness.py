@@ -15,7 +15,7 @@ def staleness(
     came_h: int | None = None,
     oldest_h: int | None = None,
     sent_h: int | None = None,
-    brought: bool = False,
+    pushed: bool = False,
     after: int,
 ) -> tuple[str, int] | None:
     """What is missed, and for how many hours; moments are given as hours before now."""
@@ -25,7 +25,7 @@ def staleness(
 
     contact = Contact(
         came_at=at(came_h),
-        is_brought=brought,
+        is_pushed=pushed,
         waiting=0 if oldest_h is None else 1,
         oldest_at=at(oldest_h),
         sent_at=at(sent_h),
@@ -53,9 +53,9 @@ def test_silence_is_what_it_does_not_acknowledge_though_it_comes() -> None:
 
 
 def test_software_that_is_brought_everything_need_not_come() -> None:
-    assert staleness(brought=True, came_h=99, after=24) is None
-    assert staleness(brought=True, oldest_h=23, after=24) is None
-    assert staleness(brought=True, oldest_h=25, after=24) == ("acknowledge", 25)
+    assert staleness(pushed=True, came_h=99, after=24) is None
+    assert staleness(pushed=True, oldest_h=23, after=24) is None
+    assert staleness(pushed=True, oldest_h=25, after=24) == ("acknowledge", 25)
 
 
 def test_nobody_is_missed_when_nobody_asked() -> None:

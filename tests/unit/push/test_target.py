@@ -1,4 +1,4 @@
-"""Where guest requests may be brought."""
+"""Where guest requests may be pushed."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _STATUS: Final[dict[str, Status]] = {
 }
 _GENDERS: Final[dict[str, Literal["female", "male"]]] = {"Female": "female", "Male": "male"}
 _MEALS: Final = {str(code): meal for meal, code in MEAL_PLAN_CODES.items()}
-#: Stands for a name that was not told.
+#: Stands for a name that is not known.
 _NO_NAME = "-"
 #: Of ResID_Type: the id at the source, and the campaign.
 _RESERVATION, _INTERNET_BROKER = "14", "13"

@@ -111,7 +111,7 @@ _MAX_NAME_CHARS = 64
 #: Herr, Dott.ssa; street, town, postal code.
 _MAX_TITLE_CHARS = 16
 _MAX_LINE_CHARS, _MAX_CITY_CHARS, _MAX_POSTAL_CODE_CHARS = 255, 64, 16
-#: Stands for a name that was not told: both must be there.
+#: Stands for a name that is not known: both must be there.
 _NO_NAME = "-"
 _VOICE = 1
 
@@ -149,7 +149,7 @@ def language(data: ReservationData, hotel: Hotel) -> str:
 
 
 def is_known(data: ReservationData) -> bool:
-    """Whether anything is told of the guest."""
+    """Whether anything is known of the guest."""
     return bool(data.first_name or data.last_name or data.email or data.phone)
 
 
@@ -157,8 +157,8 @@ def split_name(first: str, last: str, contact: str) -> tuple[str, str]:
     """Given name and surname, 1 to 64 characters each: the schema wants both.
 
     Where one field held the whole name, its last word is the surname; of one word alone the
-    given name is "-". Who told no name is called by his contact, so that a hotelier sees whom
-    he has before him.
+    given name is "-". A guest without a name is called by
+    their contact, so that a hotelier can tell guests apart.
     """
     first, last = _visible(first), _visible(last)
     if not (first and last):
@@ -217,7 +217,7 @@ _MAX_HOTEL_NAME_CHARS = 128
 _RESERVATION, _INTERNET_BROKER = 14, 13
 
 
-#: How pets are told, by `Protocol.pets`.
+#: How pets are written, by `Protocol.pets`.
 _PETS = {"name": 'Name="PETS"', "code": 'RequestCode="PETS" CodeContext="ALPINEBITS"', "": ""}
 
 
@@ -238,15 +238,17 @@ def _comments(data: ReservationData, hotel: Hotel, protocol: Protocol) -> str:
     message, remark = clean(data.message).strip(), remarks(data, hotel, protocol)
     if ADDITIONAL not in protocol.comments:
         message, remark = "\n\n".join(filter(None, (message, remark))), ""
-    told = {
+    comments = {
         SERVICES: _services(data, hotel),
         CUSTOMER: message and f"<Text>{escape_text(message)}</Text>",
         ADDITIONAL: remark and f"<Text>{escape_text(remark)}</Text>",
     }
-    comments = "".join(
-        f'<Comment Name="{name}">{said}</Comment>' for name, said in told.items() if said
+    written = "".join(
+        f'<Comment Name="{name}">{content}</Comment>'
+        for name, content in comments.items()
+        if content
     )
-    return comments and f"<Comments>{comments}</Comments>"
+    return written and f"<Comments>{written}</Comments>"
 
 
 def _services(data: ReservationData, hotel: Hotel) -> str:
@@ -268,7 +270,7 @@ def _pets(data: ReservationData, protocol: Protocol) -> str:
 
 
 def _ids(record: Record) -> str:
-    """The source's own id, and what is known of the campaign that brought the guest."""
+    """The source's own id, and what is known of the campaign that the guest came from."""
     data = record.data
     click = data.gclid or data.fbclid
     utm = data.utm
@@ -282,14 +284,14 @@ def _ids(record: Record) -> str:
 def _id(kind: int, value: str, source: str, context: str) -> str:
     """A HotelReservationID; its three texts are cut where the schema ends them."""
     names = ("ResID_Value", "ResID_Source", "ResID_SourceContext")
-    told = {
+    values = {
         name: clean(said)[:_MAX_RES_ID_CHARS]
         for name, said in zip(names, (value, source, context), strict=True)
     }
-    if not (told["ResID_Value"] or (kind == _INTERNET_BROKER and any(told.values()))):
+    if not (values["ResID_Value"] or (kind == _INTERNET_BROKER and any(values.values()))):
         return ""
     attributes = "".join(
-        f' {name}="{escape_attribute(said)}"' for name, said in told.items() if said
+        f' {name}="{escape_attribute(said)}"' for name, said in values.items() if said
     )
     return f'<HotelReservationID ResID_Type="{kind}"{attributes}/>'
 
@@ -354,12 +356,12 @@ def _room_type(data: ReservationData, protocol: Protocol) -> str:
         raise Undeliverable(
             UndeliverableCode.ROOM_TYPE_LONG, "the room type is longer than 8 characters"
         )
-    told = f' RoomTypeCode="{escape_attribute(code)}"' if code else ""
+    codes = f' RoomTypeCode="{escape_attribute(code)}"' if code else ""
     if data.room_class > 0:
-        told += f' RoomClassificationCode="{data.room_class}"'
+        codes += f' RoomClassificationCode="{data.room_class}"'
     if protocol.room_kinds and data.room_kind in _ROOM_KINDS:
-        told += f' RoomType="{data.room_kind}"'
-    return f"<RoomTypes><RoomType{told}/></RoomTypes>" if told else ""
+        codes += f' RoomType="{data.room_kind}"'
+    return f"<RoomTypes><RoomType{codes}/></RoomTypes>" if codes else ""
 
 
 def _rate_plan(data: ReservationData, booked: bool) -> str:

@@ -221,7 +221,7 @@ class _RoomsCheck:
     def _check_room(self, room: _Element) -> None:
         kind = _child(room, "TypeRoom")
         if kind is None or kind.get(_ROOM_ID) is None:
-            text = "RoomID is missing; a category is told of once, before its rooms"
+            text = "RoomID is missing; a category is described once, before its rooms"
             self._wrong(INVALID_ROOM, text)
         attributes = {*room.attrib} - {"Code"}
         if kind is not None:

@@ -117,7 +117,7 @@ def count(value: str) -> int | None:
 
 def check_texts(element: _Element, problems: Problems) -> None:
     """Check the texts inside an element: each language once in each format below one parent, and
-    none that ISO 639-1 does not have. Items of a list are told apart by their numbers.
+    none that ISO 639-1 does not have. Items of a list differ by their numbers.
     """
     seen: dict[_Element, set[tuple[str, str, str]]] = {}
     for one in element.iter():

@@ -2,8 +2,8 @@
 
 -- name: listing_prerender
 -- plan: kept
--- A new version, for each enabled account of its hotel, as what waits; protocol: that in which his
--- software has come, or is brought it, NULL for neither. It is asked of every version.
+-- A new version, for each enabled account of its hotel, as what waits; protocol: that in which its
+-- software has come, or of its push target, NULL for neither. It is asked of every version.
 SELECT d.account_id, d.reservation_id, d.version, d.undeliverable_code, d.undeliverable_text, d.rendered,
        r.external_id, r.created_at, v.res_status, v.data, v.created_at AS changed_at,
        (SELECT s.name FROM source s WHERE s.id = r.source_id) AS source,
@@ -21,7 +21,7 @@ WHERE d.reservation_id = :reservation_id AND d.version = :version AND d.waiting 
 -- name: listing_mark_sent
 -- newest
 -- :sent is [[reservation id, version, unique id type], ...]. An account who got the hotel after the
--- version was made has no row yet; it waits for him if nothing newer does, and nothing newer is
+-- version was made has no row yet; it waits for the account if nothing newer does, and nothing newer is
 -- being made: FOR SHARE. Whoever locks several deliveries does it by reservation and version.
 INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting,
                       first_sent_at, last_sent_at, rendered, client_id, sent_count)
@@ -48,7 +48,7 @@ WHERE d.reservation_id = j.value ->> 0 AND d.version = (j.value ->> 1)::integer
 
 -- name: listing_acknowledge
 -- :accepted is [[unique id type, reservation id], ...]. Each acknowledges, for this account, the
--- newest version of that type and id that was sent to him, and none that was not.
+-- newest version of that type and id that was sent to it, and none that was not.
 WITH sent AS (
     SELECT d.reservation_id, max(d.version) AS version
     FROM json_array_elements(:accepted::json) AS j (value)

@@ -1,8 +1,8 @@
 -- Of SQLite alone; what both stores run is in ../listing.sql.
 
 -- name: listing_prerender
--- A new version, for each enabled account of its hotel, as what waits; protocol: that in which his
--- software has come, or is brought it, NULL for neither.
+-- A new version, for each enabled account of its hotel, as what waits; protocol: that in which its
+-- software has come, or of its push target, NULL for neither.
 SELECT d.account_id, coalesce(t.protocol, c.protocol) AS protocol, d.reservation_id, d.version, d.undeliverable_code, d.undeliverable_text, d.rendered,
        r.external_id, r.created_at, v.res_status, v.data, v.created_at AS changed_at,
        s.name AS source
@@ -17,7 +17,7 @@ WHERE d.reservation_id = :reservation_id AND d.version = :version AND d.waiting 
 
 -- name: listing_mark_sent
 -- :sent is [[reservation id, version, unique id type], ...]. An account who got the hotel after the
--- version was made has no row yet; it waits for him if nothing newer does.
+-- version was made has no row yet; it waits for the account if nothing newer does.
 INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting,
                       first_sent_at, last_sent_at, rendered, client_id, sent_count)
 SELECT r.id, :account_id, j.value ->> 1, r.hotel_id, j.value ->> 2,
@@ -42,7 +42,7 @@ WHERE delivery.reservation_id = j.value ->> 0 AND delivery.version = j.value ->>
 
 -- name: listing_acknowledge
 -- :accepted is [[unique id type, reservation id], ...]. Each acknowledges, for this account, the
--- newest version of that type and id that was sent to him, and none that was not.
+-- newest version of that type and id that was sent to it, and none that was not.
 UPDATE delivery SET acked_at = COALESCE(delivery.acked_at, :now_us), waiting = 0
 FROM (SELECT d.reservation_id, max(d.version) AS version
       FROM json_each(:accepted) j

@@ -6,7 +6,7 @@
 -- many that wait the first ones tell enough.
 SELECT uh.account_id, uh.hotel_id, max(coalesce(h.enabled_at, 0), coalesce(u.enabled_at, 0)) AS enabled_at,
        c.polled_at, c.acked_at, c.stale_at,
-       CASE WHEN p.account_id IS NULL THEN 0 ELSE 1 END AS is_brought,
+       CASE WHEN p.account_id IS NULL THEN 0 ELSE 1 END AS is_pushed,
        (SELECT count(*) FROM delivery d  -- as in waiting_delivery, by two indexes and few rows
         WHERE d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1)
        - (SELECT count(*) FROM delivery d

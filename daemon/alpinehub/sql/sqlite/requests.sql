@@ -43,7 +43,7 @@ SELECT id, hotel_id, source_id, customer_id, version, status, erased_at FROM res
 WHERE id = :id
 
 -- name: requests_resend
--- Of what he was done with, an account is sent the version anew; a late acknowledgement of the earlier
+-- An account gets the version anew that it was done with; a late acknowledgement of the earlier
 -- sending does not count for it. What waits is left as it is, and not returned; nor is a cancellation
 -- of what the account never got. :account_id NULL: all who read the hotel.
 INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)

@@ -79,7 +79,7 @@ CREATE TABLE customer (
     email TEXT,                         -- lower case
     phone TEXT,                         -- digits, + before a country code
     created_at INTEGER NOT NULL,
-    -- Who a customer is, as they last said it, and whether a platform may be told.
+    -- Who a customer is, as they last said, and whether a platform may learn it.
     phone_e164 TEXT,                    -- NULL: not made yet, or no number
     first_name TEXT,
     last_name TEXT,
@@ -204,7 +204,7 @@ CREATE INDEX delivery_undeliverable ON delivery (hotel_id, reservation_id)
 -- What went out and what was acknowledged on a day, for the daily report.
 CREATE INDEX delivery_sent ON delivery (hotel_id, first_sent_at) WHERE first_sent_at IS NOT NULL;
 CREATE INDEX delivery_acked ON delivery (hotel_id, acked_at) WHERE acked_at IS NOT NULL;
--- Cancellations that wait: few. Those that an account is not told of do not count (waiting_delivery).
+-- Cancellations that wait: few. Those that an account does not get do not count (waiting_delivery).
 CREATE INDEX delivery_cancelled ON delivery (account_id, hotel_id)
     WHERE waiting = 1 AND unique_id_type = 15;
 
@@ -279,7 +279,7 @@ CREATE TABLE contact (
     client_id TEXT,
     polled_at INTEGER,
     acked_at INTEGER,
-    stale_at INTEGER,                   -- the operator was told that it does not come
+    stale_at INTEGER,                   -- the operator was alerted that it does not come
     PRIMARY KEY (account_id, hotel_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -292,7 +292,7 @@ CREATE TABLE handshake (
     PRIMARY KEY (account_id, protocol)
 ) STRICT, WITHOUT ROWID;
 
--- Hotel software that does not come: guest requests are brought to it.
+-- Hotel software that does not poll: guest requests are pushed to it.
 CREATE TABLE push_target (
     account_id INTEGER NOT NULL PRIMARY KEY REFERENCES account (id),
     url TEXT NOT NULL,
@@ -336,7 +336,7 @@ CREATE TABLE activity (
     PRIMARY KEY (hotel_id, context, event_id)
 ) STRICT, WITHOUT ROWID;
 
--- Each time that hotel software told something, and what it was answered.
+-- Each inbound message of hotel software, and its answer.
 CREATE TABLE inbound_message (
     id INTEGER PRIMARY KEY,
     hotel_id INTEGER NOT NULL REFERENCES hotel (id),
@@ -352,7 +352,7 @@ CREATE TABLE inbound_message (
 ) STRICT;
 CREATE INDEX inbound_message_hotel ON inbound_message (hotel_id, id);
 
--- What is brought to hotel software, hotel by hotel: one that fails delays no other.
+-- Pushes to hotel software, hotel by hotel: one that fails delays no other.
 CREATE TABLE push_hotel (
     account_id INTEGER NOT NULL REFERENCES account (id),
     hotel_id INTEGER NOT NULL REFERENCES hotel (id),
@@ -371,7 +371,7 @@ CREATE TABLE form_limit (
 ) STRICT, WITHOUT ROWID;
 
 -- What waits for an account: the newest version of a request, not acknowledged. Of a cancellation
--- only where the account was given the request: no account is told of the end of what it never got.
+-- only where the account was given the request: no account gets the end of what it never got.
 CREATE VIEW waiting_delivery AS
 SELECT d.reservation_id, d.account_id, d.version, d.hotel_id, d.first_sent_at,
     d.undeliverable_code, d.undeliverable_text
