@@ -1,9 +1,15 @@
 """The event store: streams of events that are kept, and how far its subscriptions are."""
 
 from cordata.eventstore.log import EVENT_TOPIC, EventLog
-from cordata.eventstore.partition import SUBSCRIPTION_TOPIC, Partitions
+from cordata.eventstore.partition import (
+    SUBSCRIPTION_TOPIC,
+    Claim,
+    Partitions,
+    PartitionState,
+    PartitionTable,
+    Worker,
+)
 from cordata.eventstore.record import EventPage, NewEvent, StoredEvent
-from cordata.eventstore.standing import Claim, Standing, Table, Worker
 from cordata.eventstore.store import EventStore
 
 __all__ = [
@@ -14,9 +20,9 @@ __all__ = [
     "EventPage",
     "EventStore",
     "NewEvent",
+    "PartitionState",
+    "PartitionTable",
     "Partitions",
-    "Standing",
     "StoredEvent",
-    "Table",
     "Worker",
 ]

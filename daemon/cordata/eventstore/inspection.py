@@ -69,7 +69,7 @@ class Subscriptions:
         """How far one is, as of now. None: there is none of this name."""
         head = await self._head()
         table = await self._partitions.look([name])
-        after = min((one.position for one in table.standings), default=0)
+        after = min((one.position for one in table.states), default=0)
 
         async def unit(tx: Tx) -> tuple[Row | None, list[Row], list[Row]]:
             known = await tx.fetch_one("subscription.get", name=name)
@@ -97,7 +97,7 @@ class Subscriptions:
         there = head if factor == 1.0 else after
         found = [
             status_of(one, counts.get(one.partition, 0), living, served=serving > 0, there=there)
-            for one in table.standings
+            for one in table.states
         ]
         return SubscriptionStatus(
             name=name,
@@ -159,7 +159,7 @@ class Subscriptions:
         table = await self._partitions.look([name])
         blocked = [
             one
-            for one in table.standings
+            for one in table.states
             if one.blocked_at is not None and partition in (None, one.partition)
         ]
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from cordata.errors import AlreadySeen, PartitionLost
-from cordata.eventstore.standing import Claim, Known, Standing, Table, Worker
 from cordata.store import Row, Store, Tx
 
 #: Notified when partitions are free, resumed, or begin anew.
@@ -22,23 +22,105 @@ SUBSCRIPTION_TOPIC = "subscription"
 _FORGET_US = 3_600_000_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to one partition; it ends when the partition gets a newer term."""
+
+    subscription: str
+    partition: int
+    owner: str
+    term: int
+
+    def key(self) -> dict[str, object]:
+        """As parameters of every statement that needs the right."""
+        return {
+            "subscription": self.subscription,
+            "partition": self.partition,
+            "owner": self.owner,
+            "term": self.term,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """How far one partition is. Times are microseconds since the epoch."""
+
+    subscription: str
+    partition: int
+    #: All its events up to here are handled.
+    position: int
+    term: int
+    owner: str | None
+    #: The position of the event that failed last.
+    failing: int | None
+    #: Failed attempts at that one.
+    attempts: int
+    #: When the next attempt is due.
+    next_at: int | None
+    history: str | None
+    #: Since when it waits for an operator.
+    blocked_at: int | None
+
+    @property
+    def claim(self) -> Claim:
+        """The right of the owner that the row names."""
+        return Claim(
+            subscription=self.subscription,
+            partition=self.partition,
+            owner=self.owner or "",
+            term=self.term,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A process that takes part."""
+
+    owner: str
+    #: Names of the subscriptions that it serves.
+    subscriptions: frozenset[str]
+    expires_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTable:
+    """All that is known at one moment."""
+
+    #: When it was read, the store's time in microseconds.
+    at: int
+    #: Name of each subscription asked for -> number of its partitions.
+    partitions: Mapping[str, int]
+    states: Sequence[PartitionState]
+    workers: Sequence[Worker]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSubscription:
+    """What was stored of a subscription when a process began with it."""
+
+    category: str
+    partitions: int
+
+
 class Partitions:
     """The rows of all subscriptions of a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def add(self, name: str, category: str, partitions: int, origin: int) -> Known | None:
+    async def add(
+        self, name: str, category: str, partitions: int, origin: int
+    ) -> KnownSubscription | None:
         """Make a subscription known. One that is known keeps its number of partitions and their
         positions; returns what was known of it, else None.
         """
 
-        async def unit(tx: Tx) -> Known | None:
+        async def unit(tx: Tx) -> KnownSubscription | None:
             row = await tx.fetch_one("subscription.get", name=name)
             if row is not None:
                 if row["category"] != category:
                     await tx.write("subscription.change_category", name=name, category=category)
-                return Known(category=row["category"], partitions=row["partitions"])
+                return KnownSubscription(category=row["category"], partitions=row["partitions"])
             added = await tx.execute(
                 "subscription.add",
                 name=name,
@@ -90,11 +172,11 @@ class Partitions:
 
         await self._store.run(unit)
 
-    async def look(self, subscriptions: Iterable[str]) -> Table:
+    async def look(self, subscriptions: Iterable[str]) -> PartitionTable:
         """The partitions of some subscriptions and all processes."""
         wanted = set(subscriptions)
 
-        async def unit(tx: Tx) -> Table:
+        async def unit(tx: Tx) -> PartitionTable:
             rows = await tx.fetch_all("subscription.all")
             numbers = {row["name"]: row["partitions"] for row in rows if row["name"] in wanted}
             found = await tx.fetch_all(
@@ -108,22 +190,22 @@ class Partitions:
                 )
                 for row in await tx.fetch_all("subscription.workers")
             ]
-            standings = [Standing(**dict(row)) for row in found]
-            return Table(at=tx.now_us, partitions=numbers, standings=standings, workers=workers)
+            states = [PartitionState(**dict(row)) for row in found]
+            return PartitionTable(at=tx.now_us, partitions=numbers, states=states, workers=workers)
 
         return await self._store.read(unit)
 
     async def claim(
         self, owner: str, wanted: Mapping[str, Collection[int]], *, out_of: Mapping[str, int]
-    ) -> list[Standing]:
+    ) -> list[PartitionState]:
         """Take partitions (subscription -> numbers) that nobody owns who lives; those we got.
 
         `out_of`: how many partitions each subscription was seen to have. Of one that has another
         number by now nothing is taken: 3 of 8 is not 3 of 5.
         """
 
-        async def unit(tx: Tx) -> list[Standing]:
-            got: list[Standing] = []
+        async def unit(tx: Tx) -> list[PartitionState]:
+            got: list[PartitionState] = []
             for name in sorted(wanted):
                 rows = await tx.fetch_all(
                     "subscription.claim",
@@ -133,7 +215,7 @@ class Partitions:
                     owner=owner,
                     now_us=tx.now_us,
                 )
-                got += [Standing(subscription=name, owner=owner, **dict(row)) for row in rows]
+                got += [PartitionState(subscription=name, owner=owner, **dict(row)) for row in rows]
             return got
 
         return await self._store.run(unit)

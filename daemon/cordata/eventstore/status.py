@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cordata.eventstore.standing import Standing
+from cordata.eventstore.partition import PartitionState
 from cordata.store import Row
 
 #: blocked: an operator is awaited; unserved: no worker takes part; retrying: an event fails.
@@ -90,7 +90,7 @@ def extrapolation(left: Sequence[Row], after: int, head: int, *, cap: int) -> fl
 
 
 def status_of(
-    one: Standing, behind: int, living: set[str], *, served: bool, there: int
+    one: PartitionState, behind: int, living: set[str], *, served: bool, there: int
 ) -> PartitionStatus:
     """One partition with so many events before it; `served`: some process takes part.
 

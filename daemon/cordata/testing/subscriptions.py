@@ -1,22 +1,18 @@
-"""Subscriptions to the event store, one event after the other, by the lanes of a worker."""
+"""Subscriptions to the event store, one event after the other, by a worker's own code."""
 
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from cordata.app import App
 from cordata.broker import Owner
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.core.partition import cohorts
-from cordata.eventstore import EventLog, Partitions, Standing, StoredEvent
-from cordata.services.subscription.deaths import Deaths
-from cordata.services.subscription.lane import Lane
-from cordata.services.subscription.surroundings import Surroundings
-from cordata.store import Row, Tx
+from cordata.eventstore import EventLog, Partitions, PartitionState, StoredEvent
+from cordata.services.subscription.membership import CrashedAttempts
+from cordata.services.subscription.partition import Dependencies, PartitionRunner
+from cordata.services.subscription.runners import read_page
 from cordata.subscription import Subscription, SubscriptionContext
 from cordata.testing.failure import Failure, FailureRecorder
 
@@ -25,23 +21,8 @@ _PAGE = 100
 _LEASE_US = 2**61
 
 
-class _SteppedLane(Lane):
-    """A lane that a test moves on."""
-
-    @property
-    def due_at(self) -> int | None:
-        """When its first event is due; None: it has none, or waits for an operator."""
-        if self.blocked or not self.queue:
-            return None
-        return self._failing_due_at if self._failing_first else self._pause_until
-
-    async def step(self) -> None:
-        """Handle its first event."""
-        await self._handle(self.queue[0])
-
-
 class SubscriptionRunner:
-    """All partitions of all subscriptions, in one hand."""
+    """All partitions of all subscriptions, run by one process, a test."""
 
     def __init__(self, ctx: Context, app: App, config: EngineConfig, owner: Owner) -> None:
         self._store = ctx.store
@@ -50,17 +31,17 @@ class SubscriptionRunner:
         self._partitions = Partitions(ctx.store)
         self._failures = FailureRecorder()
         self._subscriptions = {name: self._watched(one) for name, one in app.subscriptions.items()}
-        self._lanes: dict[tuple[str, int], _SteppedLane] = {}
-        self._around = Surroundings(
+        self._runners: dict[tuple[str, int], PartitionRunner] = {}
+        self._shared = Dependencies(
             ctx=ctx,
             partitions=self._partitions,
             owner=owner,
             config=config,
-            deaths=Deaths(),
-            leased=lambda: True,
+            crashed=CrashedAttempts(),
+            is_leased=lambda: True,
             hurried=False,
-            ended=lambda lane: None,
-            gave_up=lambda: None,
+            on_event_end=lambda runner: None,
+            on_give_up=lambda: None,
         )
 
     async def register(self) -> None:
@@ -77,19 +58,19 @@ class SubscriptionRunner:
             return
         table = await self._partitions.look(self._subscriptions)
         free: dict[str, list[int]] = {}
-        for standing in table.standings:
-            lane = self._lanes.get((standing.subscription, standing.partition))
-            if standing.owner != self._owner_id:
-                free.setdefault(standing.subscription, []).append(standing.partition)
-            elif lane is None or lane.claim != standing.claim:
-                self._begin(standing)
-            elif lane.blocked and standing.blocked_at is None:
-                lane.take(standing)
+        for state in table.states:
+            runner = self._runners.get((state.subscription, state.partition))
+            if state.owner != self._owner_id:
+                free.setdefault(state.subscription, []).append(state.partition)
+            elif runner is None or runner.claim != state.claim:
+                self._start(state)
+            elif runner.blocked and state.blocked_at is None:
+                runner.restart(state)
         if free:
-            for standing in await self._partitions.claim(
+            for state in await self._partitions.claim(
                 self._owner_id, free, out_of=table.partitions
             ):
-                self._begin(standing)
+                self._start(state)
 
     async def step(self) -> tuple[int, Failure | None]:
         """Handle one event of each subscription that is due, of the oldest stream first.
@@ -99,70 +80,61 @@ class SubscriptionRunner:
         count = 0
         for name in self._subscriptions:
             await self._feed(name)
-            lane = self._next_lane(name)
-            if lane is None:
+            runner = self._next_runner(name)
+            if runner is None:
                 continue
             count += 1
-            failure = await self._handle(lane)
+            failure = await self._handle(runner)
             if failure is not None:
                 return count, failure
         return count, None
 
     async def next_at(self) -> int | None:
         """When the next event that failed is due again, in microseconds; None: none waits."""
-        moments = [at for lane in self._lanes.values() if (at := lane.due_at)]
+        moments = [at for runner in self._runners.values() if (at := runner.due_at)]
         return min(moments, default=None)
 
-    async def _handle(self, lane: _SteppedLane) -> Failure | None:
+    async def _handle(self, runner: PartitionRunner) -> Failure | None:
         self._failures.clear()
-        await lane.step()
-        if lane.unstored:
-            await self._partitions.store([(lane.claim, lane.position)])
-            lane.stored = lane.position
-        return self._failures.failure(lane.subscription.name, lane.subscription.timeout_s)
+        await runner.handle_next()
+        if runner.is_unstored:
+            await self._partitions.store([(runner.claim, runner.position)])
+            runner.stored = runner.position
+        return self._failures.failure(runner.subscription.name, runner.subscription.timeout_s)
 
-    def _next_lane(self, name: str) -> _SteppedLane | None:
+    def _next_runner(self, name: str) -> PartitionRunner | None:
         now_us = self._store.now_us()
         ready = [
-            lane
-            for (subscription, _), lane in self._lanes.items()
-            if subscription == name and (at := lane.due_at) is not None and at <= now_us
+            runner
+            for (subscription, _), runner in self._runners.items()
+            if subscription == name and (at := runner.due_at) is not None and at <= now_us
         ]
-        return min(ready, key=lambda lane: int(lane.queue[0]["position"]), default=None)
+        return min(ready, key=lambda runner: int(runner.queue[0]["position"]), default=None)
 
     async def _feed(self, name: str) -> None:
-        """Read on for the lanes that have run dry."""
-        lanes = {number: lane for (one, number), lane in self._lanes.items() if one == name}
-        hungry = {number: lane.read_to for number, lane in lanes.items() if not lane.queue}
-        open_ = {number: at for number, at in hungry.items() if not lanes[number].blocked}
+        """Read on for the runners that have run dry."""
+        runners = {number: runner for (one, number), runner in self._runners.items() if one == name}
+        hungry = {number: runner.read_to for number, runner in runners.items() if not runner.queue}
+        open_ = {number: at for number, at in hungry.items() if not runners[number].blocked}
         for after, until, numbers in cohorts(open_, await self._log.look()):
-            rows = await self._page(self._subscriptions[name], len(lanes), after, until, numbers)
-            for row in rows:
-                lanes[row["partition"]].push(row)
-            for number in numbers:
-                lanes[number].read_to = rows[-1]["position"] if len(rows) == _PAGE else until
-
-    async def _page(
-        self, one: Subscription, partitions: int, after: int, until: int, numbers: Sequence[int]
-    ) -> list[Row]:
-        bounds: Mapping[str, Any] = {"after": after, "until": until, "limit": _PAGE}
-        wanted = json.dumps(list(numbers))
-
-        async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all(
-                "event.of_partitions",
-                category=one.category,
-                partitions=partitions,
-                wanted=wanted,
-                **bounds,
+            rows = await read_page(
+                self._store,
+                self._subscriptions[name],
+                len(runners),
+                numbers,
+                after=after,
+                until=until,
+                limit=_PAGE,
             )
+            for row in rows:
+                runners[row["partition"]].push(row)
+            for number in numbers:
+                runners[number].read_to = rows[-1]["position"] if len(rows) == _PAGE else until
 
-        return await self._store.read(unit)
-
-    def _begin(self, standing: Standing) -> None:
-        subscription = self._subscriptions[standing.subscription]
-        place = (standing.subscription, standing.partition)
-        self._lanes[place] = _SteppedLane(subscription, standing, self._around)
+    def _start(self, state: PartitionState) -> None:
+        subscription = self._subscriptions[state.subscription]
+        place = (state.subscription, state.partition)
+        self._runners[place] = PartitionRunner(subscription, state, self._shared)
 
     def _watched(self, subscription: Subscription) -> Subscription:
         """The same, but what its handler raises is noted on its way."""

@@ -11,7 +11,7 @@ from tests.contract.eventstore.streams import append
 from tests.contract.store.stores import Opener, add_account, balance
 
 from cordata.errors import AlreadySeen, PartitionLost, PermanentError
-from cordata.eventstore import Claim, Partitions, Standing
+from cordata.eventstore import Claim, Partitions, PartitionState
 from cordata.eventstore.inspection import Subscriptions
 from cordata.eventstore.partition import advance
 from cordata.store import Store, Tx
@@ -27,8 +27,8 @@ async def claimed(store: Store, owner: str, *numbers: int, lease_us: int = LEASE
     return [one.claim for one in await partitions.claim(owner, {"p": numbers}, out_of={"p": 4})]
 
 
-async def standing(store: Store, number: int) -> Standing:
-    return (await Partitions(store).look(["p"])).standings[number]
+async def state(store: Store, number: int) -> PartitionState:
+    return (await Partitions(store).look(["p"])).states[number]
 
 
 async def move(store: Store, claim: Claim, position: int) -> None:
@@ -113,7 +113,7 @@ async def test_position_moves_with_the_effect_for_the_owner_only(opened: Opener)
                 await unit(tx, old, "old", 5)
         await store.run(lambda tx: unit(tx, new, "new", 5))
         assert (await balance(store, "old"), await balance(store, "new")) == (None, 1)
-        assert (await standing(store, 0)).position == 5
+        assert (await state(store, 0)).position == 5
 
 
 async def test_event_is_not_handled_twice_when_its_position_is_stored_already(
@@ -126,7 +126,7 @@ async def test_event_is_not_handled_twice_when_its_position_is_stored_already(
         for position in (7, 6):
             with pytest.raises(AlreadySeen):
                 await move(store, claim, position)
-        assert (await standing(store, 0)).position == 7
+        assert (await state(store, 0)).position == 7
 
 
 async def test_stored_positions_never_go_back_nor_touch_what_is_anothers(opened: Opener) -> None:
@@ -135,11 +135,11 @@ async def test_stored_positions_never_go_back_nor_touch_what_is_anothers(opened:
         await Partitions(store).store([(one, 5), (two, 6)])
         await claimed(store, "b", 1)
         await Partitions(store).store([(one, 4), (two, 9)])
-        assert [(await standing(store, n)).position for n in (0, 1)] == [5, 6]
+        assert [(await state(store, n)).position for n in (0, 1)] == [5, 6]
         await Partitions(store).release([(one, 3), (two, 9)])
-        assert (await standing(store, 0)).owner is None
-        assert (await standing(store, 0)).position == 5
-        assert ((await standing(store, 1)).owner, (await standing(store, 1)).position) == ("b", 6)
+        assert (await state(store, 0)).owner is None
+        assert (await state(store, 0)).position == 5
+        assert ((await state(store, 1)).owner, (await state(store, 1)).position) == ("b", 6)
 
 
 async def test_failures_are_kept_until_their_event_is_handled(opened: Opener) -> None:
@@ -155,19 +155,19 @@ async def test_failures_are_kept_until_their_event_is_handled(opened: Opener) ->
         await fail(1)
         await move(store, claim, 5)  # something before it
         await partitions.store([(claim, 6)])
-        found = await standing(store, 0)
+        found = await state(store, 0)
         assert (found.failing, found.attempts, found.history, found.position) == (8, 1, "[]", 6)
         assert found.next_at is not None and found.blocked_at is None
         await fail(2, blocked=True)
         await partitions.release([(claim, 7)])
-        found = await standing(store, 0)
+        found = await state(store, 0)
         assert (found.failing, found.attempts, found.position) == (8, 2, 7)
         assert found.blocked_at is not None and found.next_at is None
         with pytest.raises(PartitionLost):
             await fail(3)
         (claim,) = await claimed(store, "a", 0)
         await move(store, claim, 8)
-        found = await standing(store, 0)
+        found = await state(store, 0)
         assert (found.failing, found.attempts, found.history) == (None, 0, None)
         with pytest.raises(AlreadySeen):
             await fail(1)
@@ -184,10 +184,10 @@ async def test_blocked_event_is_tried_again_or_left_out_by_the_operator(opened: 
             await partitions.fail(claim, at, attempts=3, history=history, delay_us=0, blocked=True)
         assert await subscriptions.resume("p", partition=3) == 0
         assert await subscriptions.resume("p", partition=0) == 1
-        found = await standing(store, 0)
+        found = await state(store, 0)
         assert (found.position, found.attempts, found.blocked_at) == (0, 0, None)
         assert await subscriptions.resume("p", skip=True) == 1
-        found = await standing(store, 1)
+        found = await state(store, 1)
         assert (found.position, found.attempts, found.blocked_at) == (2, 0, None)
         (letter,), more = await subscriptions.letters("p")
         assert (letter.position, letter.attempts, letter.error) == (2, 3, "E: text")
@@ -204,7 +204,7 @@ async def test_dead_letter_is_written_with_the_position(opened: Opener) -> None:
         assert await Subscriptions(store).letters("p") == ([], None)
         await Partitions(store).bury(new, 1, attempts=1, history="[]")
         (letter,), _ = await Subscriptions(store).letters("p")
-        assert letter.position == 1 and (await standing(store, 0)).position == 1
+        assert letter.position == 1 and (await state(store, 0)).position == 1
 
 
 async def test_reset_takes_every_right_away_and_clears_in_one_unit(opened: Opener) -> None:
@@ -220,7 +220,7 @@ async def test_reset_takes_every_right_away_and_clears_in_one_unit(opened: Opene
 
         with pytest.raises(ValueError, match="no"):
             await Subscriptions(store).reset("p", "start", clear=fails)
-        assert (await standing(store, 0)).position == 9 and await balance(store, "y") is None
+        assert (await state(store, 0)).position == 9 and await balance(store, "y") is None
         # It ended all rights and gave none; the workers get theirs anew at once.
         claims = [
             one.claim for one in await Partitions(store).claim("a", {"p": [0, 1]}, out_of={"p": 4})
@@ -234,7 +234,7 @@ async def test_reset_takes_every_right_away_and_clears_in_one_unit(opened: Opene
         assert await balance(store, "z") == 1
         table = await Partitions(store).look(["p"])
         assert table.partitions == {"p": 6}
-        (((at, owner, term)),) = {(one.position, one.owner, one.term) for one in table.standings}
+        (((at, owner, term)),) = {(one.position, one.owner, one.term) for one in table.states}
         assert (at, owner) == (4, None) and term > 2
         for claim in (*claims, replace(claims[0], term=term)):
             with pytest.raises(PartitionLost):
@@ -293,6 +293,6 @@ async def test_known_subscription_keeps_its_number_and_positions(opened: Opener)
         assert found is not None and (found.category, found.partitions) == ("account", 4)
         table = await partitions.look(["p", "other"])
         assert table.partitions == {"p": 4}
-        assert {one.position for one in table.standings} == {7}
+        assert {one.position for one in table.states} == {7}
         status = await Subscriptions(store).status("p")
         assert status is not None and status.category == "room"

@@ -67,7 +67,7 @@ async def test_subscriptions_handle_all_when_each_read_took_too_long_once(tmp_pa
         async with ledger.running(cast(Store, slow), tmp_path, app):
             await until(lambda: _is(len(seen) >= 3))
     assert seen == [1, 2, 3]
-    assert slow.stopped >= {"Partitions.look", "_mark", "Reading._page"}
+    assert slow.stopped >= {"Partitions.look", "_mark", "read_page"}
 
 
 async def test_worker_waits_for_the_schema_when_looking_took_too_long_once(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordata.eventstore import Standing, Table, Worker
+from cordata.eventstore import PartitionState, PartitionTable, Worker
 from cordata.services.subscription.membership import plan
 
 NOW = 1000
 
 
-def standing(number: int, owner: str | None, *, name: str = "p", term: int = 1) -> Standing:
-    return Standing(
+def state(number: int, owner: str | None, *, name: str = "p", term: int = 1) -> PartitionState:
+    return PartitionState(
         subscription=name,
         partition=number,
         position=0,
@@ -30,11 +30,11 @@ def worker(owner: str, *, expires_at: int = NOW + 1, serves: str = "p") -> Worke
     return Worker(owner=owner, subscriptions=frozenset(serves), expires_at=expires_at)
 
 
-def table(owners: list[str | None], *workers: Worker) -> Table:
-    return Table(
+def table(owners: list[str | None], *workers: Worker) -> PartitionTable:
+    return PartitionTable(
         at=NOW,
         partitions={"p": len(owners)},
-        standings=[standing(number, owner) for number, owner in enumerate(owners)],
+        states=[state(number, owner) for number, owner in enumerate(owners)],
         workers=workers,
     )
 

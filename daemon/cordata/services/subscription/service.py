@@ -1,10 +1,10 @@
-"""The pump of all subscriptions of one worker: members, horizon, reads, positions."""
+"""The subscriptions of one worker: membership, reads and positions, pass after pass."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from cordata import clock
 from cordata.broker import Owner, Owners
@@ -17,17 +17,16 @@ from cordata.eventstore.inspection import Subscriptions
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.services.calling import after
-from cordata.services.loop import Pace, WakeEvent, wake_on
-from cordata.services.subscription.hands import Hands, places
-from cordata.services.subscription.lane import Lane
-from cordata.services.subscription.membership import Membership
-from cordata.services.subscription.peers import Peers
-from cordata.services.subscription.reading import Reading
-from cordata.services.subscription.surroundings import Surroundings
+from cordata.services.loop import Pace, WakeEvent, background, wake_on
+from cordata.services.subscription.membership import HostProcesses, Membership
+from cordata.services.subscription.partition import Dependencies, PartitionRunner
+from cordata.services.subscription.runners import EventReader, PartitionRunners, positions
 from cordata.subscription import Subscription
 
 log = logger("cordata.engine")
 
+#: How long one wait for the table's topic lasts; only bounds what a lost wake-up could hide.
+_WAIT_S = 3600.0
 #: First and longest pause while the store cannot be written.
 _FIRST_S, _LONGEST_S = 0.25, 5.0
 #: Positions of what was handled without a commit are stored after so long.
@@ -40,20 +39,9 @@ _SHORT_S = 0.05
 _LEAVE_S = 3.0
 
 
-class _Bell(WakeEvent):
-    """A wake event that does something of its own when it is set."""
-
-    def __init__(self, act: Callable[[], None]) -> None:
-        super().__init__()
-        self._do = act
-
-    def set(self) -> None:
-        self._do()
-
-
 class SubscriptionService:
-    """All subscriptions of one worker. At its stop each lane ends its event in hand, and the
-    partitions are given back with their positions.
+    """All subscriptions of one worker. At its stop the event in hand of each partition is
+    finished, and the partitions are given back with their positions.
     """
 
     name = "subscriptions"
@@ -81,31 +69,30 @@ class SubscriptionService:
         self._owner_id = owner.id
         self._config = config
         self._wake = WakeEvent()
-        self._bell = _Bell(self._look_soon)
         self._log = EventLog(ctx.store)
         self._partitions = Partitions(ctx.store)
-        self._peers = Peers(owner, owners, self._look_soon, blind_s=2 * config.poll_s)
+        self._processes = HostProcesses(owner, owners, self._look_soon, blind_s=2 * config.poll_s)
         self._membership = Membership(
             ctx.store,
             self._partitions,
-            self._peers,
+            self._processes,
             owner.id,
             subscriptions,
             lease_s=config.claim_timeout_s,
         )
-        around = Surroundings(
+        shared = Dependencies(
             ctx=ctx,
             partitions=self._partitions,
             owner=owner,
             config=config,
-            deaths=self._peers.deaths,
-            leased=self._membership.leased,
+            crashed=self._processes.crashed,
+            is_leased=self._membership.is_leased,
             hurried=hurried,
-            ended=self._event_ended,
-            gave_up=self._gave_up,
+            on_event_end=self._event_ended,
+            on_give_up=self._gave_up,
         )
-        self._hands = Hands(subscriptions, around)
-        self._reading = Reading(ctx.store, self._log, subscriptions, self._hands)
+        self._runners = PartitionRunners(subscriptions, shared)
+        self._reader = EventReader(ctx.store, self._log, subscriptions, self._runners)
         self._unregistered = list(subscriptions.values())
         #: Events that this process gave up, or stands still at.
         self.given_up_count = 0
@@ -118,27 +105,27 @@ class SubscriptionService:
     @property
     def handled_count(self) -> int:
         """Events that this process has handled."""
-        return self._hands.handled_count
+        return self._runners.handled_count
 
     def status(self) -> str:
         """For STATUS=."""
-        count, blocked = len(self._hands), sum(lane.blocked for lane in self._hands.all())
+        count, blocked = len(self._runners), sum(one.blocked for one in self._runners.all())
         return f"{count} partitions" + (f", {blocked} blocked" if blocked else "")
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Handle events until `stop`, then until the hands are empty."""
+        """Handle events until `stop`, then until the events in hand are finished."""
         try:
             async with (
                 wake_on(self._wake, stop, self._store, EVENT_TOPIC),
-                wake_on(self._bell, stop, self._store, SUBSCRIPTION_TOPIC),
+                background(self._watch_table()),
                 asyncio.TaskGroup() as group,
             ):
-                await self._pump(stop, group)
-                self._hands.stop()
-                with after(self._cut_off_s, self._hands.cut_off):
+                await self._run_passes(stop, group)
+                self._runners.stop()
+                with after(self._cut_off_s, self._runners.cut_off):
                     await self._leave()
         finally:
-            self._peers.close()
+            self._processes.close()
             if self._flush_timer is not None:
                 self._flush_timer.cancel()
 
@@ -149,7 +136,7 @@ class SubscriptionService:
         """
         subscriptions = Subscriptions(self._store)
         head = await self._log.look()
-        in_hand = any(lane.busy for lane in self._hands.all())
+        in_hand = any(one.busy for one in self._runners.all())
         if in_hand or self._log.held_back_by or self._unregistered:
             return None
         for name in self._subscriptions:
@@ -160,11 +147,11 @@ class SubscriptionService:
                 return None
         return head
 
-    async def _pump(self, stop: asyncio.Event, group: asyncio.TaskGroup) -> None:
+    async def _run_passes(self, stop: asyncio.Event, group: asyncio.TaskGroup) -> None:
         pace = Pace(self._store)
         while not stop.is_set():
             self.heartbeat.touch()
-            await pace.next(full=self._reading.behind)
+            await pace.next(full=self._reader.is_behind)
             try:
                 sleep_s = await self.run_once(group)
             except StoreUnavailable as error:
@@ -177,15 +164,15 @@ class SubscriptionService:
                 await self._wake.wait(sleep_s)
 
     async def run_once(self, group: asyncio.TaskGroup) -> float:
-        """One pass; new lanes run in `group`. Returns the seconds to sleep after it."""
+        """One pass; new partitions run in `group`. Returns the seconds to sleep after it."""
         while self._unregistered:
             await self._register(self._unregistered[-1])
             self._unregistered.pop()
-        await self._members(group)
-        await self._reading.run_once()
+        await self._check_membership(group)
+        await self._reader.run_once()
         await self._store_positions()
         look_in_s = max(0.001, self._look_deadline - clock.monotonic())
-        return self._reading.sleep_s(
+        return self._reader.sleep_s(
             min(self._config.poll_s, self._membership.renew_in_s, look_in_s)
         )
 
@@ -212,23 +199,23 @@ class SubscriptionService:
                 subscription.partitions,
             )
 
-    async def _members(self, group: asyncio.TaskGroup) -> None:
+    async def _check_membership(self, group: asyncio.TaskGroup) -> None:
         """Stay alive, give back what has ended, see now and then what is ours."""
         if await self._membership.renew():
             self._store.notify(SUBSCRIPTION_TOPIC)
             self._look_soon()
-        if ended := self._hands.ended():
-            released = places(lane for lane in ended if not lane.lost)
+        if ended := self._runners.ended():
+            released = positions(one for one in ended if not one.lost)
             if released:
                 await self._partitions.release(released)
-            self._hands.forget(ended)
+            self._runners.forget(ended)
             self._look_soon()
         if clock.monotonic() >= self._look_deadline:
             # Word comes at once; this is for a lease that ran out, and for word that was lost.
             self._look_deadline = clock.monotonic() + self._config.claim_timeout_s / 4
-            shares = await self._membership.look()
-            self._hands.bring_in_line(shares, group)
-            if not shares.short:
+            assignment = await self._membership.look()
+            self._runners.apply(assignment, group)
+            if not assignment.short:
                 self._short_s = _SHORT_S
             else:  # who releases says so; of who was faster at a claim nobody tells
                 again_deadline = clock.monotonic() + self._short_s
@@ -241,14 +228,19 @@ class SubscriptionService:
         quiet = now >= self._quiet_deadline
         if not (self._flush_due or quiet):
             return
-        if lanes := self._hands.unstored(quiet=quiet):
-            moved = places(lanes)
+        if runners := self._runners.unstored(quiet=quiet):
+            moved = positions(runners)
             await self._partitions.store(moved)
-            for lane, (_, position) in zip(lanes, moved, strict=True):
-                lane.stored = max(lane.stored, position)
+            for one, (_, position) in zip(runners, moved, strict=True):
+                one.stored = max(one.stored, position)
         self._flush_due = False
         if quiet:
             self._quiet_deadline = now + _QUIET_S
+
+    async def _watch_table(self) -> None:
+        while True:
+            if await self._store.wait(SUBSCRIPTION_TOPIC, _WAIT_S):
+                self._look_soon()
 
     def _look_soon(self) -> None:
         """There is news of who has what. All look at once then, and may be in each other's way."""
@@ -256,10 +248,10 @@ class SubscriptionService:
         self._short_s = _SHORT_S
         self._wake.set()
 
-    def _event_ended(self, lane: Lane) -> None:
-        if lane.stopping or self._reading.wanted_by(lane):
+    def _event_ended(self, runner: PartitionRunner) -> None:
+        if runner.stopping or self._reader.has_more_for(runner):
             self._wake.set()
-        if lane.unstored and self._flush_timer is None:
+        if runner.is_unstored and self._flush_timer is None:
             loop = asyncio.get_running_loop()
             self._flush_timer = loop.call_later(FLUSH_S, self._flush_soon)
 
@@ -278,7 +270,7 @@ class SubscriptionService:
         return next_delay_s(self._failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S)
 
     async def _leave(self) -> None:
-        """Until every lane has ended, which the role's deadline bounds; then all is given back.
+        """Give all back when every partition has ended, which the role's deadline bounds.
 
         Nobody waits for a full disk, though: others take over what a process that ended held, and
         handle again what it had not stored.
@@ -286,12 +278,12 @@ class SubscriptionService:
         deadline: float | None = None
         while True:
             self.heartbeat.touch()
-            over = len(self._hands.ended()) == len(self._hands)
+            over = len(self._runners.ended()) == len(self._runners)
             pause_s = 1.0
             try:
                 await self._membership.renew()
                 if over:
-                    kept = places(lane for lane in self._hands.all() if not lane.lost)
+                    kept = positions(one for one in self._runners.all() if not one.lost)
                     await self._partitions.leave([self._owner_id], kept)
                     return
             except StoreUnavailable as error:

@@ -1,4 +1,4 @@
-"""Who is dead is known at once, and what he ran; a file that is gone tells it only of others."""
+"""A death on this host is known at once, with its attempts; a missing file proves nothing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from cordata.app import App
 from cordata.broker import Owner, Owners
 from cordata.eventstore import Claim, EventLog, Partitions, StoredEvent
 from cordata.eventstore.inspection import Subscriptions
-from cordata.services.subscription.deaths import attempt_mark
-from cordata.services.subscription.peers import Peers
+from cordata.services.subscription.membership import HostProcesses, attempt_mark
 from cordata.store import Store
 from cordata.subscription import Subscription, SubscriptionContext
 
@@ -29,8 +28,8 @@ AFTER = Claim(subscription="p", partition=1, owner="next", term=6)
 MARK = attempt_mark(BEFORE, 2, 1)
 
 
-def peers(path: Path, owner: Owner, *, blind_s: float = 0.0) -> Peers:
-    return Peers(owner, Owners(path), lambda: None, blind_s=blind_s)
+def processes(path: Path, owner: Owner, *, blind_s: float = 0.0) -> HostProcesses:
+    return HostProcesses(owner, Owners(path), lambda: None, blind_s=blind_s)
 
 
 def die(owner: Owner) -> None:
@@ -41,13 +40,13 @@ def die(owner: Owner) -> None:
 async def test_marks_of_the_dead_are_seen_by_every_neighbour(tmp_path: Path) -> None:
     one, two, three = (Owner.register(tmp_path, name=f"worker-{n}") for n in range(3))
     three.begin(MARK)
-    watching = [peers(tmp_path, owner) for owner in (one, two)]
+    watching = [processes(tmp_path, owner) for owner in (one, two)]
     try:
-        assert [seen.look([three.id]) for seen in watching] == [[], []]
+        assert [seen.find_dead([three.id]) for seen in watching] == [[], []]
         die(three)
-        assert [seen.look([three.id]) for seen in watching] == [[three.id], [three.id]]
-        assert all(seen.deaths.count(AFTER, 2, 1) for seen in watching)
-        assert not any(seen.deaths.count(AFTER, 2, 1) for seen in watching)
+        assert [seen.find_dead([three.id]) for seen in watching] == [[three.id], [three.id]]
+        assert all(seen.crashed.take(AFTER, 2, 1) for seen in watching)
+        assert not any(seen.crashed.take(AFTER, 2, 1) for seen in watching)
     finally:
         for seen in watching:
             seen.close()
@@ -59,13 +58,13 @@ async def test_nobody_counts_as_dead_when_all_files_are_gone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = (Owner.register(tmp_path, name=f"worker-{n}") for n in range(2))
-    seen = peers(tmp_path, one, blind_s=60.0)
+    seen = processes(tmp_path, one, blind_s=60.0)
     try:
         shutil.rmtree(tmp_path / "owner")
-        assert seen.look([two.id]) == []
+        assert seen.find_dead([two.id]) == []
         assert "emptied while in use" in caplog.text
         assert [path.name for path in (tmp_path / "owner").iterdir()] == [one.id]
-        assert seen.look([two.id]) == []
+        assert seen.find_dead([two.id]) == []
     finally:
         seen.close()
         one.close()
@@ -75,11 +74,11 @@ async def test_nobody_counts_as_dead_when_all_files_are_gone(
 async def test_worker_of_another_host_never_counts_as_dead(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     one, other = Owner.register(here, name="worker-0"), Owner.register(there, name="worker-0")
-    seen = peers(here, one)
+    seen = processes(here, one)
     try:
-        assert seen.look([other.id]) == []
+        assert seen.find_dead([other.id]) == []
         die(other)
-        assert seen.look([other.id]) == []  # his lease will run out
+        assert seen.find_dead([other.id]) == []  # its lease will run out
     finally:
         seen.close()
         one.close()
@@ -91,14 +90,14 @@ async def test_marks_of_the_dead_are_dropped_when_their_partitions_had_time_to_b
     one, two = (Owner.register(tmp_path, name=f"worker-{n}") for n in range(2))
     two.begin(MARK)
     two.begin(attempt_mark(BEFORE, 3, 1))
-    seen = peers(tmp_path, one)
+    seen = processes(tmp_path, one)
     try:
         die(two)
-        seen.look([])
-        assert seen.deaths.count(AFTER, 2, 1)
-        monkeypatch.setattr("cordata.services.subscription.peers._FORGET_S", -1.0)
-        seen.look([])
-        assert not seen.deaths.count(AFTER, 3, 1) and Owners(tmp_path).ids() == [one.id]
+        seen.find_dead([])
+        assert seen.crashed.take(AFTER, 2, 1)
+        monkeypatch.setattr("cordata.services.subscription.membership._FORGET_S", -1.0)
+        seen.find_dead([])
+        assert not seen.crashed.take(AFTER, 3, 1) and Owners(tmp_path).ids() == [one.id]
     finally:
         seen.close()
         one.close()
@@ -142,9 +141,9 @@ async def killed_by_first_event(
         partitions = Partitions(store)
         await partitions.add(note.name, note.category, 1, 0)
         await partitions.join(owner.id, [note.name], lease_us=60_000_000)
-        (standing,) = await partitions.claim(owner.id, {note.name: [0]}, out_of={note.name: 1})
+        (found,) = await partitions.claim(owner.id, {note.name: [0]}, out_of={note.name: 1})
         (event,) = (await EventLog(store).read("account", after=0)).events
-        owner.begin(attempt_mark(standing.claim, event.position, 1))
+        owner.begin(attempt_mark(found.claim, event.position, 1))
         die(owner)
         yield store, app, note, handled
 
@@ -163,12 +162,12 @@ async def test_death_rings_when_a_process_is_killed(tmp_path: Path) -> None:
             rung = asyncio.Event()
             runtime = tmp_path / "run" / "subscription"
             owner = Owner.register(runtime, name="test")
-            seen = Peers(owner, Owners(runtime), rung.set, blind_s=0.0)
-            seen.look([])
+            seen = HostProcesses(owner, Owners(runtime), rung.set, blind_s=0.0)
+            seen.find_dead([])
             worker.kill()
             await asyncio.wait_for(rung.wait(), 10)
             (dead,) = [one for one in Owners(runtime).ids() if one != owner.id]
-            await until(lambda: _is(seen.look([dead]) == [dead]))
+            await until(lambda: _is(seen.find_dead([dead]) == [dead]))
             seen.close()
             owner.close()
 

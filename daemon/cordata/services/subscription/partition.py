@@ -1,0 +1,384 @@
+"""One partition of a subscription in this process: its events one after the other.
+
+                ┌───────── failed: again after a pause, nothing overtakes ────┐
+                v                                                             │
+queue ──> attempt: the handler is called ──> handled: the position moves on   │
+                └──> error ──> attempts + 1, stored ──────────────────────────┤
+                                                retries used up: blocked, or dead letter
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from cordata import events
+from cordata.broker import Owner
+from cordata.config.sections import EngineConfig
+from cordata.context import Context, narrowed
+from cordata.core.delivery import (
+    DIED,
+    Failure,
+    Verdict,
+    add_failure,
+    after_failure,
+    error_text,
+    is_away,
+    is_permanent,
+)
+from cordata.core.once import Once
+from cordata.core.retry import next_delay_s
+from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
+from cordata.eventstore import Partitions, PartitionState, StoredEvent
+from cordata.eventstore.record import stored
+from cordata.log import fields, frames, logger, request_id, what
+from cordata.services.calling import call_here
+from cordata.services.ending import end
+from cordata.services.loop import WakeEvent
+from cordata.services.subscription.membership import CrashedAttempts, attempt_mark
+from cordata.store import Row
+from cordata.subscription import Subscription, SubscriptionContext
+
+log = logger("cordata.engine")
+
+#: Nothing to wait for but the wake event.
+_IDLE_S = 3600.0
+#: Between looks whether the lease is renewed.
+_LEASE_S = 0.05
+#: A store that is away gets pauses as after so many failures.
+_AWAY_AS_ATTEMPT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """What all partitions of a process share."""
+
+    ctx: Context
+    partitions: Partitions
+    owner: Owner
+    config: EngineConfig
+    crashed: CrashedAttempts
+    #: Whether this process may regard its partitions as its own.
+    is_leased: Callable[[], bool]
+    #: Test mode: a failed event is due again at once.
+    hurried: bool
+    #: Called after each event, and when a partition's task has ended.
+    on_event_end: Callable[[PartitionRunner], None]
+    #: Called when an event is given up, or its partition blocked.
+    on_give_up: Callable[[], None]
+
+
+class Result(Enum):
+    """How an attempt ended."""
+
+    #: Handled; nothing was committed by it.
+    HANDLED = "handled"
+    #: Handled; effect and position are committed.
+    COMMITTED = "committed"
+    #: The store is away, which is not the event's fault.
+    AWAY = "away"
+    #: The partition is another process' by now.
+    LOST = "lost"
+    FAILED = "failed"
+
+
+class PartitionRunner:
+    """One partition, from its claim to its release."""
+
+    def __init__(
+        self, subscription: Subscription, state: PartitionState, shared: Dependencies
+    ) -> None:
+        self.subscription = subscription
+        self.claim = state.claim
+        self.number = state.partition
+        self.queue: deque[Row] = deque()
+        self.stopping = False
+        #: The partition is another's; nothing is to be given back.
+        self.lost = False
+        self.blocked = False
+        #: Events up to here are in the queue, in hand, or handled.
+        self.read_to = 0
+        #: When this process last wrote the partition's row, in the store's time.
+        self.written_at = 0
+        #: An event is being handled.
+        self.busy = False
+        self.handled_count = 0
+        self._shared = shared
+        self._wake = WakeEvent()
+        #: Of `run`; handlers run in tasks below it.
+        self._task: asyncio.Task[object] | None = None
+        self.restart(state)
+
+    def restart(self, state: PartitionState) -> None:
+        """Begin where the stored state says."""
+        self.queue.clear()
+        self.read_to = self._done = self.stored = state.position
+        self.blocked = state.blocked_at is not None
+        self._failing, self._attempts = state.failing, state.attempts
+        self._history = state.history
+        self._failing_due_at = 0 if self._shared.hurried else state.next_at or 0
+        self._pause_until = 0
+        self._wake.set()
+
+    @property
+    def position(self) -> int:
+        """Everything up to here is handled."""
+        idle = not (self.queue or self.busy)
+        return max(self._done, self.read_to) if idle and not self.blocked else self._done
+
+    @property
+    def is_unstored(self) -> bool:
+        """Whether events were handled whose position is not stored."""
+        return self._done > self.stored
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is not to be given more now: an event fails, or an operator is awaited."""
+        return self.blocked or self.stopping or self._is_failing_first
+
+    @property
+    def due_at(self) -> int | None:
+        """When its first event is due, in microseconds (0: at once); None: it has none, or waits
+        for an operator.
+        """
+        if self.blocked or not self.queue:
+            return None
+        return self._failing_due_at if self._is_failing_first else self._pause_until
+
+    @property
+    def _is_failing_first(self) -> bool:
+        return bool(self.queue) and self.queue[0]["position"] == self._failing
+
+    def push(self, row: Row) -> None:
+        """One more event, in order."""
+        self.queue.append(row)
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End after the event in hand."""
+        self.stopping = True
+        self._wake.set()
+
+    def lose(self) -> None:
+        """The partition is another's: end, and give nothing back."""
+        self.lost = True
+        self.stop()
+
+    async def run(self) -> None:
+        """Handle until stopped, in a task below: when a handler cancels that, it gets another."""
+        self._task = asyncio.current_task()
+        while not self.stopping:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._handle_all())
+
+    async def handle_next(self) -> None:
+        """Handle the first event of the queue, whatever comes of it."""
+        row = self.queue[0]
+        position = row["position"]
+        attempts = self._attempts if position == self._failing else 0
+        event = stored(row, attempt=attempts + 1)
+        if self._shared.crashed.take(self.claim, position, event.attempt):
+            await self._store_failure(position, DIED, permanent=False)
+            return
+        slot = self._shared.owner.begin(attempt_mark(self.claim, position, event.attempt))
+        try:
+            result, error = await self._attempt(event)
+        except asyncio.CancelledError:
+            # Else this process dies, perhaps of this very event: the mark stays.
+            if self.stopping or not self._is_cancelled():
+                self._shared.owner.end(slot)
+            raise
+        self._shared.owner.end(slot)
+        if result is Result.LOST:
+            self.lose()
+        elif result is Result.AWAY:
+            log.warning("%s waits for the store: %s", self.subscription.name, error)
+            self._pause_for_store()
+        elif result is Result.FAILED:
+            assert error is not None
+            self._log_error(event, error, "")
+            await self._store_failure(position, error_text(error), permanent=is_permanent(error))
+        else:
+            if error is not None:
+                self._log_error(event, error, " after its commit, which counts")
+            self.handled_count += 1
+            self._move_on(position, committed=result is Result.COMMITTED)
+
+    async def _handle_all(self) -> None:
+        while not self.stopping:
+            wait_s = self._wait_s()
+            if wait_s > 0.0:
+                await self._wake.wait(wait_s)
+                continue
+            self.busy = True
+            try:
+                await self.handle_next()
+            finally:
+                self.busy = False
+            self._shared.on_event_end(self)
+
+    def _wait_s(self) -> float:
+        due_at = self.due_at
+        if due_at is None:
+            return _IDLE_S
+        if not self._shared.is_leased():
+            return _LEASE_S
+        return (due_at - self._shared.ctx.now_us()) / 1e6 if due_at else 0.0
+
+    def _is_cancelled(self) -> bool:
+        """Whether the partition's task is cancelled, and not only a handler by itself."""
+        return self._task is None or self._task.cancelling() > 0
+
+    async def _attempt(self, event: StoredEvent) -> tuple[Result, BaseException | None]:
+        """Call the handler once. The error also beside COMMITTED, if it failed after its commit.
+
+        Raises nothing but CancelledError, when the partition's task is cancelled.
+        """
+        one, once = self.subscription, Once()
+        ctx = narrowed(
+            self._shared.ctx,
+            SubscriptionContext,
+            subscription=one.name,
+            position=event.position,
+            _claim=self.claim,
+            _once=once,
+        )
+        token = request_id.set(event.headers.get("request_id", ""))
+        try:
+            error = await call_here(
+                *(one.name, one.function, event, ctx),
+                timeout_s=one.timeout_s,
+                ending=self._is_cancelled,
+            )
+        finally:
+            request_id.reset(token)
+        await end(once)
+        if ctx.committed:
+            return Result.COMMITTED, error
+        if isinstance(error, AlreadySeen):
+            return Result.COMMITTED, None
+        if error is None:
+            return Result.HANDLED, None
+        if isinstance(error, PartitionLost):
+            return Result.LOST, error
+        return (Result.AWAY if is_away(error) else Result.FAILED), error
+
+    def _move_on(self, position: int, *, committed: bool) -> None:
+        """The event is handled; the next one may come."""
+        self.queue.popleft()
+        self._done = position
+        if committed:
+            self.stored = position
+        self._pause_until = 0
+        if self._failing is not None and self._failing <= position:
+            if not committed:
+                self.stored = -1  # its failures are to be wiped out, too
+            self._failing, self._attempts, self._history, self._failing_due_at = None, 0, None, 0
+
+    async def _store_failure(self, position: int, error: str, *, permanent: bool) -> None:
+        """Count the attempt, and store what follows."""
+        if self._failing != position:
+            self._failing, self._attempts, self._history = position, 0, None
+        self._attempts += 1
+        verdict = after_failure(
+            self._attempts, retries=self.subscription.retries, permanent=permanent
+        )
+        failure = Failure(
+            attempt=self._attempts,
+            at=self._shared.ctx.now_us(),
+            owner=self._shared.owner.id,
+            error=error,
+        )
+        self._history = add_failure(self._history, failure)
+        while not self.stopping:
+            try:
+                await self._store_verdict(position, verdict)
+            except StoreUnavailable:
+                await self._wake.wait(self._delay_s(_AWAY_AS_ATTEMPT))
+            except AlreadySeen:  # an attempt that timed out has committed after all
+                self._move_on(position, committed=True)
+                return
+            except PartitionLost:
+                self.lose()
+                return
+            else:
+                self.written_at = self._shared.ctx.now_us()
+                return
+
+    async def _store_verdict(self, position: int, verdict: Verdict) -> None:
+        partitions, history = self._shared.partitions, self._history or ""
+        if verdict is Verdict.DEAD and self.subscription.on_error == "dead":
+            await partitions.bury(self.claim, position, attempts=self._attempts, history=history)
+            self._log_given_up(position, events.SUBSCRIPTION_DEAD, "it is a dead letter")
+            self._move_on(position, committed=True)
+            return
+        blocked = verdict is Verdict.DEAD
+        delay_s = 0.0 if self._shared.hurried else self._delay_s(self._attempts)
+        await partitions.fail(
+            self.claim,
+            position,
+            attempts=self._attempts,
+            history=history,
+            delay_us=int(delay_s * 1e6),
+            blocked=blocked,
+        )
+        if blocked:
+            self.blocked = True
+            self.queue.clear()
+            self.read_to = self._done
+            self._log_given_up(
+                position,
+                events.SUBSCRIPTION_BLOCKED,
+                f"partition {self.number} is blocked until `cordata subscriptions resume`",
+            )
+        else:
+            self._failing_due_at = self._shared.ctx.now_us() + int(delay_s * 1e6)
+
+    def _pause_for_store(self) -> None:
+        at = self._shared.ctx.now_us() + int(self._delay_s(_AWAY_AS_ATTEMPT) * 1e6)
+        self._pause_until = self._failing_due_at = at
+
+    def _delay_s(self, attempt: int) -> float:
+        return next_delay_s(
+            attempt,
+            random.random(),
+            first_s=self._shared.config.retry_min_s,
+            longest_s=self._shared.config.retry_max_s,
+        )
+
+    def _log_error(self, event: StoredEvent, error: BaseException, when: str) -> None:
+        """Kind and place of an error; its text may quote the payload, so only the row has it."""
+        log.warning(
+            "%s: attempt %d of %d at event %d failed%s with %s at %s",
+            self.subscription.name,
+            event.attempt,
+            self.subscription.retries + 1,
+            event.position,
+            when,
+            what(error),
+            frames(error.__traceback__),
+            extra=self._fields(event.position),
+        )
+
+    def _log_given_up(self, position: int, message_id: str, outcome: str) -> None:
+        self._shared.on_give_up()
+        log.error(
+            "%s: event %d failed %d times; %s",
+            self.subscription.name,
+            position,
+            self._attempts,
+            outcome,
+            extra=self._fields(position, message_id),
+        )
+
+    def _fields(self, position: int, message_id: str = "") -> dict[str, object]:
+        return fields(
+            message_id,
+            subscription=self.subscription.name,
+            partition=self.number,
+            position=position,
+        )
