@@ -6,7 +6,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
-from cordata import DeadlineExceeded, PoolUnavailable, QueueTimeout
+from cordata.errors import DeadlineExceeded, PoolUnavailable, QueueTimeout
 
 if TYPE_CHECKING:
     from cordata import Context

@@ -1,4 +1,9 @@
-"""cordata: runs a Python service as a rope team on systemd. These names are the public API."""
+"""cordata: runs a Python service as a rope team on systemd.
+
+These names are the public API, with those of cordata.errors (all errors), cordata.eventstore,
+cordata.subscription, cordata.pool (clients), cordata.testing, cordata.terminal and
+cordata.supervisor. All are in docs/reference/python.md.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +18,14 @@ _PLACES = {
     "Context": "cordata.context",
     "EventContext": "cordata.context",
     "BackfillContext": "cordata.context",
-    "EventLog": "cordata.eventstore",
-    "EventPage": "cordata.eventstore",
     "EventStore": "cordata.eventstore",
     "NewEvent": "cordata.eventstore",
     "StoredEvent": "cordata.eventstore",
-    "Subscription": "cordata.subscription",
     "SubscriptionContext": "cordata.subscription",
     "Store": "cordata.store",
     "Tx": "cordata.store",
     "Row": "cordata.store",
     "Inline": "cordata.core.picture",
-    "Supervisor": "cordata.supervisor",
     "connect": "cordata.connection",
     "current_call": "cordata.pool.child.current",
     "Config": "cordata.config",
@@ -38,29 +39,9 @@ _PLACES = {
     "PermanentError": "cordata.errors",
     "Conflict": "cordata.errors",
     "KeyReused": "cordata.errors",
-    "WrongExpectedVersion": "cordata.errors",
-    "PartitionLost": "cordata.errors",
     "StoreUnavailable": "cordata.errors",
-    "StoreFull": "cordata.errors",
-    "Unclear": "cordata.errors",
     "PoolError": "cordata.errors",
     "CommandFailed": "cordata.errors",
-    "CommandRefused": "cordata.errors",
-    "CommandUnknown": "cordata.errors",
-    "CommandPoisoned": "cordata.errors",
-    "WorkerCrashed": "cordata.errors",
-    "DeadlineExceeded": "cordata.errors",
-    "QueueTimeout": "cordata.errors",
-    "CallCancelled": "cordata.errors",
-    "PoolSaturated": "cordata.errors",
-    "PoolUnavailable": "cordata.errors",
-    "PoolRestarted": "cordata.errors",
-    "PoolClosed": "cordata.errors",
-    "FrameTooLarge": "cordata.errors",
-    "SessionNotFound": "cordata.errors",
-    "SessionExists": "cordata.errors",
-    "SessionQuotaExceeded": "cordata.errors",
-    "PreferredWorkerBusy": "cordata.errors",
 }
 
 if TYPE_CHECKING:
@@ -74,37 +55,15 @@ if TYPE_CHECKING:
     from cordata.context import EventContext as EventContext
     from cordata.core.event import Event as Event
     from cordata.core.picture import Inline as Inline
-    from cordata.errors import CallCancelled as CallCancelled
     from cordata.errors import CommandFailed as CommandFailed
-    from cordata.errors import CommandPoisoned as CommandPoisoned
-    from cordata.errors import CommandRefused as CommandRefused
-    from cordata.errors import CommandUnknown as CommandUnknown
     from cordata.errors import ConfigError as ConfigError
     from cordata.errors import Conflict as Conflict
     from cordata.errors import CordataError as CordataError
-    from cordata.errors import DeadlineExceeded as DeadlineExceeded
-    from cordata.errors import FrameTooLarge as FrameTooLarge
     from cordata.errors import KeyReused as KeyReused
-    from cordata.errors import PartitionLost as PartitionLost
     from cordata.errors import PermanentError as PermanentError
-    from cordata.errors import PoolClosed as PoolClosed
     from cordata.errors import PoolError as PoolError
-    from cordata.errors import PoolRestarted as PoolRestarted
-    from cordata.errors import PoolSaturated as PoolSaturated
-    from cordata.errors import PoolUnavailable as PoolUnavailable
-    from cordata.errors import PreferredWorkerBusy as PreferredWorkerBusy
-    from cordata.errors import QueueTimeout as QueueTimeout
-    from cordata.errors import SessionExists as SessionExists
-    from cordata.errors import SessionNotFound as SessionNotFound
-    from cordata.errors import SessionQuotaExceeded as SessionQuotaExceeded
-    from cordata.errors import StoreFull as StoreFull
     from cordata.errors import StoreUnavailable as StoreUnavailable
     from cordata.errors import TransientError as TransientError
-    from cordata.errors import Unclear as Unclear
-    from cordata.errors import WorkerCrashed as WorkerCrashed
-    from cordata.errors import WrongExpectedVersion as WrongExpectedVersion
-    from cordata.eventstore import EventLog as EventLog
-    from cordata.eventstore import EventPage as EventPage
     from cordata.eventstore import EventStore as EventStore
     from cordata.eventstore import NewEvent as NewEvent
     from cordata.eventstore import StoredEvent as StoredEvent
@@ -114,9 +73,7 @@ if TYPE_CHECKING:
     from cordata.store import Row as Row
     from cordata.store import Store as Store
     from cordata.store import Tx as Tx
-    from cordata.subscription import Subscription as Subscription
     from cordata.subscription import SubscriptionContext as SubscriptionContext
-    from cordata.supervisor import Supervisor as Supervisor
 
 __all__ = sorted(_PLACES)
 

@@ -12,8 +12,8 @@ from cordata.core import bounds
 from cordata.core.eventstream import MAX_PAGE, MAX_PARTITIONS, check_category
 from cordata.core.once import Once
 from cordata.errors import ConfigError, PermanentError
-from cordata.eventstore import Claim, StoredEvent
-from cordata.eventstore.partition import advance
+from cordata.eventstore import StoredEvent
+from cordata.eventstore.partition import Claim, advance
 from cordata.registry import check_function
 from cordata.store import Tx, Unit
 

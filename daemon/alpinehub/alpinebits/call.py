@@ -23,7 +23,8 @@ from alpinehub.alpinebits.reader import Reader, Reading, read_here
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.models import Account
 from alpinehub.pooled import in_the_pool
-from cordata import CommandPoisoned, Context, PoolError, WorkerCrashed, fields
+from cordata import Context, PoolError, fields
+from cordata.errors import CommandPoisoned, WorkerCrashed
 
 T = TypeVar("T")
 

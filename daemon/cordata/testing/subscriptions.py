@@ -9,7 +9,8 @@ from cordata.broker import Owner
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.core.partition import cohorts
-from cordata.eventstore import EventLog, Partitions, PartitionState, StoredEvent
+from cordata.eventstore import EventLog, StoredEvent
+from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.services.subscription.membership import CrashedAttempts
 from cordata.services.subscription.partition import Dependencies, PartitionRunner
 from cordata.services.subscription.runners import read_page

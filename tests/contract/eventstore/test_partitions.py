@@ -11,9 +11,8 @@ from tests.contract.eventstore.streams import append
 from tests.contract.store.stores import Opener, add_account, balance
 
 from cordata.errors import AlreadySeen, PartitionLost, PermanentError
-from cordata.eventstore import Claim, Partitions, PartitionState
 from cordata.eventstore.inspection import Subscriptions
-from cordata.eventstore.partition import advance
+from cordata.eventstore.partition import Claim, Partitions, PartitionState, advance
 from cordata.store import Store, Tx
 
 LEASE_US = 60_000_000

@@ -17,8 +17,9 @@ from tests.integration.eventstore.ledger import deposit, opened, running
 
 from cordata.app import App
 from cordata.broker import Owner, Owners
-from cordata.eventstore import Claim, EventLog, Partitions, StoredEvent
+from cordata.eventstore import EventLog, StoredEvent
 from cordata.eventstore.inspection import Subscriptions
+from cordata.eventstore.partition import Claim, Partitions
 from cordata.services.subscription.membership import HostProcesses, attempt_mark
 from cordata.store import Store
 from cordata.subscription import Subscription, SubscriptionContext

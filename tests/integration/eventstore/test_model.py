@@ -19,9 +19,9 @@ from tests.integration.eventstore.ledger import deposit, opened, rows
 
 from cordata.core.eventstream import bucket_of
 from cordata.errors import AlreadySeen, PartitionLost
-from cordata.eventstore import Claim, EventLog, Partitions, StoredEvent
+from cordata.eventstore import EventLog, StoredEvent
 from cordata.eventstore.inspection import Subscriptions
-from cordata.eventstore.partition import advance
+from cordata.eventstore.partition import Claim, Partitions, advance
 from cordata.store import Store, Tx
 
 WORKERS = ("a", "b")

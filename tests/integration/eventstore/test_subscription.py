@@ -26,8 +26,9 @@ from tests.integration.eventstore.ledger import (
 
 from cordata.app import App
 from cordata.errors import PartitionLost, PermanentError, StoreUnavailable
-from cordata.eventstore import SUBSCRIPTION_TOPIC, EventStore, NewEvent, Partitions, StoredEvent
+from cordata.eventstore import EventStore, NewEvent, StoredEvent
 from cordata.eventstore.inspection import Subscriptions
+from cordata.eventstore.partition import SUBSCRIPTION_TOPIC, Partitions
 from cordata.store import Store, Tx
 from cordata.subscription import SubscriptionContext
 

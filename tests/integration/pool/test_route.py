@@ -19,7 +19,8 @@ import pytest
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.server.running import free_address, server
 
-from cordata import App, DeadlineExceeded, PoolError, PreferredWorkerBusy, QueueTimeout
+from cordata import App, PoolError
+from cordata.errors import DeadlineExceeded, PreferredWorkerBusy, QueueTimeout
 from cordata.pool import Client, SyncClient
 from cordata.pool.route import PREFIX, PoolRoute
 from cordata.testing import Harness, open_app

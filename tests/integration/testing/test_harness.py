@@ -28,9 +28,9 @@ from cordata import (
     PermanentError,
     StoredEvent,
     SubscriptionContext,
-    WrongExpectedVersion,
     from_us,
 )
+from cordata.errors import WrongExpectedVersion
 from cordata.eventstore.inspection import Subscriptions
 from cordata.testing import Harness, async_test, open_app
 

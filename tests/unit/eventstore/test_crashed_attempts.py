@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cordata.eventstore import Claim, PartitionState
+from cordata.eventstore.partition import Claim, PartitionState
 from cordata.services.subscription.membership import CrashedAttempts, attempt_mark
 
 DIED = Claim(subscription="p", partition=1, owner="dead", term=5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordata.eventstore import PartitionState, PartitionTable, Worker
+from cordata.eventstore.partition import PartitionState, PartitionTable, Worker
 from cordata.services.subscription.membership import plan
 
 NOW = 1000

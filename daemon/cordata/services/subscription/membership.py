@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from cordata import clock
 from cordata.broker import Owner, Owners, mark_of
 from cordata.core.partition import fair_share
-from cordata.eventstore import Claim, Partitions, PartitionState, PartitionTable
+from cordata.eventstore.partition import Claim, Partitions, PartitionState, PartitionTable
 from cordata.services.neighbours import Neighbours
 from cordata.store import Store
 

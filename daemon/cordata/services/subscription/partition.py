@@ -33,7 +33,8 @@ from cordata.core.delivery import (
 from cordata.core.once import Once
 from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
-from cordata.eventstore import Partitions, PartitionState, StoredEvent
+from cordata.eventstore import StoredEvent
+from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.eventstore.record import stored
 from cordata.log import fields, frames, logger, request_id, what
 from cordata.services.calling import call_here

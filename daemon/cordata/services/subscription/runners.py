@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from cordata.core.partition import cohorts
-from cordata.eventstore import Claim, EventLog, PartitionState
+from cordata.eventstore import EventLog
+from cordata.eventstore.partition import Claim, PartitionState
 from cordata.services.calling import say_cut_off
 from cordata.services.subscription.membership import Assignment
 from cordata.services.subscription.partition import Dependencies, PartitionRunner

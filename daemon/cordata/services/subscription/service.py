@@ -12,8 +12,10 @@ from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
-from cordata.eventstore import EVENT_TOPIC, SUBSCRIPTION_TOPIC, EventLog, Partitions
+from cordata.eventstore import EventLog
 from cordata.eventstore.inspection import Subscriptions
+from cordata.eventstore.log import EVENT_TOPIC
+from cordata.eventstore.partition import SUBSCRIPTION_TOPIC, Partitions
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.services.calling import after
