@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.servers.fixtures import database, postgres, redis, redis_url, servers
 
-from cordata.wiring.loop import uvloop_runner
+from cordata.wiring.event_loop import uvloop_runner
 
 __all__ = ["database", "postgres", "redis", "redis_url", "servers"]
 

@@ -25,7 +25,7 @@ _PLACES = {
     "Store": "cordata.store",
     "Tx": "cordata.store",
     "Row": "cordata.store",
-    "Inline": "cordata.core.picture",
+    "InlineImage": "cordata.core.inline_image",
     "connect": "cordata.connection",
     "current_call": "cordata.pool.child.current",
     "Config": "cordata.config",
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from cordata.context import Context as Context
     from cordata.context import EventContext as EventContext
     from cordata.core.event import Event as Event
-    from cordata.core.picture import Inline as Inline
+    from cordata.core.inline_image import InlineImage as InlineImage
     from cordata.errors import CommandFailed as CommandFailed
     from cordata.errors import ConfigError as ConfigError
     from cordata.errors import Conflict as Conflict

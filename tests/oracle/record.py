@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.oracle.player import play
 from tests.oracle.script import CHAPTERS
 
-from cordata.wiring.loop import uvloop_runner
+from cordata.wiring.event_loop import uvloop_runner
 
 RECORDING = Path(__file__).parents[1] / "data" / "oracle"
 _DIGEST_CHARS = 12

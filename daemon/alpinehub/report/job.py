@@ -16,7 +16,7 @@ from alpinehub.report.figures import DayCount, Figures, MissedDay, Subject
 from alpinehub.report.portfolio import Portfolio, read_portfolio, write_portfolio
 from alpinehub.report.rendering import render
 from alpinehub.report.writing import PICTURE, Report
-from cordata import Context, Inline, PermanentError, Tx, from_us
+from cordata import Context, InlineImage, PermanentError, Tx, from_us
 
 #: Days whose bounds can be computed.
 _YEARS = range(1970, 9999)
@@ -133,7 +133,7 @@ async def _send(
         subject=report.subject,
         text=report.text,
         html=report.html,
-        inline=[Inline(PICTURE, "image/png", png(days))],
+        inline=[InlineImage(PICTURE, "image/png", png(days))],
         message_id=message_id,
     )
 

@@ -42,7 +42,7 @@ def migrate(operator: Operator, check: bool, app: str | None) -> int:
     settings = operator.place(loaded.config)
 
     async def act(ctx: Context) -> list[Applied]:
-        from cordata.services.migration import migrate_once
+        from cordata.services.schema import migrate_once
 
         if check:
             return await ctx.store.pending(ctx.chains)

@@ -43,7 +43,7 @@ def worker(
             raise
         invalid = error
     from cordata.app_loader import salvage
-    from cordata.wiring.loop import run_on_uvloop
+    from cordata.wiring.event_loop import run_on_uvloop
     from cordata.wiring.worker import run_without_config
 
     usable = salvage(config, lambda problem: None)  # told with the error

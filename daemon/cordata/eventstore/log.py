@@ -7,7 +7,7 @@ import json
 
 from cordata import clock
 from cordata.core.eventstream import check_page
-from cordata.core.horizon import Horizon
+from cordata.core.safe_position import SafePosition
 from cordata.errors import TransientError
 from cordata.eventstore.record import EventPage, stored
 from cordata.log import logger
@@ -43,19 +43,19 @@ class EventLog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._horizon = Horizon()
+        self._safe_position = SafePosition()
         #: Since when the safe position is where it is, and whether the log said so.
         self._held_at, self._held_since, self._told = -1, 0.0, False
 
     @property
     def held_back_by(self) -> frozenset[str]:
         """The transactions that the last look found in the way; empty: nothing is."""
-        return self._horizon.waiting_for
+        return self._safe_position.waiting_for
 
     async def look(self) -> int:
         """The position up to which every event can be read now. Never goes back, never waits."""
         row = await self._store.read(_mark)
-        safe = self._horizon.look(row["position"], json.loads(row["in_flight"]))
+        safe = self._safe_position.look(row["position"], json.loads(row["in_flight"]))
         self._watch(safe)
         return safe
 

@@ -12,7 +12,7 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime
 
-from cordata.core.picture import Inline
+from cordata.core.inline_image import InlineImage
 from cordata.errors import PermanentError
 
 _SPECIAL = r"\s<>()\[\],;:\\\"@\x00-\x1f\x7f"
@@ -82,7 +82,7 @@ def mime_message(
     text: str,
     html: str | None,
     date: datetime,
-    inline: Iterable[Inline] = (),
+    inline: Iterable[InlineImage] = (),
 ) -> bytes:
     """The message in RFC 5322 form with CRLF line ends, text and HTML as alternatives, the
     pictures beside the HTML.
@@ -106,7 +106,7 @@ def mime_message(
     return mail.as_bytes()
 
 
-def _add_pictures(mail: EmailMessage, inline: Iterable[Inline]) -> None:
+def _add_pictures(mail: EmailMessage, inline: Iterable[InlineImage]) -> None:
     beside = mail.get_body(("html",))
     for one in inline:
         main, _, sub = one.type.partition("/")

@@ -1,8 +1,8 @@
 """A rolling upgrade: the primary hands over to one whose program has newer migrations.
 
     newer, standing by          older, leading
-    schema pending: wish ─────> sees the wish, stops in order, releases
-    takes the lease, migrates   starts again, stands by until the wish is fulfilled or given up
+    schema pending: request ──> sees the request, stops in order, releases
+    takes the lease, migrates   starts again, stands by until the request is met or has expired
 
 Else the host that was upgraded first would wait for its schema until the last one is.
 """
@@ -18,11 +18,11 @@ from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.services.loop import WakeEvent, wake_on
 from cordata.services.primary import LEASE_TOPIC, PRIMARY, Leadership
-from cordata.store import Store, wished_by_another
+from cordata.store import Store, is_takeover_requested
 
 log = logger("cordata.primary")
 
-#: Whoever wishes says so; only bounds what a lost wake-up could hide.
+#: A request wakes this service; only bounds what a lost wake-up could hide.
 _LOOK_S = 5.0
 
 
@@ -46,7 +46,7 @@ class HandoverService:
         self._wake = WakeEvent()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watch for a wish until `stop`; return when there is one."""
+        """Watch for a request until `stop`; return when there is one."""
         async with wake_on(self._wake, stop, self._store, LEASE_TOPIC):
             while not stop.is_set():
                 self.heartbeat.touch()
@@ -58,6 +58,6 @@ class HandoverService:
     async def run_once(self) -> bool:
         """One look. Returns whether another asks for the lease."""
         try:
-            return await wished_by_another(self._store, name=PRIMARY, holder=self._holder)
+            return await is_takeover_requested(self._store, name=PRIMARY, holder=self._holder)
         except StoreUnavailable:
             return False

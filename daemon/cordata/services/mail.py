@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from cordata import clock, events
 from cordata.config.sections import MailConfig
 from cordata.context import Context
-from cordata.core.picture import read_pictures
+from cordata.core.inline_image import read_inline_images
 from cordata.core.retry import next_delay_s
 from cordata.errors import PermanentError, StoreUnavailable
 from cordata.heartbeat import Heartbeat
@@ -188,7 +188,7 @@ class MailService:
             text=row["text"],
             html=row["html"],
             date=clock.from_us(row["created_at"]),
-            inline=read_pictures(row["inline"]),
+            inline=read_inline_images(row["inline"]),
         )
         return list(dict.fromkeys(address(one) for one in remaining)), message
 

@@ -24,14 +24,14 @@ from cordata.log import fields, logger, with_hint
 from cordata.log_throttle import LogThrottle
 from cordata.services.fenced import fenced
 from cordata.services.loop import WakeEvent, background, wake_on
-from cordata.store import WISH_S, Chain, Fence, Lease, wish_for, wished_by_another
+from cordata.store import TAKEOVER_S, Chain, Fence, Lease, is_takeover_requested, request_takeover
 from cordata.systemd import Notifier
 
 log = logger("cordata.primary")
 
 #: Name of the lease.
 PRIMARY = "primary"
-#: Notified when a lease is given back, or wished for.
+#: Notified when a lease is given back, or a takeover requested.
 LEASE_TOPIC = "lease"
 #: A leader reads its term this often; its writes are checked each time anyway.
 _CHECK_S = 5.0
@@ -41,7 +41,7 @@ _LOOK_S = 0.5
 #: For one reading of the term: a server that is cut off lets it wait, and the looks with it.
 _READ_S = 1.0
 #: A standby looks this often whether another is to have the lease before it.
-_WISH_LOOK_S = 1.0
+_TAKEOVER_LOOK_S = 1.0
 _EXTEND_S = 30.0
 _TICK_S = 5.0
 
@@ -95,7 +95,7 @@ class PrimaryService:
         *,
         holder: str = "",
     ) -> None:
-        """`holder`: who this process is, among those that wish for the lease."""
+        """`holder`: who this process is, among those that request a takeover."""
         self.heartbeat = Heartbeat()
         #: Leading, or standing by with the schema current.
         self.ready = asyncio.Event()
@@ -112,7 +112,7 @@ class PrimaryService:
         self._standing_by = False
         self._log_throttle = LogThrottle()
         self._fence: Fence | None = None
-        self._next_wish = self._next_look = 0.0
+        self._next_request = self._next_look = 0.0
         self._for_another = False
 
     def status(self) -> str:
@@ -166,18 +166,18 @@ class PrimaryService:
             return
         self._notifier.extend_timeout(_EXTEND_S, "standby; waiting for the schema")
         now = clock.monotonic()
-        if now >= self._next_wish:
-            await wish_for(self._ctx.store, pending[-1], name=PRIMARY, holder=self._holder)
-            self._next_wish = now + WISH_S / 3
+        if now >= self._next_request:
+            await request_takeover(self._ctx.store, pending[-1], name=PRIMARY, holder=self._holder)
+            self._next_request = now + TAKEOVER_S / 3
             self._ctx.store.notify(LEASE_TOPIC)
 
     async def _is_for_another(self) -> bool:
         """Whether another is to have the lease first, since its migrations are newer than ours."""
         now = clock.monotonic()
         if now >= self._next_look:
-            self._next_look = now + _WISH_LOOK_S
+            self._next_look = now + _TAKEOVER_LOOK_S
             store = self._ctx.store
-            self._for_another = await wished_by_another(
+            self._for_another = await is_takeover_requested(
                 store, name=PRIMARY, holder=self._holder
             ) and await store.schema_current(self._chains)
         return self._for_another

@@ -1,16 +1,18 @@
-"""Holds a worker back until the primary has brought the schema up to date."""
+"""The schema: a worker waits until it is current; `cordata migrate` applies what is pending."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cordata import clock, events
-from cordata.errors import StoreUnavailable
+from cordata.context import Context
+from cordata.errors import CordataError, StoreUnavailable
 from cordata.log import fields, logger, with_hint
 from cordata.log_throttle import LogThrottle
 from cordata.services.loop import pause
-from cordata.store import Chain, Store
+from cordata.services.primary import LEASE_TOPIC
+from cordata.store import Applied, Chain, Lease, Store
 from cordata.systemd import Notifier
 
 log = logger("cordata.schema")
@@ -80,3 +82,23 @@ class SchemaGate:
             return ""
         count = f"{len(pending)} migration{'s' if len(pending) > 1 else ''}"
         return f"waiting for the schema ({count} pending)"
+
+
+async def migrate_once(
+    ctx: Context, lease: Lease, *, progress: Callable[[str], None] | None = None
+) -> list[Applied]:
+    """Apply what is pending under the primary's lease; `progress(text)` before each.
+
+    Raises: CordataError when a primary holds the lease; as `Store.migrate`.
+    """
+    fence = await lease.try_acquire()
+    if fence is None:
+        raise CordataError(
+            "a primary is running: only one may migrate",
+            hint="it does so when it starts: restart primary.service, or `cordata server`",
+        )
+    try:
+        return await ctx.store.migrate(ctx.chains, fence=fence, progress=progress)
+    finally:
+        await lease.release()
+        ctx.store.notify(LEASE_TOPIC)

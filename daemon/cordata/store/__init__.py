@@ -5,6 +5,7 @@ from cordata.store.fence import Fence
 from cordata.store.migrate import Applied, Chain, SchemaError
 from cordata.store.opening import check_url, dialect_of, missing_file, open_store, store_class
 from cordata.store.queries import Queries
+from cordata.store.takeover import TAKEOVER_S, is_takeover_requested, request_takeover
 from cordata.store.topic import Keeper
 from cordata.store.tx import (
     CHECKPOINT_TOPIC,
@@ -16,13 +17,12 @@ from cordata.store.tx import (
     UnitMisuse,
     new_id,
 )
-from cordata.store.wish import WISH_S, wish_for, wished_by_another
 
 __all__ = [
     "CHECKPOINT_TOPIC",
     "MAIL_TOPIC",
     "OUTBOX_TOPIC",
-    "WISH_S",
+    "TAKEOVER_S",
     "Applied",
     "Chain",
     "Fence",
@@ -38,10 +38,10 @@ __all__ = [
     "UnitMisuse",
     "check_url",
     "dialect_of",
+    "is_takeover_requested",
     "missing_file",
     "new_id",
     "open_store",
+    "request_takeover",
     "store_class",
-    "wish_for",
-    "wished_by_another",
 ]

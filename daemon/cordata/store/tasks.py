@@ -1,4 +1,7 @@
-"""The tasks of one store: work that was started runs to its end, whoever stops waiting for it."""
+"""The tasks of one store, and how whoever waits for one gets its error.
+
+Work that was started runs to its end, whoever stops waiting for it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ from collections.abc import Coroutine
 from contextvars import Context
 from typing import Any, TypeVar
 
-from cordata.errors import StoreUnavailable
-from cordata.store.telling import fail
+from cordata.errors import CordataError, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -63,13 +65,13 @@ async def _run(work: Coroutine[Any, Any, T], future: asyncio.Future[T]) -> None:
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or not task.cancelling():  # the work itself raised it
-            fail(future, error)
+            fail_future(future, error)
             return
         if not future.done():
             _close(future)
         raise
     except BaseException as error:  # noqa: BLE001 - the group must not fall with it
-        fail(future, error)
+        fail_future(future, error)
     else:
         if not future.done():
             future.set_result(value)
@@ -78,3 +80,29 @@ async def _run(work: Coroutine[Any, Any, T], future: asyncio.Future[T]) -> None:
 def _close(future: asyncio.Future[T]) -> None:
     future.set_exception(StoreUnavailable("the store is closed"))
     future.exception()  # whoever started it may not be there any more
+
+
+def fail_future(future: asyncio.Future[Any], error: BaseException) -> None:
+    """End a future with what a unit raised, if anybody still waits for it.
+
+    SystemExit and KeyboardInterrupt are a unit's failure as well: raised where units are run they
+    would end the process, and with it the units of all others.
+    """
+    if future.done():
+        return
+    if isinstance(error, asyncio.CancelledError):
+        future.cancel()
+    elif isinstance(error, StopIteration | GeneratorExit):
+        # No future takes the one, and the other one closes all coroutines that wait for it.
+        told = RuntimeError(f"a unit raised {type(error).__name__}")
+        told.__cause__ = error
+        future.set_exception(told)
+    else:
+        future.set_exception(error)
+
+
+def own_error(error: CordataError) -> CordataError:
+    """An error object of its own for each caller, since a raised one keeps its traceback."""
+    if isinstance(error, StoreUnavailable):
+        return type(error)(str(error), retry_after_s=error.retry_after_s, hint=error.hint)
+    return type(error)(str(error), hint=error.hint)

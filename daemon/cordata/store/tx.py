@@ -13,9 +13,9 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from cordata import clock, log
+from cordata.core.inline_image import InlineImage, check_inline_images
 from cordata.core.naming import check_event_names, check_key
 from cordata.core.outbox import LANES, LIVE
-from cordata.core.picture import Inline, check_pictures
 from cordata.errors import Conflict, CordataError, KeyReused, PermanentError
 
 T = TypeVar("T")
@@ -211,7 +211,7 @@ class Tx(ABC):
         subject: str,
         text: str,
         html: str | None = None,
-        inline: Sequence[Inline] = (),
+        inline: Sequence[InlineImage] = (),
         message_id: str | None = None,
     ) -> str:
         """Write a mail; the primary sends it after the commit. Returns its Message-ID.
@@ -227,7 +227,7 @@ class Tx(ABC):
         if message_id is not None:
             check_key(message_id, "a Message-ID")
         if inline:
-            check_pictures(inline)
+            check_inline_images(inline)
         message_id = message_id or f"<{new_id(self.now_us)}@{socket.gethostname()}>"
         written = await self.execute(
             "mail.add",

@@ -355,7 +355,7 @@ def async_test(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        from cordata.wiring.loop import uvloop_runner
+        from cordata.wiring.event_loop import uvloop_runner
 
         with uvloop_runner() as runner:
             runner.run(test(*args, **kwargs))

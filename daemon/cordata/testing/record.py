@@ -10,7 +10,7 @@ from typing import Any
 
 from cordata.broker.inspection import WholeLetter
 from cordata.clock import from_us
-from cordata.core.picture import Inline, read_pictures
+from cordata.core.inline_image import InlineImage, read_inline_images
 from cordata.store import Row
 
 
@@ -58,7 +58,7 @@ class Mail:
     text: str
     html: str | None
     #: Pictures that the HTML shows.
-    inline: Sequence[Inline]
+    inline: Sequence[InlineImage]
     created_at: datetime
 
     @classmethod
@@ -70,7 +70,7 @@ class Mail:
             subject=row["subject"],
             text=row["text"],
             html=row["html"],
-            inline=read_pictures(row["inline"]),
+            inline=read_inline_images(row["inline"]),
             created_at=from_us(row["created_at"]),
         )
 

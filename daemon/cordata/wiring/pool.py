@@ -21,7 +21,7 @@ from cordata.pool.server.server import PoolServer
 from cordata.runner import Layer, Runner
 from cordata.services.poolserver import PoolServerService
 from cordata.systemd import Notifier, listen_fds, set_level
-from cordata.wiring.loop import run_on_uvloop
+from cordata.wiring.event_loop import run_on_uvloop
 
 log = logger("cordata.wiring")
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from cordata.wiring.loop import run_on_uvloop
+from cordata.wiring.event_loop import run_on_uvloop
 from cordata.wiring.primary import run_primary
 from cordata.wiring.role import Role
 from cordata.wiring.worker import run_worker

@@ -98,7 +98,7 @@ async def test_primary_stands_by_and_leads_when_each_read_took_too_long_once(
             await stepped.wait()
             await until(lambda: _is("MailService._next" in slow.stopped))
             assert primary.lease.status() == "primary, term 2"
-    assert slow.stopped >= {"wished_by_another", "pending", "_page", "_stored"}
+    assert slow.stopped >= {"is_takeover_requested", "pending", "_page", "_stored"}
 
 
 async def test_handover_looks_again_when_a_look_took_too_long(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_handover_looks_again_when_a_look_took_too_long(tmp_path: Path) ->
         async with leading(primary):
             handover = HandoverService(cast(Store, slow), primary.leadership, holder="me")
             assert not await handover.run_once()
-            assert slow.stopped == {"wished_by_another"}
+            assert slow.stopped == {"is_takeover_requested"}
             assert not await handover.run_once()
 
 

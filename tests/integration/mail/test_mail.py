@@ -16,7 +16,7 @@ from tests.integration.primary.primary import build, running
 
 from cordata.app import App
 from cordata.config.sections import MailConfig
-from cordata.core.picture import Inline
+from cordata.core.inline_image import InlineImage
 from cordata.store import Row, Store, Tx
 
 PROCESS = "tests.integration.primary.primary"
@@ -63,7 +63,7 @@ async def test_mail_is_sent_once_when_its_unit_committed(
 
 
 async def test_mail_brings_the_pictures_of_its_html(state: Path) -> None:
-    picture = Inline("chart", "image/png", bytes(range(256)))
+    picture = InlineImage("chart", "image/png", bytes(range(256)))
 
     async def unit(tx: Tx) -> None:
         html = '<img src="cid:chart">'

@@ -82,7 +82,7 @@ async def test_older_primary_leaves_the_lease_to_the_newer_when_both_want_it(
         held = one.lease(holder="somebody")
         assert await held.try_acquire() is not None
         newer = newer_primary(two, app, Leadership())
-        assert await newer.run_once() is None  # says its wish
+        assert await newer.run_once() is None  # requests a takeover
         await held.release()
         older = build(one, state, app)
         assert await older.lease.run_once() is None
@@ -91,14 +91,16 @@ async def test_older_primary_leaves_the_lease_to_the_newer_when_both_want_it(
         await two.migrate((*CHAINS, NEWER), fence=fence)
 
 
-async def test_primary_leads_on_when_the_wish_was_for_what_it_applied(tmp_path: Path) -> None:
+async def test_primary_leads_on_when_the_request_was_for_what_it_applied(tmp_path: Path) -> None:
     app = App("p")
     async with opened(tmp_path, migrate=False) as one, opened(tmp_path, migrate=False) as two:
         other = build(two, tmp_path, app)
         older = build(one, tmp_path, app)
         fence = await older.lease.run_once()
         assert fence is not None
-        assert await other.lease.run_once() is None  # the schema is not there yet: says its wish
+        assert (
+            await other.lease.run_once() is None
+        )  # the schema is not there yet: requests a takeover
         handover = HandoverService(one, older.leadership, holder="older")
         await one.migrate(CHAINS, fence=fence)
         assert not await handover.run_once()

@@ -23,7 +23,7 @@ from alpinehub.report.job import (
 )
 from alpinehub.settings import HubSettings
 from cordata import PermanentError
-from cordata.core.picture import read_pictures
+from cordata.core.inline_image import read_inline_images
 from cordata.registry import JobTask
 from cordata.services.job import run_job
 
@@ -304,7 +304,7 @@ async def test_mail_brings_the_picture_that_its_html_shows(tmp_path: Path) -> No
         with_settings(hub, "agency@example.com")
         await send_report(hub.ctx, "H1", DAY)
         [mail] = mails(hub)
-        [picture] = read_pictures(mail["inline"])
+        [picture] = read_inline_images(mail["inline"])
         assert f'src="cid:{picture.name}"' in mail["html"]
         assert picture.data.startswith(b"\x89PNG")
 

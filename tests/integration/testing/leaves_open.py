@@ -7,7 +7,7 @@ import socket
 import sys
 
 from cordata.testing import async_test
-from cordata.wiring.loop import run_on_uvloop
+from cordata.wiring.event_loop import run_on_uvloop
 
 _SOCKETS: list[socket.socket] = []
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordata.core.picture import Inline, check_pictures
+from cordata.core.inline_image import InlineImage, check_inline_images
 from cordata.errors import PermanentError
 from cordata.mail.message import address, delivery_result, mime_message
 
@@ -49,7 +49,7 @@ def test_message_has_its_headers_and_both_bodies_when_html_is_given() -> None:
 
 
 def test_message_shows_a_picture_beside_its_html() -> None:
-    picture = Inline("chart", "image/png", bytes(range(256)))
+    picture = InlineImage("chart", "image/png", bytes(range(256)))
     mail = parsed(build(html='<img src="cid:chart">', inline=[picture]))
     text, html = mail.get_body(("plain",)), mail.get_body(("html",))
     assert text is not None and text.get_content() == "Hello\r\n"
@@ -62,11 +62,16 @@ def test_message_shows_a_picture_beside_its_html() -> None:
 
 
 @pytest.mark.parametrize(
-    "picture", [Inline("a>b", "image/png", b""), Inline("a", "text/html", b""), Inline("", "", b"")]
+    "picture",
+    [
+        InlineImage("a>b", "image/png", b""),
+        InlineImage("a", "text/html", b""),
+        InlineImage("", "", b""),
+    ],
 )
-def test_picture_needs_a_name_and_type_that_a_header_can_have(picture: Inline) -> None:
+def test_picture_needs_a_name_and_type_that_a_header_can_have(picture: InlineImage) -> None:
     with pytest.raises(PermanentError, match="picture"):
-        check_pictures([picture])
+        check_inline_images([picture])
 
 
 def test_message_is_seven_bit_with_short_lines_when_its_text_is_not() -> None:

@@ -29,7 +29,7 @@ from cordata.store.postgres.runner import GRACE_S, Entry, Resources, Runner
 from cordata.store.postgres.transaction import InDoubt, Transaction, find_outcome
 from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx, find_unsendable
 from cordata.store.queries import Query
-from cordata.store.telling import again
+from cordata.store.tasks import own_error
 
 log = logger("cordata.store")
 
@@ -154,7 +154,7 @@ class Batcher:
                 except StoreUnavailable as error:
                     self._resources.failed(error)
                     for member in self._take():
-                        member.entry.fail(again(error))
+                        member.entry.fail(own_error(error))
                     continue
                 members = self._take()
                 self._under_way += len(members)
@@ -259,7 +259,7 @@ class _Batch:
             self._connection.close()
             error = self._resources.overdue(self._transaction, self._timeout_s)
             for member in self._members:
-                member.entry.fail(again(error))
+                member.entry.fail(own_error(error))
         except BaseException:
             self._connection.close()
             raise
@@ -423,7 +423,7 @@ class _Batch:
         except StoreUnavailable as error:
             self._resources.failed(error)
             for member in self._members:
-                member.entry.fail(again(error))
+                member.entry.fail(own_error(error))
 
     def _let_go(self, members: Iterable[_Member]) -> None:
         """These leave the batch and run alone."""

@@ -48,8 +48,7 @@ from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.transaction import InDoubt, Transaction, find_outcome
 from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx, find_unsendable
 from cordata.store.queries import Queries
-from cordata.store.tasks import StoreTasks
-from cordata.store.telling import fail
+from cordata.store.tasks import StoreTasks, fail_future
 from cordata.store.tx import Row, Unit, before_write
 
 #: A unit runs so many times at most; one that others are in the way of, as long as there is time.
@@ -157,7 +156,7 @@ class Entry:
 
     def fail(self, error: BaseException) -> None:
         """Give the caller an error."""
-        fail(self.future, error)
+        fail_future(self.future, error)
 
 
 class Runner:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from cordata.store.telling import fail
+from cordata.store.tasks import fail_future
 
 T = TypeVar("T")
 
@@ -80,6 +80,6 @@ class CallThreads:
     ) -> None:
         self.busy -= 1
         if error is not None:
-            fail(future, error)
+            fail_future(future, error)
         elif not future.done():
             future.set_result(value)

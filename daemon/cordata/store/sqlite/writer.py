@@ -21,8 +21,7 @@ from cordata.store.health import Health
 from cordata.store.sqlite.connection import WriteConnection
 from cordata.store.sqlite.fault import Contended, after_commit
 from cordata.store.sqlite.tx import SqliteTx, drive
-from cordata.store.tasks import StoreTasks
-from cordata.store.telling import again, fail
+from cordata.store.tasks import StoreTasks, fail_future, own_error
 from cordata.store.tx import Tx, Unit
 
 #: After so many storage errors in a row what waits is refused, not tried one by one.
@@ -193,7 +192,7 @@ class Writer:
         self.units += len(batch)
         for entry in batch:
             if entry.error is not None:
-                fail(entry.future, entry.error)
+                fail_future(entry.future, entry.error)
             elif not entry.future.done():
                 entry.future.set_result(entry.value)
         self._committed(self._topics)
@@ -219,7 +218,7 @@ class Writer:
             error = StoreUnavailable("the store failed inside; see the log")
         for entry in entries:
             if not entry.future.done():
-                entry.future.set_exception(again(error))
+                entry.future.set_exception(own_error(error))
 
 
 async def _probe(tx: Tx) -> int:

@@ -35,14 +35,14 @@ RETURNING term;
 -- name: lease.release
 UPDATE lease SET released_at = :released_at WHERE name = :name AND term = :term;
 
--- name: lease.wish
+-- name: lease.request_takeover
 UPDATE lease
 SET wanted_by = :wanted_by, wanted_component = :component, wanted_number = :number,
     wanted_at = :wanted_at
 WHERE name = :name;
 
--- name: lease.wished
--- A wish ends with its migration, whoever applied that.
+-- name: lease.takeover_request
+-- A request ends with its migration, whoever applied that.
 SELECT wanted_by FROM lease
 WHERE name = :name AND wanted_by <> :holder AND wanted_at > :since AND NOT EXISTS (
     SELECT 1 FROM migration AS m

@@ -6,38 +6,38 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cordata.core.horizon import Horizon
+from cordata.core.safe_position import SafePosition
 
 
 def test_all_is_safe_when_nothing_is_in_flight() -> None:
-    horizon = Horizon()
-    assert horizon.look(7, []) == 7
-    assert horizon.look(9, []) == 9
+    safe = SafePosition()
+    assert safe.look(7, []) == 7
+    assert safe.look(9, []) == 9
 
 
 def test_mark_is_safe_when_all_that_were_in_flight_at_it_have_ended() -> None:
-    horizon = Horizon()
-    assert horizon.look(7, ["a", "b"]) == 0
-    assert horizon.look(9, ["b", "c"]) == 0
-    assert horizon.look(9, ["c"]) == 7
-    assert horizon.waiting_for == {"c"}
-    assert horizon.look(12, ["d"]) == 9
+    safe = SafePosition()
+    assert safe.look(7, ["a", "b"]) == 0
+    assert safe.look(9, ["b", "c"]) == 0
+    assert safe.look(9, ["c"]) == 7
+    assert safe.waiting_for == {"c"}
+    assert safe.look(12, ["d"]) == 9
 
 
 def test_safe_position_stays_when_a_transaction_never_ends() -> None:
-    horizon = Horizon()
-    horizon.look(5, [])
+    safe = SafePosition()
+    safe.look(5, [])
     for position in range(6, 60):
-        assert horizon.look(position, ["stuck", f"t{position}"]) == 5
-    assert horizon.waiting_for == {"stuck"}
-    assert horizon.look(60, ["t60"]) >= 6
+        assert safe.look(position, ["stuck", f"t{position}"]) == 5
+    assert safe.waiting_for == {"stuck"}
+    assert safe.look(60, ["t60"]) >= 6
 
 
 def test_position_goes_on_when_transactions_overlap_without_end() -> None:
-    horizon = Horizon()
+    safe = SafePosition()
     for number in range(100):
-        horizon.look(number, [f"t{number}", f"t{number + 1}", f"t{number + 2}"])
-    assert horizon.safe >= 90
+        safe.look(number, [f"t{number}", f"t{number + 1}", f"t{number + 2}"])
+    assert safe.safe >= 90
 
 
 class Log(RuleBasedStateMachine):
@@ -45,7 +45,7 @@ class Log(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.horizon = Horizon()
+        self.safe = SafePosition()
         self.given = 0
         self.numbers = 0
         self.open: dict[str, list[int]] = {}
@@ -72,7 +72,7 @@ class Log(RuleBasedStateMachine):
         positions = self.open.pop(data.draw(st.sampled_from(sorted(self.open))))
         if commit:
             self.committed |= set(positions)
-            assert not [p for p in positions if p <= self.horizon.safe], "the reader missed one"
+            assert not [p for p in positions if p <= self.safe.safe], "the reader missed one"
 
     @precondition(lambda self: self.mark is None)
     @rule()
@@ -84,7 +84,7 @@ class Log(RuleBasedStateMachine):
     def look_at_who_is_in_flight_and_read(self) -> None:
         assert self.mark is not None
         in_flight = [name for name, positions in self.open.items() if positions]
-        safe = self.horizon.look(self.mark, in_flight)
+        safe = self.safe.look(self.mark, in_flight)
         self.mark = None
         after = self.read[-1] if self.read else 0
         self.read += sorted(p for p in self.committed if after < p <= safe)

@@ -13,7 +13,7 @@ _NAME = re.compile(r"[\w.-]{1,64}\Z", re.ASCII)
 _TYPE = re.compile(r"image/[a-z0-9.+-]{1,32}\Z")
 
 
-class Inline(msgspec.Struct, frozen=True):
+class InlineImage(msgspec.Struct, frozen=True):
     """A picture within a mail's HTML, which shows it as `<img src="cid:NAME">`."""
 
     #: Letters, digits, `.`, `_` and `-`.
@@ -23,13 +23,13 @@ class Inline(msgspec.Struct, frozen=True):
     data: bytes
 
 
-def check_pictures(inline: Iterable[Inline]) -> None:
+def check_inline_images(inline: Iterable[InlineImage]) -> None:
     """Raises: PermanentError when one has a name or type that no header can have."""
     for one in inline:
         if not _NAME.match(one.name) or not _TYPE.match(one.type):
             raise PermanentError(f"a picture needs a plain name and a type: {one.name!r}")
 
 
-def read_pictures(text: str | None) -> list[Inline]:
+def read_inline_images(text: str | None) -> list[InlineImage]:
     """As the store has them."""
-    return msgspec.json.decode(text, type=list[Inline]) if text else []
+    return msgspec.json.decode(text, type=list[InlineImage]) if text else []

@@ -24,7 +24,7 @@ from collections.abc import Collection
 _MARKS = 8
 
 
-class Horizon:
+class SafePosition:
     """The safe position as one reader knows it; it never goes back."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Who waits for a lease that another holds, and has a reason to get it: newer migrations."""
+"""Takeover requests: a process with newer migrations asks the holder of a lease to hand it over."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from cordata.store.contract import Store
 from cordata.store.migrate import Applied
 from cordata.store.tx import Tx
 
-#: A wish is repeated; one that is older than this is given up.
-WISH_S = 15.0
+#: A request is repeated; one that is older than this has expired.
+TAKEOVER_S = 15.0
 
 
-async def wish_for(store: Store, migration: Applied, *, name: str, holder: str) -> None:
-    """Ask whoever holds the lease to hand it over, for a migration that his program lacks.
+async def request_takeover(store: Store, migration: Applied, *, name: str, holder: str) -> None:
+    """Ask whoever holds the lease to hand it over, for a migration that its program lacks.
 
     Raises: StoreUnavailable.
     """
@@ -19,7 +19,7 @@ async def wish_for(store: Store, migration: Applied, *, name: str, holder: str) 
     async def unit(tx: Tx) -> None:
         if await tx.fetch_one("migration.table") is not None:
             await tx.write(
-                "lease.wish",
+                "lease.request_takeover",
                 name=name,
                 wanted_by=holder,
                 component=migration.component,
@@ -30,14 +30,14 @@ async def wish_for(store: Store, migration: Applied, *, name: str, holder: str) 
     await store.run(unit)
 
 
-async def wished_by_another(store: Store, *, name: str, holder: str) -> bool:
+async def is_takeover_requested(store: Store, *, name: str, holder: str) -> bool:
     """Whether another than `holder` asks for the lease. Raises: StoreUnavailable."""
 
     async def unit(tx: Tx) -> bool:
         if await tx.fetch_one("migration.table") is None:
             return False
-        since = tx.now_us - int(WISH_S * 1_000_000)
-        row = await tx.fetch_one("lease.wished", name=name, holder=holder, since=since)
+        since = tx.now_us - int(TAKEOVER_S * 1_000_000)
+        row = await tx.fetch_one("lease.takeover_request", name=name, holder=holder, since=since)
         return row is not None
 
     return await store.read(unit)
