@@ -16,7 +16,8 @@ from cordata.factory import open_context, read_vault, store_password
 from cordata.store import store_class
 from cordata.vault import Vault
 
-#: What root read before he became another user, who may not, by the directory of the credentials.
+#: By the directory of the credentials: what this process read as root, and may not read as the
+#: user that it became.
 _read_as_root: dict[Path, tuple[Vault, str | None]] = {}
 
 

@@ -49,7 +49,7 @@ class Service(Protocol):
         ...
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set and the hands are empty."""
+        """Work until `stop` is set and what was begun is finished."""
         ...
 
 
@@ -161,11 +161,11 @@ class Runner:
         extra = fields(events.SERVICE_FAILED, service=service.name, role=self.role)
         try:
             await service.run(layer.stop)
-        except ConfigError as error:  # told by whoever runs the role
+        except ConfigError as error:  # reported by the caller of `run`
             self._unusable = error
             self._fail()
         except Exception as error:
-            text, trace = _told(error)
+            text, trace = _text_and_trace(error)
             log.error("service %s failed: %s", service.name, text, exc_info=trace, extra=extra)
             self._fail()
         else:
@@ -296,8 +296,8 @@ class Runner:
                 loop.remove_signal_handler(number)
 
 
-def _told(error: Exception) -> tuple[str, Exception | None]:
-    """An error raised on purpose says it all; of others the text may quote anything."""
+def _text_and_trace(error: Exception) -> tuple[str, Exception | None]:
+    """For the log: the text of a CordataError, else only the type; its text may quote anything."""
     if not isinstance(error, CordataError):
         return type(error).__name__, error
     return (f"{error} ({error.hint})" if error.hint else str(error)), None

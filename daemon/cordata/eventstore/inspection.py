@@ -234,7 +234,7 @@ async def _begin_anew(
     if known is None or newest is None:
         return None
     count = partitions or known["partitions"]
-    # Before the tables are cleared: should somebody commit after all, he is waited for or refused.
+    # Before the tables are cleared: a handler that commits after all is waited for, or refused.
     await tx.execute("subscription.drop_partitions", subscription=name)
     await add_partitions(tx, name, count, origin, term=newest["term"] + 1)
     await tx.execute(

@@ -183,10 +183,6 @@ class Store(Protocol):
         """A lease; `holder` is for people."""
         ...
 
-    async def bootstrap(self) -> None:
-        """Make the tables that the lease and the migrations themselves need."""
-        ...
-
     async def migrate(
         self,
         chains: Sequence[Chain],

@@ -22,7 +22,7 @@ START_TIMEOUT_S = 90.0
 #: From SIGABRT, time for a trace of every thread, to SIGKILL.
 ABORT_GRACE_S = 2.0
 RESTART_MIN_S, RESTART_MAX_S = 0.5, 30.0
-#: Who was ready this long before it crashed starts again at the shortest pause.
+#: A child that was ready for this long before it crashed starts again after the shortest pause.
 STEADY_S = 2.0
 
 
@@ -84,17 +84,17 @@ class Child:
         return signal.SIGABRT, self.aborted_for
 
     def stop(self, deadline: float) -> None:
-        """TERM, and CONT so that a stopped process sees it; it is to be gone at `deadline`."""
+        """Send TERM, and CONT so that a stopped process gets it; at `deadline` it is killed."""
         self.state, self.deadline = "stopping", deadline
         self.send(signal.SIGTERM)
         self.send(signal.SIGCONT)
 
     def send(self, number: signal.Signals) -> None:
-        """A signal; not reaped yet, so the pid is still ours."""
+        """Send a signal. The child is not reaped yet, so its pid is still its own."""
         os.kill(self.pid, number)
 
     def ended(self, now: float, *, again: bool) -> None:
-        """The process is gone; `again`: one more is due, later and later."""
+        """The process is gone; `again`: start another one, after a pause that grows."""
         if self.ready_at is not None and now - self.ready_at >= STEADY_S:
             self.restart_pause_s = RESTART_MIN_S
         self.pid, self.state, self.deadline = 0, "gone", None

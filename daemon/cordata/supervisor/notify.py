@@ -1,4 +1,4 @@
-"""The other end of $NOTIFY_SOCKET: datagrams, with the kernel's word on who sent them."""
+"""The server side of $NOTIFY_SOCKET: datagrams, with the sender's pid as the kernel knows it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class NotifySocket:
 
 
 def _close_all(content: bytes) -> None:
-    """Descriptors nobody asked for (FDSTORE=1) must not pile up here."""
+    """Close descriptors that a child sent unasked (FDSTORE=1)."""
     descriptors = array.array("i")
     descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
     for fd in descriptors:

@@ -1,4 +1,4 @@
-"""One door to child processes: systemd's contract in the environment and on the descriptors."""
+"""Starts child processes with systemd's contract: environment variables and descriptors."""
 
 from __future__ import annotations
 

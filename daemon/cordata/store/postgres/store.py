@@ -202,7 +202,7 @@ class PostgresStore(Store):
         return self._tasks.start(work)
 
     async def bootstrap(self) -> None:
-        """As in Store."""
+        """Make the tables that the lease and the migrations themselves need."""
         await self._schema.bootstrap()
 
     async def migrate(

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cordata.errors import LeaseLost, StoreUnavailable
-from cordata.store.contract import Lease
+from cordata.store.contract import Lease, Store
 from cordata.store.fence import Fence, check_fence
 from cordata.store.sqlite.fault import DIRECTORY_HINT
 from cordata.store.tx import Tx
-
-if TYPE_CHECKING:
-    from cordata.store.sqlite.store import SqliteStore
 
 
 class FileLease(Lease):
     """Held: `<state>/<name>.lock` is locked by this process, and the row's term is its own."""
 
-    def __init__(self, store: SqliteStore, state_dir: Path, *, holder: str, name: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        make_tables: Callable[[], Awaitable[None]],
+        state_dir: Path,
+        *,
+        holder: str,
+        name: str,
+    ) -> None:
+        """`make_tables` makes those that the lease needs, which comes before the migrations."""
         self._store = store
+        self._make_tables = make_tables
         self._path = state_dir / f"{name}.lock"
         self._holder = holder
         self._name = name
@@ -47,7 +54,7 @@ class FileLease(Lease):
         if lock is None:
             return None
         try:
-            await self._store.bootstrap()
+            await self._make_tables()
             term = await self._store.run(self._take)
         except BaseException:
             os.close(lock)

@@ -206,10 +206,10 @@ class SqliteStore(Store):
 
     def lease(self, *, holder: str, name: str = "primary") -> FileLease:
         """As in Store."""
-        return FileLease(self, self._state_dir, holder=holder, name=name)
+        return FileLease(self, self.bootstrap, self._state_dir, holder=holder, name=name)
 
     async def bootstrap(self) -> None:
-        """As in Store."""
+        """Make the tables that the lease and the migrations themselves need."""
         await self._schema.bootstrap()
 
     async def migrate(
