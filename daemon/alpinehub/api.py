@@ -1,5 +1,5 @@
-"""What is asked below /api: signs of life, answered here; and AlpineBits, whose framework and
-modules are imported with its first request: a worker that is not asked for it never has them.
+"""Everything below /api: health checks are answered here; the modules of AlpineBits, and Starlette,
+are imported at its first request, so that workers without AlpineBits clients save the memory.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from alpinehub.health import Sign, health, ready
 from alpinehub.webhooks.endpoint import Receive, Scope, Send
+from cordata import Context
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-
-    from cordata import Context
 
 _SIGNS: dict[str, Callable[[Context], Awaitable[Sign]]] = {"/health": health, "/ready": ready}
 

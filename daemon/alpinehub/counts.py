@@ -1,4 +1,4 @@
-"""Hourly counts of a hotel: what the reports tell and no other table says cheaply.
+"""Hourly counts of a hotel: figures of the reports that no other table gives cheaply.
 
     unit of a submission --one row--> hour_change --folded in by the primary--> hotel_hour
 
@@ -7,10 +7,9 @@ So no two workers wait for one hotel's row, and each thing is counted once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from cordata import Store, Tx
+from cordata import Store, Tx
 
 #: Changes folded in by one unit: some milliseconds of the write lock.
 STEP = 2000

@@ -1,6 +1,6 @@
 """Hotels, accounts and sources as one process remembers them: read again only after a change.
 
-A look-up trusts what is remembered for a second; after that one row tells whether it still holds.
+A look-up trusts its memory for a second; after that one row says whether it is still current.
 So a change is effective everywhere within that second, an idle process asks nothing, and no wake-up
 can be lost because none is needed.
 """

@@ -1,20 +1,16 @@
 """The history of a guest request: what happened to each of its versions, appended only.
 
-Each entry is written in the unit that does what it tells of, so the history is never behind.
+Each entry is written in the unit of work that it describes, so the history is never behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from cordata import request_id
-
-if TYPE_CHECKING:  # a child of the pool, which reads large messages, needs no store
-    from cordata import Tx
+from cordata import Tx, request_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

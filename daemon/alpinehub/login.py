@@ -40,7 +40,7 @@ MAX_WAITING = 16
 _OF_BOTH, _OF_ADDRESS, _OF_NAME = (10, 6.0), (30, 2.0), (100, 2.0)
 #: Names and addresses that one process counts for.
 _MAX_COUNTED = 10_000
-#: Seconds in which one process tells once that the passwords of an account are guessed.
+#: Seconds in which one process reports once that somebody guesses the passwords of an account.
 _TELL_AGAIN_S = 600.0
 _MAX_NAME_CHARS = 64
 
@@ -90,7 +90,7 @@ class Guesses:
         self._name = Allowance(*_OF_NAME)
         #: Names with an address from where they got in.
         self._known: OrderedDict[bytes, None] = OrderedDict()
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
 
     def begin(self, name: str, address: str) -> None:
         """A password of a name is to be computed; it counts for both together until it was right,
@@ -132,9 +132,9 @@ class Guesses:
     def is_news(self, cause: str) -> bool:
         """Whether it was not reported lately; it counts as reported now."""
         now = monotonic()
-        if now < self._told.get(cause, 0.0):
+        if now < self._reported.get(cause, 0.0):
             return False
-        self._told[cause] = now + _TELL_AGAIN_S
+        self._reported[cause] = now + _TELL_AGAIN_S
         return True
 
 
@@ -289,7 +289,7 @@ def _counted(address: str) -> str:
     return network_of(address)
 
 
-def _tell(ctx: Context, memory: Memory, name: str, address: str, *, exists: bool) -> None:
+def _alert(ctx: Context, memory: Memory, name: str, address: str, *, exists: bool) -> None:
     """An alert, not at every guess. Names that are nobody's are one cause: there are many."""
     cause = f"passwords-guessed:{name}" if exists else "passwords-guessed"
     if memory.guesses.is_news(cause):
@@ -321,7 +321,7 @@ async def authenticate(
     try:
         right = await memory.verify(name, password, *stored, lane=lane, address=_counted(address))
     except Guessing:
-        _tell(ctx, memory, name, address, exists=account is not None)
+        _alert(ctx, memory, name, address, exists=account is not None)
         raise
     if account is None or not right:
         return None

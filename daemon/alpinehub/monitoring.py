@@ -6,14 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from alpinehub.directory import read_snapshot
 from alpinehub.hotels import addresses_of
-
-if TYPE_CHECKING:
-    from alpinehub.models import Account, Hotel
-    from cordata import Context, Row, Tx
+from alpinehub.models import Account, Hotel
+from cordata import Context, Row, Tx
 
 _HOUR_US = 3_600_000_000
 
@@ -104,7 +102,7 @@ _WORDS = {
 }
 
 
-def tell(
+def mail_of(
     staleness: Staleness, *, language: str, hotel: str, account: str, hours: int
 ) -> tuple[str, str]:
     """Subject and text of the mail to the hotel; English where its language is not spoken here."""
@@ -118,7 +116,7 @@ def tell(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class ClientState:
     """One account and one of its hotels, at this moment."""
 
     account: Account
@@ -145,8 +143,8 @@ async def watch(ctx: Context) -> None:
         await ctx.run(partial(_note, one=one))
 
 
-async def read_clients(tx: Tx, *, default_h: int) -> list[Client]:
-    """Everybody who reads a hotel, silent or not, by hotel and account."""
+async def read_clients(tx: Tx, *, default_h: int) -> list[ClientState]:
+    """The state of each account and hotel that it reads, stale or not."""
     directory = await read_snapshot(tx, 0)
     rows = {
         (row["account_id"], row["hotel_id"]): row
@@ -162,7 +160,7 @@ async def read_clients(tx: Tx, *, default_h: int) -> list[Client]:
             after_h = default_h if own_h is None else own_h
             staleness = staleness_of(contact, now_us=tx.now_us, after_h=after_h)
             found.append(
-                Client(
+                ClientState(
                     account=account,
                     hotel=hotel,
                     contact=contact,
@@ -189,7 +187,7 @@ def _contact(row: Row) -> Contact:
     )
 
 
-async def _note(tx: Tx, one: Client) -> None:
+async def _note(tx: Tx, one: ClientState) -> None:
     """The unit: remember that it was said, and write to the hotel if it wants to know."""
     stale_at = None if one.staleness is None else tx.now_us
     ids = {"account_id": one.account.id, "hotel_id": one.hotel.id}
@@ -197,7 +195,7 @@ async def _note(tx: Tx, one: Client) -> None:
     to = addresses_of(one.hotel.settings.alert_email)
     if one.staleness is None or not to:
         return
-    subject, text = tell(
+    subject, text = mail_of(
         one.staleness,
         language=one.hotel.settings.report_language or one.hotel.language,
         hotel=one.hotel.name,
@@ -208,7 +206,7 @@ async def _note(tx: Tx, one: Client) -> None:
     await tx.send_mail(to=to, subject=subject, text=text, message_id=f"<{name}@alpinehub>")
 
 
-def _sentence(one: Client, staleness: Staleness, now_us: int) -> str:
+def _sentence(one: ClientState, staleness: Staleness, now_us: int) -> str:
     did = "polled" if staleness.what == "poll" else "acknowledged what it got"
     return (
         f"hotel {one.hotel}: account {one.account.name} has not {did} for "

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+from cordata import Context
 from cordata.errors import DeadlineExceeded, PoolUnavailable, QueueTimeout
-
-if TYPE_CHECKING:
-    from cordata import Context
 
 T = TypeVar("T")
 

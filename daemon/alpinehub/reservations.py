@@ -154,7 +154,7 @@ def decode(text: str | bytes) -> ReservationData:
 
 
 def content_hash(encoded: bytes) -> bytes:
-    """16 bytes that tell two contents apart; of `encode(data)`."""
+    """16 bytes that differ for two contents; of `encode(data)`."""
     return blake2b(encoded, digest_size=16).digest()
 
 

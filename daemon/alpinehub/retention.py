@@ -5,7 +5,7 @@ window at a time, and ends what is due in small units that give way to requests.
 too long goes on where it was, next time; a new primary begins again.
 
     inbox_days ........... the text of a submission, once it was interpreted; its row stays
-    review_days .......... a submission that waits for a person; an alert tells of it before
+    review_days .......... a submission that waits for a person; there is an alert before
     history_days ........... what became of a request
     reservation_days ..... a whole request, its stay being over and nothing waiting
     customer_days ........ who did not write for so long is erased (erasure.py)
@@ -38,7 +38,7 @@ WINDOW, STEP, PERSONS = 5000, 200, 50
 #: Persons whose traces are looked for at once: all that is stored is read for them.
 TRACED_AT_ONCE = 500
 _DAY_US = 86_400_000_000
-#: An alert tells of submissions that wait so long before they go.
+#: How long before the end an alert names the submissions that wait.
 WARNED_US = 14 * _DAY_US
 #: Of one run, and between its units, in seconds.
 _LONGEST_S, _PAUSE_S = 60.0, 0.05
@@ -175,7 +175,7 @@ async def _expire_reviews(ctx: Context, ids: Sequence[int], before: int) -> int:
 
 
 async def _warn_of_reviews(ctx: Context) -> None:
-    """Tell, hotel by hotel, which submissions of the review list will go soon."""
+    """Alert, hotel by hotel, about submissions of the review list that will be deleted soon."""
     before = {
         hotel: limit + WARNED_US
         for hotel, limit in (await _read_limits(ctx, "review_days")).items()

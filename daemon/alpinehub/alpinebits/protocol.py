@@ -100,7 +100,7 @@ _ALL = (
 #: Every version by its name, oldest first.
 PROTOCOLS: Final[Mapping[str, Protocol]] = {protocol.name: protocol for protocol in _ALL}
 
-#: What a version looks like ("2015-07b" existed); the year alone does not tell.
+#: What a version looks like ("2015-07b" existed); the year alone is not enough.
 _WELL_FORMED = re.compile(r"[0-9]{4}-[0-9]{2}[a-z]?")
 
 

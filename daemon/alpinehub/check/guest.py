@@ -155,20 +155,22 @@ async def none_since(peer: Peer) -> Result:
 
 async def unknown_id(peer: Peer) -> Result:
     """Who acknowledges what there is not is answered with a success."""
-    return await _tell(peer, [("14", _NO_ID)], {})
+    return await _acknowledge(peer, [("14", _NO_ID)], {})
 
 
 async def unknown_refusal(peer: Peer) -> Result:
     """Who refuses what there is not, too."""
-    return await _tell(peer, [], {_NO_ID: "no such room"})
+    return await _acknowledge(peer, [], {_NO_ID: "no such room"})
 
 
 async def nothing_told(peer: Peer) -> Result:
     """An acknowledgement of nothing is one."""
-    return await _tell(peer, [], {})
+    return await _acknowledge(peer, [], {})
 
 
-async def _tell(peer: Peer, taken: list[tuple[str, str]], refusals: dict[str, str]) -> Result:
+async def _acknowledge(
+    peer: Peer, taken: list[tuple[str, str]], refusals: dict[str, str]
+) -> Result:
     answer = await peer.call(ACKNOWLEDGE, message.report(taken, refusals))
     problem = _problem(peer.read(answer, "OTA_NotifReportRS"))
     return failed(problem) if problem else PASSED
@@ -191,7 +193,7 @@ async def _take_one(peer: Peer, *, refuse: bool) -> Result:
     one = waiting[0]
     taken, refusals = ([], {one[1]: "a test of this server"}) if refuse else ([one], {})
     for _ in range(2):
-        result = await _tell(peer, taken, refusals)
+        result = await _acknowledge(peer, taken, refusals)
         if result is not PASSED:
             return result
     if one in _ids(await peer.requests()):

@@ -31,7 +31,7 @@ def show_handshake(server: Server, answers: Sequence[Answer], json_: bool) -> No
     reply = _reply(server, answer, "OTA_PingRS", json_)
     common, problem = _common(reply)
     record = {
-        **_told(server, answer, reply),
+        **_record(server, answer, reply),
         "gzip": takes_packed(answer),
         "versions": common,
     }
@@ -111,7 +111,7 @@ def show_requests(
     came = [read(one) for one in reply.all("HotelReservation")]
     if json_ and not raw:
         requests = [msgspec.to_builtins(one) for one in came]
-        click.echo(json.dumps({**_told(server, answer, reply), "requests": requests}))
+        click.echo(json.dumps({**_record(server, answer, reply), "requests": requests}))
     elif not raw:
         _headline(server, answer, reply)
         if rows := [_row(one) for one in came]:
@@ -165,7 +165,7 @@ def finish(
     """
     reply = _reply(server, answer, answered_by(action), json_)
     if json_:
-        click.echo(json.dumps(_told(server, answer, reply)))
+        click.echo(json.dumps(_record(server, answer, reply)))
     else:
         _headline(server, answer, reply)
         if body:
@@ -181,12 +181,12 @@ def _reply(server: Server, answer: Answer, expected: str, json_: bool) -> Reply:
     reply = read_reply(answer, expected, PROTOCOLS[server.protocol])
     if reply.root is None:
         if json_:
-            click.echo(json.dumps(_told(server, answer, reply)))
+            click.echo(json.dumps(_record(server, answer, reply)))
         raise TransportFailed(reply.text, reply.hint)
     return reply
 
 
-def _told(server: Server, answer: Answer, reply: Reply) -> dict[str, Any]:
+def _record(server: Server, answer: Answer, reply: Reply) -> dict[str, Any]:
     """What every answer has, as JSON."""
     return {
         "outcome": reply.outcome,

@@ -177,7 +177,7 @@ def refuse(server: Server, ids: tuple[str, ...], text: str, *, packed: bool, jso
 
 @pms.command(
     "push-freerooms",
-    short_help="Tell the server how many rooms are free.",
+    short_help="Push to the server how many rooms are free.",
     epilog="""Examples:
 
 \b
@@ -211,7 +211,7 @@ def push_freerooms(
     json_: bool,
     **counts: Any,
 ) -> None:
-    """Tell the server how many rooms are free: a period, a closed season, or a whole document."""
+    """Push to the server how many rooms are free: a period, a closed season, or a document."""
     protocol = PROTOCOLS[server.protocol]
     if not (file or hotel.code or hotel.name):
         raise click.UsageError("give --hotel CODE, or a whole document with --file")

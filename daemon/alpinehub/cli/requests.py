@@ -62,7 +62,7 @@ def list_(
 ) -> None:
     """List guest requests, the newest first, without anything that a guest wrote.
 
-    ACCOUNTS tells what became of the newest version for each account: waiting (not fetched yet),
+    ACCOUNTS shows what became of the newest version for each account: waiting (not fetched yet),
     sent (fetched, not acknowledged), undeliverable (their version of AlpineBits cannot carry it),
     acknowledged, rejected, or cancelled by an operator. Not sent: disabled (the account or the
     hotel is disabled), revoked (the account no longer reads the hotel), unneeded (a cancellation of
@@ -132,7 +132,7 @@ def show_request(hub: Hub, id_: str, xml: str | None) -> None:
 def resend(hub: Hub, id_: str, account: str | None) -> None:
     """Let hotel software get a guest request again with its next poll.
 
-    For accounts who acknowledged it, refused it, or from whose list it was taken. A cancellation
+    For accounts who acknowledged it, rejected it, or from whose list it was taken. A cancellation
     goes only to accounts who got the request, and a request that was erased to nobody.
     """
     done = hub.run(lambda ctx: actions.resend(ctx.store, id_, account=account, by=OPERATOR))

@@ -140,7 +140,7 @@ def set_(hub: Hub, hotel: str, name: str, options: tuple[str, ...]) -> None:
 @hub_options
 def rotate(hub: Hub, hotel: str, name: str, keep: int, secret_stdin: bool) -> None:
     """Give a source another secret. The old one is taken beside it for a while, so that nothing is
-    lost until the sender has the new one; a warning in the journal tells who still uses it.
+    lost until the sender has the new one; a warning in the journal names who still uses it.
     """
     secret = read_secret("Secret") if secret_stdin else sources.new_secret()
     record = hub.run(lambda ctx: sources.set_secret(ctx, hotel, name, secret, keep_s=keep))

@@ -28,7 +28,7 @@ GROUPS = (
     ("gender",),
     ("language",),
 )
-#: Every column that tells who somebody is.
+#: Every column that identifies a person.
 COLUMNS = tuple(name for group in GROUPS for name in group)
 
 
@@ -70,7 +70,7 @@ async def find_or_create(
     `batch`: the unit is batched. None, only then: a new customer, whom the statements after it
     find by the e-mail address.
 
-    What the record tells of them is what is known of them from now on. Raises: Conflict when
+    The record replaces what was known of them. Raises: Conflict when
     another unit makes the same customer meanwhile, or merges two: run again, the unit finds them.
     NotBatched for a customer without an e-mail address, and for what changes one.
     """

@@ -1,4 +1,4 @@
-r"""The inbox of the lenient sources: every row becomes a reservation, is set aside, or is reviewed.
+r"""The inbox of Wix, Google Ads and forms: rows become reservations, or are set aside, or reviewed.
 
 received --> mapped (new, changed, duplicate)
    |     \-> rejected (test, spam; by hand)

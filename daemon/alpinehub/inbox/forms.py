@@ -36,7 +36,7 @@ async def see_form(ctx: Context, row: Row, signature: FormSignature) -> int | No
     if len(known) >= MAX_SIGNATURES:
         return None
     if changed := form_change(signature.names, [_names(one["fields"]) for one in known]):
-        _tell(ctx, row, changed)
+        _alert(ctx, row, changed)
     return await ctx.store.run(lambda tx: _add(tx, row, signature))
 
 
@@ -59,7 +59,7 @@ def _names(fields: str) -> frozenset[str]:
     return frozenset(key or label for key, label in msgspec.json.decode(fields))
 
 
-def _tell(ctx: Context, row: Row, changed: FormChange) -> None:
+def _alert(ctx: Context, row: Row, changed: FormChange) -> None:
     parts = [
         f"{what} {listed(names)}"
         for what, names in (("new:", changed.added), ("gone:", changed.gone))

@@ -52,7 +52,7 @@ _SAME_US = 600_000_000
 
 
 async def process_event(event: Event, ctx: EventContext) -> None:
-    """Settle the row that an event tells of."""
+    """Settle the row of an event."""
     await settle(ctx, event.payload["inbox_id"])
 
 
@@ -72,7 +72,7 @@ async def process_stale(ctx: Context) -> None:
             ctx.log.warning("submission %d of the inbox has to wait: %s", row["id"], error)
         except Exception:  # one row must not keep the others from it
             text = f"submission {row['id']} of the inbox cannot be interpreted"
-            ctx.log.warning("%s", text, exc_info=True)  # the details; the alert tells of it
+            ctx.log.warning("%s", text, exc_info=True)  # the details; there is an alert, too
             ctx.alert("inbox-failed", f"{text}: `alpinehub inbox show {row['id']}`")
             await ctx.run(partial(_set_aside, inbox_id=row["id"]))
 
@@ -114,7 +114,7 @@ async def settle(
         except Conflict:
             continue
         if state == "review" and row["state"] == "received" and isinstance(found, Unmapped):
-            _tell(ctx, row, found)
+            _alert(ctx, row, found)
         return state
     raise StoreUnavailable("too many change the same reservation at once", retry_after_s=1)
 
@@ -156,7 +156,7 @@ def content_type(headers: str) -> str:
     return str(kept.get("content-type", "")) if isinstance(kept, dict) else ""
 
 
-def _tell(ctx: Context, row: Row, found: Unmapped) -> None:
+def _alert(ctx: Context, row: Row, found: Unmapped) -> None:
     problems = ", ".join(found.problems[:10])
     ctx.alert(
         f"unmapped:{row['source_id']}",

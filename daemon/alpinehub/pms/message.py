@@ -54,17 +54,17 @@ def read_requests(hotel: HotelName, since: str = "") -> bytes:
     return _document("OTA_ReadRQ", "1.001", f"<ReadRequests>{wanted}</ReadRequests>")
 
 
-def report(taken: Iterable[tuple[str, str]], refused: Mapping[str, str]) -> bytes:
-    """OTA_NotifReportRQ: (UniqueID type, ID) of what was taken; ID -> why it was refused."""
+def report(accepted: Iterable[tuple[str, str]], rejected: Mapping[str, str]) -> bytes:
+    """OTA_NotifReportRQ: (UniqueID type, ID) of what is accepted; ID -> why it is rejected."""
     warnings = "".join(
         f"<Warning{_attributes({'Type': '3', 'Code': '450', 'RecordID': unique_id})}>"
         f"{escape_text(clean(why))}</Warning>"
-        for unique_id, why in refused.items()
+        for unique_id, why in rejected.items()
     )
     known = "".join(
         f"<HotelReservation><UniqueID{_attributes({'Type': kind, 'ID': unique_id})}/>"
         "</HotelReservation>"
-        for kind, unique_id in taken
+        for kind, unique_id in accepted
     )
     inside = "<Success/>"
     if warnings:

@@ -1,4 +1,4 @@
-"""What hotel software can do, as it tells in a handshake: everything there is, version by version,
+"""The capabilities that hotel software sends in a handshake: all that exist, version by version,
 so that the server's answer shows all that the server can; and what is read of that answer.
 """
 
@@ -111,7 +111,7 @@ _ACTIONS = {
 
 
 def action_of(capability: str) -> str:
-    """The form field `action` that a capability tells of.
+    """The form field `action` of a capability.
 
     action_OTA_HotelResNotif_GuestRequests_StatusUpdate: the message, a colon, and the rest.
     """

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from alpinehub.alpinebits import document, grammar
 from alpinehub.alpinebits.document import tag
+from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.transport_error import TransportError
+from alpinehub.pms.http import Answer
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
-
-    from alpinehub.alpinebits.protocol import Protocol
-    from alpinehub.pms.http import Answer
 
 Outcome = Literal["success", "advisory", "warning", "error", "rejected", "unreadable"]
 

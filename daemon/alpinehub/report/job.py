@@ -20,7 +20,7 @@ from cordata import Context, InlineImage, PermanentError, Tx, from_us
 
 #: Days whose bounds can be computed.
 _YEARS = range(1970, 9999)
-#: When more are due of one hotel, the report of the last one tells of the others in a table.
+#: When more are due of one hotel, the report of the last one lists the others in a table.
 MAX_REPORTS = 2
 
 
@@ -147,7 +147,7 @@ def message_id(hotel: Subject, day: date) -> str:
 
 async def due_portfolio(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
     """("", day) of the last day that is over: missed summaries are not sent afterwards, for the
-    daily reports tell of each missed day. Whether it was sent already, the job knows.
+    daily reports list each missed day. Whether it was sent already, the job knows.
     """
     zone = ctx.settings["alpinehub"].portfolio_zone
     hotels = await ctx.store.read(read_hotels)

@@ -197,7 +197,7 @@ async def find_request(store: Store, request_id: str) -> dict[str, Any]:
             raise unknown(request_id)
         events = await tx.fetch_all("requests_history", id=request_id)
         deliveries = await tx.fetch_all("requests_deliveries", id=request_id)
-        refused = {(one["account"], one["version"]): one["rejected_text"] for one in deliveries}
+        reasons = {(one["account"], one["version"]): one["rejected_text"] for one in deliveries}
         return {
             **{name: value for name, value in dict(row).items() if name != "data"},
             "data": msgspec.json.decode(row["data"]),
@@ -213,16 +213,16 @@ async def find_request(store: Store, request_id: str) -> dict[str, Any]:
                 for one in deliveries
             ],
             "inbox": [dict(one) for one in await tx.fetch_all("requests_inbox", id=request_id)],
-            "history": [_event(one, refused) for one in events],
+            "history": [_event(one, reasons) for one in events],
         }
 
     return await store.read(look)
 
 
-def _event(row: Row, refused: Mapping[tuple[str, int], str | None]) -> dict[str, Any]:
+def _event(row: Row, reasons: Mapping[tuple[str, int], str | None]) -> dict[str, Any]:
     detail = msgspec.json.decode(row["detail"]) if row["detail"] else {}
     # In one place only, because a hotel may write of its guest.
-    if row["event"] == "rejected" and (text := refused.get((row["account"], row["version"]))):
+    if row["event"] == "rejected" and (text := reasons.get((row["account"], row["version"]))):
         detail["text"] = text
     names = ("at", "event", "version", "account", "request_id")
     return {**{name: row[name] for name in names}, "detail": detail}

@@ -1,4 +1,4 @@
--- What hotel software tells of its hotel (alpinebits/keeping.py, inbound.py).
+-- Hotel data from hotel software (alpinebits/inbound.py, actions/rate_plans.py).
 
 -- name: document_get
 SELECT revision, protocol, body, complete_at, changed_at FROM hotel_document

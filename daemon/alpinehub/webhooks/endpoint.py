@@ -64,13 +64,13 @@ class ErrorBody:
 _encode = msgspec.json.Encoder().encode
 
 
-def error_body(refused: HttpError, request_id: str) -> bytes:
-    """The JSON body of a refusal."""
-    problems = refused.problems
+def error_body(error: HttpError, request_id: str) -> bytes:
+    """The JSON body of an error."""
+    problems = error.problems
     if len(problems) > MAX_PROBLEMS:
         more = Problem("", f"and {len(problems) - MAX_PROBLEMS} more problems")
         problems = [*problems[:MAX_PROBLEMS], more]
-    return _encode(ErrorBody(refused.code, refused.message, problems, request_id))
+    return _encode(ErrorBody(error.code, error.message, problems, request_id))
 
 
 def invalid(problems: list[Problem]) -> HttpError:
@@ -121,7 +121,7 @@ class Call:
         self._receive = receive
         self.ctx: Context = scope["state"]["cordata"]
         address = scope.get("client")
-        #: The address of the client, as [http] trusted_proxies tell it; None on a unix socket.
+        #: The address of the client, as [http] trusted_proxies report it; None on a unix socket.
         self.client: str | None = address[0] if address else None
         #: By name in lower case; of a repeated one the last.
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -172,7 +172,7 @@ Endpoint = Callable[[Call], Awaitable[bytes | Reply]]
 class Webhooks:
     """The ASGI application below /api/webhook: one endpoint per name.
 
-    A name that ends in "/" takes all paths below it: `Call.rest` tells which.
+    A name that ends in "/" takes all paths below it: `Call.rest` is the path.
     """
 
     def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
@@ -185,12 +185,12 @@ class Webhooks:
         try:
             answer = await self._answer(scope, receive)
         except HttpError as error:
-            await _refuse(scope, send, error)
+            await _respond_error(scope, send, error)
         except StoreUnavailable as error:
-            await _refuse(scope, send, _unavailable(error))
+            await _respond_error(scope, send, _unavailable(error))
         except ConfigError as error:  # no master key: nobody's secret can be checked
             _log.error("webhooks cannot be taken: %s; %s", error, error.hint, extra=fields())
-            await _refuse(scope, send, _UNCONFIGURED)
+            await _respond_error(scope, send, _UNCONFIGURED)
         else:
             await _respond(send, answer if isinstance(answer, Reply) else Reply(200, answer))
 
@@ -222,13 +222,13 @@ async def _respond(send: Send, reply: Reply) -> None:
     await send({"type": "http.response.body", "body": reply.body})
 
 
-async def _refuse(scope: Scope, send: Send, refused: HttpError) -> None:
-    scope["state"]["reason"] = _reason(refused)
-    if refused.page:
-        reply = Reply(refused.status, refused.page, HTML, refused.headers)
+async def _respond_error(scope: Scope, send: Send, error: HttpError) -> None:
+    scope["state"]["reason"] = _reason(error)
+    if error.page:
+        reply = Reply(error.status, error.page, HTML, error.headers)
         return await _respond(send, reply)
-    body = error_body(refused, request_id.get())
-    await _respond(send, Reply(refused.status, body, headers=refused.headers))
+    body = error_body(error, request_id.get())
+    await _respond(send, Reply(error.status, body, headers=error.headers))
 
 
 def _unavailable(error: StoreUnavailable) -> HttpError:
@@ -262,7 +262,7 @@ def require_plain(headers: Mapping[bytes, bytes]) -> None:
 
 
 def kept_headers(headers: Mapping[bytes, bytes]) -> str:
-    """What may help to tell where it came from, as JSON; a secret or a signature is never kept."""
+    """Headers that help to find the sender, as JSON; never a secret or a signature."""
     kept = {
         name.decode(): value.decode("latin-1")[:256]
         for name in _KEPT
@@ -284,12 +284,12 @@ def _busy() -> HttpError:
     )
 
 
-def _reason(refused: HttpError) -> str:
+def _reason(error: HttpError) -> str:
     """What was wrong, for the operator whose integrator asks: for the connection layer's line on
     this request, which has a bound. Never what a guest may have written.
     """
-    problems = "; ".join(f"{_loggable(p.field)}: {p.problem}" for p in refused.problems[:10])
-    return f"{refused.code} ({problems})" if problems else refused.message
+    problems = "; ".join(f"{_loggable(p.field)}: {p.problem}" for p in error.problems[:10])
+    return f"{error.code} ({problems})" if problems else error.message
 
 
 def _loggable(field: str) -> str:

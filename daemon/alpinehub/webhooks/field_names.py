@@ -148,7 +148,7 @@ VAGUE = {
     "number": "adults", "long answer": "message", "text area": "message", "textarea": "message",
     "multi line": "message", "multi line address": "address",
 }  # fmt: skip
-#: Keys of a date that do not tell which.
+#: Keys of a date that do not say which.
 DAY_KEYS = frozenset({"date picker", "date", "date time", "datepicker", "day"})
 
 

@@ -63,7 +63,7 @@ class Mapping(
 ):
     """The mapping of one source."""
 
-    #: Goes up by one with each change; the trail tells by which one a request was mapped.
+    #: Goes up by one with each change; the history has the one by which a request was mapped.
     revision: int = 0
     #: Places by target.
     fields: dict[str, tuple[str, ...]] = {}
@@ -150,7 +150,7 @@ def is_ignored(answer: Answer, mapping: Mapping) -> bool:
     return False
 
 
-#: Of these several fields may tell a part each.
+#: Several fields may each hold a part of these.
 _SEVERAL = frozenset({"children", "message", "address"})
 _CONTACT = {
     "contact.name.first": "first_name", "contact.name.last": "last_name",
@@ -299,7 +299,7 @@ class Fields:
         return self._answers[numbers[0]].value.strip() if numbers else ""
 
     def other_day(self) -> str:
-        """The only field left of a date whose name tells nothing: the other end of a stay."""
+        """The only date field left whose name says nothing: the other end of a stay."""
         days = [
             n
             for n, answer in enumerate(self._answers)
@@ -314,7 +314,7 @@ class Fields:
         return self._answers[days[0]].value.strip()
 
     def has_days(self) -> bool:
-        """Whether fields of a date are left whose names tell nothing."""
+        """Whether date fields are left whose names say nothing."""
         return any(
             n not in self._placed | self._taken
             and bool(answer.value.strip())

@@ -59,7 +59,7 @@ async def post(call: Call) -> Reply:
         buckets = [*buckets, _proof(call, source, fields)]
     refusal = await call.ctx.run(_FormUnit(call, source, body, buckets, fields).store)
     if refusal is not None:
-        refusals.tell(call.ctx, source, refusal, call.client)
+        refusals.alert(call.ctx, source, refusal, call.client)
         if refusal.bucket.of == "proof":
             raise _no_proof(call, source)
         refusals.remember(refusal, call.ctx.now_us())
@@ -122,13 +122,13 @@ def _no_proof(call: Call, source: Source) -> HttpError:
 def _too_many(call: Call, source: Source, refusal: LimitReached) -> HttpError:
     wait_s = max(1, -(-(refusal.until_us - call.ctx.now_us()) // 1_000_000))
     of = "this address" if refusal.bucket.of == "address" else "this form"
-    refused = HttpError(
+    error = HttpError(
         429,
         "too_many",
         f"Too many submissions of {of}; send it again in {wait_s} s.",
         headers=((b"retry-after", b"%d" % wait_s),),
     )
-    return not_taken(refused, source, call.headers, WAIT)
+    return not_taken(error, source, call.headers, WAIT)
 
 
 def is_proof(proof: str, secret: str, bits: int, *, now_s: int) -> bool:

@@ -98,7 +98,7 @@ class LimitsReached:
 
     def __init__(self) -> None:
         self._until_us: dict[bytes, int] = {}
-        #: When to tell again of a source whose bucket is empty, by its key.
+        #: When to alert again about a source whose bucket is empty, by its key.
         self._tell_at_us: dict[bytes, int] = {}
 
     def find(self, buckets: Sequence[Bucket], now_us: int) -> LimitReached | None:
@@ -119,8 +119,10 @@ class LimitsReached:
                 del known[next(iter(known))]
         known[refusal.bucket.key] = refusal.until_us
 
-    def tell(self, ctx: Context, source: Source, refusal: LimitReached, client: str | None) -> None:
-        """Tell the operator, once an hour, what keeps guests out."""
+    def alert(
+        self, ctx: Context, source: Source, refusal: LimitReached, client: str | None
+    ) -> None:
+        """Alert, once an hour, about what keeps guests out."""
         now_us, key = ctx.now_us(), refusal.bucket.key
         local = client is None or client == "::1" or client.startswith("127.")
         if refusal.bucket.of == "proof" or (refusal.bucket.of == "address" and not local):

@@ -1,6 +1,6 @@
 """POST /api/webhook/generic: the hub's own JSON, strict. Whoever can choose sends this.
 
-    payload    types, lengths, shapes; decoded in one pass, or field by field to tell every mistake
+    payload    types, lengths, shapes; decoded in one pass, or field by field to find every mistake
     normalise  what its fields mean, what is missing or wrong; a ReservationData
     generic    who sends it, for which hotel; stored by intake
 

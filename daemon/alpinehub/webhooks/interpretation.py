@@ -1,4 +1,4 @@
-"""From a submission of a lenient source to a reservation: total, pure, and without a guess.
+"""From a stored submission to a reservation: total, pure, and without a guess.
 
 Any bytes are one of three things: Mapped (a record that every check allows), Unmapped (with a name
 for each thing that is missing, unreadable or ambiguous), Ignored (a test, or a robot's work). What
@@ -46,7 +46,7 @@ _SURNAME_FIRST = ("nachname", "cognome", "surname", "last name", "name und vorna
 
 
 def record_of(resolver: FieldResolver, submission: Submission) -> ReservationData | None:
-    """The record of a submission; None when `resolver.problems` tells why there is none."""
+    """The record of a submission; None: `resolver.problems` says why."""
     stay = stay_of(resolver)
     adults, children = customer_of(resolver)
     first_name, last_name = _names(resolver)

@@ -1,4 +1,4 @@
-"""A submission as its kind tells it: fields with what was put into them, nothing of it understood;
+"""A submission as its sender wrote it: fields with what was put into them, not interpreted yet;
 and the signature of its form, the names of the fields, by which a changed form is noticed.
 
 Whatever kind it came from, it is interpreted from here on by one set of rules (interpretation.py).
@@ -134,7 +134,7 @@ class FormSignature:
 
     @property
     def mark(self) -> bytes:
-        """16 bytes that tell two signatures apart."""
+        """16 bytes that differ for two signatures."""
         return blake2b("\n".join(sorted(self.names)).encode(), digest_size=16).digest()
 
 

@@ -92,18 +92,18 @@ def thanks(source: Source, headers: Mapping[bytes, bytes]) -> Reply:
 
 
 def not_taken(
-    refused: HttpError,
+    error: HttpError,
     source: Source,
     headers: Mapping[bytes, bytes],
     words: Mapping[str, tuple[str, str]],
 ) -> HttpError:
-    """The refusal with a page for the guest, unless a script asked."""
+    """The error with a page for the guest, unless a script asked."""
     if _is_script(headers):
-        refused.headers += (_ANY_ORIGIN,)
+        error.headers += (_ANY_ORIGIN,)
     else:
-        refused.page = _page(source, headers, words)
-        refused.headers += _HEADERS
-    return refused
+        error.page = _page(source, headers, words)
+        error.headers += _HEADERS
+    return error
 
 
 def _is_script(headers: Mapping[bytes, bytes]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alpinehub.monitoring import Contact, Staleness, staleness_of, tell
+from alpinehub.monitoring import Contact, Staleness, mail_of, staleness_of
 
 HOUR = 3_600_000_000
 NOW = 1000 * HOUR
@@ -73,7 +73,7 @@ def test_nobody_is_missed_when_nobody_asked() -> None:
 )
 def test_tell_speaks_the_hotels_language(language: str, subject: str, says: str) -> None:
     silent = Staleness(what="poll", since_at=0, waiting=3)
-    told = tell(silent, language=language, hotel="Edelweiss", account="pms", hours=25)
+    told = mail_of(silent, language=language, hotel="Edelweiss", account="pms", hours=25)
     assert told[0].startswith(subject)
     assert says in told[1]
     assert told[1].endswith("3.\n")

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
 from unicodedata import category
 
 from alpinehub.alpinebits import document, grammar
@@ -24,10 +23,8 @@ from alpinehub.alpinebits.document import clean, escape_attribute, escape_text
 from alpinehub.alpinebits.outcome import opening
 from alpinehub.alpinebits.protocol import ADDITIONAL, CUSTOMER, SERVICES, Protocol
 from alpinehub.alpinebits.transport_error import TransportError
+from alpinehub.models import Hotel
 from alpinehub.reservations import MEAL_PLAN_CODES, STAY, ReservationData, ResStatus
-
-if TYPE_CHECKING:
-    from alpinehub.models import Hotel
 
 
 class UndeliverableCode(StrEnum):
@@ -158,7 +155,7 @@ def split_name(first: str, last: str, contact: str) -> tuple[str, str]:
 
     Where one field held the whole name, its last word is the surname; of one word alone the
     given name is "-". A guest without a name is called by
-    their contact, so that a hotelier can tell guests apart.
+    their contact, so that a hotelier knows who it is.
     """
     first, last = _visible(first), _visible(last)
     if not (first and last):
@@ -213,7 +210,7 @@ def _address(data: ReservationData) -> str:
 
 _MAX_RES_ID_CHARS = 64
 _MAX_HOTEL_NAME_CHARS = 128
-#: OTA unique id types: what a HotelReservationID tells.
+#: OTA unique id types of a HotelReservationID.
 _RESERVATION, _INTERNET_BROKER = 14, 13
 
 
@@ -365,7 +362,7 @@ def _room_type(data: ReservationData, protocol: Protocol) -> str:
 
 
 def _rate_plan(data: ReservationData, booked: bool) -> str:
-    """A reservation always tells its meals: where nothing was said, none were promised."""
+    """A reservation always has a meal plan: without one, no meals were promised."""
     code = clean(data.rate_plan)
     if len(code) > 64:
         raise Undeliverable(

@@ -151,7 +151,7 @@ class _RoomsCheck:
     def _check_heading(self, room: _Element) -> None:
         kind = _child(room, "TypeRoom")
         if kind is not None and kind.get(_ROOM_ID) is not None:
-            text = "the first one of a Code tells of the category and has no RoomID"
+            text = "the first one of a Code describes the category and has no RoomID"
             self._wrong(INVALID_ROOM, text)
         self._check_occupancy(room, kind)
         class_ = kind.get("RoomClassificationCode") if kind is not None else None
@@ -228,7 +228,7 @@ class _RoomsCheck:
             attributes |= {*kind.attrib} - {_ROOM_ID}
         names = {child.tag.rpartition("}")[2] for child in room} - {"TypeRoom"}
         if attributes or names:
-            text = "a room after the first of its Code tells nothing but Code and RoomID"
+            text = "a room after the first of its Code has nothing but Code and RoomID"
             self._wrong(UNABLE, text)
 
     def _missing(self, what: str) -> None:

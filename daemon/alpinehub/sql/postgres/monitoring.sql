@@ -3,7 +3,7 @@
 -- name: monitoring_contacts
 -- Each look-up is a short range of the partial index delivery_waiting: it costs what waits. Since
 -- when a request waits says its version that does: it may be a new one of an old request. Of very
--- many that wait the first ones tell enough.
+-- many that wait the first ones are enough.
 SELECT uh.account_id, uh.hotel_id, greatest(h.enabled_at, u.enabled_at) AS enabled_at,
        c.polled_at, c.acked_at, c.stale_at,
        CASE WHEN p.account_id IS NULL THEN 0 ELSE 1 END AS is_pushed,

@@ -315,7 +315,7 @@ CREATE TABLE push_target (
     disabled_at BIGINT
 );
 
--- What hotel software tells of its hotel. One that is written meanwhile is seen by its revision.
+-- Hotel data from hotel software. A concurrent change is noticed by the revision.
 CREATE TABLE hotel_document (
     hotel_id BIGINT NOT NULL,
     kind TEXT COLLATE "C" NOT NULL CHECK (kind IN ('freerooms', 'inventory', 'info')),

@@ -304,7 +304,7 @@ CREATE TABLE push_target (
     disabled_at INTEGER
 ) STRICT, WITHOUT ROWID;
 
--- What hotel software tells of its hotel. One that is written meanwhile is seen by its revision.
+-- Hotel data from hotel software. A concurrent change is noticed by the revision.
 CREATE TABLE hotel_document (
     hotel_id INTEGER NOT NULL REFERENCES hotel (id),
     kind TEXT NOT NULL CHECK (kind IN ('freerooms', 'inventory', 'info')),
