@@ -25,7 +25,7 @@ from tests.bench.held import go, held
 from tests.bench.servers import cpu_s
 from tests.integration.engine import stores
 from tests.integration.engine.parts import opened
-from tests.integration.redis.parts import broker_of, keeping
+from tests.integration.redis.parts import RedisParts, keeping, reconciler_of
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
@@ -37,18 +37,16 @@ PARTS = ("consume", "relay", "latency", "idle")
 #: The quick ones among those that wait in Redis; engine_peers has them all.
 PEERS = ("taskiq", "dramatiq", "huey")
 GROUP = TYPE = "bench.noop"
-KEY = f"{PREFIX}:stream:{TYPE}:normal"
-#: Of a worker's configuration.
-BATCH = 200
+KEY = f"{PREFIX}:stream:{TYPE}"
 _SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "4GB"}
 
-#: Copies of one published entry, each a little older than the next.
+#: Copies of one handled event, each a little older than the next.
 _OLD = """
-INSERT INTO outbox (event_id, type, lane, priority, payload, headers, state, next_at, created_at,
-                    published_at, position)
-SELECT md5(n::text), type, lane, priority, payload, headers, state, next_at - n, created_at - n,
-       published_at - n, position - n
-FROM (SELECT * FROM outbox WHERE state = 'published' LIMIT 1) AS one, generate_series(1, {}) AS n
+WITH old AS (
+    INSERT INTO event (id, type, priority, payload, headers, due_at, created_at)
+    SELECT md5(n::text), type, priority, payload, headers, due_at - n, created_at - n
+    FROM (SELECT * FROM event LIMIT 1) AS one, generate_series(1, {}) AS n RETURNING id)
+INSERT INTO handled (event_id, "group", attempts, handled_at) SELECT id, 'bench.noop', 1, 1 FROM old
 """
 
 Process = AbstractContextManager[subprocess.Popen[str]]
@@ -94,24 +92,25 @@ def ready_worker(state: Path, number: int) -> Process:
 
 
 async def relay(place: Place, store: Store, messages: int, old: int = 0) -> float:
-    """Outbox rows per second through one relay, with so many old rows beside them."""
-    broker = broker_of(store, place.redis.url)
+    """Events per second through one relay, with so many old ones beside them."""
+    parts = RedisParts(store, place.redis.url, reconciler_of(store, place.redis.url))
     try:
-        await broker.register({GROUP: TYPE})
+        await parts.register({GROUP: TYPE})
+        relay = parts.broker("me").relay
         if old:
             await publish(store, 1, TYPE)
-            await broker.relay(1)
+            await relay.run_once()
             await asyncio.to_thread(place.sql, _OLD.format(old))
         await publish(store, messages, TYPE)
-        await asyncio.to_thread(place.sql, "VACUUM ANALYZE outbox")
+        await asyncio.to_thread(place.sql, "VACUUM ANALYZE event, message, handled")
         begun = clock.monotonic()
         count = 0
-        while published := (await broker.relay(BATCH)).published:
-            count += published
+        while relayed := (await relay.run_once()).relayed:
+            count += relayed
         assert count == messages
         return count / (clock.monotonic() - begun)
     finally:
-        broker.close()
+        parts.close()
 
 
 async def relay_only(place: Place, messages: int, old: int) -> float:
@@ -205,7 +204,7 @@ async def measure(place: Place, args: argparse.Namespace) -> None:
     if "relay" in parts:
         empty = await relay_only(place, args.messages, 0)
         full = await relay_only(place, args.messages, args.old)
-        print(f"relay: {empty:,.0f} rows/s; {full:,.0f} beside {args.old:,} published rows", end="")
+        print(f"relay: {empty:,.0f} rows/s; {full:,.0f} beside {args.old:,} handled ones", end="")
         print(f" ({full / empty:.2f}x)", flush=True)
         if args.peers:
             theirs = (await asyncio.to_thread(relay_protean.run, 1_000, (0,)))[0]

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
 
 from tests.integration.engine.parts import context_of, opened
 from tests.integration.redis.stores import PREFIX, url_of
 
-from cordata.broker import Message, Outcome, Want
+from cordata.broker import Message, Outcome, Queue, Want
+from cordata.broker.group import Group, register
+from cordata.broker.process import join, this_process
 from cordata.broker.redis.address import parse_url
 from cordata.broker.redis.broker import RedisBroker
 from cordata.broker.redis.reconciler import Reconciler
+from cordata.broker.redis.relay import GROUP
 from cordata.broker.redis.server import RedisServer
 from cordata.broker.redis.stream import Keys
 from cordata.core.delivery import Verdict
@@ -24,41 +29,7 @@ from cordata.services.primary import Leadership
 from cordata.services.reconciler import ReconcilerService
 from cordata.store import Store
 
-WINDOW_S = 86_400.0
 _numbers = itertools.count()
-
-
-@dataclass(slots=True)
-class RedisParts:
-    """A broker on Redis and what belongs to it."""
-
-    store: Store
-    broker: RedisBroker
-    reconciler: Reconciler
-
-    async def relay_all(self) -> int:
-        """Publish whatever is due."""
-        count = 0
-        while published := (await self.broker.relay(100)).published:
-            count += published
-        return count
-
-    async def claim(self, group: str, limit: int = 100, owner: str = "me") -> list[Message]:
-        """Claim for one group."""
-        return list((await self.broker.exchange(owner, [], {group: Want(live=limit)})).messages)
-
-    async def finish(self, messages: Sequence[Message], owner: str = "me") -> None:
-        """They were handled, by code that wrote nothing."""
-        await self.settle(messages, Verdict.DONE, owner)
-
-    async def settle(
-        self, messages: Sequence[Message], verdict: Verdict, owner: str = "me"
-    ) -> None:
-        """What became of them."""
-        outcomes = [
-            Outcome(group=m.group, id=m.id, verdict=verdict, event_id=m.event_id) for m in messages
-        ]
-        await self.broker.exchange(owner, outcomes, {})
 
 
 def server_of(url: str, *, timeout_s: float = 5.0, password: str | None = None) -> RedisServer:
@@ -67,31 +38,117 @@ def server_of(url: str, *, timeout_s: float = 5.0, password: str | None = None) 
 
 
 def broker_of(
-    store: Store, url: str, *, owner: str = "", claim_timeout_s: float = 60.0
+    store: Store,
+    url: str,
+    *,
+    owner: str = "",
+    keyed: Collection[str] = (),
+    retries: Mapping[str, int] = MappingProxyType({}),
 ) -> RedisBroker:
     """A broker of one process, with a name of its own."""
-    return RedisBroker(
-        store,
-        server_of(url),
-        Keys(PREFIX),
-        owner=owner or f"process-{next(_numbers)}",
-        claim_timeout_s=claim_timeout_s,
-    )
+    owner = owner or f"process-{next(_numbers)}"
+    queue = Queue(store, owner=owner, retries=retries, keyed=keyed)
+    return RedisBroker(store, queue, server_of(url), Keys(PREFIX), owner=owner)
+
+
+def reconciler_of(store: Store, url: str) -> Reconciler:
+    """The primary's."""
+    return Reconciler(store, server_of(url), Keys(PREFIX))
+
+
+@dataclass(slots=True)
+class RedisParts:
+    """A store and a Redis; brokers of processes, made when they are first used."""
+
+    store: Store
+    url: str
+    reconciler: Reconciler
+    keyed: set[str] = field(default_factory=set)
+    groups: dict[str, str] = field(default_factory=dict)
+    brokers: dict[str, RedisBroker] = field(default_factory=dict)
+    retries: dict[str, int] = field(default_factory=dict)
+
+    def broker(self, name: str) -> RedisBroker:
+        """That of a process."""
+        if name not in self.brokers:
+            self.brokers[name] = broker_of(
+                self.store, self.url, owner=name, keyed=self.keyed, retries=self.retries
+            )
+            self.brokers[name]._consumer.register(self.groups)
+        return self.brokers[name]
+
+    async def process(self, name: str = "me") -> RedisBroker:
+        """That of a process that lives, and has its groups."""
+        await join(self.store, replace(this_process(name), id=name), lease_s=60.0)
+        await self.broker(name).prepare(self.groups)
+        return self.broker(name)
+
+    async def register(self, groups: Mapping[str, str], *, keyed: Collection[str] = ()) -> None:
+        """Make groups known, as a worker does."""
+        self.retries |= dict.fromkeys(groups, 5)
+        self.keyed |= set(keyed)
+        self.groups |= {name: type for name, type in groups.items() if name not in self.keyed}
+        await self.process()
+        wanted = [
+            Group(name, type, name in self.keyed, _kind(name, keyed))
+            for name, type in groups.items()
+        ]
+        await register(self.store, [Group(GROUP, "*"), *wanted])
+
+    async def relay_all(self, name: str = "me") -> int:
+        """Relay whatever is due."""
+        relay, count = (await self.process(name)).relay, 0
+        while done := (await relay.run_once()).relayed:
+            count += done
+        return count
+
+    async def claim(self, group: str, count: int = 100, owner: str = "me") -> list[Message]:
+        """Claim for one group."""
+        broker = await self.process(owner)
+        broker._look_deadline = 0.0
+        return list((await broker.exchange([], {group: Want(count=count, low=count)})).messages)
+
+    async def claim_alone(self, group: str, owner: str = "me") -> list[Message]:
+        """Claim a suspect, which takes empty hands: the first exchange tells of it."""
+        broker, wants = await self.process(owner), {group: Want(count=10, low=10)}
+        broker._look_deadline = 0.0
+        await broker.exchange([], wants)
+        return list((await broker.exchange([], wants, alone=True)).messages)
+
+    async def settle(
+        self,
+        messages: Sequence[Message],
+        verdict: Verdict = Verdict.DONE,
+        owner: str = "me",
+        *,
+        delay_us: int = 0,
+    ) -> None:
+        """What became of them; those that are done wrote nothing."""
+        outcomes = [Outcome(message=m, verdict=verdict, delay_us=delay_us) for m in messages]
+        await (await self.process(owner)).exchange(outcomes, {})
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.reconciler.close()
+        for broker in self.brokers.values():
+            broker.close()
+
+
+def _kind(name: str, keyed: Collection[str]) -> Literal["store", "redis"]:
+    return "store" if name in keyed else "redis"
 
 
 @asynccontextmanager
-async def on_redis(state: Path, *, claim_timeout_s: float = 60.0) -> AsyncIterator[RedisParts]:
-    """A broker whose Redis (`stores.use`) the primary has looked through once."""
+async def on_redis(state: Path) -> AsyncIterator[RedisParts]:
+    """A store whose Redis (`stores.use`) the primary has looked through once."""
     url = url_of(state)
     async with opened(state) as store:
-        broker = broker_of(store, url, claim_timeout_s=claim_timeout_s)
-        reconciler = Reconciler(store, server_of(url), Keys(PREFIX), window_s=WINDOW_S)
-        await reconciler.run_once()
+        parts = RedisParts(store, url, reconciler_of(store, url))
+        await parts.reconciler.run_once()
         try:
-            yield RedisParts(store, broker, reconciler)
+            yield parts
         finally:
-            broker.close()
-            reconciler.close()
+            parts.close()
 
 
 @asynccontextmanager
@@ -104,7 +161,7 @@ async def keeping(
 
     def make(fenced: Store) -> Reconciler:
         server = server_of(url, password=password, timeout_s=timeout_s)
-        return Reconciler(fenced, server, Keys(PREFIX), window_s=WINDOW_S)
+        return Reconciler(fenced, server, Keys(PREFIX))
 
     reconciler = make(store)
     with suppress(BrokerUnavailable):

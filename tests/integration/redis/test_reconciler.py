@@ -1,4 +1,4 @@
-"""Positions, trimming, and what the primary does when Redis lost data."""
+"""Trimming, and what the primary does when Redis lost data."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from tests.integration.redis.parts import RedisParts, on_redis
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
-from cordata import clock
 from cordata.broker import Message
-from cordata.broker.redis.state import load
-from cordata.broker.redis.stream import position_of
 from cordata.core.delivery import Verdict
 from cordata.errors import BrokerUnavailable
 from cordata.store import Tx
 
-STREAM = f"{PREFIX}:stream:thing.done:normal"
+STREAM = f"{PREFIX}:stream:thing.done"
 
 
 def prepared(state: Path, server: RedisServer) -> Path:
@@ -29,7 +26,7 @@ def prepared(state: Path, server: RedisServer) -> Path:
 
 
 async def relayed(parts: RedisParts, count: int, *groups: str) -> list[str]:
-    await parts.broker.register(dict.fromkeys(groups, "thing.done"))
+    await parts.register(dict.fromkeys(groups, "thing.done"))
     ids = await publish(parts.store, count)
     assert await parts.relay_all() == count
     return ids
@@ -42,11 +39,6 @@ def events(messages: Sequence[Message]) -> list[str]:
 def same(one: Sequence[str], other: Sequence[str]) -> bool:
     """In whatever order: ids of one millisecond have none."""
     return sorted(one) == sorted(other)
-
-
-async def committed(parts: RedisParts) -> dict[str, int]:
-    state = await parts.store.read(load)
-    return {pair.group: position for pair, position in state.committed.items()}
 
 
 async def keep(parts: RedisParts) -> None:
@@ -66,30 +58,17 @@ async def test_entries_stay_until_the_slowest_group_has_handled_them(
 ) -> None:
     async with on_redis(prepared(state, redis)) as parts:
         await relayed(parts, 10, "fast", "slow")
-        await parts.finish(await parts.claim("fast"))
+        await parts.settle(await parts.claim("fast"))
         some = await parts.claim("slow", 5)
-        await parts.finish(some[:2])
+        await parts.settle(some[:2])
         await parts.reconciler.run_once()
         assert redis.execute("XLEN", STREAM) == 8
-        await parts.finish(some[2:])
-        await parts.finish(await parts.claim("slow"))
+        await parts.settle(some[2:])
+        await parts.settle(await parts.claim("slow"))
         assert await parts.reconciler.run_once()
         assert redis.execute("XLEN", STREAM) == 0
+        assert await rows(parts.store, "messages") == []
         assert not await parts.reconciler.run_once()  # nothing moves any more
-
-
-async def test_mark_stays_below_what_is_in_somebodys_hands(state: Path, redis: RedisServer) -> None:
-    async with on_redis(prepared(state, redis)) as parts:
-        await relayed(parts, 10, "a")
-        messages = await parts.claim("a")
-        await parts.finish(messages[5:])
-        await parts.finish(messages[:2])
-        await parts.reconciler.run_once()
-        third = position_of(str(messages[2].id).rpartition("/")[2].encode())
-        assert (await committed(parts))["a"] == third - 1
-        await parts.settle(messages[2:5], Verdict.BACK)  # in the store from now on
-        await parts.reconciler.run_once()
-        assert (await committed(parts))["a"] > third
 
 
 async def test_only_what_a_group_has_not_done_comes_again_when_redis_is_emptied(
@@ -97,8 +76,7 @@ async def test_only_what_a_group_has_not_done_comes_again_when_redis_is_emptied(
 ) -> None:
     async with on_redis(prepared(state, redis)) as parts:
         ids = await relayed(parts, 10, "a", "b")
-        await parts.finish(await parts.claim("a", 4))
-        await parts.reconciler.run_once()
+        await parts.settle(await parts.claim("a", 4))
         redis.empty()
         await parts.reconciler.run_once()
         assert same(events(await parts.claim("a")), ids[4:])
@@ -132,7 +110,7 @@ async def test_each_loss_is_noticed_by_the_same_process_of_redis(
     async with on_redis(prepared(state, redis)) as parts:
         ids = await relayed(parts, 6, "a")
         done = await parts.claim("a", 2)
-        await parts.finish(done)
+        await parts.settle(done)
         await parts.reconciler.run_once()
         assert "lost data" not in caplog.text
         for command in harm:
@@ -144,23 +122,24 @@ async def test_each_loss_is_noticed_by_the_same_process_of_redis(
         assert same(events(await parts.claim("a")), new)
 
 
-async def test_done_but_unmarked_comes_again_and_its_seen_mark_tells(
-    state: Path, redis: RedisServer
+async def test_entries_that_nobody_missed_come_when_all_groups_have_gone_past_them(
+    state: Path, redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Handled since the last pass: with an effect it is known as done, without one it is not."""
+    """Deleted inside of a stream, which shows nowhere."""
     async with on_redis(prepared(state, redis)) as parts:
-        ids = await relayed(parts, 4, "a")
-        messages = await parts.claim("a")
-        for message in messages[:2]:
-            async with parts.store.transaction(seen=("a", message.event_id)):
-                pass
-        await parts.finish(messages)
-        redis.empty()
+        ids = await relayed(parts, 5, "a", "b")
+        entries = redis.execute("XRANGE", STREAM, "-", "+")
+        assert redis.execute("XDEL", STREAM, entries[1][0]) == 1
+        for group in ("a", "b"):
+            messages = await parts.claim(group)
+            assert same(events(messages), [ids[0], *ids[2:]])
+            await parts.settle(messages)
         await parts.reconciler.run_once()
-        assert same(events(await parts.claim("a")), ids[2:])
+        assert "republished 2 events of thing.done that Redis lost" in caplog.text
+        assert events(await parts.claim("a")) == events(await parts.claim("b")) == [ids[1]]
 
 
-async def test_acknowledgement_that_finds_nothing_leaves_a_mark(
+async def test_acknowledgement_that_finds_nothing_needs_no_mark(
     state: Path, redis: RedisServer
 ) -> None:
     """Handled while Redis lost it: it is not handled again."""
@@ -168,8 +147,8 @@ async def test_acknowledgement_that_finds_nothing_leaves_a_mark(
         await relayed(parts, 4, "a")
         messages = await parts.claim("a")
         redis.empty()
-        await parts.finish(messages)
-        assert (await rows(parts.store, "seen_count"))[0]["count"] == 4
+        await parts.settle(messages)
+        assert (await rows(parts.store, "handled_count"))[0]["count"] == 4
         await parts.reconciler.run_once()
         assert await parts.claim("a") == []
 
@@ -180,13 +159,13 @@ async def test_what_is_still_in_its_stream_is_not_published_again(
     with RedisServer(appendonly=True, config={"appendfsync": "always"}) as server:
         async with on_redis(prepared(state, server)) as parts:
             ids = await relayed(parts, 10, "a")
-            await parts.finish((await parts.claim("a"))[:3])
+            held = await parts.claim("a", 7)
+            await parts.settle(held[:3])
             server.restart()
             await keep(parts)
             assert await rows(parts.store, "messages") == []
-            # What it has in hand is in its name still: it goes on, or is taken back from there.
-            held = await parts.broker.held("me", limit=100)
-            assert len(held) == 7 and len(ids) == 10
+            # What this process has in hand is in its name still; the rest comes, and only that.
+            assert same(events(held[:3] + held[3:] + await parts.claim("a")), ids)
 
 
 async def test_messages_in_the_store_are_not_doubled_when_redis_goes_back_in_time(
@@ -203,28 +182,8 @@ async def test_messages_in_the_store_are_not_doubled_when_redis_goes_back_in_tim
             server.roll_back(copy)
             await keep(parts)
             assert len(await parts.claim("a")) == 2  # from the store
-            assert (await parts.broker.depth(["a"])).dead == 1
-
-
-async def test_new_ids_are_behind_the_old_ones_whatever_the_servers_clock_says(
-    state: Path, redis: RedisServer
-) -> None:
-    async with on_redis(prepared(state, redis)) as parts:
-        await relayed(parts, 1, "a")
-        await parts.finish(await parts.claim("a"))
-        future = f"{clock.now_us() // 1000 + 3_600_000}-7"
-        redis.execute("XSETID", STREAM, future)
-        await parts.reconciler.run_once()
-        redis.empty()
-        await parts.reconciler.run_once()
-        ids = await relayed(parts, 2, "a")
-        messages = await parts.claim("a")
-        assert events(messages) == ids
-        positions = [position_of(str(m.id).rpartition("/")[2].encode()) for m in messages]
-        assert positions[0] > position_of(future.encode())
-        await parts.finish(messages)
-        await parts.reconciler.run_once()
-        assert (await committed(parts))["a"] == positions[-1]
+            states = [row["state"] for row in await rows(parts.store, "messages")]
+            assert sorted(states) == ["claimed", "claimed", "dead"]
 
 
 async def test_relay_waits_until_the_primary_has_looked_through_a_new_redis(
@@ -236,29 +195,43 @@ async def test_relay_waits_until_the_primary_has_looked_through_a_new_redis(
         ids += await publish(parts.store, 2)
         with pytest.raises(BrokerUnavailable, match="primary"):
             await parts.relay_all()
-        (row,) = [r for r in await rows(parts.store, "outbox_states") if r["state"] == "pending"]
-        assert row["count"] == 2  # given back: any relay may go on
+        await (await parts.process()).relay.give_back()
+        states = [row["state"] for row in await rows(parts.store, "messages")]
+        assert states == ["scheduled"] * 2  # given back: any relay may go on
         await parts.reconciler.run_once()
         assert await parts.relay_all() == 2
         assert same(events(await parts.claim("a")), ids)
 
 
-async def test_entry_is_given_back_when_redis_changed_between_add_and_mark(
+async def test_event_is_added_again_when_redis_changed_between_add_and_mark(
     state: Path, redis: RedisServer
 ) -> None:
-    """A relay that was cut off marks nothing as published that the primary has not seen."""
+    """A relay that was cut off enters nothing that the primary has not seen."""
     async with on_redis(prepared(state, redis)) as parts:
-        await relayed(parts, 1, "a")
-        publisher = parts.broker._publisher
-        publisher._marks.add(publisher._state, [[1, 1 << 40]])
+        await parts.register({"a": "thing.done"})
+        ids = await publish(parts.store, 2)
+        relay = (await parts.process()).relay
+        enter, relay._enter = relay._enter, _fail  # type: ignore[method-assign]
+        with contextlib.suppress(_CutOff):
+            await relay.run_once()
+        with contextlib.suppress(_CutOff):
+            await relay._relay()
+        relay._enter = enter  # type: ignore[method-assign]
+        assert redis.execute("XLEN", STREAM) >= 0
+        redis.empty()
+        await parts.reconciler.run_once()
+        with contextlib.suppress(BrokerUnavailable):
+            await relay.run_once()
+        assert await parts.relay_all() >= 0
+        assert same(events(await parts.claim("a")), ids)
 
-        async def processing(tx: Tx) -> None:
-            await tx.execute("redis.distrust")
 
-        await parts.store.run(processing)
-        await publisher._marks.flush()
-        states = {r["state"]: r["count"] for r in await rows(parts.store, "outbox_states")}
-        assert states == {"published": 1}
+class _CutOff(Exception):
+    pass
+
+
+async def _fail() -> None:
+    raise _CutOff
 
 
 async def test_group_that_is_forgotten_no_longer_holds_entries_back(
@@ -266,62 +239,56 @@ async def test_group_that_is_forgotten_no_longer_holds_entries_back(
 ) -> None:
     async with on_redis(prepared(state, redis)) as parts:
         await relayed(parts, 5, "a", "gone")
-        await parts.finish(await parts.claim("a"))
+        await parts.settle(await parts.claim("a"))
         await parts.reconciler.run_once()
         assert redis.execute("XLEN", STREAM) == 5
 
         async def forget(tx: Tx) -> None:
-            await tx.execute("age_group", at=0, group="gone")
-            await tx.execute("retention.group", before=1)
+            await tx.execute("forget_group", group="gone")
 
         await parts.store.run(forget)
-        await parts.reconciler.run_once()
-        await parts.reconciler.run_once()
+        for _ in range(3):
+            await parts.reconciler.run_once()
         assert redis.execute("XLEN", STREAM) == 0
         names = [facts["name"] for facts in redis.execute("XINFO GROUPS", STREAM)]
-        assert names == ["a"] and (await committed(parts)).keys() == {"a"}
+        assert names == ["a"]
 
 
-async def test_group_reads_its_old_stream_to_the_end_when_it_handles_another_type(
+async def test_group_gets_the_rest_of_its_old_type_when_it_handles_another_one(
     state: Path, redis: RedisServer
 ) -> None:
     async with on_redis(prepared(state, redis)) as parts:
-        ids = await relayed(parts, 2, "a")
-        await parts.broker.register({"a": "other.type"})
+        ids = await relayed(parts, 3, "a")
+        await parts.settle(await parts.claim("a", 1))
+        await parts.register({"a": "other.type"})
         ids += await publish(parts.store, 2, type_="other.type")
         await parts.relay_all()
-        await parts.reconciler.run_once()
+        for _ in range(3):
+            await parts.reconciler.run_once()
         messages = await parts.claim("a")
-        assert same(events(messages), ids)
-        await parts.finish(messages)
+        assert same(events(messages), ids[1:])
+        await parts.settle(messages)
         await parts.reconciler.run_once()
-        assert len((await parts.store.read(load)).committed) == 1
+        assert redis.execute("EXISTS", STREAM) == 0
 
 
-async def test_outbox_keeps_what_a_group_has_not_taken_yet(state: Path, redis: RedisServer) -> None:
-    async def old(tx: Tx) -> int:
-        page = await tx.fetch_all("retention.outbox_page", after=0, before=2**62, limit=100)
-        return sum(bool(row["old"]) for row in page)
-
-    async with on_redis(prepared(state, redis)) as parts:
-        await relayed(parts, 6, "a")
-        await parts.finish(await parts.claim("a", 4))
-        assert await parts.store.read(old) == 0
-        await parts.reconciler.run_once()
-        assert await parts.store.read(old) == 4
-
-
-async def test_failure_is_kept_though_its_outbox_entry_was_deleted(
+async def test_what_a_process_held_that_is_gone_is_handled_alone_by_another(
     state: Path, redis: RedisServer
 ) -> None:
+    """It may have killed it; and nothing of the process stays in Redis."""
     async with on_redis(prepared(state, redis)) as parts:
-        (event_id,) = await relayed(parts, 1, "a")
-        (message,) = await parts.claim("a")
-
-        async def delete(tx: Tx) -> None:
-            assert await tx.execute("retention.outbox", ids="[1]") == 1
-
-        await parts.store.run(delete)
-        await parts.settle([message], Verdict.RETRY)
-        (again,) = await parts.claim("a")
-        assert (again.event_id, again.payload) == (event_id, message.payload)
+        ids = await relayed(parts, 3, "a")
+        assert len(await parts.claim("a", owner="dead")) == 3
+        await parts.store.run(lambda tx: tx.execute("process.leave", id="dead"))
+        await parts.reconciler.run_once()
+        assert redis.execute("XPENDING", STREAM, "a")["pending"] == 0
+        assert redis.execute("XINFO CONSUMERS", STREAM, "a") == []
+        broker, found = await parts.process(), list[str]()
+        assert await broker.take_back("dead", gone=True) == 3
+        for _ in range(3):
+            (message,) = await parts.claim_alone("a")
+            assert message.suspect and message.attempt == 1
+            found.append(message.event_id)
+            await parts.settle([message])
+        assert same(found, ids)
+        assert (await broker.depth(["a"])).ready == 0

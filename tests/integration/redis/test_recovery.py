@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tests.integration.engine.parts import context_of, publish, rows, until
-from tests.integration.redis.parts import WINDOW_S, on_redis, server_of
+from tests.integration.redis.parts import on_redis, server_of
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
@@ -41,7 +41,7 @@ async def test_primary_is_alive_as_long_as_it_publishes_again(
     """Far more pages than fit between two touches of the watchdog are no reason to be killed."""
     use(state, redis.url)
     async with on_redis(state) as parts:
-        await parts.broker.register({"group": "thing.done"})
+        await parts.register({"group": "thing.done"})
         await publish(parts.store, 1600)
         assert await parts.relay_all() == 1600
         await parts.reconciler.run_once()
@@ -52,7 +52,7 @@ async def test_primary_is_alive_as_long_as_it_publishes_again(
 
         def make(_: Store) -> Reconciler:
             watched = cast(Store, store)
-            return Reconciler(watched, server_of(redis.url), Keys(PREFIX), window_s=WINDOW_S)
+            return Reconciler(watched, server_of(redis.url), Keys(PREFIX))
 
         store.service = ReconcilerService(leadership, make)
         stop = asyncio.Event()

@@ -73,7 +73,7 @@ def test_mistake_is_named_and_nothing_secret_quoted(url: str, said: str) -> None
 
 def test_broker_is_the_store_unless_told_otherwise() -> None:
     assert is_store(BrokerConfig())
-    check(BrokerConfig(), retention_s=1.0)
+    check(BrokerConfig())
     with pytest.raises(ConfigError, match="no broker"):
         is_store(BrokerConfig(url="amqp://me:secret@host"))
 
@@ -81,33 +81,12 @@ def test_broker_is_the_store_unless_told_otherwise() -> None:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        (BrokerConfig(url="redis://h", window_s=5000.0), "window_s"),
-        (BrokerConfig(url="redis://h", window_s=1.0, prefix="a b"), "prefix"),
-        (BrokerConfig(url="redis://h", window_s=1.0, prefix=""), "prefix"),
-        (BrokerConfig(url="rediss://h?ssl_ca_certs=/nowhere", window_s=1.0), "/nowhere"),
+        (BrokerConfig(url="redis://h", prefix="a b"), "prefix"),
+        (BrokerConfig(url="redis://h", prefix=""), "prefix"),
+        (BrokerConfig(url="rediss://h?ssl_ca_certs=/nowhere"), "/nowhere"),
     ],
 )
 def test_start_is_refused_when_the_settings_cannot_work(config: BrokerConfig, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        check(config, retention_s=5000.0)
+        check(config)
     assert said in str(caught.value)
-
-
-@pytest.mark.parametrize("window_s", [3000.0, 2400.5])
-def test_start_is_refused_when_entries_are_not_kept_longer_than_the_window(
-    window_s: float,
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check(BrokerConfig(url="redis://h", window_s=window_s), retention_s=3000.0)
-    assert "set [broker] window_s to 2400 or less" in str(caught.value.hint)
-    assert f"retention_s to {window_s + 600.0:g} or more" in str(caught.value.hint)
-
-
-def test_window_that_entries_outlive_is_fine() -> None:
-    check(BrokerConfig(url="redis://h", window_s=2400.0), retention_s=3000.0)
-
-
-def test_hint_names_no_window_when_entries_are_not_kept_at_all() -> None:
-    with pytest.raises(ConfigError) as caught:
-        check(BrokerConfig(url="redis://h", window_s=60.0), retention_s=0.0)
-    assert caught.value.hint == "set [engine] retention_s to 660 or more"

@@ -10,11 +10,13 @@ _CODE = """
 import sys
 sys.modules["redis"] = sys.modules["hiredis"] = None  # an import raises ImportError
 import cordata, cordata.cli, cordata.wiring.primary, cordata.wiring.worker
-from cordata.broker.opening import Passwords, check, make_broker
+from cordata.broker import Queue
+from cordata.broker.opening import check, is_store
 from cordata.config.sections import BrokerConfig
 
-check(BrokerConfig(), retention_s=86400.0)
-make_broker(BrokerConfig(), None, owner="me", claim_timeout_s=60.0, passwords=Passwords())
+check(BrokerConfig())
+assert is_store(BrokerConfig())
+Queue(None, owner="me", retries={})
 print("fine")
 """
 

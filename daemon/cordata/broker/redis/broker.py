@@ -1,13 +1,13 @@
 """The broker on Redis: streams for the first delivery, the store for everything else.
 
-    outbox ──relay──> stream ──read──> handler ──done──> acknowledged
-       │                                  └──failed, given back, its process died──> message (store)
-       └──groups that want key order──────────────────────────────────────────────> message (store)
+    message of the group `redis` ──relay──> stream ──read──> handler ──done──> acknowledged
+                                                               └─failed, given back─> message
+                                                                                     (store)
 
-A message that goes well costs the store nothing but what its handler writes. Whatever else may
-happen to it (further attempts, back-off, dead letters, an operator's replay) is the store broker's,
-in the same tables and with the same commands as without Redis: it is written there first, then
-acknowledged here. Who stops gives back what it has not begun in the same way.
+A message that goes well costs the store its mark and what its handler writes. Whatever else may
+happen to it (further attempts, back-off, dead letters, an operator's replay), and what has a
+priority or wants the order of keys, is the queue's on the store, in the same tables and with the
+same commands as without Redis. Who stops gives back what it has not begun in the same way.
 
 Redis may lose anything at any time: see reconciler.py. While it is unavailable, what is in the
 store goes on.
@@ -16,270 +16,237 @@ store goes on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from redis.exceptions import ResponseError
 
 from cordata import clock
-from cordata.broker import Broker, Claimed, Depth, Due, Held, Message, Outcome, Relayed, Want, claim
-from cordata.broker.direct import Taker
-from cordata.broker.message import NOTHING, PERHAPS
+from cordata.broker.contract import Broker
+from cordata.broker.message import (
+    Claimed,
+    Depth,
+    Message,
+    MessageId,
+    Outcome,
+    Want,
+    Wants,
+    give_back,
+)
 from cordata.broker.redis.consumer import Consumer
-from cordata.broker.redis.publisher import Publisher
+from cordata.broker.redis.pending import move_claims
+from cordata.broker.redis.relay import GROUP, Relay
 from cordata.broker.redis.server import RedisServer
+from cordata.broker.redis.state import NEW, REDIS_TOPIC, load, make_groups
 from cordata.broker.redis.stream import Keys
-from cordata.broker.settle import STREAM_TOPIC
-from cordata.broker.store import StoreBroker
-from cordata.core.outbox import LIVE
-from cordata.errors import BrokerUnavailable
+from cordata.core.delivery import Verdict
+from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.log import logger
-from cordata.store import OUTBOX_TOPIC, Fence, Store, Tx
+from cordata.store import QUEUE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
-_WAIT_S = 3600.0
 #: Without a wake-up the store is looked at this often.
 _LOOK_S = 5.0
-#: A look at who holds what takes one command per stream and group: none of them more often.
-_SCAN_S = 2.0
+#: A message of the store that this process handles from a stream already comes back after so long.
+_LATER_US = 1_000_000
 
 
 class RedisBroker(Broker):
-    """Of one process; `owner` is its id as a relay."""
+    """Of one process, whose queue on the store is `queue`."""
 
-    outbox_topic = OUTBOX_TOPIC
-    stream_topic = STREAM_TOPIC
+    topic = QUEUE_TOPIC
 
     def __init__(
-        self, store: Store, server: RedisServer, keys: Keys, *, owner: str, claim_timeout_s: float
+        self, store: Store, queue: Broker, server: RedisServer, keys: Keys, *, owner: str
     ) -> None:
         self._store = store
+        self._queue = queue
         self._server = server
-        self._owner = owner
-        self._claim_timeout_s = claim_timeout_s
-        self._inner = StoreBroker(store, claim_timeout_s=claim_timeout_s)
-        self._publisher = Publisher(
-            store, server, keys, owner=owner, claim_timeout_s=claim_timeout_s
-        )
-        self._consumer = Consumer(store, server, keys, owner=owner, claim_timeout_s=claim_timeout_s)
-        #: What the store holds for groups, as far as was looked.
-        self._due: dict[str, Due] = {}
+        self._keys = keys
+        self._consumer = Consumer(store, server, keys, name=owner)
+        self.relay = Relay(store, queue, server, keys)
+        #: Groups of which the store may have something that is due; and something of a priority
+        #: below 0, for which there was no room at the last claim.
+        self._may_be_in_store: set[str] = set()
+        self._may_be_low: set[str] = set()
+        #: As the last claim said.
+        self._next_at: int | None = None
+        self._suspects = False
         self._look_deadline = 0.0
-        self._is_listening = False
-        self._scan_deadline = 0.0
-        #: Knows what this process has in hand.
-        self._taker: Taker | None = None
+        #: Claimed in the store, but not delivered: in hand from a stream, or an error came then.
+        self._unclaimed: list[Outcome] = []
 
     def status(self) -> str:
-        """For STATUS=: what is wrong, "" when nothing is."""
-        reason = self._server.reason or self._publisher.trouble or self._consumer.trouble
+        """As in Broker."""
+        reason = self._server.reason or self.relay.trouble
         return f"Redis: {reason}" if reason else ""
 
-    async def register(
-        self,
-        groups: Mapping[str, str],
-        *,
-        keyed: Collection[str] = (),
-        fence: Fence | None = None,
-    ) -> None:
-        """As `Broker.register`; in Redis they are made when it is there."""
-        await self._inner.register(groups, keyed=keyed, fence=fence)
-        self._consumer.register({g: type for g, type in groups.items() if g not in keyed})
+    async def prepare(self, groups: Mapping[str, str]) -> None:
+        """Before groups (group -> event type) are registered to read streams.
 
-    async def relay(self, limit: int) -> Relayed:
-        """As `Broker.relay`. Raises: BrokerUnavailable, StoreUnavailable."""
-        return await self._publisher.relay(limit)
-
-    async def outbox_due_at(self) -> int | None:
-        """As `Broker.outbox_due_at`."""
-        return await self._inner.outbox_due_at()
-
-    async def due_at(self, groups: Iterable[str]) -> dict[str, Due]:
-        """As `Broker.due_at`; PERHAPS where a read of a stream may bring something."""
-        names = tuple(groups)
-        if clock.monotonic() >= self._look_deadline:
-            await self._look(names)
-        now_us = self._store.now_us()
-        found: dict[str, Due] = {}
-        for name in names:
-            due = _sooner(self._due.get(name), self._consumer.due_of(self._owner, name), now_us)
-            if due != NOTHING or name in self._due:
-                found[name] = due
-        return found
-
-    async def _look(self, groups: Collection[str]) -> None:
-        """See what the store has, and what it knows of Redis."""
-        if self._is_listening:  # else nobody would tell
-            self._look_deadline = clock.monotonic() + _LOOK_S
+        Those that are new exist in Redis before the first event is published for them. If Redis is
+        not available, and for those that it has lost, the primary makes them.
+        """
+        self._consumer.register(groups)
+        state = await self._store.read(load)
+        new = {group: type for group, type in groups.items() if state.groups.get(group) != type}
         try:
-            self._due = await self._inner.due_at(groups)
-            await self._consumer.load_state()
-        except BaseException:
+            await make_groups(self._server, self._keys, new, start=NEW)
+        except (BrokerUnavailable, ResponseError) as error:
+            log.info("the primary makes groups in Redis later: %s", error)
+
+    async def listen(self, groups: Collection[str], ring: Callable[[], None]) -> None:
+        """As in Broker."""
+
+        def ring_for_store() -> None:
             self._look_deadline = 0.0
-            raise
+            ring()
 
-    async def exchange(
-        self, owner: str, outcomes: Sequence[Outcome], wanted: Mapping[str, Want]
-    ) -> Claimed:
-        """As `Broker.exchange`. While Redis is away it brings what is in the store."""
-        await self._consumer.settle(owner, [one for one in outcomes if isinstance(one.id, str)])
-        stored = [one for one in outcomes if isinstance(one.id, int)]
-        if clock.monotonic() >= self._look_deadline and wanted:
-            await self._look(tuple(wanted))
-        messages, next_at = await self._from_store(owner, stored, wanted)
-        left = {group: _less(want, group, messages) for group, want in wanted.items()}
-        # From here on nothing may fail: what was claimed would be in nobody's hands.
-        found = await self._consumer.exchange(owner, left)
-        for group, want in left.items():
-            if want.live and sum(one.group == group for one in found) >= want.live:
-                due = next_at.get(group, NOTHING)
-                next_at[group] = due._replace(live=self._store.now_us())
-        return Claimed(messages=[*messages, *found], next_at=next_at)
-
-    async def _from_store(
-        self, owner: str, outcomes: Sequence[Outcome], wanted: Mapping[str, Want]
-    ) -> tuple[Sequence[Message], dict[str, Due]]:
-        """Settle and claim what is there, if anything is: a unit of its own costs a commit."""
-        now_us = self._store.now_us()
-        due = {g: w for g, w in wanted.items() if self._due.get(g, NOTHING).is_due(now_us)}
-        if outcomes or due:
-            claimed = await self._inner.exchange(owner, outcomes, due)
-            for group in due:
-                self._due[group] = claimed.next_at.get(group, NOTHING)
-            messages = claimed.messages
-        else:
-            messages = ()
-        return messages, {group: self._due[group] for group in wanted if group in self._due}
-
-    async def renew(self, owner: str) -> None:
-        """As `Broker.renew`. A store that is away keeps nobody from renewing in Redis."""
-        await self._consumer.renew(owner)
-        known = self._taker.known() if self._taker is not None else None
-        stored = known is None or any(isinstance(id, int) for _, id in known)
-        if stored or self._inner.doubts():
-            await self._inner.renew(owner)
-
-    async def listen(self, owner: str, groups: Collection[str], ring: Callable[[], None]) -> None:
-        """As `Broker.listen`."""
-        self._is_listening = True
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._ring_at_topic(ring))
+            tasks.create_task(self._queue.listen(groups, ring_for_store))
             tasks.create_task(self._consumer.listen(ring))
 
-    async def _ring_at_topic(self, ring: Callable[[], None]) -> None:
-        while True:
-            if await self._store.wait(STREAM_TOPIC, _WAIT_S):
-                self._look_deadline = 0.0
-                ring()
-
-    def bring(self, taker: Taker) -> None:
-        """As `Broker.bring`: nothing is brought, but the store may hold what nobody knows of."""
-        self._taker = taker
-        self._inner.bring(taker)
-
-    def doubts(self) -> bool:
-        """As `Broker.doubts`."""
-        return self._inner.doubts()
-
-    async def quiet(self, owner: str) -> None:
-        """As `Broker.quiet`."""
-        await self._consumer.quiet(owner)
-
-    async def leave(self, owner: str) -> None:
-        """As `Broker.leave`."""
-        await self._consumer.leave(owner)
-
-    async def owners(self, dead: Collection[str] = ()) -> dict[str, bool]:
-        """As `Broker.owners`. The streams are looked at if somebody is dead, or now and then."""
-        found = await self._inner.owners()
-        if self._is_listening and not dead and clock.monotonic() < self._scan_deadline:
-            return found
-        streams = await self._consumer.stream_groups()
-        period_s = max(self._claim_timeout_s / 3, _SCAN_S * len(streams))
-        self._scan_deadline = clock.monotonic() + period_s
-        try:
-            holders = await self._consumer.holders()
-        except BrokerUnavailable:
-            self._scan_deadline = 0.0
-            return found
-        return {
-            name: found.get(name, False) or holders.get(name, False) for name in found | holders
-        }
-
-    async def held(self, owner: str, *, limit: int) -> list[Held]:
-        """As `Broker.held`."""
-        found = await self._inner.held(owner, limit=limit)
-        if len(found) < limit:
-            try:
-                found += await self._consumer.held_by(owner, limit=limit - len(found))
-            except BrokerUnavailable as error:
-                log.debug("what %s holds in Redis is not known: %s", owner, error)
-        return found
-
-    async def forget(self, owner: str) -> bool:
-        """As `Broker.forget`: not while anything is in its name."""
-        try:
-            return await self._consumer.forget(owner)
-        except BrokerUnavailable:
-            return False
-
-    async def take_entries_back(self, dead: Collection[str]) -> int:
-        """As `Broker.take_entries_back`."""
-        holders = await self._store.read(claim.owners)
-        now_us = self._store.now_us()
-        if not any(until < now_us or name in dead for name, until in holders.items()):
-            return 0
-        return await self._store.run(lambda tx: claim.take_back(tx, dead))
-
-    async def depth(self, groups: Iterable[str]) -> Depth:
-        """As `Broker.depth`, though messages move meanwhile. Raises: BrokerUnavailable.
-
-            outbox ──> stream ──> nowhere any more, or `message` in the store
-               ^          │
-               └──────────┘  what handlers publish
-
-        The store before the stream misses what is moved on to it meanwhile, the stream before the
-        store what comes from the outbox. So the store is looked at twice, and if anything has gone
-        from the outbox to a stream in between, something may be left.
-        """
-        names = tuple(groups)
-        top = await self._store.read(_top)
-        before = await self._inner.depth(names)
-        relaying = bool(await self._store.read(claim.owners))
-        waiting, claimed = await self._consumer.backlog(names)
-        after = await self._inner.depth(names)
-        relaying = relaying or bool(await self._store.read(claim.owners))
-        moved = top != await self._store.read(_top)
-        return Depth(
-            outbox=before.outbox or after.outbox or relaying or moved,
-            ready=before.ready or after.ready or waiting,
-            claimed=before.claimed or after.claimed or claimed,
-            dead=after.dead,
+    async def exchange(
+        self, outcomes: Sequence[Outcome], wants: Wants, *, alone: bool = False
+    ) -> Claimed:
+        """As in Broker. While Redis is away it brings what is in the store."""
+        done = [o for o in outcomes if not o.message.claim and o.verdict is Verdict.DONE]
+        failed = [o for o in outcomes if not o.message.claim and o.verdict is not Verdict.DONE]
+        if failed:
+            await self._consumer.settle(failed)
+            self._look_deadline = 0.0  # they are in the store now, due at some time
+        stored = [one for one in outcomes if one.message.claim]
+        claimed = await self._from_store([*stored, *self._unclaimed], wants, alone=alone)
+        self._unclaimed = [
+            Outcome(message=message, verdict=Verdict.DEFER, delay_us=_LATER_US)
+            for message in claimed.messages
+            if self._consumer.holds(message.id)
+        ]
+        messages = [one for one in claimed.messages if not self._consumer.holds(one.id)]
+        left = {group: _left(want, group, messages) for group, want in wants.items()}
+        if claimed.suspects and (not alone or any(message.suspect for message in messages)):
+            left.clear()  # the hands are to be empty for one of them
+        found = await self._settle_and_read(done, left, messages)
+        more = {group for group in left if self._consumer.may_have(group)}
+        return Claimed(
+            messages=[*messages, *found],
+            more=claimed.more | more,
+            next_at=claimed.next_at,
+            suspects=claimed.suspects,
         )
 
-    def given_up(self) -> int:
-        """As `Broker.given_up`."""
-        return self._publisher.given_up_count
+    async def _settle_and_read(
+        self, done: Sequence[Outcome], wanted: Mapping[str, int], claimed: Sequence[Message]
+    ) -> list[Message]:
+        """Both at once: neither waits for the other. Raises: StoreUnavailable.
+
+        What was read or claimed then is delivered later.
+        """
+        if not done:
+            return await self._consumer.read(wanted)
+        async with asyncio.TaskGroup() as tasks:
+            settling = tasks.create_task(self._try_to_settle(done))
+            reading = tasks.create_task(self._consumer.read(wanted))
+        found, error = reading.result(), settling.result()
+        if error is not None:
+            self._consumer.keep_undelivered(found)
+            self._unclaimed += map(give_back, claimed)
+            raise error
+        return found
+
+    async def _try_to_settle(self, done: Sequence[Outcome]) -> StoreUnavailable | None:
+        try:
+            await self._consumer.settle(done)
+        except StoreUnavailable as error:
+            return error
+        return None
+
+    async def _from_store(
+        self, outcomes: Sequence[Outcome], wants: Wants, *, alone: bool
+    ) -> Claimed:
+        """Settle and claim what is there, if anything may be: a unit of its own costs a commit."""
+        now = clock.monotonic()
+        if wants and now >= self._look_deadline:
+            self._look_deadline = now + _LOOK_S
+            self._may_be_in_store |= wants.keys()
+            await self._consumer.load_state()
+        wanted = {
+            group: want
+            for group, want in wants.items()
+            if group in self._may_be_in_store or (want.low and group in self._may_be_low)
+        }
+        if not outcomes and not wanted:
+            return Claimed(messages=(), next_at=self._next_at, suspects=self._suspects)
+        claimed = await self._queue.exchange(outcomes, wanted, alone=alone)
+        self._next_at, self._suspects = claimed.next_at, claimed.suspects
+        if not claimed.suspects:  # else they are claimed when the hands are empty
+            self._may_be_in_store -= wanted.keys()
+            self._may_be_in_store |= claimed.more
+            for group, want in wanted.items():
+                (self._may_be_low.discard if want.low else self._may_be_low.add)(group)
+        if claimed.next_at is not None:
+            due_in_s = (claimed.next_at - self._store.now_us()) / 1e6
+            self._look_deadline = min(self._look_deadline, now + max(due_in_s, 0.0))
+        return claimed
+
+    async def renew(self, known: Collection[MessageId]) -> None:
+        """As in Broker."""
+        await self._queue.renew({*known, *self.relay.held})
+        await self._consumer.give_back_unknown(known)
+
+    async def take_back(self, owner: str, *, gone: bool) -> int:
+        """As in Broker: what it has in streams moves to the store, and is taken back there."""
+        count = 0
+        if not gone:
+            count = await self._queue.take_back(owner, gone=False)
+            if await self._lives(owner):
+                return count
+        state = await self._store.read(load)
+        try:
+            for group, type in sorted(state.groups.items()):
+                where = {"type": type, "group": group, "name": owner}
+                await move_claims(self._store, self._server, self._keys, **where)
+        except (BrokerUnavailable, ResponseError) as error:
+            log.debug("what %s held in Redis is taken back later: %s", owner, error)
+            self._store.notify(REDIS_TOPIC)
+        return count + await self._queue.take_back(owner, gone=True)
+
+    async def _lives(self, process_id: str) -> bool:
+        rows = await self._store.read(lambda tx: tx.fetch_all("redis.processes"))
+        return process_id in {row["id"] for row in rows}
+
+    async def quiet(self) -> None:
+        """As in Broker."""
+        await self._consumer.quiet()
+        await self._queue.quiet()
+
+    async def leave(self) -> None:
+        """As in Broker."""
+        await self._consumer.leave()
+        await self._queue.leave()
+
+    async def depth(self, groups: Collection[str]) -> Depth:
+        """As in Broker, by what the store knows.
+
+        What waits for the relay counts as ready, whatever group it is for; what is in a stream and
+        not handled counts as claimed.
+        """
+        found = await self._queue.depth([*groups, GROUP])
+        names = json.dumps(list(groups))
+
+        async def unit(tx: Tx) -> bool:
+            return await tx.fetch_one("redis.left", groups=names) is not None
+
+        left = await self._store.read(unit)
+        return Depth(ready=found.ready, claimed=found.claimed + left, dead=found.dead)
 
     def close(self) -> None:
-        """Close all connections."""
+        """As in Broker."""
         self._server.close()
+        self._queue.close()
 
 
-async def _top(tx: Tx) -> int:
-    """The highest position that an entry got in a stream."""
-    row = await tx.fetch_one("redis.top")
-    return row["position"] or 0 if row is not None else 0
-
-
-def _sooner(stored: Due | None, streamed: Due, now_us: int) -> Due:
-    """For each lane: what the store has to be claimed now, PERHAPS of a stream, or later."""
-    if stored is None:
-        return streamed
-    lanes = zip(stored, streamed, strict=True)
-    return Due(*(s if p is None or (s is not None and s <= now_us) else PERHAPS for s, p in lanes))
-
-
-def _less(want: Want, group: str, messages: Sequence[Message]) -> Want:
-    """What is wanted beside what the store brought: no backfill if it brought anything live."""
-    live = sum(one.group == group and one.lane == LIVE for one in messages)
-    some_live = any(one.lane == LIVE for one in messages)
-    return Want(live=max(want.live - live, 0), backfill=0 if some_live else want.backfill)
+def _left(want: Want, group: str, messages: Sequence[Message]) -> int:
+    """What is wanted beside what the store brought."""
+    return want.count - sum(one.group == group and one.priority >= 0 for one in messages)

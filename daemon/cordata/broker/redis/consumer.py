@@ -1,17 +1,13 @@
 """The consumer: reads streams for this process' groups, acknowledges, and waits for new entries.
 
-The life of an entry:
+    read ──> handler ──handled, marked in the store───────────> acknowledged
+      │         └─failed, given back──> a message in the store ──^
+      └─may have been handled ──> doubtful ──it was: the store says so─^
 
-    read ──> handler ──handled──> acknowledged ──in another's name by now──> marked as handled
-      │         │  ^                  ^                                       (in the store)
-      │         │  └──────────────┐   │
-      │         └─failed, given back──┼─> moved to the store ─> acknowledged
-      │                           │   │
-      └─may have been handled ─> doubtful ──it was: the store says so
-
-It is doubtful when Redis lost data (its position is one that was used before, or this Redis is not
-the one that the store knows), when a relay has perhaps added it twice, or when the answer to the
-read was lost, so that it is pending in our name and was never seen here.
+An entry is doubtful when it was in Redis before that lost data, when a relay has perhaps added it
+twice, or when the answer to the read was lost, so that it is pending in our name and was never seen
+here. Entries never change hands: what a process holds that is gone, the primary moves to the store
+(reconciler.py). So acknowledging asks nobody: whatever is acknowledged is marked, or in the store.
 
 One exchange is one round trip: acknowledgements, then a read of all groups that want something. It
 is skipped while nothing can have come: a group is empty from a read that brought less than was
@@ -23,87 +19,80 @@ ends without an answer all groups are read once, whatever was missed.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import msgspec
+from redis.asyncio.client import Pipeline
 from redis.exceptions import ResponseError
 
-from cordata.broker.message import NOTHING, PERHAPS, Due, Held, Message, Outcome, Want, back
-from cordata.broker.redis import fallback, pending
-from cordata.broker.redis.in_flight import InFlight
+from cordata import clock
+from cordata.broker.message import Message, MessageId, Outcome, give_back
+from cordata.broker.redis.pending import queue_removal
 from cordata.broker.redis.refusal_log import WRONG_TYPE, RefusalLog
 from cordata.broker.redis.server import RedisServer, code_of
-from cordata.broker.redis.state import GroupSetup, StoredState, StreamGroup, load
-from cordata.broker.redis.stream import LEVELS, Delivery, Keys, Stream, decode, position_of
-from cordata.broker.redis.stream import unreadable as unreadable_entry
+from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
+from cordata.broker.redis.stream import Keys, StreamEvent, decode, position_of
 from cordata.core.delivery import Verdict
-from cordata.core.outbox import BACKFILL, LIVE
-from cordata.errors import BrokerUnavailable, StoreUnavailable, TransientError
+from cordata.errors import BrokerUnavailable, TransientError
 from cordata.log import logger
-from cordata.store import Store
+from cordata.store import QUEUE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
 #: Entries of one read of what is pending in our name.
 _PAGE = 500
-
-
-class _Owned:
-    """What one owner has read. In production there is one: this process."""
-
-    def __init__(self) -> None:
-        self.in_flight = InFlight()
-        #: Pending in its name, and perhaps handled already: looked up before a handler gets it.
-        self.doubtful: list[Delivery] = []
-        #: Handled, and by now in another's name, who may handle it, too: to be marked as handled.
-        self.unmarked: list[Delivery] = []
-        #: An answer was lost: entries may be pending in its name that were never seen here.
-        self.is_incomplete = False
-        #: Of the server's connections: what came before was made up for.
-        self.generation = 0
+#: A group that Redis does not know, or refuses to read, is not read for so long.
+_PAUSE_S = 0.5
 
 
 class Consumer:
-    """Of one process. Methods that take `owner` are about what is in that name."""
+    """Of one process, by its name."""
 
-    def __init__(
-        self, store: Store, server: RedisServer, keys: Keys, *, owner: str, claim_timeout_s: float
-    ) -> None:
+    def __init__(self, store: Store, server: RedisServer, keys: Keys, *, name: str) -> None:
         #: What the store knows of Redis.
         self.state = StoredState()
         self._store = store
         self._server = server
         self._keys = keys
-        self._owner = owner
-        self._claim_timeout_s = claim_timeout_s
-        self._groups = GroupSetup(store, keys, server)
+        self._name = name
         self._refusal_log = RefusalLog()
-        self._owned: dict[str, _Owned] = {}
+        #: Group -> event type.
+        self._types: dict[str, str] = {}
+        #: Read and not settled.
+        self._held: dict[MessageId, Message] = {}
+        #: Held, and unknown to the caller of the last `give_back_unknown`.
+        self._unknown: frozenset[MessageId] = frozenset()
+        #: Settled, to be acknowledged, by group and entry id.
+        self._settled: dict[tuple[str, str], Message] = {}
+        #: For the next read.
+        self._undelivered: list[Message] = []
+        #: Perhaps handled already: looked up before a handler gets it.
+        self._doubtful: list[Message] = []
+        #: An answer was lost: entries may be pending in our name that were never seen here.
+        self._is_incomplete = False
+        #: Of the server's connections: what came before was made up for.
+        self._generation = 0
         self._is_listening = False
         self._is_stopping = False
         #: Group -> how often something may have come for it.
         self._wakes = Counter[str]()
-        #: Group and lane -> that count when it was found empty.
-        self._empty_at: dict[tuple[str, str], int] = {}
+        #: Group -> that count when it was found empty.
+        self._empty_at: dict[str, int] = {}
+        #: Group -> until then it is not read.
+        self._pauses: dict[str, float] = {}
 
     def register(self, groups: Mapping[str, str]) -> None:
         """These read streams: group -> event type."""
-        self._groups.register(groups)
-
-    @property
-    def trouble(self) -> str:
-        """Why some groups cannot be read though Redis is available; "" when it does."""
-        return self._groups.trouble
-
-    def _of(self, owner: str) -> _Owned:
-        return self._owned.setdefault(owner, _Owned())
+        self._types |= groups
 
     async def load_state(self) -> None:
         """Read what the store knows of Redis. Raises: StoreUnavailable."""
         before, self.state = self.state, await self._store.read(load)
-        is_new = bool(self.state.committed.keys() - before.committed.keys())
-        if is_new or (self.state.run_id, self.state.epoch) != (before.run_id, before.epoch):
+        if (self.state.run_id, self.state.epoch) != (before.run_id, before.epoch):
+            self._pauses.clear()
             self._wake(None)
 
     # Waiting for new entries
@@ -124,377 +113,276 @@ class Consumer:
                 ring()
                 while entries := await self._server.wait_for_entries(self._keys.wake, after):
                     after = entries[-1][0]
-                    self._wake({type for _, fields in entries for type in fields})
+                    self._wake({type.decode() for _, fields in entries for type in fields})
                     ring()
             except BrokerUnavailable:
-                self._of(self._owner).is_incomplete = True
+                self._is_incomplete = True
                 await asyncio.sleep(max(self._server.pause_s, 0.01))
             except ResponseError as error:
                 self._refusal_log.refused(self._keys.wake, error)
                 await asyncio.sleep(1.0)
 
-    def _wake(self, types: Collection[bytes] | None) -> None:
+    def _wake(self, types: Collection[str] | None) -> None:
         """Something may have come for the groups of these types; None: of all."""
-        for group, type in self._groups.types.items():
-            streams = self.state.streams_of(group)
-            if types is None or any(
-                one.encode() in types for one in (type, *(stream.type for stream in streams))
-            ):
+        for group, type in self._types.items():
+            if types is None or type in types:
                 self._wakes[group] += 1
 
-    def due_of(self, owner: str, group: str) -> Due:
-        """PERHAPS for lanes in which an exchange may bring something for a group."""
-        owned = self._of(owner)
-        if any(one.message.group == group for one in owned.doubtful):
-            return Due(PERHAPS, PERHAPS)
-        if not self._may_read(group):
-            return NOTHING
-        if not self._is_listening or not owned.in_flight.is_settled:
-            return Due(PERHAPS, PERHAPS)
-        return Due(*(self._may_have(group, lane) for lane in (LIVE, BACKFILL)))
-
-    def _may_read(self, group: str) -> bool:
-        if group not in self._groups.types or self._groups.is_paused(group):
+    def may_have(self, group: str) -> bool:
+        """Whether a read may bring something for a group."""
+        if group not in self._types or self._is_stopping:
             return False
         if self._is_listening and not self._server.is_available:
             return False
-        return bool(self.state.streams_of(group)) or self._groups.is_due()
-
-    def _may_have(self, group: str, lane: str) -> int | None:
-        if lane == BACKFILL and not any(
-            stream.level == BACKFILL for stream in self.state.streams_of(group)
-        ):
-            return None
-        return None if self._empty_at.get((group, lane)) == self._wakes[group] else PERHAPS
+        if self._pauses.get(group, 0.0) > clock.monotonic():
+            return False
+        return not self._is_listening or self._empty_at.get(group) != self._wakes[group]
 
     # Reading and acknowledging
 
-    async def exchange(self, owner: str, wanted: Mapping[str, Want]) -> list[Message]:
-        """Acknowledge, and bring what is wanted. Raises nothing: what is away comes later."""
-        owned = self._of(owner)
-        found: list[Delivery] = []
+    async def read(self, wanted: Mapping[str, int]) -> list[Message]:
+        """Acknowledge, and read what groups want. Raises nothing: what is away comes later."""
+        wanted = {group: count for group, count in wanted.items() if count > 0}
+        found, self._undelivered = self._undelivered, []
         try:
             if not self._is_listening or self._server.is_available:
-                await self._prepare(owner, wanted)
-                await self._read(owner, wanted, found)
+                await self._server.connect()
+                await self._adopt()
+                reads = {group: count for group, count in wanted.items() if self.may_have(group)}
+                if reads or self._settled:
+                    found += await self._exchange(reads)
         except TransientError as error:
             log.debug("streams are not read: %s", error)
         try:
-            await self._mark_unmarked(owned)
-            found += await self._sift(owned, wanted)
+            found += await self._sift(wanted)
         except TransientError as error:
             log.debug("what was delivered before is not looked up: %s", error)
-        for name in {owner, self._owner}:
-            await self._acknowledge(name)
-        return [delivery.message for delivery in found]
+        return found
 
-    async def _prepare(self, owner: str, wanted: Collection[str]) -> None:
-        """The groups exist, and answers that were lost are made up for."""
-        owned = self._of(owner)
-        await self._server.connect()
-        if not wanted:
-            return
-        if owned.generation != self._server.generation or self._groups.is_due():
-            self.state = await self._groups.make()
-        if owned.is_incomplete or owned.generation != self._server.generation:
-            # Also for a new connection: whatever Redis went through, it may have brought back what
-            # we once had.
-            generation, owned.is_incomplete = self._server.generation, False
-            if await self._adopt(owner):
-                owned.generation = generation
-            else:
-                owned.is_incomplete = True
-
-    async def _adopt(self, owner: str) -> bool:
-        """Read what is pending in a name and not in flight here. False: some could not be read.
-
-        Raises: BrokerUnavailable.
-        """
-        owned, is_complete = self._of(owner), True
-        for group in self._groups.types:
-            for stream in self.state.streams_of(group):
-                key, after = self._keys.of(stream), b"0"
-                while True:
-                    pipe = self._server.pipeline()
-                    pipe.xreadgroup(group, owner, {key: after}, count=_PAGE)
-                    (reply,) = await self._server.execute(pipe)
-                    if isinstance(reply, ResponseError):  # without a group nothing is pending
-                        is_complete &= code_of(reply) in ("NOGROUP", WRONG_TYPE)
-                        break
-                    entries = reply[0][1] if reply else []
-                    if not entries:
-                        break
-                    owned.doubtful += self._take(owned, group, stream, entries)
-                    after = entries[-1][0]
-        return is_complete
-
-    async def _read(self, owner: str, wanted: Mapping[str, Want], found: list[Delivery]) -> None:
-        """Live entries first, backfill when there are none. Raises: TransientError."""
-        open_: dict[str, Want] = {}
-        if not self._is_stopping:
-            open_ = {g: want for g, want in wanted.items() if not self._groups.is_paused(g)}
-        before = {group: self._wakes[group] for group in open_}
-        left = Counter({group: want.live for group, want in open_.items()})
-        for level in LEVELS[:-1]:
-            await self._read_level(owner, level, left, found)
-        self._note_empty(open_, left, LIVE, before)
-        if not found:
-            left = Counter({group: want.backfill for group, want in open_.items()})
-            await self._read_level(owner, BACKFILL, left, found)
-            self._note_empty(open_, left, BACKFILL, before)
-
-    def _note_empty(
-        self, groups: Iterable[str], left: Counter[str], lane: str, before: Mapping[str, int]
-    ) -> None:
-        for group in groups:
-            if left[group] > 0:
-                self._empty_at[group, lane] = before[group]
-
-    async def _read_level(
-        self, owner: str, level: str, left: Counter[str], found: list[Delivery]
-    ) -> None:
-        """Acknowledge, and read at most `left` entries for each group."""
-        reads = [
-            (group, stream)
-            for group, count in left.items()
-            if count > 0
-            for stream in self.state.streams_of(group)
-            if stream.level == level
-        ]
-        if not reads:
-            return
-        owned, lost_groups = self._of(owner), set[str]()
+    async def _exchange(self, wanted: Mapping[str, int]) -> list[Message]:
+        """Acknowledge and read in one round trip. Raises: BrokerUnavailable."""
         pipe = self._server.pipeline()
-        acks = pending.acknowledge(pipe, owned.in_flight.to_acknowledge(), owner)
-        for group, stream in reads:
-            pipe.xreadgroup(group, owner, {self._keys.of(stream): ">"}, count=left[group])
+        settled = list(self._settled.values())
+        acks = self._acknowledge(pipe, settled)
+        for group, count in wanted.items():
+            streams: dict[Any, Any] = {self._keys.of(self._types[group]): ">"}
+            pipe.xreadgroup(group, self._name, streams, count=count)
+        before = {group: self._wakes[group] for group in wanted}
         try:
             replies = await self._server.execute(pipe)
         except BaseException:
-            owned.is_incomplete = True
+            self._is_incomplete = True
             raise
-        self._take_acknowledged(owned, acks, replies)
-        for (group, stream), reply in zip(reads, replies[len(acks) :], strict=True):
+        if not any(isinstance(reply, ResponseError) for reply in replies[:acks]):
+            for message in settled:
+                self._settled.pop((message.group, message.token), None)
+        found: list[Message] = []
+        for (group, count), reply in zip(wanted.items(), replies[acks:], strict=True):
             if isinstance(reply, ResponseError):
-                if code_of(reply) == "NOGROUP":
-                    lost_groups.add(group)
-                else:
-                    self._refusal_log.refused(f"{group} its events", reply)
+                self._refused(group, reply)
                 continue
-            for _, entries in reply:
-                left[group] -= len(entries)
-                for one in self._take(owned, group, stream, entries):
-                    (owned.doubtful if self._is_doubtful(one) else found).append(one)
-        if lost_groups:
-            self.state = await self._groups.restore(lost_groups)
-
-    def _take(
-        self, owned: _Owned, group: str, stream: Stream, entries: Sequence[Any]
-    ) -> list[Delivery]:
-        """What was read, and was not in flight here."""
-        key = self._keys.of(stream)
-        found: list[Delivery] = []
-        for entry_id, fields in entries:
-            try:
-                delivery = decode(group, stream, key, entry_id, fields)
-            except ValueError as error:  # added by somebody else, or deleted while it was pending
-                log.error("%s: entry %s of %s: %s", group, entry_id.decode(), key, error)
-                owned.in_flight.move([unreadable_entry(group, stream, key, entry_id)])
-                continue
-            if owned.in_flight.add(delivery):
-                found.append(delivery)
+            entries = reply[0][1] if reply else []
+            if len(entries) < count:
+                self._empty_at[group] = before[group]
+            for message in self._take(group, entries):
+                (self._doubtful if self._is_doubtful(message) else found).append(message)
         return found
 
-    def _is_doubtful(self, delivery: Delivery) -> bool:
-        if delivery.again or self._server.run_id != self.state.run_id:
-            return True
-        recheck_to = self.state.recheck_to.get(delivery.stream, 0)
-        return recheck_to > 0 and position_of(delivery.entry_id) <= recheck_to
+    def _acknowledge(self, pipe: Pipeline, messages: Sequence[Message]) -> int:
+        """Add the commands that acknowledge messages. Returns how many commands."""
+        ids: dict[tuple[str, str], list[str]] = {}
+        for message in messages:
+            ids.setdefault((message.type, message.group), []).append(message.token)
+        for (type, group), own in ids.items():
+            pipe.xack(self._keys.of(type), group, *own)
+        return len(ids)
 
-    async def _sift(self, owned: _Owned, groups: Collection[str]) -> list[Delivery]:
+    def _refused(self, group: str, error: ResponseError) -> None:
+        self._pauses[group] = clock.monotonic() + _PAUSE_S
+        if code_of(error) == "NOGROUP":
+            self._store.notify(REDIS_TOPIC)  # the primary makes it, and finds out what else is lost
+        else:
+            self._refusal_log.refused(f"{group} its events", error)
+
+    async def _adopt(self) -> None:
+        """Read what is pending in our name and was never seen here. Raises: BrokerUnavailable."""
+        generation = self._server.generation
+        if not self._is_incomplete and self._generation == generation:
+            return
+        self._is_incomplete = False
+        for group, type in self._types.items():
+            after = b"0"
+            while True:
+                pipe = self._server.pipeline()
+                streams: dict[Any, Any] = {self._keys.of(type): after}
+                pipe.xreadgroup(group, self._name, streams, count=_PAGE)
+                (reply,) = await self._server.execute(pipe)
+                if isinstance(reply, ResponseError):  # without a group nothing is pending
+                    self._is_incomplete |= code_of(reply) not in ("NOGROUP", WRONG_TYPE)
+                    break
+                entries = reply[0][1] if reply else []
+                if not entries:
+                    break
+                self._doubtful += self._take(group, entries)
+                after = entries[-1][0]
+        if not self._is_incomplete:
+            self._generation = generation
+
+    def _take(self, group: str, entries: Sequence[Any]) -> list[Message]:
+        """What was read, and is not in hand."""
+        type, found = self._types[group], list[Message]()
+        for entry_id, fields in entries:
+            token = entry_id.decode()
+            if (group, token) in self._settled:
+                continue
+            try:
+                message = _message(group, type, token, decode(fields))
+            except ValueError as error:  # added by somebody else, or deleted while it was pending
+                log.error("%s: entry %s of %s: %s", group, token, self._keys.of(type), error)
+                self._settled[group, token] = _message(group, type, token, _FOREIGN)
+                continue
+            held = self._held.get(message.id)
+            if held is None:
+                self._held[message.id] = message
+                found.append(message)
+            elif held.token != token:  # the event is in its stream twice: one of them will do
+                self._settled[group, token] = message
+        return found
+
+    def _is_doubtful(self, message: Message) -> bool:
+        if message.suspect or self._server.run_id != self.state.run_id:
+            return True
+        return position_of(message.token.encode()) <= self.state.recheck_to
+
+    async def _sift(self, groups: Collection[str]) -> list[Message]:
         """Of what is doubtful, what is to be handled. Raises: StoreUnavailable."""
-        doubtful = [one for one in owned.doubtful if one.message.group in groups]
+        doubtful = [message for message in self._doubtful if message.group in groups]
         if not doubtful:
             return []
-        fresh, done = await fallback.split(self._store, doubtful, self.state)
-        looked_at = set(map(id, doubtful))
-        owned.doubtful = [one for one in owned.doubtful if id(one) not in looked_at]
-        owned.in_flight.move(done)
-        return fresh
 
-    async def _acknowledge(self, owner: str) -> None:
-        """What a read has not acknowledged: none may come for long. Raises nothing."""
-        owned = self._of(owner)
-        if owned.in_flight.is_settled or (self._is_listening and not self._server.is_available):
-            return
-        pipe = self._server.pipeline()
-        acks = pending.acknowledge(pipe, owned.in_flight.to_acknowledge(), owner)
-        try:
-            self._take_acknowledged(owned, acks, await self._server.execute(pipe))
-            await self._mark_unmarked(owned)
-        except TransientError as error:
-            log.debug("not acknowledged: %s", error)
+        async def unit(tx: Tx) -> set[MessageId]:
+            known: set[MessageId] = set()
+            for group in sorted({message.group for message in doubtful}):
+                ids = [message.event_id for message in doubtful if message.group == group]
+                rows = await tx.fetch_all("redis.handled", ids=json.dumps(ids), group=group)
+                known.update((row["event_id"], group) for row in rows)
+            return known
 
-    def _take_acknowledged(
-        self, owned: _Owned, acks: Sequence[pending.Batch], replies: Sequence[Any]
-    ) -> None:
-        for batch, reply in zip(acks, replies, strict=False):
-            others = set(map(id, batch.matching(reply)))
-            handled = owned.in_flight.acknowledged(batch.deliveries)
-            owned.unmarked += [one for one in handled if id(one) in others]
-
-    async def _mark_unmarked(self, owned: _Owned) -> None:
-        """What was taken over or lost while it was handled: nobody is to handle it again.
-
-        Raises: StoreUnavailable.
-        """
-        if owned.unmarked:
-            await fallback.mark_handled(self._store, _events(owned.unmarked))
-            owned.unmarked = []
+        known = await self._store.read(unit)
+        self._doubtful = [one for one in self._doubtful if one.group not in groups]
+        for message in doubtful:
+            if message.id in known:
+                self._settle(message)
+        return [message for message in doubtful if message.id not in known]
 
     # What becomes of messages
 
-    async def settle(self, owner: str, outcomes: Sequence[Outcome]) -> None:
-        """Note what was handled, to be acknowledged with the next read; move the rest to the store.
+    def holds(self, id: MessageId) -> bool:
+        """Whether a message of a stream is in hand."""
+        return id in self._held
 
-        Raises: StoreUnavailable; then nothing was moved, and the same outcomes may come again.
+    async def settle(self, outcomes: Sequence[Outcome]) -> None:
+        """Mark what was handled, move the rest to the store; the next read acknowledges all.
+
+        Raises: StoreUnavailable; then nothing was settled, and the same outcomes may come again.
         """
-        if not outcomes:
-            return
-        owned = self._of(owner)
-        rest, unknown = owned.in_flight.settle(outcomes)
-        handled = [(o.group, o.event_id) for o in unknown if o.verdict is Verdict.DONE]
-        await fallback.mark_handled(self._store, handled)
+        outcomes = [one for one in outcomes if one.message.id in self._held]
+        done = [one for one in outcomes if one.verdict is Verdict.DONE]
+        unmarked = sorted(one.message.id for one in done if not one.marked)
+        rest = [one for one in outcomes if one.verdict is not Verdict.DONE]
+
+        async def mark(tx: Tx) -> None:
+            await tx.write("redis.mark", events=json.dumps(unmarked), now_us=tx.now_us)
+            # What a crash of the server takes back is given again: the handler wrote nothing.
+            await tx.write("commit.unsynced")
+
+        async def keep(tx: Tx) -> None:
+            rows = sorted(_row(outcome, tx.now_us) for outcome in rest)
+            await tx.write("redis.keep", messages=json.dumps(rows))
+            tx.notify(QUEUE_TOPIC)
+
+        if unmarked:
+            await self._store.run(mark)
         if rest:
-            await fallback.move_to_store(self._store, rest)
-            owned.in_flight.move(delivery for _, delivery in rest)
-        if others := [o for o in unknown if o.verdict is not Verdict.DONE]:
-            await self._relieve(owner, others)
+            await self._store.run(keep)
+        for outcome in outcomes:
+            self._settle(outcome.message)
 
-    async def _relieve(self, owner: str, outcomes: Sequence[Outcome]) -> None:
-        """Move what another process left to the store, by way of our own name.
+    async def give_back_unknown(self, known: Collection[MessageId]) -> None:
+        """Give back what is held here, but not `known` to the caller, twice in a row.
 
-        It may be alive, only slow, and have settled some itself. Raises: StoreUnavailable.
+        Raises: StoreUnavailable.
         """
-        by_id = {(outcome.group, outcome.id): outcome for outcome in outcomes}
-        ours = self._of(self._owner)
-        try:
-            found, foreign = await pending.take_over(
-                self._server,
-                self._keys,
-                [(outcome.group, str(outcome.id)) for outcome in outcomes],
-                owner,
-                self._owner,
-                self._refusal_log,
-            )
-            ours.in_flight.move(foreign)
-            moved = [(by_id[one.message.group, one.message.id], one) for one in found]
-            if moved:
-                await fallback.move_to_store(self._store, moved)
-                ours.in_flight.move(found)
-        except BrokerUnavailable as error:
-            ours.is_incomplete = True
-            log.debug("nothing is taken over: %s", error)
-        except StoreUnavailable:
-            ours.is_incomplete = True
-            raise
+        doubtful = {message.id for message in (*self._doubtful, *self._undelivered)}
+        unknown = frozenset(self._held.keys() - doubtful - set(known))
+        stray, self._unknown = unknown & self._unknown, unknown
+        await self.settle([give_back(self._held[id]) for id in sorted(stray)])
 
-    async def renew(self, owner: str) -> None:
-        """Keep what is in flight in its name. Raises nothing."""
-        owned = self._of(owner)
-        held = owned.in_flight.held()
-        if not held or (self._is_listening and not self._server.is_available):
-            return
-        try:
-            owned.in_flight.drop(await pending.renew(self._server, held, owner))
-        except BrokerUnavailable as error:
-            log.debug("claims are not renewed: %s", error)
-        except ResponseError as error:
-            self._refusal_log.refused("to renew claims", error)
+    def keep_undelivered(self, messages: Sequence[Message]) -> None:
+        """These were read, and the caller did not get them: the next read brings them."""
+        self._undelivered += messages
 
-    async def held_by(self, owner: str, *, limit: int) -> list[Held]:
-        """What is in the name of a process. Raises: StoreUnavailable, BrokerUnavailable."""
-        return await pending.held_by(
-            self._server,
-            self._keys,
-            await self.stream_groups(),
-            owner,
-            limit=limit,
-            claim_timeout_s=self._claim_timeout_s,
-        )
+    def _settle(self, message: Message) -> None:
+        del self._held[message.id]
+        self._settled[message.group, message.token] = message
 
-    async def holders(self) -> dict[str, bool]:
-        """Every other process with something in its name -> whether some of that has expired.
-
-        Raises: StoreUnavailable, BrokerUnavailable.
-        """
-        found = await pending.holders(
-            self._server,
-            self._keys,
-            await self.stream_groups(),
-            claim_timeout_s=self._claim_timeout_s,
-        )
-        if found.pop(self._owner, False):
-            self._of(self._owner).is_incomplete = True  # renewed is only what is known here
-        return found
-
-    async def forget(self, owner: str) -> bool:
-        """Remove a consumer with nothing in its name.
-
-        Raises: StoreUnavailable, BrokerUnavailable.
-        """
-        consumers = [(pair, owner) for pair in await self.stream_groups()]
-        return await pending.remove_consumers(self._server, self._keys, consumers)
-
-    async def backlog(self, groups: Collection[str]) -> tuple[bool, bool]:
-        """Whether entries wait for these groups, and whether some are in any process' hands.
-
-        Raises: StoreUnavailable, BrokerUnavailable.
-        """
-        pairs = [pair for pair in await self.stream_groups() if pair.group in groups]
-        return await pending.backlog(self._server, self._keys, pairs)
-
-    async def stream_groups(self) -> list[StreamGroup]:
-        """All that the store knows. Raises: StoreUnavailable."""
-        if not self.state.committed:
-            await self.load_state()
-        return list(self.state.committed)
-
-    # The end
-
-    async def quiet(self, owner: str) -> None:
-        """Read nothing more: what was read and not handed out goes back. Raises nothing."""
+    async def quiet(self) -> None:
+        """Read nothing any more; what is doubtful goes to the store. Raises: StoreUnavailable."""
         self._is_stopping = True
-        owned = self._of(owner)
+        await self.settle([give_back(one) for one in (*self._doubtful, *self._undelivered)])
+        self._doubtful, self._undelivered = [], []
+
+    async def leave(self) -> None:
+        """Acknowledge the rest, and leave the groups. Raises nothing."""
+        pipe = self._server.pipeline()
+        settled = list(self._settled.values())
+        acks = self._acknowledge(pipe, settled)
+        for group, type in self._types.items():
+            queue_removal(pipe, self._keys.of(type), group, self._name)
         try:
-            if self._server.is_available:
-                await self._adopt(owner)
+            replies = await self._server.execute(pipe)
         except BrokerUnavailable as error:
-            log.debug("what is pending for %s is not read: %s", owner, error)
-        left, owned.doubtful = owned.doubtful, []
-        try:
-            await self.settle(owner, [back(one.message) for one in left])
-        except StoreUnavailable as error:
-            log.warning("%d messages stay in the name of %s: %s", len(left), owner, error)
-
-    async def leave(self, owner: str) -> None:
-        """Acknowledge the last, and remove the consumer. Raises nothing."""
-        owned = self._of(owner)
-        self._is_listening = False
-        try:
-            await self._server.connect()
-            await self._acknowledge(owner)
-            await self.forget(owner)
-        except TransientError as error:
-            log.debug("%s stays a consumer of Redis: %s", owner, error)
-        # What could not be acknowledged will be delivered again: nobody is to handle it again.
-        owned.unmarked += owned.in_flight.acknowledged(owned.in_flight.to_acknowledge())
-        try:
-            await self._mark_unmarked(owned)
-        except StoreUnavailable as error:
-            count = len(owned.unmarked)
-            log.warning("%d messages that are done will be handled again: %s", count, error)
+            log.debug("the primary takes back what was not acknowledged: %s", error)
+            return
+        if not any(isinstance(reply, ResponseError) for reply in replies[:acks]):
+            self._settled.clear()
 
 
-def _events(deliveries: Iterable[Delivery]) -> list[tuple[str, str]]:
-    return [(one.message.group, one.message.event_id) for one in deliveries]
+#: Stands for what is in an entry that is not ours.
+_FOREIGN = StreamEvent("", None, 0, False, msgspec.Raw(b"{}"), msgspec.Raw(b"{}"))
+
+
+def _message(group: str, type: str, token: str, event: StreamEvent) -> Message:
+    return Message(
+        group=group,
+        event_id=event.event_id,
+        type=type,
+        key=event.key,
+        priority=0,
+        payload=bytes(event.payload).decode(),
+        headers=bytes(event.headers).decode(),
+        created_at=event.created_at,
+        attempt=1,
+        claim=0,
+        suspect=event.again,
+        token=token,
+    )
+
+
+def _row(outcome: Outcome, now_us: int) -> list[object]:
+    """[event id, group, state, attempts, next_at, history, dead_at, marked, owner, claim]"""
+    message, is_dead = outcome.message, outcome.verdict is Verdict.DEAD
+    is_counted = outcome.verdict in (Verdict.RETRY, Verdict.DEAD)
+    delay_us = 0 if outcome.verdict is Verdict.BACK else outcome.delay_us
+    return [
+        message.event_id,
+        message.group,
+        "dead" if is_dead else "scheduled" if delay_us else "ready",
+        int(is_counted),
+        now_us + delay_us,
+        outcome.history or "",
+        now_us if is_dead else 0,
+        int(outcome.marked),
+        "",
+        0,
+    ]

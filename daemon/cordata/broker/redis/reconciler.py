@@ -1,43 +1,50 @@
 """The reconciler: the primary keeps Redis and the store in step, and makes up for what Redis lost.
 
-Redis may lose anything at any time. The store knows which copy of the data is the good one, by the
-run id of the server's process and an epoch that is a key in the data. Relays add entries, and mark
-them as published, only while both are what the store says (see publisher.py).
+Redis may lose anything at any time, and nothing that matters is only there. The store has the
+events, the marks of what each group has handled, and `redis_sent`: one row for each entry that a
+relay has added to a stream and that some group may not have handled. A row leaves `redis_sent` in
+one transaction with this check: each group of its type has a mark, or a message in the store; a
+group with neither gets a message (`_close`). So whatever Redis forgets or repeats, an event is
+handled by each group, and its effect happens once, because the mark commits with the effect.
+
+What is left to this module is to notice a loss early, and not to let streams grow:
 
                   find_loss: the run id is another one, the epoch is gone, a last
-                  entry is older than one that was seen, a group is missing (see Loss)
+                  entry is older than one that was added, a group is missing (see Loss)
         ┌─────────┐ ────────────────────────────────────────────────> ┌────────────┐
         │ IN STEP │                                                   │ RECOVERING │
         └─────────┘ <──────────────────────────────────────────────── └────────────┘
-         │  ^   │      open_gate: new epoch in Redis, then run id,     │  ^
-         │  │   │      epoch and `recheck_to` in the store             │  │ any failure: Redis or
-         │  │   └─ a consumer misses its group: redis.distrust         │  │ the store unavailable,
-         │  │      (the store's run id = "")                           │  │ the primary replaced:
-         └──┘                                                          └──┘ the next pass begins
-        save_positions, then trim, then drop_groups                     anew, with close_gate
-
+         │       ^    open_gate: new epoch in Redis, then run id,        │  ^
+         │       │    epoch and `recheck_to` in the store                │  │ any failure: Redis or
+         └───────┘                                                       │  │ the store unavailable,
+        close_finished, then trim, drop_groups, relieve_the_dead         │  │ the primary replaced:
+                                                                         └──┘ the next pass begins
+                                                                              anew
     RECOVERING, in this order; doing a part of it twice changes nothing:
-      close_gate       the store's run id = "": relays add nothing and mark nothing as published
-      make_groups      each group again, at its committed position
-      raise_ids        new entries get ids behind every id that was ever given, so that a position
-                       means one entry for ever; what is in the stream now may have been handled
-                       before: consumers look it up (`recheck_to`)
-      publish_again    for each group, each event behind its committed position that is neither
-                       marked as handled, nor in the store, nor in its stream: into the store,
-                       under the same event id
-      open_gate        from here on this is the good copy
+      make_groups      each group that is missing, at the begin of its stream
+      close_gate       the store's run id = "": relays add nothing to this copy, and enter nothing
+                       into `redis_sent` that they added before
+      publish_again    rows of `redis_sent` whose entry is not in its stream any more are closed
+      open_gate        from here on this is the good copy. What is in the streams now may have been
+                       handled before: consumers look it up (`recheck_to`)
+
+    IN STEP, each pass:
+      close_finished   rows of `redis_sent` that every group has acknowledged are closed
+      trim             those entries are removed from their streams
+      drop_groups      groups that the store has forgotten, or that have another type now
+      relieve_the_dead entries in the name of a process that is gone move to the store
 
 What may fail, and what holds then:
     Redis loses data while RECOVERING        find_loss sees it in the next pass: no epoch, no group,
                                              or another run id than open_gate wrote
+    a key is no stream                       the events of this type go through the store
     an old primary is still at work          its writes are fenced by its term: LeaseLost
-    a relay added before, marks after        it marks only under the run id and epoch it added to;
-                                             else its entries go back, and are added again
-    an entry was trimmed, not lost           trim never passes a stored position: what is gone and
-                                             above a committed position was lost
-    a group handled what it had not
-    acknowledged                             its mark of the effect's transaction says so; without
-                                             one the event is handled again
+    a relay added before the loss and        the row of the run id and epoch is locked by both:
+    enters it into `redis_sent` after it     entered before close_gate, or refused and added again
+    a loss that is not noticed               the entry is closed as soon as every group has
+                                             acknowledged what comes behind it
+    a group handled what it had not          its mark says so; a consumer that looks it up, or
+    acknowledged                             commits a second effect, finds the mark
 """
 
 from __future__ import annotations
@@ -47,36 +54,36 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from redis.asyncio.client import Pipeline
 from redis.exceptions import ResponseError
 
 from cordata import clock, events
-from cordata.broker.redis import pending
+from cordata.broker.redis.pending import move_claims
 from cordata.broker.redis.refusal_log import WRONG_TYPE, RefusalLog
 from cordata.broker.redis.server import RedisServer, code_of
-from cordata.broker.redis.state import StoredState, StreamGroup, handled_to, load
-from cordata.broker.redis.stream import Keys, Stream, id_of, position_of
-from cordata.broker.settle import STREAM_TOPIC
+from cordata.broker.redis.state import ALL, StoredState, load, make_groups
+from cordata.broker.redis.stream import Keys, id_of, position_of
 from cordata.errors import BrokerUnavailable
 from cordata.log import fields, logger
-from cordata.store import OUTBOX_TOPIC, Row, Store, Tx
+from cordata.store import QUEUE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
-#: Between two looks for consumers that nobody uses any more.
-_UNUSED_S = 300.0
-#: Outbox entries of one step of publish_again.
+#: Rows of `redis_sent` of one transaction, and entries of one question to Redis.
 _PAGE = 500
 #: The highest id: a read of what comes after it ends early only when the connection is lost.
 _NEVER = b"18446744073709551615-18446744073709551615"
-#: KEYS: the stream. ARGV: ids. Returns for each how many entries there are: 0 or 1.
-_PRESENT = """
-local found = {}
-for n, id in ipairs(ARGV) do found[n] = #redis.call('XRANGE', KEYS[1], id, id) end
-return found
+#: KEYS: the stream. ARGV: ids and event ids in turn. Returns the ids whose entry is not there.
+_LOST = """
+local lost = {}
+for n = 1, #ARGV, 2 do
+    local found = redis.pcall('XRANGE', KEYS[1], ARGV[n], ARGV[n])
+    local entry = not found.err and found[1]
+    if not entry or entry[2][2] ~= ARGV[n + 1] then lost[#lost + 1] = ARGV[n] end
+end
+return lost
 """
 
 
@@ -84,7 +91,7 @@ class Loss(StrEnum):
     """How Redis differs from what the store knows; the text is for the log."""
 
     NEW = "it is new"
-    DISTRUSTED = "a group was missed, or a recovery did not end"
+    UNFINISHED = "a recovery did not end"
     RESTARTED = "its process is another one"
     EMPTIED = "its data is gone"
     OLDER = "its last {} is an older one"
@@ -96,22 +103,28 @@ class _Look(NamedTuple):
 
     #: Of the last entry ever added.
     last: int
-    #: Group -> up to where it has handled everything.
-    handled: dict[str, int]
+    #: Group -> up to where it has acknowledged everything.
+    acknowledged: dict[str, int]
+    #: Group -> the consumers that it has.
+    consumers: dict[str, list[str]]
+
+
+_MISSING = _Look(0, {}, {})
 
 
 class Reconciler:
     """Of the one process that is the primary; `store` writes with its term."""
 
-    def __init__(self, store: Store, server: RedisServer, keys: Keys, *, window_s: float) -> None:
-        """`window_s`: what was published longer ago is not published again."""
+    def __init__(self, store: Store, server: RedisServer, keys: Keys) -> None:
         self._store = store
         self._server = server
         self._keys = keys
-        self._window_us = int(window_s * 1e6)
         #: Up to where each stream was trimmed, as far as this process knows.
-        self._trimmed: dict[Stream, int] = {}
-        self._unused_deadline = 0.0
+        self._trimmed: dict[str, int] = {}
+        #: Groups in streams (type, group) that the last pass found and the store does not know.
+        self._unknown: set[tuple[str, str]] = set()
+        #: Types whose key is no stream: their events go through the store.
+        self._refused: set[str] = set()
         self._refusal_log = RefusalLog()
         #: Commands of the last pass.
         self.cost = 0
@@ -133,18 +146,16 @@ class Reconciler:
         Raises: BrokerUnavailable, ResponseError, StoreUnavailable, LeaseLost.
         """
         await self._server.connect()
-        state, looks = await self._learn()
-        loss = await self._find_loss(state, looks)
-        if loss:
+        # The store first: what it knows of is in Redis, unless Redis has lost it.
+        state = await self._store.read(load)
+        looks = await self._look(state)
+        if loss := await self._find_loss(state, looks):
             await self._recover(state, loss, progress)
-            state, looks = await self._learn()
-        moved = await self._save_positions(state, looks)
+            return True
+        moved = await self._close_finished(state, looks, progress)
         await self._trim(state, looks)
         await self._drop_groups(state, looks)
-        if clock.monotonic() >= self._unused_deadline:
-            self._unused_deadline = clock.monotonic() + _UNUSED_S
-            await pending.remove_unused_consumers(self._server, self._keys, state.committed)
-        return moved or bool(loss)
+        return await self._relieve_the_dead(looks) or moved
 
     async def watch(self, ring: Callable[[], None]) -> None:
         """Call `ring` when the connection is lost; until cancelled."""
@@ -156,267 +167,258 @@ class Reconciler:
                 ring()
                 await asyncio.sleep(max(self._server.pause_s, 0.1))
 
-    # IN STEP
-
-    async def _learn(self) -> tuple[StoredState, dict[Stream, _Look]]:
-        """What the store knows and what Redis says; without keys that are no streams.
-
-        They are no reason to let the others wait. When they are gone, what was there is lost data
-        as any other.
-        """
-        state = await self._store.read(load)
-        looks, refused = await self._look(state)
-        return state.without(refused), looks
-
-    async def _look(self, state: StoredState) -> tuple[dict[Stream, _Look], set[Stream]]:
-        """(What Redis says of the streams that it has, those whose key is no stream)."""
-        refused: set[Stream] = set()
-        streams = list(state.last)
+    async def _look(self, state: StoredState) -> dict[str, _Look]:
+        """What Redis says of the streams that it has, by event type."""
         pipe = self._server.pipeline()
-        for stream in streams:
-            pipe.xinfo_stream(self._keys.of(stream))
-            pipe.xinfo_groups(self._keys.of(stream))
+        pipe.smembers(self._keys.types)
+        (known,) = await self._server.execute(pipe)
+        types = set(state.types)
+        if not isinstance(known, ResponseError):
+            types |= {type.decode() for type in known}
+        pipe = self._server.pipeline()
+        for type in sorted(types):
+            pipe.xinfo_stream(self._keys.of(type))
+            pipe.xinfo_groups(self._keys.of(type))
         replies = await self._server.execute(pipe)
-        found: dict[Stream, _Look] = {}
-        busy: list[tuple[StreamGroup, Any]] = []
+        self._refused = set()
+        found: dict[str, _Look] = {}
+        asked: list[tuple[str, Any]] = []
         pipe = self._server.pipeline()
-        for stream, facts, groups in zip(streams, replies[::2], replies[1::2], strict=True):
+        for type, facts, groups in zip(sorted(types), replies[::2], replies[1::2], strict=True):
             if isinstance(facts, ResponseError) or isinstance(groups, ResponseError):
                 if isinstance(facts, ResponseError) and code_of(facts) == WRONG_TYPE:
-                    refused.add(stream)
-                    self._refusal_log.refused(self._keys.of(stream), facts)
+                    self._refused.add(type)
+                    self._refusal_log.refused(self._keys.of(type), facts)
                 continue
             last, newest = _ends(facts)
-            found[stream] = _Look(last, {})
+            look = found[type] = _Look(last, {}, {})
             for group in groups:
-                pair = StreamGroup(stream, group["name"].decode())
-                if group["pending"]:
-                    busy.append((pair, group))
-                    pipe.xpending(self._keys.of(stream), pair.group)
-                else:
-                    # With nothing left to read it has handled all, also what was lost or trimmed.
-                    handled = handled_to(group, None)
-                    found[stream].handled[pair.group] = last if handled >= newest else handled
-        for (pair, group), summary in zip(busy, await self._server.execute(pipe), strict=True):
-            if not isinstance(summary, ResponseError):
-                found[pair.stream].handled[pair.group] = handled_to(group, summary)
-        self.cost = 1 + 2 * len(streams) + len(busy)
-        return found, refused
+                name = group["name"].decode()
+                delivered = position_of(group["last-delivered-id"])
+                # With nothing left to read it has had all, also what was lost or trimmed.
+                look.acknowledged[name] = last if delivered >= newest else delivered
+                asked.append((type, name))
+                pipe.xpending(self._keys.of(type), name)
+                pipe.xinfo_consumers(self._keys.of(type), name)
+        replies = await self._server.execute(pipe)
+        for (type, name), pending, consumers in zip(
+            asked, replies[::2], replies[1::2], strict=True
+        ):
+            look = found[type]
+            if isinstance(pending, ResponseError) or isinstance(consumers, ResponseError):
+                look.acknowledged.pop(name)
+                continue
+            if pending["pending"]:
+                before = position_of(pending["min"]) - 1
+                look.acknowledged[name] = min(look.acknowledged[name], before)
+            look.consumers[name] = [one["name"].decode() for one in consumers]
+        self.cost = 2 + 2 * len(types) + 2 * len(asked)
+        return found
 
-    async def _find_loss(self, state: StoredState, looks: Mapping[Stream, _Look]) -> str:
+    async def _find_loss(self, state: StoredState, looks: Mapping[str, _Look]) -> str:
         """How this is not the Redis that the store knows; "" when it is."""
         pipe = self._server.pipeline()
         pipe.get(self._keys.epoch)
-        (epoch,) = await self._execute(pipe)
+        (epoch,) = await self._server.execute(pipe)
         if not state.run_id:
-            return Loss.DISTRUSTED if state.is_known else Loss.NEW
+            return Loss.UNFINISHED if state.is_known else Loss.NEW
         if state.run_id != self._server.run_id:
             return Loss.RESTARTED
         if epoch != state.epoch.encode():
             return Loss.EMPTIED
-        for stream, position in state.last.items():
-            if position and (stream not in looks or looks[stream].last < position):
-                return Loss.OLDER.format(stream.type)
-        missing = [pair for pair in state.committed if _handled(looks, pair) is None]
-        return Loss.NO_GROUP.format(missing[0].group) if missing else ""
+        for type, position in state.last.items():
+            if looks.get(type, _MISSING).last < position:
+                return Loss.OLDER.format(type)
+        for group, type in sorted(state.groups.items()):
+            known = looks.get(type, _MISSING).acknowledged
+            if group not in known and type not in self._refused:
+                return Loss.NO_GROUP.format(group)
+        return ""
 
-    async def _save_positions(self, state: StoredState, looks: Mapping[Stream, _Look]) -> bool:
-        """Store how far streams and groups are. Returns whether there was anything to store."""
-        last = [
-            (stream, look.last)
-            for stream, look in looks.items()
-            if look.last > state.last.get(stream, 0)
-        ]
-        committed = [
-            (pair, handled)
-            for pair, position in state.committed.items()
-            if (handled := _handled(looks, pair)) is not None and handled > position
-        ]
+    # IN STEP
 
-        async def unit(tx: Tx) -> None:
-            for stream, position in sorted(last):
-                row = {**stream._asdict(), "position": position}
-                await tx.write("redis.save_stream", **row, floor=0)
-            for pair, position in sorted(committed):
-                row = {**pair.stream._asdict(), "position": position}
-                await tx.write("redis.save_mark", **row, group=pair.group)
+    async def _close_finished(
+        self, state: StoredState, looks: Mapping[str, _Look], progress: Callable[[], None]
+    ) -> bool:
+        """Close the rows of what every group has acknowledged. Returns whether there were any."""
+        moved = False
+        for type in state.last:
+            finished = _finished(state, looks, type)
+            while rows := await self._finished_page(type, finished):
+                moved = True
+                progress()
+                if count := await self._close([(type, entry, id) for entry, id in rows]):
+                    log.warning("republished %d events of %s that Redis lost", count, type)
+                if len(rows) < _PAGE:
+                    break
+        return moved
 
-        if last or committed:
-            await self._store.run(unit)
-        return bool(last or committed)
+    async def _finished_page(self, type: str, finished: int) -> list[tuple[int, str]]:
+        async def unit(tx: Tx) -> list[tuple[int, str]]:
+            rows = await tx.fetch_all("redis.finished", type=type, entry=finished, limit=_PAGE)
+            return [(row["entry"], row["event_id"]) for row in rows]
 
-    async def _trim(self, state: StoredState, looks: Mapping[Stream, _Look]) -> None:
-        """Remove what every group has handled, in Redis and by its stored position."""
+        return await self._store.read(unit)
+
+    async def _close(self, rows: Sequence[tuple[str, int, str]]) -> int:
+        """Remove rows (type, entry, event id) of `redis_sent`.
+
+        Each group that has not handled one of the events gets it in the store. Returns how many.
+        """
+
+        async def unit(tx: Tx) -> int:
+            ids = json.dumps(sorted({event_id for _, _, event_id in rows}))
+            count = await tx.execute("redis.give", ids=ids, now_us=tx.now_us)
+            for type in sorted({type for type, _, _ in rows}):
+                entries = [entry for of_type, entry, _ in rows if of_type == type]
+                await tx.write("redis.forget", type=type, entries=json.dumps(entries))
+            if count:
+                tx.notify(QUEUE_TOPIC)
+            return count
+
+        return await self._store.run(unit)
+
+    async def _trim(self, state: StoredState, looks: Mapping[str, _Look]) -> None:
+        """Remove entries that every group has acknowledged."""
         pipe = self._server.pipeline()
-        for stream, look in looks.items():
-            groups = {pair.group for pair in state.committed if pair.stream == stream}
-            if not groups or groups - look.handled.keys():
-                continue
-            done_to = min(look.handled.values())
-            if done_to > self._trimmed.get(stream, 0):
-                self._trimmed[stream] = done_to
-                pipe.xtrim(self._keys.of(stream), minid=id_of(done_to + 1), approximate=False)
+        for type in looks:
+            finished = _finished(state, looks, type)
+            if finished > self._trimmed.get(type, 0):
+                self._trimmed[type] = finished
+                pipe.xtrim(self._keys.of(type), minid=id_of(finished + 1), approximate=False)
         await self._server.execute(pipe)
 
-    async def _drop_groups(self, state: StoredState, looks: Mapping[Stream, _Look]) -> None:
-        """Remove groups that the store has forgotten, and those that read another stream now."""
+    async def _drop_groups(self, state: StoredState, looks: Mapping[str, _Look]) -> None:
+        """Remove groups that the store has forgotten, or that have another type now.
 
-        async def unit(tx: Tx) -> dict[str, tuple[str, bool]]:
-            rows = await tx.fetch_all("redis.groups")
-            return {row["group"]: (row["type"], bool(row["keyed"])) for row in rows}
-
-        groups = await self._store.read(unit)
-        gone: list[StreamGroup] = []
-        for stream, look in looks.items():
-            for name, handled in look.handled.items():
-                is_drained = handled >= look.last
-                is_elsewhere = name in groups and groups[name] != (stream.type, False)
-                if name not in groups or (is_elsewhere and is_drained):
-                    gone.append(StreamGroup(stream, name))
-
-        async def forget(tx: Tx) -> None:
-            for pair in sorted(gone):
-                await tx.write("redis.drop_mark", **pair.stream._asdict(), group=pair.group)
-
+        The latter get in the store what they have not handled of the type that they had.
+        """
+        before, self._unknown = (
+            self._unknown,
+            {
+                (type, group)
+                for type, look in looks.items()
+                for group in look.acknowledged
+                if state.groups.get(group) != type
+            },
+        )
+        # Seen twice: the first time it may be about to be registered.
+        gone = sorted(before & self._unknown)
+        pipe = self._server.pipeline()
+        for type, group in gone:
+            if group in state.groups:
+                await self._give_group(type, group)
+            pipe.xgroup_destroy(self._keys.of(type), group)
+        for type, look in looks.items():
+            if not look.acknowledged and type not in state.types:
+                pipe.delete(self._keys.of(type))
+                pipe.srem(self._keys.types, type)
+        await self._server.execute(pipe)
         if gone:
-            log.info("removed from Redis: %s", ", ".join(f"{p.group} in {p.stream}" for p in gone))
-            await self._store.run(forget)
-            pipe = self._server.pipeline()
-            for pair in gone:
-                pipe.xgroup_destroy(self._keys.of(pair.stream), pair.group)
-            await self._server.execute(pipe)
+            log.info("removed from Redis: %s", ", ".join(f"{g} in {t}" for t, g in gone))
+
+    async def _give_group(self, type: str, group: str) -> None:
+        async def unit(tx: Tx) -> None:
+            await tx.write("redis.give_group", type=type, group=group)
+            tx.notify(QUEUE_TOPIC)
+
+        await self._store.run(unit)
+
+    async def _relieve_the_dead(self, looks: Mapping[str, _Look]) -> bool:
+        """Move to the store what processes hold that are gone; workers take it back there.
+
+        Returns whether there was any such process.
+        """
+        consumers = [
+            (type, group, name)
+            for type, look in looks.items()
+            for group, names in look.consumers.items()
+            for name in names
+        ]
+
+        async def unit(tx: Tx) -> set[str]:
+            return {row["id"] for row in await tx.fetch_all("redis.processes")}
+
+        # After the look at Redis: a process is in the table before it reads its first entry.
+        living = await self._store.read(unit) if consumers else set[str]()
+        moved = False
+        for type, group, name in consumers:
+            if name not in living:
+                moved = True
+                where = {"type": type, "group": group, "name": name}
+                await move_claims(self._store, self._server, self._keys, **where)
+        return moved
 
     # RECOVERING
 
     async def _recover(self, state: StoredState, loss: str, progress: Callable[[], None]) -> None:
-        """Make groups, ids and events whole; then this is the Redis that the store knows."""
+        """Make groups and events whole; then this is the Redis that the store knows."""
         begun = clock.monotonic()
         if state.is_known:
             extra = fields(events.BROKER_RECOVERED)
             log.warning("Redis lost data, or may have: %s; recovering", loss, extra=extra)
         run_id, epoch = self._server.run_id, os.urandom(16).hex()
-        await self._close_gate()
-        await self._make_groups(state.committed)
+        groups = {g: t for g, t in state.groups.items() if t not in self._refused}
+        await make_groups(self._server, self._keys, groups, start=ALL)
+        await self._set_server("", "", 0)  # close_gate
         progress()
-        recheck_to = await self._raise_ids(state)
-        progress()
-        count = await self._publish_again(state, progress)
-        await self._open_gate(run_id, epoch, recheck_to)
+        count = await self._publish_again(progress)
+        await self._open_gate(run_id, epoch, state)
         self._trimmed.clear()
         if state.is_known:
             took_s = clock.monotonic() - begun
             log.warning("republished %d events that Redis lost, in %.1f s", count, took_s)
 
-    async def _close_gate(self) -> None:
-        await self._set_server("", "")
-
-    async def _open_gate(self, run_id: str, epoch: str, recheck_to: Mapping[Stream, int]) -> None:
-        pipe = self._server.pipeline()
-        pipe.set(self._keys.epoch, epoch)
-        await self._execute(pipe)
-        await self._set_server(run_id, epoch, recheck_to)
-
-    async def _set_server(
-        self, run_id: str, epoch: str, recheck_to: Mapping[Stream, int] = MappingProxyType({})
-    ) -> None:
-        async def unit(tx: Tx) -> None:
-            await tx.write("redis.set_server", run_id=run_id, epoch=epoch, now_us=tx.now_us)
-            for stream, position in sorted(recheck_to.items()):
-                row = {**stream._asdict(), "position": position, "floor": position}
-                await tx.write("redis.save_stream", **row)
-            if run_id:
-                tx.notify(OUTBOX_TOPIC)  # relays may go on
-                tx.notify(STREAM_TOPIC)
-
-        await self._store.run(unit)
-
-    async def _make_groups(self, committed: Mapping[StreamGroup, int]) -> None:
-        pipe = self._server.pipeline()
-        for pair, position in committed.items():
-            key = self._keys.of(pair.stream)
-            pipe.xgroup_create(key, pair.group, id_of(position), mkstream=True)
-        for reply in await self._server.execute(pipe):
-            if isinstance(reply, ResponseError) and code_of(reply) != "BUSYGROUP":
-                raise reply
-
-    async def _raise_ids(self, state: StoredState) -> dict[Stream, int]:
-        """New entries get ids behind all that were ever given, whatever the server's clock says.
-
-        Returns for each stream up to where its entries may have been handled before.
-        """
-        streams = list({pair.stream for pair in state.committed})
-        highest = await self._highest(state)
-        looks, raised = self._server.pipeline(), self._server.pipeline()
-        for stream in streams:
-            looks.xinfo_stream(self._keys.of(stream))
-        last: dict[Stream, int] = {}
-        for stream, facts in zip(streams, await self._execute(looks), strict=True):
-            last[stream] = _ends(facts)[0]
-            if last[stream] < highest:
-                raised.execute_command("XSETID", self._keys.of(stream), id_of(highest))
-        await self._execute(raised)
-        return last
-
-    async def _highest(self, state: StoredState) -> int:
-        """The highest position that any entry ever had."""
-
-        async def unit(tx: Tx) -> int:
-            row = await tx.fetch_one("redis.top")
-            return row["position"] or 0 if row is not None else 0
-
-        return max([await self._store.read(unit), *state.last.values(), *state.committed.values()])
-
-    async def _publish_again(self, state: StoredState, progress: Callable[[], None]) -> int:
-        """Page by page through what was published and may not be handled. Returns how many."""
-        since = self._store.now_us() - self._window_us
-        count = 0
-        at = (min(state.committed.values(), default=0), 0)
+    async def _publish_again(self, progress: Callable[[], None]) -> int:
+        """Close the rows of entries that are gone. Returns how many messages that gave."""
+        count, at = 0, ("", 0)
         while True:
-            page, undone = await self._page(at, since)
+
+            async def unit(tx: Tx, after: tuple[str, int] = at) -> list[tuple[str, int, str]]:
+                type, entry = after
+                rows = await tx.fetch_all("redis.page", type=type, entry=entry, limit=_PAGE)
+                return [(row["type"], row["entry"], row["event_id"]) for row in rows]
+
+            page = await self._store.read(unit)
             progress()
-            lost = await self._lost(undone)
-            progress()
-            if lost:
-                count += await self._move_to_store(lost)
+            if lost := await self._lost(page):
+                count += await self._close(lost)
                 progress()
             if len(page) < _PAGE:
                 return count
-            at = (page[-1]["position"], page[-1]["id"])
+            at = page[-1][:2]
 
-    async def _page(self, at: tuple[int, int], since: int) -> tuple[list[Row], list[Row]]:
-        """Published entries behind a position, and the groups that have not done them."""
-
-        async def unit(tx: Tx) -> tuple[list[Row], list[Row]]:
-            page = await tx.fetch_all("redis.page", position=at[0], id=at[1], limit=_PAGE)
-            ids = json.dumps([row["id"] for row in page])
-            return page, await tx.fetch_all("redis.undone", ids=ids, since=since) if page else []
-
-        return await self._store.read(unit)
-
-    async def _lost(self, undone: Sequence[Row]) -> list[Row]:
-        """Those that are not in their stream any more."""
-        by_stream: dict[Stream, dict[int, list[Row]]] = {}
-        for row in undone:
-            of_stream = by_stream.setdefault(Stream(row["type"], row["level"]), {})
-            of_stream.setdefault(row["position"], []).append(row)
+    async def _lost(self, page: Sequence[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
+        """Those whose entry is not in its stream any more."""
+        by_type: dict[str, list[tuple[str, int, str]]] = {}
+        for row in page:
+            by_type.setdefault(row[0], []).append(row)
         pipe = self._server.pipeline()
-        for stream, positions in by_stream.items():
-            pipe.eval(_PRESENT, 1, self._keys.of(stream), *map(id_of, positions))
-        lost: list[Row] = []
-        for positions, present in zip(by_stream.values(), await self._execute(pipe), strict=True):
-            for rows, is_present in zip(positions.values(), present, strict=True):
-                lost += () if is_present else rows
+        for type, rows in by_type.items():
+            words = [word for _, entry, event_id in rows for word in (id_of(entry), event_id)]
+            pipe.eval(_LOST, 1, self._keys.of(type), *words)
+        lost: list[tuple[str, int, str]] = []
+        for rows, found in zip(by_type.values(), await self._execute(pipe), strict=True):
+            gone = {position_of(entry_id) for entry_id in found}
+            lost += [row for row in rows if row[1] in gone]
         return lost
 
-    async def _move_to_store(self, lost: Sequence[Row]) -> int:
-        async def unit(tx: Tx) -> int:
-            rows = [
-                [row["id"], row["event_id"], row["group"], "ready", 0, tx.now_us, "", 0, 0]
-                for row in lost
-            ]
-            return await tx.execute("redis.keep", messages=json.dumps(sorted(rows)))
+    async def _open_gate(self, run_id: str, epoch: str, state: StoredState) -> None:
+        looks = await self._look(state)
+        pipe = self._server.pipeline()
+        pipe.set(self._keys.epoch, epoch)
+        await self._execute(pipe)
+        recheck_to = max((look.last for look in looks.values()), default=0)
+        await self._set_server(run_id, epoch, recheck_to)
 
-        return await self._store.run(unit)
+    async def _set_server(self, run_id: str, epoch: str, recheck_to: int) -> None:
+        async def unit(tx: Tx) -> None:
+            row = {"run_id": run_id, "epoch": epoch, "recheck_to": recheck_to}
+            await tx.write("redis.set_server", **row, now_us=tx.now_us)
+            if run_id:
+                tx.notify(QUEUE_TOPIC)  # relays and consumers may go on
+
+        await self._store.run(unit)
 
     async def _execute(self, pipe: Pipeline) -> list[Any]:
         """As RedisServer.execute. Raises: ResponseError when anything is refused."""
@@ -437,6 +439,12 @@ def _ends(facts: Mapping[str, Any]) -> tuple[int, int]:
     return position_of(facts["last-generated-id"]), position_of(entry[0]) if entry else 0
 
 
-def _handled(looks: Mapping[Stream, _Look], pair: StreamGroup) -> int | None:
-    look = looks.get(pair.stream)
-    return look.handled.get(pair.group) if look else None
+def _finished(state: StoredState, looks: Mapping[str, _Look], type: str) -> int:
+    """Up to where every group that reads a stream has acknowledged everything.
+
+    One that has another type now reads it until `_drop_groups` gives it the rest.
+    """
+    look = looks.get(type, _MISSING)
+    groups = {group for group, of_type in state.groups.items() if of_type == type}
+    groups |= look.acknowledged.keys() & state.groups
+    return min((look.acknowledged.get(group, 0) for group in groups), default=look.last)

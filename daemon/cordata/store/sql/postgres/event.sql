@@ -19,7 +19,7 @@ ON CONFLICT (stream) DO UPDATE SET version = event_stream.version + excluded.ver
 RETURNING version;
 
 -- name: event.add
-INSERT INTO event (stream, version, category, bucket, type, payload, headers, created_at)
+INSERT INTO stored_event (stream, version, category, bucket, type, payload, headers, created_at)
 VALUES (:stream, :version, :category, :bucket, :type, :payload, :headers, :created_at);
 
 -- name: event.mark
@@ -31,42 +31,42 @@ VALUES (:stream, :version, :category, :bucket, :type, :payload, :headers, :creat
 SELECT CASE WHEN given.is_called THEN given.last_value ELSE 0 END AS position,
        (SELECT coalesce(json_agg(l.virtualtransaction || ' of process ' || l.pid), '[]')::text
         FROM pg_locks AS l
-        WHERE l.locktype = 'relation' AND l.relation = 'event'::regclass
+        WHERE l.locktype = 'relation' AND l.relation = 'stored_event'::regclass
             AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
             AND l.mode = 'RowExclusiveLock' AND l.granted AND given.last_value > 0) AS in_flight
-FROM event_position_seq AS given;
+FROM stored_event_position_seq AS given;
 
 -- name: event.of_stream
-SELECT position, stream, version, type, payload, headers, created_at FROM event
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
 WHERE stream = :stream AND version > :after ORDER BY version LIMIT :limit;
 
 -- name: event.of_stream_back
-SELECT position, stream, version, type, payload, headers, created_at FROM event
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
 WHERE stream = :stream AND version < :before ORDER BY version DESC LIMIT :limit;
 
 -- name: event.of_category
-SELECT position, stream, version, type, payload, headers, created_at FROM event
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
 WHERE category = :category AND position > :after AND position <= :until
 ORDER BY category, position LIMIT :limit;
 
 -- name: event.of_category_back
-SELECT position, stream, version, type, payload, headers, created_at FROM event
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
 WHERE category = :category AND position < :before
 ORDER BY category DESC, position DESC LIMIT :limit;
 
 -- name: event.of_all
-SELECT position, stream, version, type, payload, headers, created_at FROM event
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
 WHERE position > :after AND position <= :until ORDER BY position LIMIT :limit;
 
 -- name: event.of_all_back
-SELECT position, stream, version, type, payload, headers, created_at FROM event
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
 WHERE position < :before ORDER BY position DESC LIMIT :limit;
 
 -- name: event.of_partitions
 -- The events of some partitions of a subscription.
 SELECT position, stream, version, type, payload, headers, created_at,
        bucket % :partitions::integer AS partition
-FROM event
+FROM stored_event
 WHERE category = :category AND position > :after AND position <= :until
     AND bucket % :partitions::integer
         = ANY (ARRAY(SELECT json_array_elements_text(:wanted::json)::integer))

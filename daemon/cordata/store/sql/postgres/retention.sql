@@ -1,40 +1,5 @@
 -- What the primary deletes, in small batches.
 
--- name: retention.outbox_page
--- Ids grow with time, so old entries are a range at the front; no index on the age is needed.
--- What a group has not taken from its stream yet stays, however old it is.
-SELECT id, created_at,
-       coalesce(state = 'published' AND published_at < :before, false)
-           AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = page.id)
-           AND NOT EXISTS (SELECT 1 FROM redis_group AS g
-                           WHERE g.type = page.type AND g.position < page.position AND g.level =
-               CASE WHEN page.lane = 'backfill' THEN 'backfill' WHEN page.priority > 0 THEN 'urgent'
-                    WHEN page.priority < 0 THEN 'low' ELSE 'normal' END) AS old
-FROM (SELECT id, created_at, state, published_at, type, lane, priority, position FROM outbox
-      WHERE id > :after ORDER BY id LIMIT :limit) AS page;
-
--- name: retention.outbox
--- Not what is published again at this moment, which holds a lock on the entry.
-DELETE FROM outbox
-WHERE id = ANY (ARRAY(
-        SELECT id FROM outbox
-        WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
-            AND state = 'published'
-        ORDER BY id FOR UPDATE SKIP LOCKED))
-    AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.outbox_id = outbox.id);
-
--- name: retention.seen_end
--- Up to when the next so many marks were written.
-SELECT created_at FROM seen WHERE created_at > :after AND created_at < :before
-ORDER BY created_at LIMIT 1 OFFSET :limit;
-
--- name: retention.seen
--- Not the marks of an event that is still in the outbox, because it is somebody's dead letter, say:
--- whoever publishes it again must find them.
-DELETE FROM seen WHERE created_at > :after AND created_at <= :end
-    AND NOT coalesce((SELECT o.event_id = seen.event_id FROM outbox AS o
-                      WHERE o.event_id >= seen.event_id ORDER BY o.event_id LIMIT 1), false);
-
 -- name: retention.idempotency
 DELETE FROM idempotency WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM idempotency WHERE created_at < :before ORDER BY created_at LIMIT :limit
@@ -45,14 +10,3 @@ DELETE FROM mail WHERE id = ANY (ARRAY(
     SELECT id FROM mail
     WHERE state IN ('sent', 'failed') AND created_at < :before ORDER BY created_at LIMIT :limit
     FOR UPDATE SKIP LOCKED));
-
--- name: retention.group_messages
--- Of groups that no process has known for long.
-DELETE FROM message WHERE (outbox_id, "group") IN (
-    SELECT m.outbox_id, m."group" FROM consumer_group AS g
-    JOIN message AS m ON m."group" = g."group"
-    WHERE g.refreshed_at < :before LIMIT :limit);
-
--- name: retention.group
-DELETE FROM consumer_group WHERE refreshed_at < :before
-    AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m."group" = consumer_group."group");

@@ -1,9 +1,5 @@
 -- Queries that the store itself runs. The broker, jobs and mail have files of their own.
 
--- name: outbox.add
-INSERT INTO outbox (event_id, type, key, lane, priority, payload, headers, next_at, created_at)
-VALUES (:event_id, :type, :key, :lane, :priority, :payload, :headers, :next_at, :created_at);
-
 -- name: mail.add
 -- A second insert of the same message_id is a no-op.
 INSERT INTO mail (message_id, "to", subject, text, html, inline, next_at, request_id, created_at)
@@ -16,13 +12,6 @@ SELECT body_hash, response FROM idempotency WHERE scope = :scope AND key = :key;
 -- name: idempotency.add
 INSERT INTO idempotency (scope, key, body_hash, response, created_at)
 VALUES (:scope, :key, :body_hash, :response, :created_at);
-
--- name: seen.add
-INSERT INTO seen (event_id, "group", created_at) VALUES (:event_id, :group, :created_at)
-ON CONFLICT DO NOTHING;
-
--- name: seen.has
-SELECT 1 AS seen FROM seen WHERE event_id = :event_id AND "group" = :group;
 
 -- name: lease.take
 -- newest

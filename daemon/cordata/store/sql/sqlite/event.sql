@@ -19,46 +19,46 @@ ON CONFLICT (stream) DO UPDATE SET version = event_stream.version + excluded.ver
 RETURNING version;
 
 -- name: event.add
-INSERT INTO event (stream, version, category, bucket, type, payload, headers, created_at)
+INSERT INTO stored_event (stream, version, category, bucket, type, payload, headers, created_at)
 VALUES (:stream, :version, :category, :bucket, :type, :payload, :headers, :created_at);
 
 -- name: event.mark
 -- The highest position given so far and, looked up after it, the transactions in flight that write
 -- events: none here, since a transaction that others can see beside is over.
-SELECT coalesce(max(position), 0) AS position, '[]' AS in_flight FROM event;
+SELECT coalesce(max(position), 0) AS position, '[]' AS in_flight FROM stored_event;
 
 -- name: event.of_stream
-SELECT position, stream, version, type, payload, headers, created_at FROM event
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
 WHERE stream = :stream AND version > :after ORDER BY version LIMIT :limit;
 
 -- name: event.of_stream_back
-SELECT position, stream, version, type, payload, headers, created_at FROM event
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
 WHERE stream = :stream AND version < :before ORDER BY version DESC LIMIT :limit;
 
 -- name: event.of_category
 SELECT position, stream, version, type, payload, headers, created_at
-FROM event INDEXED BY event_category
+FROM stored_event INDEXED BY stored_event_category
 WHERE category = :category AND position > :after AND position <= :until
 ORDER BY position LIMIT :limit;
 
 -- name: event.of_category_back
 SELECT position, stream, version, type, payload, headers, created_at
-FROM event INDEXED BY event_category
+FROM stored_event INDEXED BY stored_event_category
 WHERE category = :category AND position < :before ORDER BY position DESC LIMIT :limit;
 
 -- name: event.of_all
-SELECT position, stream, version, type, payload, headers, created_at FROM event
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
 WHERE position > :after AND position <= :until ORDER BY position LIMIT :limit;
 
 -- name: event.of_all_back
-SELECT position, stream, version, type, payload, headers, created_at FROM event
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
 WHERE position < :before ORDER BY position DESC LIMIT :limit;
 
 -- name: event.of_partitions
 -- The events of some partitions of a subscription.
 SELECT position, stream, version, type, payload, headers, created_at,
        bucket % :partitions AS partition
-FROM event INDEXED BY event_category
+FROM stored_event INDEXED BY stored_event_category
 WHERE category = :category AND position > :after AND position <= :until
     AND bucket % :partitions IN (SELECT value FROM json_each(:wanted))
 ORDER BY position LIMIT :limit;

@@ -134,7 +134,7 @@ WHERE name = :name;
 -- `seen` is how many were looked at, `reached` where that ended.
 SELECT p.partition, sum(CASE WHEN e.position > p.position THEN 1 ELSE 0 END) AS count,
        count(*) AS seen, max(e.position) AS reached
-FROM (SELECT position, bucket FROM event INDEXED BY event_category
+FROM (SELECT position, bucket FROM stored_event INDEXED BY stored_event_category
       WHERE category = :category AND position > :after AND position <= :until
       ORDER BY position LIMIT :cap) AS e
 CROSS JOIN subscription_partition AS p
@@ -144,7 +144,7 @@ GROUP BY p.partition ORDER BY p.partition;
 -- name: subscription.letters
 SELECT l.position, l.attempts, l.history, l.dead_at, e.stream, e.version, e.type, e.payload,
        e.headers, e.created_at
-FROM subscription_letter AS l CROSS JOIN event AS e ON e.position = l.position
+FROM subscription_letter AS l CROSS JOIN stored_event AS e ON e.position = l.position
 WHERE l.subscription = :subscription AND l.position < :before
 ORDER BY l.position DESC LIMIT :limit;
 

@@ -15,45 +15,106 @@ CREATE TABLE job_run (
     PRIMARY KEY (job, scope, period)
 ) STRICT, WITHOUT ROWID;
 
--- Written in the caller's transaction, published by the relay. Event ids grow with time, so
--- that the unique index is appended to and a commit touches few pages.
-CREATE TABLE outbox (
-    id            INTEGER PRIMARY KEY,
-    event_id      TEXT    NOT NULL UNIQUE,
-    type          TEXT    NOT NULL,
-    key           TEXT,
-    lane          TEXT    NOT NULL DEFAULT 'live',
-    priority      INTEGER NOT NULL DEFAULT 0,
-    payload       TEXT    NOT NULL,
-    headers       TEXT    NOT NULL DEFAULT '{}',
-    state         TEXT    NOT NULL DEFAULT 'pending'
-                  CHECK (state IN ('pending', 'processing', 'published', 'failed', 'dead')),
-    attempts      INTEGER NOT NULL DEFAULT 0,
-    next_at       INTEGER NOT NULL,
-    owner         TEXT,
-    claimed_until INTEGER,
-    last_error    TEXT,
-    created_at    INTEGER NOT NULL,
-    published_at  INTEGER,
-    -- On Redis: the id of its entry in a stream, as one number; NULL: it was never in one.
-    position      INTEGER
+-- Events: written in the caller's transaction, kept until retention. Ids grow with time, so that
+-- the unique index is appended to and a commit touches few pages.
+CREATE TABLE event (
+    -- The order in which events were written.
+    position   INTEGER PRIMARY KEY,
+    id         TEXT NOT NULL UNIQUE,
+    type       TEXT NOT NULL,
+    key        TEXT,
+    priority   INTEGER NOT NULL DEFAULT 0,
+    payload    TEXT    NOT NULL,
+    headers    TEXT    NOT NULL DEFAULT '{}',
+    -- When it is due, or was.
+    due_at     INTEGER NOT NULL,
+    created_at INTEGER NOT NULL
 ) STRICT;
 
--- By lane (live before backfill), then urgency. None of these grows with the history.
-CREATE INDEX outbox_pending ON outbox (lane DESC, priority DESC, next_at, id)
-    WHERE state IN ('pending', 'failed');
-CREATE INDEX outbox_processing ON outbox (owner, claimed_until) WHERE state = 'processing';
--- What of one key comes before an entry.
-CREATE INDEX outbox_key ON outbox (type, key, id)
-    WHERE state IN ('pending', 'failed') AND key IS NOT NULL;
-CREATE INDEX outbox_position ON outbox (position, id) WHERE position IS NOT NULL;
+-- The groups that get events. Publishing fans out to what is in this table, whoever runs.
+CREATE TABLE consumer_group (
+    "group"       TEXT NOT NULL PRIMARY KEY,
+    -- Of its events; '*': all types.
+    type          TEXT NOT NULL,
+    -- Events of one key are handled one at a time, in their order.
+    keyed         INTEGER NOT NULL DEFAULT 0,
+    -- What brings it its events: this database's `message`, or Redis.
+    broker        TEXT NOT NULL DEFAULT 'store' CHECK (broker IN ('store', 'redis')),
+    -- It gets the events behind this position.
+    since         INTEGER NOT NULL,
+    registered_at INTEGER NOT NULL,
+    -- When a process last said that it has this group.
+    present_at    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 
--- A handler's effect once: the mark commits with the effect.
-CREATE TABLE seen (
-    event_id   TEXT    NOT NULL,
-    "group"    TEXT    NOT NULL,
-    created_at INTEGER NOT NULL,
+CREATE INDEX consumer_group_type ON consumer_group (type);
+
+-- Open work only: one row per event and group that has not handled it. See core/delivery.py.
+CREATE TABLE message (
+    event_id TEXT NOT NULL,
+    "group"  TEXT NOT NULL,
+    -- Of its event: the order within a priority, and within a key.
+    position INTEGER NOT NULL,
+    -- Of its event, if the group wants the order of keys.
+    key      TEXT,
+    priority INTEGER NOT NULL,
+    -- scheduled: due later. Of a keyed group what was tried already is ready, and due at next_at.
+    state    TEXT NOT NULL CHECK (state IN ('ready', 'scheduled', 'claimed', 'dead')),
+    next_at  INTEGER NOT NULL,
+    -- The process (`process`.id) that claimed it, and the number of that claim.
+    owner    TEXT,
+    claim    INTEGER,
+    -- Counted when it is claimed; what is given back is not counted.
+    attempts INTEGER NOT NULL DEFAULT 0,
+    -- It was in the hands of a process that died: claimed alone.
+    suspect  INTEGER NOT NULL DEFAULT 0,
+    -- JSON list of failed attempts: attempt, at, owner, error.
+    history  TEXT,
+    dead_at  INTEGER,
     PRIMARY KEY (event_id, "group")
+) STRICT, WITHOUT ROWID;
+
+-- Each is as small as what it is for, whatever the history.
+CREATE INDEX message_ready ON message ("group", priority DESC, position)
+    WHERE state = 'ready' AND key IS NULL AND NOT suspect;
+CREATE INDEX message_suspect ON message ("group", position) WHERE state = 'ready' AND suspect;
+CREATE INDEX message_scheduled ON message (next_at) WHERE state = 'scheduled';
+CREATE INDEX message_claimed ON message (owner, claim) WHERE state = 'claimed';
+CREATE INDEX message_dead ON message (dead_at) WHERE state = 'dead';
+-- The first of each key, and whether one of it is in hand.
+CREATE INDEX message_key ON message ("group", key, position)
+    WHERE key IS NOT NULL AND state = 'ready';
+CREATE INDEX message_key_claimed ON message ("group", key)
+    WHERE key IS NOT NULL AND state = 'claimed';
+
+-- Publishing fans out. (PostgreSQL does it in the statement that adds the event.)
+CREATE TRIGGER event_fan_out AFTER INSERT ON event BEGIN
+    INSERT INTO message (event_id, "group", position, key, priority, state, next_at)
+    SELECT new.id, g."group", new.position, iif(g.keyed, new.key, NULL), new.priority,
+           iif(new.due_at > new.created_at, 'scheduled', 'ready'), new.due_at
+    FROM consumer_group AS g WHERE g.type IN (new.type, '*') AND g.broker = 'store';
+END;
+
+-- What a group has handled: the history, and the mark that an effect happens once. It commits with
+-- the effect.
+CREATE TABLE handled (
+    event_id   TEXT NOT NULL,
+    "group"    TEXT NOT NULL,
+    attempts   INTEGER NOT NULL,
+    handled_at INTEGER NOT NULL,
+    PRIMARY KEY (event_id, "group")
+) STRICT, WITHOUT ROWID;
+
+-- The processes that claim messages. One that has expired holds nothing any more.
+CREATE TABLE process (
+    id         TEXT NOT NULL PRIMARY KEY,
+    -- Host, boot and namespace of its process id: who shares these can see whether it lives.
+    host       TEXT NOT NULL,
+    boot       TEXT NOT NULL,
+    pid        INTEGER NOT NULL,
+    -- When it started, as the kernel counts: tells it from a later process with its number.
+    start      INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE mail (
@@ -98,59 +159,12 @@ CREATE TABLE backfill (
     done_at    INTEGER
 ) STRICT, WITHOUT ROWID;
 
--- The store broker: one row per (published event, consumer group) that is not handled yet.
--- Payload and headers stay in the outbox row; a handled message is deleted, its seen-mark stays.
-
-CREATE TABLE consumer_group (
-    "group"       TEXT    NOT NULL PRIMARY KEY,
-    type          TEXT    NOT NULL,
-    -- Events of one key are handled one at a time, in their order.
-    keyed         INTEGER NOT NULL DEFAULT 0,
-    registered_at INTEGER NOT NULL,
-    -- Refreshed by every start and by the primary; retention drops a group nobody knows any more.
-    refreshed_at  INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-
-CREATE INDEX consumer_group_type ON consumer_group (type);
-
-CREATE TABLE message (
-    outbox_id     INTEGER NOT NULL REFERENCES outbox (id),
-    "group"       TEXT    NOT NULL,
-    -- Of the event, if the group wants the order of keys.
-    key           TEXT,
-    -- waiting: an earlier one of its key is ready or claimed.
-    state         TEXT    NOT NULL DEFAULT 'ready'
-                  CHECK (state IN ('waiting', 'ready', 'claimed', 'dead')),
-    -- lane and priority are those of the event, or more: of the most urgent one that waits for it.
-    lane          TEXT    NOT NULL DEFAULT 'live',
-    priority      INTEGER NOT NULL,
-    -- Attempts that failed, a worker's death in the handler included.
-    attempts      INTEGER NOT NULL DEFAULT 0,
-    next_at       INTEGER NOT NULL,
-    owner         TEXT,
-    claimed_until INTEGER,
-    -- JSON list of failed attempts: attempt, at, owner, error.
-    history       TEXT,
-    dead_at       INTEGER,
-    PRIMARY KEY (outbox_id, "group")
-) STRICT, WITHOUT ROWID;
-
--- Each stays as small as what is in flight, whatever the history.
-CREATE INDEX message_ready ON message ("group", lane DESC, priority DESC, next_at, outbox_id)
-    WHERE state = 'ready';
-CREATE INDEX message_claimed ON message (owner, claimed_until) WHERE state = 'claimed';
-CREATE INDEX message_dead ON message (dead_at) WHERE state = 'dead';
--- Who is first of a key, and how urgent what waits behind him is. Events without order are in none.
-CREATE INDEX message_key ON message ("group", key, state, outbox_id) WHERE key IS NOT NULL;
-CREATE INDEX message_urgent ON message ("group", key, lane, priority) WHERE state = 'waiting';
-
 -- For retention, which deletes by age.
-CREATE INDEX seen_age ON seen (created_at);
 CREATE INDEX idempotency_age ON idempotency (created_at);
 CREATE INDEX mail_age ON mail (created_at) WHERE state IN ('sent', 'failed');
 
--- The event store: what happened, for ever, in streams. Apart from the outbox, whose entries are
--- sent once and deleted.
+-- The event store: what happened, for ever, in streams. Apart from `event`, whose rows are
+-- handled once by each group and deleted.
 
 -- The version of a stream is that of its last event; the first one has version 1.
 CREATE TABLE event_stream (
@@ -160,7 +174,7 @@ CREATE TABLE event_stream (
 
 -- The position orders all events. One process writes at a time, so it is also the order of the
 -- commits; and nothing is ever deleted, so no position is given twice.
-CREATE TABLE event (
+CREATE TABLE stored_event (
     position   INTEGER PRIMARY KEY,
     stream     TEXT    NOT NULL,
     version    INTEGER NOT NULL,
@@ -174,9 +188,9 @@ CREATE TABLE event (
     created_at INTEGER NOT NULL
 ) STRICT;
 
-CREATE UNIQUE INDEX event_version ON event (stream, version);
+CREATE UNIQUE INDEX stored_event_version ON stored_event (stream, version);
 -- With the bucket, so that a reader of one partition passes over the others' events in the index.
-CREATE INDEX event_category ON event (category, position, bucket);
+CREATE INDEX stored_event_category ON stored_event (category, position, bucket);
 
 -- A subscription to a category, by its name in the code.
 CREATE TABLE subscription (
@@ -229,34 +243,25 @@ CREATE TABLE subscription_letter (
     PRIMARY KEY (subscription, position)
 ) STRICT, WITHOUT ROWID;
 
--- The broker on Redis: how far each group is, so that what Redis loses can be told and made up for.
+-- The broker on Redis: what Redis has been given, so that what it loses can be given again.
 
--- One row: the process of Redis, and the history of its data, that the positions belong to.
+-- One row: the process of Redis, and the copy of its data, that relays may add to.
 CREATE TABLE redis_server (
     id           INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
-    run_id       TEXT    NOT NULL,
-    epoch        TEXT    NOT NULL,
+    run_id       TEXT   NOT NULL,
+    epoch        TEXT   NOT NULL,
+    -- Entries up to here were there when Redis came back: they may have been handled before.
+    recheck_to   INTEGER NOT NULL,
     recovered_at INTEGER NOT NULL
 ) STRICT;
 
--- Levels: urgent, normal, low (by priority), backfill (the lane).
-CREATE TABLE redis_stream (
-    type     TEXT    NOT NULL,
-    level    TEXT    NOT NULL,
-    -- The highest that the primary has seen.
-    position INTEGER NOT NULL,
-    -- Entries up to here were there when Redis came back: they may have been handled before.
-    floor    INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (type, level)
-) STRICT, WITHOUT ROWID;
-
--- A group has handled all entries of a stream up to its position, or has them in `message`.
-CREATE TABLE redis_group (
-    type     TEXT    NOT NULL,
-    level    TEXT    NOT NULL,
-    "group"  TEXT    NOT NULL,
-    position INTEGER NOT NULL,
-    PRIMARY KEY (type, level, "group")
+-- Events in streams that some group may not have handled.
+CREATE TABLE redis_sent (
+    type     TEXT NOT NULL,
+    -- The id of its entry in the stream of the type, as a number.
+    entry    INTEGER NOT NULL,
+    event_id TEXT NOT NULL,
+    PRIMARY KEY (type, entry)
 ) STRICT, WITHOUT ROWID;
 
 -- Errors by kind: what happened how often, and how much of it was told by mail.

@@ -1,0 +1,290 @@
+"""The relay: claims messages of the group `redis` and adds their events to streams.
+
+    claimed ──XADD──> in its stream ──> entered into `redis_sent`, its message deleted
+       │                 └─the store has another epoch by now─┐
+       └─Redis unavailable, or refuses it ──────────────────> back in the queue
+
+The group gets every event. Those that no group reads from a stream, or that have a priority, go to
+the store's groups at once. An event whose message comes back may be in its stream already: it is
+added again with the mark `again`, so that consumers look up whether they have handled it.
+
+Streams are added to only in the copy of the data that the store knows (run id and epoch), which the
+primary looks after: see reconciler.py.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from redis.exceptions import ResponseError
+
+from cordata import clock, events
+from cordata.broker.contract import Broker
+from cordata.broker.message import Message, MessageId, Outcome, Want
+from cordata.broker.redis.refusal_log import PRIMARY_S, WRONG_TYPE, RefusalLog, UnknownServer
+from cordata.broker.redis.server import RedisServer, describe
+from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
+from cordata.broker.redis.stream import DOCUMENT, ID, Keys, StreamEvent, encode, position_of
+from cordata.core.delivery import Verdict
+from cordata.core.retry import next_delay_s
+from cordata.errors import BrokerUnavailable, StoreUnavailable
+from cordata.log import fields, logger
+from cordata.store import QUEUE_TOPIC, Store, Tx
+
+log = logger("cordata.redis")
+
+#: The consumer group of the relays.
+GROUP = "redis"
+#: Messages of one claim.
+_BATCH = 500
+#: First and longest pause while Redis is available, but takes nothing.
+_FIRST_S, _LONGEST_S = 0.5, 10.0
+#: Entries that the wake stream keeps.
+_WAKES = 100
+#: KEYS: epoch, wake stream, streams. ARGV: run id, epoch, number of types, types, then the number
+#: of the stream, the event id and the document of each entry. Returns the ids, false where the key
+#: is no stream; nil, and nothing was added, when this is another copy of the data.
+_APPEND = f"""
+local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+if run_id ~= ARGV[1] or redis.call('GET', KEYS[1]) ~= ARGV[2] then return nil end
+local ids, types = {{}}, tonumber(ARGV[3])
+for n = types + 4, #ARGV, 3 do
+    local id = redis.pcall('XADD', KEYS[tonumber(ARGV[n])], '*',
+        '{ID.decode()}', ARGV[n + 1], '{DOCUMENT.decode()}', ARGV[n + 2])
+    if type(id) == 'table' and id.err then
+        if not string.find(id.err, 'WRONGTYPE', 1, true) then return id end
+        id = false
+    end
+    ids[#ids + 1] = id
+end
+local wake = {{}}
+for n = 4, types + 3 do wake[#wake + 1] = ARGV[n]; wake[#wake + 1] = '1' end
+redis.call('XADD', KEYS[2], 'MAXLEN', '~', {_WAKES}, '*', unpack(wake))
+return ids
+"""
+
+
+class Relayed(NamedTuple):
+    """What one pass did."""
+
+    #: Events that went on.
+    relayed: int
+    #: There may be more that is due.
+    more: bool
+    #: Wall time of the store in microseconds at which the next one is due, as far as known.
+    next_at: int | None
+
+
+class _Batch(NamedTuple):
+    """Claimed together, and added while Redis was what the store knew then."""
+
+    state: StoredState
+    messages: Sequence[Message]
+    #: Event id -> [type, entry, event id] of those that are in a stream.
+    entries: dict[str, list[object]]
+
+
+class Relay:
+    """Of one process. `queue` claims in its name."""
+
+    def __init__(
+        self,
+        store: Store,
+        queue: Broker,
+        server: RedisServer,
+        keys: Keys,
+        *,
+        patience_s: float = PRIMARY_S,
+    ) -> None:
+        """`patience_s`: then it is logged that no primary has examined this Redis."""
+        #: Why Redis, though it is available, takes nothing; "" when it does.
+        self.trouble = ""
+        self._store = store
+        self._queue = queue
+        self._server = server
+        self._keys = keys
+        self._state = StoredState()
+        #: Claimed, and in no stream yet.
+        self._held: Sequence[Message] = ()
+        #: To be settled with the next claim.
+        self._outcomes: list[Outcome] = []
+        #: Added, and perhaps not entered into `redis_sent`.
+        self._batch: _Batch | None = None
+        self._refusals = 0
+        self._next_deadline = 0.0
+        self._refusal_log = RefusalLog()
+        self._unknown = UnknownServer(self._refusal_log, patience_s=patience_s)
+
+    @property
+    def held(self) -> set[MessageId]:
+        """What this process has claimed for the relay."""
+        batch = self._batch.messages if self._batch is not None else ()
+        return {one.id for one in (*self._held, *batch, *(o.message for o in self._outcomes))}
+
+    async def run_once(self) -> Relayed:
+        """Relay one batch. Raises: BrokerUnavailable, StoreUnavailable."""
+        await self._enter()  # again, if the last answer was lost
+        try:
+            if clock.monotonic() < self._next_deadline:
+                raise BrokerUnavailable(f"Redis: {self.trouble}")
+            await self._server.connect()
+            if self._state.run_id != self._server.run_id:
+                await self._load_state()
+        except BrokerUnavailable:
+            await self.give_back()
+            raise
+        outcomes = list(self._outcomes)
+        wants = {GROUP: Want(count=_BATCH, low=_BATCH)}
+        claimed = await self._queue.exchange(outcomes, wants, alone=True)
+        del self._outcomes[: len(outcomes)]
+        self._held = claimed.messages
+        if self._held:
+            await self._relay()
+        self.trouble, self._refusals = "", 0
+        more = GROUP in claimed.more or (claimed.suspects and bool(claimed.messages))
+        return Relayed(len(claimed.messages), more, claimed.next_at)
+
+    async def give_back(self) -> None:
+        """Give back what could not be added. Raises: StoreUnavailable."""
+        if self._outcomes:
+            await self._queue.exchange(list(self._outcomes), {})
+            self._outcomes.clear()
+
+    async def _relay(self) -> None:
+        messages, streamed = self._held, await self._streamed(self._held)
+        try:
+            ids = await self._append(streamed)
+            if ids is None:  # the primary has recovered it meanwhile, or has to
+                await self._load_state()
+                ids = await self._append(streamed)
+            if ids is None:
+                raise self._not_recovered()
+        except ResponseError as error:
+            self._put_back(messages)
+            raise self._paused(describe(error)) from error
+        except (BrokerUnavailable, StoreUnavailable):
+            self._put_back(messages)
+            raise
+        entries = {
+            message.event_id: [message.type, position_of(entry_id), message.event_id]
+            for message, entry_id in zip(streamed, ids, strict=True)
+            if entry_id is not None
+        }
+        if len(entries) < len(streamed):
+            refusal = ResponseError(f"{WRONG_TYPE} a key is no stream")
+            self._refusal_log.refused("some events", refusal)
+        self._batch = _Batch(self._state, messages, entries)
+        self._held = ()
+        await self._enter()
+
+    async def _streamed(self, messages: Sequence[Message]) -> list[Message]:
+        """Those that some group reads from a stream."""
+        if any(message.type not in self._state.types for message in messages):
+            self._state = await self._store.read(load)
+        types = set(self._state.groups.values())
+        return [one for one in messages if one.type in types and not one.priority]
+
+    async def _append(self, messages: Sequence[Message]) -> list[bytes | None] | None:
+        """Ids, None where the key is no stream; None: the data is not what the store knows.
+
+        Raises: ResponseError, BrokerUnavailable.
+        """
+        if not messages:
+            return []
+        types = sorted({message.type for message in messages})
+        keys = [self._keys.epoch, self._keys.wake, *map(self._keys.of, types)]
+        number = {type: n for n, type in enumerate(types, start=3)}
+        words: list[Any] = [self._state.run_id, self._state.epoch, len(types), *types]
+        for message in messages:
+            words += (number[message.type], message.event_id, encode(_document(message)))
+        pipe = self._server.pipeline()
+        pipe.eval(_APPEND, len(keys), *keys, *words)
+        (reply,) = await self._server.execute(pipe)
+        if isinstance(reply, ResponseError):
+            raise reply
+        ids: list[bytes | None] | None = reply
+        return ids
+
+    async def _enter(self) -> None:
+        """Enter what was added into `redis_sent`; what is in no stream goes to the store's groups.
+
+        Unless Redis has lost data since: then all go back. The row is locked until the commit: a
+        primary that looks for what is lost changes it first, so it sees all that was entered.
+        Raises: StoreUnavailable; then the next call does it again.
+        """
+        if self._batch is None:
+            return
+        state, messages, entries = self._batch
+        sent = json.dumps(sorted(entries.values()))
+        rest = sorted(one.event_id for one in messages if one.event_id not in entries)
+        claims = {message.claim: list[str]() for message in messages}
+        for message in messages:
+            claims[message.claim].append(message.event_id)
+
+        async def unit(tx: Tx) -> bool:
+            server = await tx.fetch_one("redis.hold_server")
+            if server is None or (server["run_id"], server["epoch"]) != (state.run_id, state.epoch):
+                return False
+            if entries:
+                await tx.write("redis.add_sent", entries=sent)
+            if rest:
+                await tx.write("redis.give", ids=json.dumps(rest), now_us=tx.now_us)
+                tx.notify(QUEUE_TOPIC)
+            for claim, ids in claims.items():
+                await tx.write("redis.relayed", ids=json.dumps(ids), claim=claim)
+            # What a crash of the server takes back is done again: the event is then in its stream
+            # twice, and the mark as handled keeps its effect single.
+            await tx.write("commit.unsynced")
+            return True
+
+        is_entered = await self._store.run(unit)
+        self._batch = None
+        if not is_entered:
+            self._put_back(messages)
+            raise self._not_recovered()
+
+    async def _load_state(self) -> None:
+        """See which copy of the data is the good one. Raises: BrokerUnavailable: not this one."""
+        state = await self._store.read(load)
+        if state.run_id != self._server.run_id:
+            self._unknown.seen(state.run_id, self._server.run_id)
+            raise self._not_recovered()
+        self._unknown.known()
+        self._state = state
+
+    def _not_recovered(self) -> BrokerUnavailable:
+        self._state = StoredState()
+        self._store.notify(REDIS_TOPIC)
+        self.trouble = "its data is new to the primary, which has to look through it first"
+        return BrokerUnavailable(f"Redis: {self.trouble}")
+
+    def _paused(self, trouble: str) -> BrokerUnavailable:
+        """Redis is available, but takes nothing: what was given back is not claimed at once."""
+        if not self.trouble:
+            log.error("Redis takes no events: %s", trouble, extra=fields(events.BROKER_FAILED))
+        self.trouble = trouble
+        self._refusals += 1
+        share = 0.5 + 0.5 * random.random()
+        pause_s = next_delay_s(self._refusals, share, first_s=_FIRST_S, longest_s=_LONGEST_S)
+        self._next_deadline = clock.monotonic() + pause_s
+        return BrokerUnavailable(f"Redis: {trouble}")
+
+    def _put_back(self, messages: Sequence[Message]) -> None:
+        """Redis may have them: their attempt is counted, so that they are added `again`."""
+        self._held = ()
+        self._outcomes += [Outcome(message=one, verdict=Verdict.RETRY) for one in messages]
+
+
+def _document(message: Message) -> StreamEvent:
+    return StreamEvent(
+        event_id=message.event_id,
+        key=message.key,
+        created_at=message.created_at,
+        again=message.suspect or message.attempt > 1,
+        headers=msgspec.Raw(message.headers.encode()),
+        payload=msgspec.Raw(message.payload.encode()),
+    )

@@ -1,0 +1,152 @@
+-- The queue: groups, claims, settling, processes. What differs is in sqlite/ and postgres/.
+--
+--     publish --> ready --claim--> claimed --done----> (gone; its mark is in handled)
+--        |         ^ ^               |
+--        |         | +---give back---+---retry------> scheduled (of a key: ready, due later)
+--        +-> scheduled (due)         +---bury-------> dead
+--
+-- A claim has a number; whoever settles with another number holds the message no more.
+
+-- name: queue.register
+INSERT INTO consumer_group ("group", type, keyed, broker, since, registered_at, present_at)
+VALUES (:group, :type, :keyed, :broker, :since, :now_us, :now_us)
+ON CONFLICT ("group") DO UPDATE SET
+    type = excluded.type, keyed = excluded.keyed, broker = excluded.broker,
+    present_at = excluded.present_at;
+
+-- name: queue.group
+SELECT type, keyed, broker, since, registered_at FROM consumer_group WHERE "group" = :group;
+
+-- name: queue.be_present
+UPDATE consumer_group SET present_at = :now_us WHERE "group" IN :groups[text];
+
+-- name: queue.catch_up
+-- What was published behind `since` and has not reached the group.
+INSERT INTO message (event_id, "group", position, key, priority, state, next_at)
+SELECT e.id, g."group", e.position, CASE WHEN g.keyed THEN e.key END, e.priority,
+       CASE WHEN e.due_at > :now_us THEN 'scheduled' ELSE 'ready' END, e.due_at
+FROM consumer_group AS g JOIN event AS e ON e.position > g.since AND g.type IN (e.type, '*')
+WHERE g."group" = :group AND g.broker = 'store' AND NOT EXISTS (
+        SELECT 1 FROM handled AS h WHERE h.event_id = e.id AND h."group" = g."group")
+    AND NOT EXISTS (
+        SELECT 1 FROM message AS m WHERE m.event_id = e.id AND m."group" = g."group")
+    -- The relay writes no marks: what it has relayed is in a stream, or was handled from there.
+    AND (g.type <> '*' OR NOT EXISTS (
+            SELECT 1 FROM redis_sent AS s WHERE s.type = e.type AND s.event_id = e.id)
+        AND NOT EXISTS (
+            SELECT 1 FROM handled AS h JOIN consumer_group AS r ON r."group" = h."group"
+            WHERE h.event_id = e.id AND r.broker = 'redis'))
+ON CONFLICT DO NOTHING;
+
+-- name: queue.rekey
+-- The group wants the order of keys from now on, or no longer.
+UPDATE message SET
+    key = CASE WHEN :keyed THEN (SELECT e.key FROM event AS e WHERE e.id = message.event_id) END
+WHERE "group" = :group AND state <> 'dead';
+
+-- name: queue.next
+-- When something scheduled is due next, and whether something can be claimed, but only alone.
+SELECT (SELECT next_at FROM message WHERE state = 'scheduled' ORDER BY next_at LIMIT 1) AS next_at,
+       EXISTS (SELECT 1 FROM message AS m
+               WHERE m.state = 'ready' AND m.suspect AND m."group" IN :groups[text]
+                   AND m.next_at <= :now_us
+                   AND (m.key IS NULL OR NOT EXISTS (
+                       SELECT 1 FROM message AS c
+                       WHERE c."group" = m."group" AND c.key = m.key AND c.key IS NOT NULL AND (
+                           c.state = 'claimed' OR c.state = 'ready' AND c.position < m.position)))
+              ) AS suspects;
+
+-- name: queue.ready
+-- Which of the groups have something to claim. A keyed one: perhaps.
+SELECT g."group" FROM consumer_group AS g
+WHERE g."group" IN :groups[text] AND (
+    EXISTS (SELECT 1 FROM message AS m
+            WHERE m."group" = g."group" AND m.state = 'ready' AND m.key IS NULL AND NOT m.suspect)
+    OR g.keyed AND EXISTS (
+        SELECT 1 FROM message AS m
+        WHERE m."group" = g."group" AND m.state = 'ready' AND m.key IS NOT NULL));
+
+-- name: queue.delete
+-- Of one that is handled, in the transaction of its effect.
+DELETE FROM message
+WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
+
+-- name: queue.has_handled
+SELECT 1 AS found FROM handled WHERE event_id = :event_id AND "group" = :group;
+
+-- name: queue.has_claim
+SELECT 1 AS found FROM message
+WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
+
+-- name: queue.mark
+-- Of one that has no row in message.
+INSERT INTO handled (event_id, "group", attempts, handled_at)
+VALUES (:event_id, :group, :attempts, :now_us)
+ON CONFLICT DO NOTHING;
+
+-- name: queue.retry
+-- With `uncounted` attempts that do not count. What blocks its key stays first of it.
+UPDATE message SET
+    state = CASE WHEN key IS NULL THEN 'scheduled' ELSE 'ready' END, next_at = :next_at,
+    attempts = attempts - :uncounted, suspect = :suspect, history = :history, owner = NULL
+WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
+
+-- name: queue.bury
+UPDATE message SET state = 'dead', dead_at = :now_us, history = :history, owner = NULL
+WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
+
+-- name: queue.bury_handled
+-- Its effect is committed and its row is gone, and yet somebody has to look at it.
+INSERT INTO message (event_id, "group", position, priority, state, next_at, attempts, history,
+    dead_at)
+SELECT e.id, :group, e.position, e.priority, 'dead', :now_us, :attempts, :history, :now_us
+FROM event AS e WHERE e.id = :event_id
+ON CONFLICT DO NOTHING;
+
+-- name: queue.give_back
+-- It was not tried.
+UPDATE message SET state = 'ready', attempts = attempts - 1, owner = NULL
+WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
+
+-- name: queue.held
+SELECT event_id, "group", claim, attempts, suspect, history FROM message
+WHERE owner = :owner AND state = 'claimed';
+
+-- name: queue.suspect
+-- All that a dead process held, and that may not have been tried. (The relay runs no handler.)
+UPDATE message SET
+    state = 'ready', attempts = attempts - 1, suspect = "group" <> 'redis', next_at = :now_us,
+    owner = NULL
+WHERE owner = :owner AND state = 'claimed';
+
+-- name: queue.owners
+-- Processes that hold something; there are few.
+SELECT DISTINCT owner FROM message WHERE state = 'claimed';
+
+-- name: queue.depth
+SELECT (SELECT count(*) FROM message WHERE "group" IN :groups[text] AND (state = 'ready'
+            OR state = 'scheduled' AND (attempts > 0 OR next_at <= :now_us))) AS ready,
+       (SELECT count(*) FROM message WHERE state = 'claimed') AS claimed,
+       (SELECT count(*) FROM message WHERE state = 'dead') AS dead;
+
+-- name: queue.hurry
+-- What waits for its next attempt is due now.
+UPDATE message SET next_at = :now_us
+WHERE "group" IN :groups[text] AND attempts > 0 AND state IN ('ready', 'scheduled')
+    AND next_at > :now_us;
+
+-- name: process.get
+SELECT id, expires_at FROM process WHERE id = :id;
+
+-- name: process.join
+INSERT INTO process (id, host, boot, pid, start, expires_at)
+VALUES (:id, :host, :boot, :pid, :start, :expires_at);
+
+-- name: process.renew
+UPDATE process SET expires_at = :expires_at WHERE id = :id;
+
+-- name: process.leave
+DELETE FROM process WHERE id = :id;
+
+-- name: process.all
+SELECT id, host, boot, pid, start, expires_at FROM process;

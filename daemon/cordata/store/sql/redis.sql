@@ -1,0 +1,102 @@
+-- The broker on Redis: what of it is in the store. `entry` is the id of a stream's entry as a number.
+
+-- name: redis.server
+SELECT run_id, epoch, recheck_to FROM redis_server;
+
+-- name: redis.set_server
+INSERT INTO redis_server (id, run_id, epoch, recheck_to, recovered_at)
+VALUES (1, :run_id, :epoch, :recheck_to, :now_us)
+ON CONFLICT (id) DO UPDATE SET
+    run_id = excluded.run_id, epoch = excluded.epoch, recheck_to = excluded.recheck_to,
+    recovered_at = excluded.recovered_at;
+
+-- name: redis.groups
+-- The groups that read streams.
+SELECT "group", type FROM consumer_group WHERE broker = 'redis';
+
+-- name: redis.last
+-- The last entry of each stream that the store knows of.
+WITH RECURSIVE stream (type) AS (
+    SELECT min(type) FROM redis_sent
+    UNION ALL
+    SELECT (SELECT min(s.type) FROM redis_sent AS s WHERE s.type > stream.type)
+    FROM stream WHERE stream.type IS NOT NULL)
+SELECT type, (SELECT max(s.entry) FROM redis_sent AS s WHERE s.type = stream.type) AS entry
+FROM stream WHERE type IS NOT NULL;
+
+-- name: redis.relayed
+-- They are in their streams: the relay's messages are done.
+DELETE FROM message WHERE event_id IN :ids[text] AND "group" = 'redis' AND claim = :claim;
+
+-- name: redis.page
+-- Entries that some group may not have handled, in the order of their streams.
+SELECT type, entry, event_id FROM redis_sent WHERE (type, entry) > (:type, :entry)
+ORDER BY type, entry LIMIT :limit;
+
+-- name: redis.finished
+-- As redis.page, of those of a stream that every group has acknowledged.
+SELECT entry, event_id FROM redis_sent WHERE type = :type AND entry <= :entry
+ORDER BY entry LIMIT :limit;
+
+-- name: redis.give
+-- Each group without the order of keys gets in the store what of these events it has neither handled
+-- nor has there already. (Scalar subqueries: looked up by index, whatever the statistics say.)
+INSERT INTO message (event_id, "group", position, priority, state, next_at)
+SELECT e.id, g."group", e.position, e.priority,
+       CASE WHEN e.due_at > :now_us THEN 'scheduled' ELSE 'ready' END, e.due_at
+FROM event AS e JOIN consumer_group AS g ON g.type = e.type
+WHERE e.id IN :ids[text] AND NOT g.keyed AND e.position > g.since
+    AND (SELECT 1 FROM handled AS h
+         WHERE h.event_id = e.id AND h."group" = g."group" LIMIT 1) IS NULL
+ON CONFLICT DO NOTHING;
+
+-- name: redis.give_group
+-- As redis.give, to one group, of the events of a type that it had before.
+INSERT INTO message (event_id, "group", position, priority, state, next_at)
+SELECT e.id, g."group", e.position, e.priority, 'ready', e.due_at
+FROM redis_sent AS s JOIN event AS e ON e.id = s.event_id
+JOIN consumer_group AS g ON g."group" = :group
+WHERE s.type = :type AND e.position > g.since
+    AND (SELECT 1 FROM handled AS h
+         WHERE h.event_id = e.id AND h."group" = g."group" LIMIT 1) IS NULL
+ON CONFLICT DO NOTHING;
+
+-- name: redis.forget
+DELETE FROM redis_sent WHERE type = :type AND entry IN :entries[bigint];
+
+-- name: redis.handled
+-- Those of the events that a group has handled already, or has in `message`.
+SELECT event_id FROM handled WHERE event_id IN :ids[text] AND "group" = :group
+UNION SELECT event_id FROM message WHERE event_id IN :ids[text] AND "group" = :group;
+
+-- name: redis.waiting
+-- What waits for a relay.
+SELECT event_id FROM message WHERE "group" = 'redis' ORDER BY event_id LIMIT :limit;
+
+-- name: redis.drop_waiting
+DELETE FROM message WHERE event_id IN :ids[text] AND "group" = 'redis';
+
+-- name: redis.dissolve
+-- The groups get their events in the store, without a relay.
+UPDATE consumer_group SET broker = 'store' WHERE broker = 'redis';
+
+-- name: redis.remove_relay
+DELETE FROM consumer_group WHERE "group" = 'redis';
+
+-- name: redis.remove_server
+DELETE FROM redis_server;
+
+-- name: redis.processes
+SELECT id FROM process;
+
+-- name: redis.left
+-- Whether any of the groups has events in a stream that it has not handled.
+SELECT 1 AS found FROM redis_sent AS s
+JOIN event AS e ON e.id = s.event_id
+JOIN consumer_group AS g ON g.type = e.type
+WHERE g.broker = 'redis' AND g."group" IN :groups[text] AND e.position > g.since
+    AND (SELECT 1 FROM handled AS h
+         WHERE h.event_id = e.id AND h."group" = g."group" LIMIT 1) IS NULL
+    AND (SELECT 1 FROM message AS m
+         WHERE m.event_id = e.id AND m."group" = g."group" LIMIT 1) IS NULL
+LIMIT 1;

@@ -1,0 +1,34 @@
+-- What the primary deletes, in small batches, on both stores.
+
+-- name: retention.page
+-- Positions grow with time, so old events are a range at the front; no index on the age is needed.
+-- An event that some group has not handled stays, however old it is.
+SELECT e.position, e.id, e.created_at,
+       e.due_at < :before AND e.created_at < :before
+           AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.event_id = e.id)
+           AND NOT EXISTS (SELECT 1 FROM redis_sent AS s WHERE s.event_id = e.id) AS old
+FROM event AS e WHERE e.position > :after ORDER BY e.position LIMIT :limit;
+
+-- name: retention.lock
+-- Who replays events locks them, too. On PostgreSQL what is asked behind it sees what they wrote.
+SELECT id FROM event WHERE id IN :event_ids[text] ORDER BY position;
+
+-- name: retention.closed
+-- Those that no group has before it.
+SELECT e.id FROM event AS e
+WHERE e.id IN :event_ids[text]
+    AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.event_id = e.id);
+
+-- name: retention.handled
+DELETE FROM handled WHERE event_id IN :event_ids[text];
+
+-- name: retention.event
+DELETE FROM event WHERE id IN :event_ids[text];
+
+-- name: retention.orphans
+-- Of groups that were removed while somebody published.
+DELETE FROM message WHERE (event_id, "group") IN (
+    SELECT m.event_id, m."group" FROM message AS m
+    WHERE m.state IN ('ready', 'scheduled') AND NOT EXISTS (
+        SELECT 1 FROM consumer_group AS g WHERE g."group" = m."group")
+    LIMIT :limit);
