@@ -24,6 +24,7 @@ CAUSES = {
     events.DISK_FULL: "store-full",
     events.STORE_FAILED: "store-failed",
     events.MESSAGE_DEAD: "dead-letter",
+    events.GROUP_ABSENT: "group-absent",
     events.SUBSCRIPTION_BLOCKED: "subscription-blocked",
     events.SUBSCRIPTION_DEAD: "dead-letter",
     events.MAIL_FAILED: "mail-failed",

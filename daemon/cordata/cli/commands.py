@@ -19,6 +19,7 @@ _COMMANDS = {
     "alerts": ("cordata.cli.alerts:alerts", "Look at alerts, by kind."),
     "outbox": ("cordata.cli.outbox:outbox", "Look at events that were written."),
     "dlq": ("cordata.cli.dlq:dlq", "Look at dead letters, replay or drop them."),
+    "group": ("cordata.cli.group:group", "See consumer groups, rename or remove them."),
     "events": ("cordata.cli.events:events", "Append to, read and follow the event store."),
     "subscriptions": (
         "cordata.cli.subscriptions:subscriptions",

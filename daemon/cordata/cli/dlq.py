@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from cordata.context import Context
 
 _COLUMNS = ("event_id", "group", "type", "attempts", "dead_at", "error")
-_NARROWING = ("type", "lane", "group", "error", "since", "before")
-_CHOICE = "--type, --lane, --group, --error, --since, --before or --all"
+_NARROWING = ("type", "group", "error", "since", "before")
+_CHOICE = "--type, --group, --error, --since, --before or --all"
 
 
 @click.group()
@@ -79,7 +79,7 @@ Exit codes: 0 done, 1 it is no dead letter.""",
 def show(operator: Operator, event_id: str, choice: Choice) -> int:
     """Show an event's dead letters with its payload, and every attempt with its error."""
     from cordata.broker.inspection import DeadLetters
-    from cordata.broker.owner import plain_name
+    from cordata.broker.process import plain_name
 
     letters = operator.run(lambda ctx: DeadLetters(ctx.store).find(event_id, group=choice.group))
     if not letters and not operator.json:

@@ -32,7 +32,8 @@ and database do not fit together."""
 @app_option
 @operator_options
 def migrate(operator: Operator, check: bool, app: str | None) -> int:
-    """Bring the store's schema up to date, as the primary does at each start.
+    """Bring the store's schema up to date and register the consumer groups, as the primary does
+    at each start.
 
     Not beside a running primary: restart that instead.
     """
@@ -42,13 +43,17 @@ def migrate(operator: Operator, check: bool, app: str | None) -> int:
     settings = operator.place(loaded.config)
 
     async def act(ctx: Context) -> list[Applied]:
+        from cordata.services.registration import groups_of
         from cordata.services.schema import migrate_once
 
         if check:
             return await ctx.store.pending(ctx.chains)
         holder = f"{socket.gethostname()}/{os.getpid()} (cordata migrate)"
         lease = ctx.store.lease(holder=holder)
-        return await migrate_once(ctx, lease, progress=lambda text: click.echo(text, err=True))
+        groups = groups_of(loaded.config.broker, loaded.app.handlers)
+        return await migrate_once(
+            ctx, lease, groups, progress=lambda text: click.echo(text, err=True)
+        )
 
     found = run_in(settings, loaded.app, act, need_schema=False)
     if operator.json:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cordata.core.outbox import LANES
 from cordata.terminal import Moment, moment
 
 if TYPE_CHECKING:
@@ -61,7 +60,6 @@ class Choice:
     event_id: str | None = None
     state: str | None = None
     type: str | None = None
-    lane: str | None = None
     group: str | None = None
     error: str | None = None
     since: Moment | None = None
@@ -72,7 +70,7 @@ class Choice:
         """What the options narrow down to. Imports the broker."""
         from cordata.broker.inspection import Filter
 
-        same = ("event_id", "state", "type", "lane", "group", "error")
+        same = ("event_id", "state", "type", "group", "error")
         chosen: dict[str, Any] = {name: getattr(self, name) for name in same}
         for name in ("since", "before"):
             at: Moment | None = getattr(self, name)
@@ -81,7 +79,7 @@ class Choice:
 
     def check(self, options: str) -> None:
         """Either events by id, or what the options choose. Raises: click.UsageError."""
-        given = [self.type, self.lane, self.error, self.since, self.before]
+        given = [self.type, self.error, self.since, self.before]
         # With ids --group says which of an event's messages; without, it is a choice of its own.
         given += [self.group] if not self.event_ids else []
         narrowed = any(one is not None for one in given)
@@ -93,7 +91,7 @@ class Choice:
             raise click.UsageError("--all takes no other choice beside it")
 
 
-_STATES = ("pending", "processing", "published", "failed", "dead")
+_STATES = ("pending", "relayed", "dead", "done")
 _TIME: dict[str, Any] = {"callback": moment, "metavar": "TIME"}
 #: The option behind each field of a Choice.
 _CHOICES: dict[str, Callable[..., Any]] = {
@@ -101,7 +99,6 @@ _CHOICES: dict[str, Callable[..., Any]] = {
     "event_id": click.option("--id", "event_id", metavar="EVENT", help="Of this event."),
     "state": click.option("--state", type=click.Choice(_STATES), help="In this state."),
     "type": click.option("--type", metavar="TYPE", help="Of this event type."),
-    "lane": click.option("--lane", type=click.Choice(LANES), help="Of this lane."),
     "group": click.option("--group", metavar="GROUP", help="Of this consumer group."),
     "error": click.option(
         "--error", metavar="KIND", help="With this last error, for example KeyError."

@@ -15,41 +15,40 @@ if TYPE_CHECKING:
     from cordata.broker.inspection import Entry, Page
     from cordata.context import Context
 
-_COLUMNS = ("event_id", "type", "lane", "state", "priority", "created_at", "due_at", "published_at")
+_COLUMNS = ("event_id", "type", "state", "priority", "created_at", "due_at", "handled_at")
 
 
 @click.group()
 def outbox() -> None:
-    """Events that were written: look, make due, publish again, delete what is done with.
+    """Events that were published: look, make due, publish again, delete what is done.
 
-    An entry is pending until the relay has published it to the groups that handle its type; then it
-    is kept for [engine] retention_s. One that the relay has in hand is processing, one that it will
-    try again is failed, one that it has given up is dead. EVENT is an event's id.
+    An event is pending until every consumer group of its type has handled it. It is relayed while
+    it is on its way to a group through Redis, dead when a group gave it up and no other one has it
+    before it, else done; then it is kept for [engine] retention_s. EVENT is an event's id.
     """
 
 
 @outbox.command(
     "list",
-    short_help="List entries, the newest first.",
+    short_help="List events, the newest first.",
     epilog="""Examples:
 
 \b
   cordata outbox list
   cordata outbox list --state pending --before 5m
   cordata outbox list --type reservation.received --since 2026-01-31 --limit 200 --json
-  cordata outbox list --group shop.send_voucher --lane backfill
+  cordata outbox list --group shop.send_voucher --state dead
 
 Exit codes: 0 done, 1 --id names an event that is not there.""",
 )
-@choosing("state", "type", "lane", "group", "error", "since", "before", "event_id")
+@choosing("state", "type", "group", "since", "before", "event_id")
 @paging
 @operator_options
 def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> int:
-    """List entries, the newest first, without their payload.
+    """List events, the newest first, without their payload.
 
-    --group: those that this group has in hand or has handled. --since and --before go by when the
-    event was written, --error by the relay's last error. What `--json` prints as next is the
-    POSITION of the next page.
+    --group: those that this group has before it or has handled. --since and --before go by when the
+    event was written. What `--json` prints as next is the POSITION of the next page.
     """
     from cordata.broker.inspection import Outbox
 
@@ -65,7 +64,7 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
 
 
 @outbox.command(
-    short_help="Show one entry with its payload.",
+    short_help="Show one event with its payload.",
     epilog="""Example: cordata outbox show 0190b2c4d5e67f8090a1b2c3d4e5f607
 
 Exit codes: 0 done, 1 there is no such event.""",
@@ -73,7 +72,7 @@ Exit codes: 0 done, 1 there is no such event.""",
 @click.argument("event_id", metavar="EVENT")
 @operator_options
 def show(operator: Operator, event_id: str) -> int:
-    """Show one entry with its payload, and what became of it in each group."""
+    """Show one event with its payload, and what became of it in each group."""
     from cordata.broker.inspection import Outbox
 
     entry = operator.run(lambda ctx: Outbox(ctx.store).get(event_id))
@@ -85,7 +84,7 @@ def show(operator: Operator, event_id: str) -> int:
 
 
 @outbox.command(
-    short_help="Make waiting entries due now.",
+    short_help="Make due now what waits.",
     epilog="""Examples:
 
 \b
@@ -94,16 +93,16 @@ def show(operator: Operator, event_id: str) -> int:
 
 Exit codes: 0 done, 1 an event that was named does not wait, 130 stopped by Ctrl-C.""",
 )
-@choosing("event_ids", "type", "lane", "error", "since", "before", "all")
+@choosing("event_ids", "type", "group", "since", "before", "all")
 @operator_options
 def retry(operator: Operator, choice: Choice) -> int:
-    """Make due now what waits for its time: after a failure, or because it was scheduled.
+    """Make due now what waits for its time: after a failure, or because it was published for later.
 
-    What the relay has given up begins anew.
+    Dead letters do not wait: `cordata dlq replay` gives them back.
     """
     from cordata.broker.inspection import Filter, Outbox
 
-    choice.check("--type, --lane, --error, --since, --before or --all")
+    choice.check("--type, --group, --since, --before or --all")
 
     async def act(ctx: Context, counter: Counter) -> Done:
         box = Outbox(ctx.store)
@@ -118,7 +117,7 @@ def retry(operator: Operator, choice: Choice) -> int:
 
 
 @outbox.command(
-    short_help="Publish published entries again.",
+    short_help="Publish events again.",
     epilog="""Examples:
 
 \b
@@ -126,10 +125,9 @@ def retry(operator: Operator, choice: Choice) -> int:
   cordata outbox replay --group shop.send_voucher --since 2026-01-31 --before 2026-02-01
   cordata outbox replay 0190b2c4d5e67f8090a1b2c3d4e5f607 --group shop.send_voucher --again
 
-Exit codes: 0 done, 1 an event that was named is not published, no such group, or not confirmed, 130
-stopped by Ctrl-C.""",
+Exit codes: 0 done, 1 no such event, no such group, or not confirmed, 130 stopped by Ctrl-C.""",
 )
-@choosing("event_ids", "type", "lane", "since", "before", "all")
+@choosing("event_ids", "type", "since", "before", "all")
 @click.option("--group", metavar="GROUP", help="To this consumer group only.")
 @click.option(
     "--again", is_flag=True, help="With --group: also what it has handled, effects and all."
@@ -137,17 +135,13 @@ stopped by Ctrl-C.""",
 @yes_option
 @operator_options
 def replay(operator: Operator, choice: Choice, group: str | None, again: bool, yes: bool) -> int:
-    """Publish entries again, under the same event id, to the groups that handle their type now.
+    """Publish events again, under the same event id, to the groups that handle their type now.
 
     Groups that have handled an event, have it in hand or as a dead letter are left alone: this is
-    for those that came later, or whose messages were lost with a broker. --again has one group
-    handle anew what it has handled: mails, calls and whatever else it did are done once more.
-
-    With Redis as the broker a group has handled, too, what its position in the stream is past. What
-    Redis lost longer ago than [broker] window_s is then past as well: --again brings it.
+    for groups that came later. --again has one group handle anew what it has handled: mails, calls
+    and whatever else it did are done once more.
     """
-
-    choice.check("--type, --lane, --since, --before or --all")
+    choice.check("--type, --since, --before or --all")
     if again and group is None:
         raise click.UsageError("--again is for one group: add --group GROUP")
     if again:
@@ -162,29 +156,27 @@ def replay(operator: Operator, choice: Choice, group: str | None, again: bool, y
 async def _replay(
     ctx: Context, choice: Choice, group: str | None, again: bool, counter: Counter
 ) -> Done:
-    from cordata.broker.inspection import Filter, Replayed, publish_again
+    from cordata.broker.inspection import Filter, Outbox, Replayed
     from cordata.core.plural import plural
 
-    total, missing = Replayed(), list[str]()
+    box, total, missing = Outbox(ctx.store), Replayed(), list[str]()
     if choice.event_ids:
         for number, event_id in enumerate(choice.event_ids, start=1):
-            one = await publish_again(
-                ctx.store, Filter(event_id=event_id), group=group, again=again
-            )
+            one = await box.replay(Filter(event_id=event_id), group=group, again=again)
             total += one
-            if not one.entries:
+            if not one.events:
                 missing.append(event_id)
-            counter(total.entries, number / len(choice.event_ids))
+            counter(total.events, number / len(choice.event_ids))
     else:
         wanted = choice.filter(ctx.now_us())
-        total = await publish_again(ctx.store, wanted, group=group, again=again, progress=counter)
+        total = await box.replay(wanted, group=group, again=again, progress=counter)
     note = (
         f": {plural(total.messages, 'message')} published again, {total.left:,} left as they are"
-        if total.entries
+        if total.events
         else ""
     )
     return Done(
-        count=total.entries,
+        count=total.events,
         missing=missing,
         more={"messages": total.messages, "left": total.left},
         note=note,
@@ -192,7 +184,7 @@ async def _replay(
 
 
 @outbox.command(
-    short_help="Delete what was published.",
+    short_help="Delete what is done.",
     epilog="""Examples:
 
 \b
@@ -206,13 +198,13 @@ Exit codes: 0 done, 1 not confirmed, 130 stopped by Ctrl-C.""",
     callback=moment,
     metavar="TIME",
     required=True,
-    help="Published before then: 90s, 1h, 2d, 1w ago, or a date or time in UTC.",
+    help="Handled before then: 90s, 1h, 2d, 1w ago, or a date or time in UTC.",
 )
-@choosing("type", "lane")
+@choosing("type")
 @yes_option
 @operator_options
 def purge(operator: Operator, choice: Choice, before: Moment, yes: bool) -> int:
-    """Delete entries that were published before a time.
+    """Delete events that all their groups had handled before a time.
 
     What a group has not handled yet, or has as a dead letter, stays. Retention deletes by itself
     what is older than [engine] retention_s.
@@ -220,7 +212,7 @@ def purge(operator: Operator, choice: Choice, before: Moment, yes: bool) -> int:
     from cordata.broker.inspection import Outbox
 
     of_type = f" of type {choice.type}" if choice.type else ""
-    confirm(f"Delete all events{of_type} published before {before}?", yes=yes)
+    confirm(f"Delete all events{of_type} handled before {before}?", yes=yes)
 
     async def act(ctx: Context, counter: Counter) -> Done:
         now_us = ctx.now_us()

@@ -16,8 +16,8 @@
             assert mail.subject == "Your order"
 
 Nothing is imitated but the clock: the application's migrations and SQL run on an embedded store in
-a directory of the test's own, an event passes through the outbox, the relay and the code that
-handles it in a worker. Nothing sleeps: what waits for its time (a retry, a scheduled event) waits
+a directory of the test's own, an event passes through its tables and the code that handles it in
+a worker. Nothing sleeps: what waits for its time (a retry, a scheduled event) waits
 until the test moves it. What `ctx.pool` runs, it runs in the test's process. No worker imports
 this package.
 """

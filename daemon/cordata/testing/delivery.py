@@ -1,74 +1,75 @@
-"""Relay and handlers, one message after the other, by the code that a worker runs."""
+"""Handlers, one message after the other, by the code that a worker runs."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import json
 
 from cordata.app import App
-from cordata.broker import Message, Outcome, StoreBroker, Want
+from cordata.broker import Message, Outcome, Want, give_back
+from cordata.broker.group import Group, catch_up, register
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, EventContext
 from cordata.core.delivery import Verdict
 from cordata.core.event import Event
 from cordata.registry import Handler
-from cordata.services.handling import Handling
+from cordata.services.attempt import Attempts
+from cordata.services.registration import make_queue
+from cordata.store import Row, Tx
 from cordata.testing.failure import Failure, FailureRecorder
 
 OWNER = "test"
-_RELAYED = 100
 
 
 class Delivery:
     """The engine of one worker, a step at a time."""
 
     def __init__(self, ctx: Context, app: App, config: EngineConfig) -> None:
-        self._broker = StoreBroker(ctx.store, claim_timeout_s=config.claim_timeout_s)
-        self._handling = Handling(ctx, config, owner_id=OWNER)
+        self._store = ctx.store
+        self._queue = make_queue(ctx.store, app.handlers, config, owner=OWNER)
+        self._attempts = Attempts(ctx, config, owner_id=OWNER)
         self._failures = FailureRecorder()
         self._handlers = {one.group: self._watched(one) for one in app.handlers}
 
     async def register(self) -> None:
         """Make the groups known, as the primary does before it is ready."""
-        await self._broker.register(
-            {one.group: one.type for one in self._handlers.values()},
-            keyed={one.group for one in self._handlers.values() if one.key},
-        )
+        groups = [Group(one.group, one.type, one.key) for one in self._handlers.values()]
+        await catch_up(self._store, await register(self._store, groups))
 
     async def step(self) -> tuple[int, Failure | None]:
-        """Relay what is due and handle at most one message of each group.
+        """Handle at most one message of each group.
 
         Returns how many were handled, and the failure that ended the step: what was claimed beside
         it waits for the next one.
         """
-        while (await self._broker.relay(_RELAYED)).published:
-            pass
-        wanted = dict.fromkeys(self._handlers, Want(live=1, backfill=1))
-        claimed = (await self._broker.exchange(OWNER, [], wanted)).messages
+        wanted = dict.fromkeys(self._handlers, Want(count=1, low=1))
+        claimed = (await self._queue.exchange([], wanted, alone=True)).messages
         outcomes: list[Outcome] = []
         failure: Failure | None = None
         for number, message in enumerate(claimed, start=1):
             outcome, failure = await self._attempt(message)
             outcomes.append(outcome)
             if failure is not None:
-                outcomes += _untouched(claimed[number:])
+                outcomes += map(give_back, claimed[number:])
                 break
         if outcomes:
-            await self._broker.exchange(OWNER, outcomes, {})
+            await self._queue.exchange(outcomes, {})
         return len(claimed), failure
 
     async def next_at(self) -> int | None:
-        """When the next entry or message is due, in microseconds; None: nothing waits."""
-        due = (await self._broker.due_at(self._handlers)).values()
-        moments = [at for one in due if (at := one.first()) is not None]
-        if (entry := await self._broker.outbox_due_at()) is not None:
-            moments.append(entry)
-        return min(moments, default=None)
+        """When the next message is due that waits, in microseconds; None: nothing waits."""
+        groups = json.dumps(list(self._handlers))
+
+        async def unit(tx: Tx) -> Row | None:
+            return await tx.fetch_one("testing.next_at", groups=groups, now_us=tx.now_us)
+
+        row = await self._store.read(unit)
+        return None if row is None else row["next_at"]
 
     async def _attempt(self, message: Message) -> tuple[Outcome, Failure | None]:
         handler = self._handlers[message.group]
         self._failures.clear()
-        outcome = await self._handling.attempt(handler, message)
+        outcome = await self._attempts.attempt(handler, message)
         if outcome.verdict is Verdict.DONE:
             return outcome, None
         return outcome, self._failures.failure(message.group, handler.timeout_s)
@@ -82,10 +83,3 @@ class Delivery:
                 await function(event, ctx)
 
         return dataclasses.replace(handler, function=watched)
-
-
-def _untouched(messages: Sequence[Message]) -> list[Outcome]:
-    return [
-        Outcome(group=one.group, id=one.id, verdict=Verdict.BACK, order_key=one.order_key)
-        for one in messages
-    ]

@@ -154,7 +154,7 @@ class Harness:
         return await self.ctx.run(lambda tx: tx.publish(type, payload, **options))
 
     async def drain(self, *, within: timedelta | None = None, raising: bool = True) -> int:
-        """Relay and handle what is due, and what handlers publish meanwhile, until nothing is.
+        """Handle what is due, and what handlers publish meanwhile, until nothing is.
 
         What is due later (a retry, a scheduled event) stays; with `within` also what becomes due in
         that time is handled: the time moves from one due moment to the next, and stands `within`

@@ -23,11 +23,10 @@ class OutboxEntry:
     key: str | None
     payload: Mapping[str, Any]
     headers: Mapping[str, str]
-    lane: str
     priority: int
-    #: "pending" until it is relayed, then "published".
+    #: "pending" until every consumer group has handled it, then "done", or "dead" when one gave up.
     state: str
-    #: When it is (or was) to be published.
+    #: When it is (or was) to be handled.
     due_at: datetime
     created_at: datetime
 
@@ -35,15 +34,14 @@ class OutboxEntry:
     def from_row(cls, row: Row) -> OutboxEntry:
         """As the store has it."""
         return cls(
-            id=row["event_id"],
+            id=row["id"],
             type=row["type"],
             key=row["key"],
             payload=json.loads(row["payload"]),
             headers=json.loads(row["headers"]),
-            lane=row["lane"],
             priority=row["priority"],
             state=row["state"],
-            due_at=from_us(row["next_at"]),
+            due_at=from_us(row["due_at"]),
             created_at=from_us(row["created_at"]),
         )
 

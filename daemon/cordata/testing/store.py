@@ -73,11 +73,9 @@ class TimedStore:
         return await self._store.read(self._timed(unit))
 
     @asynccontextmanager
-    async def transaction(
-        self, *, seen: tuple[str, str] | None = None, fence: Fence | None = None
-    ) -> AsyncIterator[Tx]:
+    async def transaction(self, *, fence: Fence | None = None) -> AsyncIterator[Tx]:
         """As in Store."""
-        async with self._store.transaction(seen=seen, fence=fence) as tx:
+        async with self._store.transaction(fence=fence) as tx:
             tx.now_us = self._clock.now_us()
             yield tx
 

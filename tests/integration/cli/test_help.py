@@ -13,7 +13,7 @@ from tests.integration.cli.command import ROOT, cordata
 from cordata.cli.commands import cordata as program
 
 #: What operators look at and change: machines read it as well.
-_OPERATORS = ("outbox", "dlq", "events", "subscriptions", "migrate", "pool")
+_OPERATORS = ("outbox", "dlq", "group", "events", "subscriptions", "migrate", "pool")
 #: Lists of whatever length.
 _LISTS = (
     *("outbox list", "dlq list", "events read"),
@@ -22,8 +22,8 @@ _LISTS = (
 #: Ends a command in a line of the shell, or of a text.
 _NEXT = re.compile(r"[|<>;]|&&|, or ")
 _FILTERS = {
-    "outbox list": ("--state", "--type", "--lane", "--group", "--error", "--since", "--before"),
-    "dlq list": ("--type", "--lane", "--group", "--error", "--since", "--before"),
+    "outbox list": ("--state", "--type", "--group", "--since", "--before"),
+    "dlq list": ("--type", "--group", "--error", "--since", "--before"),
     "events read": ("--category", "--type", "--since", "--before"),
     "subscriptions list": ("--state", "--category"),
 }

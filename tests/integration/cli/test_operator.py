@@ -16,6 +16,7 @@ from tests.integration.cli.command import cordata, write_config
 from tests.integration.cli.mended import MENDED
 from tests.integration.cli.mending import app
 from tests.integration.cli.service import told
+from tests.integration.engine.parts import known
 from tests.integration.engine.stores import url_of
 from tests.integration.server.managed import managed
 
@@ -38,6 +39,16 @@ def published(config: Path, count: int) -> list[str]:
             ]
 
     return asyncio.run(main())
+
+
+def known_groups(config: Path) -> None:
+    """What the primary does at its start."""
+
+    async def main() -> None:
+        async with connect(app, config) as ctx:
+            await known(ctx.store, app)
+
+    asyncio.run(main())
 
 
 def until(config: Path, *arguments: str, true: Callable[[list[Any]], bool]) -> list[Any]:
@@ -81,7 +92,7 @@ def test_dead_letter_is_seen_replayed_and_handled_once(state: Path) -> None:
     with service.running(config):
         until(config, "outbox", "list", "--type", "order.packed", true=lambda i: len(i) == 2)
     (entry,) = told(config, "outbox", "list", "--id", first)["items"]
-    assert entry["state"] == "published"
+    assert entry["state"] == "done"
     groups = told(config, "outbox", "show", first)["groups"]
     assert {group["group"]: group["state"] for group in groups} == {
         "shop.pack": "handled",
@@ -97,7 +108,7 @@ def test_replay_has_one_group_do_it_again_when_it_is_told_to(state: Path) -> Non
         (event_id,) = published(config, 1)
         packed = ("outbox", "list", "--type", "order.packed")
         until(config, *packed, true=bool)
-        until(config, "outbox", "list", "--state", "published", true=lambda i: len(i) == 3)
+        until(config, "outbox", "list", "--state", "done", true=lambda i: len(i) == 3)
         replay = ("outbox", "replay", event_id)
         assert told(config, *replay) == {"count": 1, "messages": 0, "left": 2, "missing": []}
         assert told(config, "outbox", "replay", "--type", "order.made")["left"] == 2
@@ -114,6 +125,36 @@ def test_replay_has_one_group_do_it_again_when_it_is_told_to(state: Path) -> Non
         assert cordata("outbox", "replay", "none", "--config", str(config)).returncode == 1
 
 
+def test_group_is_listed_renamed_and_removed(state: Path) -> None:
+    config = prepared(state)
+    with service.running(config):
+        (event_id,) = published(config, 1)
+        until(config, "dlq", "list", true=bool)
+        until(config, "outbox", "list", "--type", "order.thanked", true=bool)
+    groups = {one["group"]: one for one in told(config, "group", "list")["items"]}
+    assert set(groups) == {"shop.pack", "shop.thank"}
+    counts = [groups["shop.pack"][name] for name in ("ready", "scheduled", "claimed", "dead")]
+    assert counts == [0, 0, 0, 1] and groups["shop.pack"]["type"] == "order.made"
+    renamed = cordata("group", "rename", "shop.pack", "shop.wrap", "--config", str(config))
+    assert renamed.stdout == "1 messages moved; shop.pack is shop.wrap now\n"
+    (letter,) = told(config, "dlq", "list")["items"]
+    assert letter["group"] == "shop.wrap"
+    assert told(config, "group", "rename", "shop.thank", "shop.praise")["count"] == 0
+    shown = told(config, "outbox", "show", event_id)["groups"]
+    assert {"group": "shop.praise", "state": "handled", "attempts": 1} in shown
+    # What it has handled under its other name is not handled again.
+    replayed = told(config, "outbox", "replay", event_id, "--group", "shop.praise")
+    assert (replayed["messages"], replayed["left"]) == (0, 1)
+    unknown = cordata("group", "rename", "shop.pack", "x", "--config", str(config))
+    assert unknown.returncode == 1 and "there are: shop.praise, shop.wrap" in unknown.stderr
+    remove = ("group", "remove", "shop.wrap", "--config", str(config))
+    asked = cordata(*remove)
+    assert asked.returncode == 2 and "1 dead letters" in asked.stderr
+    assert cordata(*remove, "--yes").stdout == "1 messages deleted\n"
+    assert cordata(*remove, "--yes").returncode == 1
+    assert told(config, "dlq", "list")["items"] == []
+
+
 def test_lists_are_narrowed_down(tmp_path: Path) -> None:
     config = prepared(tmp_path)
     with service.running(config):
@@ -122,19 +163,18 @@ def test_lists_are_narrowed_down(tmp_path: Path) -> None:
     for options, count in (
         (["--error", "ValueError"], 1),
         (["--error", "KeyError"], 0),
-        (["--lane", "live", "--since", "1h"], 1),
-        (["--lane", "backfill"], 0),
+        (["--since", "1h"], 1),
         (["--since", "2001-01-01", "--before", "2001-01-02T10:00"], 0),
         (["--since", "2001-01-01T00:00:00+02:00"], 1),
     ):
         assert len(told(config, "dlq", "list", *options)["items"]) == count, options
     for options, count in (
         (["--group", "shop.thank"], 1),
-        (["--group", "shop.pack", "--state", "published"], 1),
+        (["--group", "shop.pack", "--state", "dead"], 1),
         (["--group", "other"], 0),
         (["--type", "order.made", "--since", "1h"], 1),
         (["--since", "2100-01-01"], 0),
-        (["--state", "dead"], 0),
+        (["--state", "relayed"], 0),
     ):
         items = told(config, "outbox", "list", *options)["items"]
         assert len(items) == count, options
@@ -161,6 +201,7 @@ def test_drop_and_purge_ask_and_nobody_answers(state: Path) -> None:
 def test_pages_follow_each_other(tmp_path: Path) -> None:
     config = prepared(tmp_path)
     assert cordata("migrate", "--config", str(config)).returncode == 0
+    known_groups(config)
     ids = published(config, 3)
     first = told(config, "outbox", "list", "--state", "pending", "--limit", "2")
     assert [one["event_id"] for one in first["items"]] == [ids[2], ids[1]]

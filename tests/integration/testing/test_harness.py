@@ -113,7 +113,7 @@ async def test_event_is_handled_with_what_follows_from_it(tmp_path: Path) -> Non
         assert await harness.drain() == 2
         assert await harness.drain() == 0
         first, second = await harness.outbox()
-        assert (first.id, first.type, first.state) == (event_id, "order.made", "published")
+        assert (first.id, first.type, first.state) == (event_id, "order.made", "done")
         assert (second.payload, second.key, second.created_at) == ({"n": 1}, "k", NOW)
         assert [entry.id for entry in await harness.outbox("order.packed")] == [second.id]
         [mail] = await harness.mails()

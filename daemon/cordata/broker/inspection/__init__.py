@@ -1,25 +1,30 @@
-"""What an operator sees of the engine, and what he puts right by hand."""
+"""What an operator sees of events, and corrects by hand."""
 
 from cordata.broker.inspection.dead import DeadLetters
-from cordata.broker.inspection.outbox import Outbox
+from cordata.broker.inspection.group import GroupInUse, Groups
+from cordata.broker.inspection.outbox import Outbox, delete_done
 from cordata.broker.inspection.record import (
     BadPosition,
     Entry,
     Filter,
+    Group,
     Letter,
     Page,
     Progress,
     Replayed,
+    UnknownGroup,
     WholeEntry,
     WholeLetter,
 )
-from cordata.broker.inspection.replay import UnknownGroup, publish_again
 
 __all__ = [
     "BadPosition",
     "DeadLetters",
     "Entry",
     "Filter",
+    "Group",
+    "GroupInUse",
+    "Groups",
     "Letter",
     "Outbox",
     "Page",
@@ -28,5 +33,5 @@ __all__ = [
     "UnknownGroup",
     "WholeEntry",
     "WholeLetter",
-    "publish_again",
+    "delete_done",
 ]

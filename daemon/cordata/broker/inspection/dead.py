@@ -1,10 +1,13 @@
-"""Dead letters by hand: look, hand back to the group that failed, give up for good."""
+"""Dead letters by hand: look, give back to the group that failed, drop for good."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from cordata.broker.inspection.record import (
@@ -18,9 +21,9 @@ from cordata.broker.inspection.record import (
     Progress,
     WholeLetter,
 )
-from cordata.broker.key import take_places
-from cordata.broker.settle import STREAM_TOPIC
-from cordata.store import Row, Store, Tx
+from cordata.store import QUEUE_TOPIC, Row, Store, Tx
+
+_LETTER = tuple(one.name for one in fields(Letter) if one.name != "error")
 
 
 class DeadLetters:
@@ -34,40 +37,23 @@ class DeadLetters:
 
         Raises: BadPosition.
         """
-        dead_at, outbox_id, group = _position(after)
-
-        async def unit(tx: Tx) -> list[Row]:
-            if wanted.event_id is not None:
-                return await tx.fetch_all(
-                    "inspection.letters_of", event_id=wanted.event_id, group=wanted.group
-                )
-            return await tx.fetch_all(
-                "inspection.letters",
-                dead_at=dead_at,
-                outbox_id=outbox_id,
-                after_group=group,
-                group=wanted.group,
-                type=wanted.type,
-                lane=wanted.lane,
-                error=wanted.error,
-                **wanted.bounds(),
-                limit=limit + 1,
-            )
-
-        rows = await self._store.read(unit)
         if wanted.event_id is not None:  # a handful, one for each group that failed
-            letters = [_letter(row, _kind(_read(row["history"]))) for row in rows]
+            letters = map(_letter, await self._of(wanted.event_id, wanted.group))
             return Page(items=[one for one in letters if _matches(one, wanted)], next=None)
-        found = [_letter(row, row["error"]) for row in rows[:limit]]
-        return Page(items=found, next=_end(found[-1]) if len(rows) > limit else None)
+        found: list[Letter] = []
+        below = _position(after)
+        while len(found) <= limit:
+            letters_below = await self._below(wanted, below, max(limit + 1, BATCH))
+            found += [one for one in letters_below if _matches(one, wanted)]
+            if len(letters_below) < max(limit + 1, BATCH):
+                break
+            below = _key(letters_below[-1])
+        more = len(found) > limit
+        return Page(items=found[:limit], next=_end(found[limit - 1]) if more else None)
 
     async def find(self, event_id: str, *, group: str | None = None) -> list[WholeLetter]:
         """All letters of one event, or the one of a group, with payload and history."""
-
-        async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all("inspection.letters_of", event_id=event_id, group=group)
-
-        return [_whole(row) for row in await self._store.read(unit)]
+        return [_whole(row) for row in await self._of(event_id, group)]
 
     async def replay(self, wanted: Filter, *, progress: Progress | None = None) -> int:
         """Give letters back to the group that failed, as if they came for the first time.
@@ -75,11 +61,32 @@ class DeadLetters:
         Their history stays, the other groups of the event notice nothing, and what the group had
         done already it does not do again. The workers are woken. Returns how many.
         """
-        return await self._each("inspection.replay", wanted, progress)
+        return await self._each("inspection.give_back", wanted, progress)
 
     async def drop(self, wanted: Filter, *, progress: Progress | None = None) -> int:
         """Delete letters: these groups never handle these events. Returns how many."""
         return await self._each("inspection.drop", wanted, progress)
+
+    async def _below(self, wanted: Filter, below: tuple[int, int, str], limit: int) -> list[Letter]:
+        async def unit(tx: Tx) -> list[Row]:
+            return await tx.fetch_all(
+                "inspection.letters",
+                dead_at=below[0],
+                position=below[1],
+                after_group=below[2],
+                group=wanted.group,
+                type=wanted.type,
+                **wanted.bounds(),
+                limit=limit,
+            )
+
+        return [_letter(row) for row in await self._store.read(unit)]
+
+    async def _of(self, event_id: str, group: str | None) -> list[Row]:
+        async def unit(tx: Tx) -> list[Row]:
+            return await tx.fetch_all("inspection.letters_of", event_id=event_id, group=group)
+
+        return await self._store.read(unit)
 
     async def _each(self, query: str, wanted: Filter, progress: Progress | None) -> int:
         """Page by page towards older deaths: a letter that dies again is not met again."""
@@ -109,44 +116,36 @@ class DeadLetters:
         return await self._store.read(unit)
 
     async def _settle(self, query: str, letters: Sequence[Letter]) -> int:
-        keys = json.dumps([(letter.id, letter.group) for letter in letters])
         looked_at = max(letter.dead_at for letter in letters)
+        by_group = sorted(letters, key=attrgetter("group"))
 
         async def unit(tx: Tx) -> int:
-            if query == "inspection.drop":
-                return await tx.execute(query, letters=keys, not_after=looked_at)
-            tx.notify(STREAM_TOPIC)
-            count = await tx.execute(query, letters=keys, not_after=looked_at, now_us=tx.now_us)
-            await take_places(tx, json.dumps([letter.id for letter in letters]))
+            count = 0
+            for group, some in groupby(by_group, key=attrgetter("group")):
+                event_ids = json.dumps([letter.event_id for letter in some])
+                those = {"event_ids": event_ids, "group": group, "not_after": looked_at}
+                if query == "inspection.drop":
+                    await tx.execute("inspection.mark_dropped", **those, now_us=tx.now_us)
+                    count += await tx.execute(query, **those)
+                else:
+                    count += await tx.execute(query, **those, now_us=tx.now_us)
+                    tx.notify(QUEUE_TOPIC)
             return count
 
         return await self._store.run(unit)
 
 
-def _letter(row: Row, error: str | None) -> Letter:
-    return Letter(
-        id=row["outbox_id"],
-        event_id=row["event_id"],
-        group=row["group"],
-        type=row["type"],
-        lane=row["lane"],
-        attempts=row["attempts"],
-        created_at=row["created_at"],
-        dead_at=row["dead_at"],
-        error=error,
-    )
+def _letter(row: Row) -> Letter:
+    history = _read(row["history"])
+    kind = str(history[-1].get("error")).partition(":")[0] if history else None
+    return Letter(**{name: row[name] for name in _LETTER}, error=kind)
 
 
 def _whole(row: Row) -> WholeLetter:
-    more = {name: row[name] for name in row.keys() if name not in ("outbox_id", "history")}
+    more = {name: row[name] for name in row.keys() if name != "history"}
     history = _read(row["history"])
     error = str(history[-1].get("error")) if history else None
-    return WholeLetter(id=row["outbox_id"], **more, error=error, history=history)
-
-
-def _kind(history: Sequence[Mapping[str, Any]]) -> str | None:
-    """What stands before the colon of the last error."""
-    return str(history[-1].get("error")).partition(":")[0] if history else None
+    return WholeLetter(**more, error=error, history=history)
 
 
 def _read(history: str | None) -> list[Mapping[str, Any]]:
@@ -161,24 +160,27 @@ def _matches(letter: Letter, wanted: Filter) -> bool:
     bounds = wanted.bounds()
     return (
         wanted.type in (None, letter.type)
-        and wanted.lane in (None, letter.lane)
         and wanted.error in (None, letter.error)
         and bounds["since"] <= letter.dead_at < bounds["before"]
     )
 
 
+def _key(letter: Letter) -> tuple[int, int, str]:
+    return letter.dead_at, letter.position, letter.group
+
+
 def _end(letter: Letter) -> str:
-    return f"{letter.dead_at}.{letter.id}.{letter.group}"
+    return f"{letter.dead_at}.{letter.position}.{letter.group}"
 
 
 def _position(after: str | None) -> tuple[int, int, str]:
     if after is None:
         return EVER, EVER, ""
     dead_at, _, rest = after.partition(".")
-    outbox_id, dot, group = rest.partition(".")
-    if not (dot and all(_is_number(part) for part in (dead_at, outbox_id))):
+    position, dot, group = rest.partition(".")
+    if not (dot and all(_is_number(part) for part in (dead_at, position))):
         raise BadPosition(f"{after!r} is not where a page of dead letters ended")
-    return int(dead_at), int(outbox_id), group
+    return int(dead_at), int(position), group
 
 
 def _is_number(text: str) -> bool:

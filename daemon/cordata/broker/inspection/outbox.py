@@ -1,10 +1,18 @@
-"""The outbox by hand: look, make due, delete what is done with. Work is in small units."""
+"""The outbox by hand: look, make due, publish again, delete what is done. Work is in small units.
+
+Publishing again keeps an event's id, so a group that has handled it leaves it alone:
+
+    event ──one message──> each group that has neither a message nor a mark
+          ──mark deleted, one message──> the group that is to handle it anew
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 
 from cordata.broker.inspection.record import (
     BATCH,
@@ -15,12 +23,13 @@ from cordata.broker.inspection.record import (
     Filter,
     Page,
     Progress,
+    Replayed,
+    UnknownGroup,
     WholeEntry,
 )
-from cordata.errors import Conflict
-from cordata.store import OUTBOX_TOPIC, Row, Store, Tx
+from cordata.store import QUEUE_TOPIC, Row, Store, Tx
 
-#: Rows that one read looks through at most: a filter may match few of millions.
+#: Events that one read looks through at most: a filter may match few of millions.
 _WINDOW = 5000
 
 
@@ -31,144 +40,252 @@ class Outbox:
         self._store = store
 
     async def page(self, wanted: Filter, *, limit: int, after: str | None = None) -> Page[Entry]:
-        """`limit` entries at most, the newest first, from where the page before ended.
+        """`limit` events at most, the newest first, from where the page before ended.
 
         Raises: BadPosition.
         """
         below: int | None = _position(after)
         found: list[Entry] = []
         while below is not None and len(found) <= limit:
-            below, rows = await self._look(wanted, below, limit + 1 - len(found))
-            found += [Entry(**dict(row)) for row in rows]
+            below, entries = await self._look(wanted, below, limit + 1 - len(found))
+            found += entries
         more = len(found) > limit
-        return Page(items=found[:limit], next=str(found[limit - 1].id) if more else None)
+        return Page(items=found[:limit], next=str(found[limit - 1].position) if more else None)
 
     async def get(self, event_id: str) -> WholeEntry | None:
-        """One entry with its payload, and what became of it in each group."""
+        """One event with its payload, and what became of it in each group."""
+        page = await self.page(Filter(event_id=event_id), limit=1)
+        if not page.items:
+            return None
 
-        async def unit(tx: Tx) -> WholeEntry | None:
-            row = await tx.fetch_one("inspection.entry", event_id=event_id)
-            groups = await tx.fetch_all("inspection.groups", event_id=event_id)
-            if row is None:
-                return None
-            return WholeEntry(**dict(row), groups=[dict(group) for group in groups])
+        async def unit(tx: Tx) -> tuple[Row | None, list[Row]]:
+            return (
+                await tx.fetch_one("inspection.whole", event_id=event_id),
+                await tx.fetch_all("inspection.groups", event_id=event_id),
+            )
 
-        return await self._store.read(unit)
+        row, groups = await self._store.read(unit)
+        if row is None:
+            return None
+        (entry,) = page.items
+        return WholeEntry(**asdict(entry), **dict(row), groups=[dict(group) for group in groups])
 
     async def retry(self, wanted: Filter, *, progress: Progress | None = None) -> int:
-        """Make due now what waits, scheduled ones too, and what the relay has given up.
+        """Make due now what waits for its time: a retry, or because it was published for later.
 
-        Wakes the relays. Returns how many.
+        Wakes the workers. Returns how many messages.
         """
-        lowest, highest = await span(self._store)
-        # What waits is found by its index, what was given up by a walk: first things first.
-        states = ("pending", "failed", "dead") if wanted.state is None else (wanted.state,)
-        count = 0
-        for number, state in enumerate(states):
-            after: str | None = None
-            while True:
-                page = await self.page(replace(wanted, state=state), limit=BATCH, after=after)
-                if page.items:
-                    count += await self._make_due([entry.id for entry in page.items])
-                if progress is not None:
-                    left = 0 if page.next is None else int(page.next) - lowest
-                    share = 1 - left / max(highest - lowest, left, 1)
-                    progress(count, (number + share) / len(states))
-                if page.next is None:
-                    break
-                after = page.next
+
+        async def make_due(event_ids: Sequence[str]) -> int:
+            async def unit(tx: Tx) -> int:
+                tx.notify(QUEUE_TOPIC)
+                ids = json.dumps(event_ids)
+                return await tx.execute("inspection.make_due", event_ids=ids, now_us=tx.now_us)
+
+            return await self._store.run(unit)
+
+        lowest, highest = await self._span()
+        count, after = 0, None
+        while True:
+            page = await self.page(replace(wanted, state="pending"), limit=BATCH, after=after)
+            waiting = [entry.event_id for entry in page.items if entry.due_at is not None]
+            if waiting:
+                count += await make_due(waiting)
+            _tell(progress, count, highest - int(page.next or lowest), highest - lowest)
+            if page.next is None:
+                return count
+            after = page.next
+            await asyncio.sleep(PAUSE_S)
+
+    async def replay(
+        self,
+        wanted: Filter,
+        *,
+        group: str | None = None,
+        again: bool = False,
+        progress: Progress | None = None,
+    ) -> Replayed:
+        """Give events to all groups of their type once more, or to `group` only.
+
+        The oldest come first. A group that has handled an event, has it in hand or as a dead letter
+        keeps it as it is. `again` (with `group`): its marks are deleted, so that its effects happen
+        once more. The workers are woken. Raises: UnknownGroup.
+        """
+        if again and group is None:
+            raise ValueError("a mark is forgotten for one group")
+        if group is not None:
+            wanted = replace(wanted, type=await self._checked_type(group, wanted.type))
+
+        async def send(event_ids: Sequence[str]) -> Replayed:
+            chosen: Mapping[str, object] = {"event_ids": json.dumps(event_ids), "group": group}
+
+            async def unit(tx: Tx) -> Replayed:
+                await tx.fetch_all("retention.lock", event_ids=chosen["event_ids"], lock=True)
+                found = await tx.fetch_one("inspection.wanted", **chosen)
+                assert found is not None
+                if again:
+                    await tx.execute("inspection.forget", **chosen)
+                made = await tx.execute("inspection.replay", **chosen, now_us=tx.now_us)
+                tx.notify(QUEUE_TOPIC)
+                left = found["messages"] - made
+                return Replayed(events=len(event_ids), messages=made, left=left)
+
+            return await self._store.run(unit)
+
+        total = Replayed()
+        lowest, highest = await self._span()
+        after: int | None = lowest - 1
+        while after is not None:
+            after, entries = await self._look_up(wanted, after)
+            for start in range(0, len(entries), BATCH):
+                chunk = entries[start : start + BATCH]
+                total += await send([entry.event_id for entry in chunk])
+                _tell(progress, total.events, chunk[-1].position - lowest, highest - lowest)
                 await asyncio.sleep(PAUSE_S)
-        return count
+            # Events that are written from now on have their messages: an end even if they go on.
+            if after is not None and after >= highest:
+                break
+        _tell(progress, total.events, 1, 1)
+        return total
 
     async def purge(self, wanted: Filter, *, progress: Progress | None = None) -> int:
-        """Delete what was published before `wanted.before` and is in no group's hands.
+        """Delete, with their marks, events that all groups had handled before `wanted.before`.
 
         What a group has not handled yet, or has as a dead letter, stays. Of the rest of the filter
-        `type`, `lane` and `since` count. Returns how many.
+        `type` and `since` count. Returns how many.
         """
-        before = EVER if wanted.before is None else wanted.before
-        lowest, highest = await span(self._store)
-        count, after = 0, lowest - 1
+        before = wanted.bounds()["before"]
+
+        lowest, highest = await self._span()
+        count, after = 0, None
         while True:
-            page = await self._old(after, wanted)
-            ids = [row["id"] for row in page if row["old"]]
-            if ids:
-                count += await self._delete(ids)
-                await asyncio.sleep(PAUSE_S)
-            # Ids grow with time: behind this page there is nothing that old.
-            ended = len(page) < BATCH or page[-1]["created_at"] >= before
-            if progress is not None:
-                walked = 0 if ended else page[-1]["id"] - lowest
-                progress(count, 1.0 if ended else min(1.0, walked / max(highest - lowest, 1)))
-            if ended:
+            page = await self.page(replace(wanted, state="done"), limit=BATCH, after=after)
+            old = [one.event_id for one in page.items if (one.handled_at or 0) < before]
+            if old:
+                count += await self._store.run(partial(delete_done, event_ids=old))
+            _tell(progress, count, highest - int(page.next or lowest), highest - lowest)
+            if page.next is None:
                 return count
-            after = page[-1]["id"]
+            after = page.next
+            await asyncio.sleep(PAUSE_S)
 
-    async def _look(self, wanted: Filter, below: int, limit: int) -> tuple[int | None, list[Row]]:
-        """One read: below which id to go on (None: that was all), and what matched."""
-        narrow = {
-            "state": wanted.state,
-            "type": wanted.type,
-            "lane": wanted.lane,
-            "error": wanted.error,
-            **wanted.bounds(),
-        }
+    async def _look(self, wanted: Filter, below: int, limit: int) -> tuple[int | None, list[Entry]]:
+        """One read downwards: where to go on (None: that was all), and what matched."""
 
-        async def unit(tx: Tx) -> tuple[int | None, list[Row]]:
+        async def unit(tx: Tx) -> tuple[int | None, list[Entry]]:
             if wanted.event_id is not None:
-                row = await tx.fetch_one("inspection.entry_id", event_id=wanted.event_id)
-                if row is None or row["id"] >= below:
+                position = await _position_of(tx, wanted.event_id)
+                if position is None or position >= below:
                     return None, []
-                ids = {"after": row["id"] + 1, "floor": row["id"], "group": wanted.group}
-                return None, await tx.fetch_all("inspection.entries", **ids, **narrow, limit=1)
-            if wanted.state in ("pending", "failed") and wanted.group is None:
-                # At once: nothing is read but what waits.
-                return None, await tx.fetch_all(
-                    "inspection.waiting", after=below, **narrow, limit=limit
-                )
-            row = await tx.fetch_one("inspection.floor", after=below, limit=_WINDOW)
+                return None, await _entries(tx, wanted, position, position + 1, 1)
+            if wanted.state == "pending":
+                rows = await tx.fetch_all("inspection.open", limit=_WINDOW + 1)
+                if len(rows) <= _WINDOW:  # no walk through what is done
+                    return await _open_ones(
+                        tx, wanted, [row["position"] for row in rows], below, limit
+                    )
+            row = await tx.fetch_one("inspection.below", after=below, limit=_WINDOW)
             assert row is not None
-            if row["id"] is None or row["latest"] < wanted.bounds()["since"]:
+            floor = row["position"]
+            if floor is None or row["latest"] < wanted.bounds()["since"]:
                 return None, []  # the rest is older still
-            ids = {"after": below, "floor": row["id"], "group": wanted.group}
-            rows = await tx.fetch_all("inspection.entries", **ids, **narrow, limit=limit)
-            return row["id"], rows
+            return floor, await _entries(tx, wanted, floor, below, limit)
 
         return await self._store.read(unit)
 
-    async def _make_due(self, ids: list[int]) -> int:
-        async def unit(tx: Tx) -> int:
-            tx.notify(OUTBOX_TOPIC)
-            return await tx.execute("inspection.make_due", ids=json.dumps(ids), now_us=tx.now_us)
+    async def _look_up(self, wanted: Filter, after: int) -> tuple[int | None, list[Entry]]:
+        """One read upwards: to which position (None: there is nothing more), and what matched."""
 
-        return await self._store.run(unit)
-
-    async def _old(self, after: int, wanted: Filter) -> list[Row]:
-        async def unit(tx: Tx) -> list[Row]:
-            narrow = {"type": wanted.type, "lane": wanted.lane, **wanted.bounds()}
-            return await tx.fetch_all("inspection.old", after=after, limit=BATCH, **narrow)
+        async def unit(tx: Tx) -> tuple[int | None, list[Entry]]:
+            if wanted.event_id is not None:
+                position = await _position_of(tx, wanted.event_id)
+                if position is None:
+                    return None, []
+                return None, await _entries(tx, wanted, position, position + 1, 1)
+            row = await tx.fetch_one("inspection.above", after=after, limit=_WINDOW)
+            assert row is not None
+            top = row["position"]
+            if top is None or row["earliest"] >= wanted.bounds()["before"]:  # the rest is younger
+                return None, []
+            return top, (await _entries(tx, wanted, after + 1, top + 1, _WINDOW))[::-1]
 
         return await self._store.read(unit)
 
-    async def _delete(self, ids: list[int]) -> int:
-        async def unit(tx: Tx) -> int:
-            return await tx.execute("retention.outbox", ids=json.dumps(ids))
+    async def _span(self) -> tuple[int, int]:
+        """The lowest and the highest position, 0 for both when there is no event."""
 
-        try:
-            return await self._store.run(unit)
-        except Conflict:  # one was published again at this very moment
-            return 0
+        async def unit(tx: Tx) -> tuple[int, int]:
+            row = await tx.fetch_one("inspection.span")
+            assert row is not None
+            return row["lowest"] or 0, row["highest"] or 0
+
+        return await self._store.read(unit)
+
+    async def _checked_type(self, group: str, type: str | None) -> str:
+        """The type that the group handles. Raises: UnknownGroup."""
+
+        async def unit(tx: Tx) -> tuple[Row | None, list[Row]]:
+            known = await tx.fetch_all("group.names")
+            return await tx.fetch_one("inspection.group_type", group=group), known
+
+        row, known = await self._store.read(unit)
+        if row is None:
+            raise unknown_group(group, [one["group"] for one in known])
+        handled: str = row["type"]
+        if type not in (None, handled):
+            raise UnknownGroup(f"the consumer group {group} handles {handled}, not {type}")
+        return handled
 
 
-async def span(store: Store) -> tuple[int, int]:
-    """The lowest and the highest id of the outbox, 0 for both when it is empty."""
+async def delete_done(tx: Tx, event_ids: Sequence[str]) -> int:
+    """Delete events with their marks; one that is given to a group at this moment stays.
 
-    async def unit(tx: Tx) -> tuple[int, int]:
-        row = await tx.fetch_one("inspection.span")
-        assert row is not None
-        return row["lowest"] or 0, row["highest"] or 0
+    Returns how many were deleted.
+    """
+    ids = json.dumps(event_ids)
+    await tx.fetch_all("retention.lock", event_ids=ids, lock=True)
+    rows = await tx.fetch_all("retention.closed", event_ids=ids)
+    closed = json.dumps([row["id"] for row in rows])
+    await tx.execute("retention.handled", event_ids=closed)
+    return await tx.execute("retention.event", event_ids=closed)
 
-    return await store.read(unit)
+
+def unknown_group(group: str, known: Sequence[str]) -> UnknownGroup:
+    """The error for a group that is not there."""
+    names = ", ".join(known) or "none yet"
+    return UnknownGroup(f"there is no consumer group {group}", hint=f"there are: {names}")
+
+
+async def _entries(tx: Tx, wanted: Filter, floor: int, after: int, limit: int) -> list[Entry]:
+    rows = await tx.fetch_all(
+        "inspection.events",
+        floor=floor,
+        after=after,
+        type=wanted.type,
+        state=wanted.state,
+        group=wanted.group,
+        **wanted.bounds(),
+        now_us=tx.now_us,
+        limit=limit,
+    )
+    return [Entry(**dict(row)) for row in rows]
+
+
+async def _open_ones(
+    tx: Tx, wanted: Filter, positions: Sequence[int], below: int, limit: int
+) -> tuple[int | None, list[Entry]]:
+    """The next of the events at these positions, from `below` down; and where to go on."""
+    top = max((position for position in positions if position < below), default=None)
+    if top is None:
+        return None, []
+    floor = top - _WINDOW
+    more = any(position < floor for position in positions)
+    return floor if more else None, await _entries(tx, wanted, floor, top + 1, limit)
+
+
+async def _position_of(tx: Tx, event_id: str) -> int | None:
+    row = await tx.fetch_one("inspection.position", event_id=event_id)
+    return None if row is None else int(row["position"])
 
 
 def _position(after: str | None) -> int:
@@ -177,3 +294,8 @@ def _position(after: str | None) -> int:
     if not (after.isascii() and after.isdecimal() and len(after) < 19):
         raise BadPosition(f"{after!r} is not where a page of the outbox ended")
     return int(after)
+
+
+def _tell(progress: Progress | None, count: int, done: int, whole: int) -> None:
+    if progress is not None:
+        progress(count, min(1.0, done / max(whole, 1)))

@@ -1,4 +1,4 @@
-"""Entries and dead letters as an operator sees them, and how he narrows them down."""
+"""Events, dead letters and groups as an operator sees them, and how they are narrowed down."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Progress = Callable[[int, float], None]
 BATCH = 200
 #: Between two such units, so that requests get their turn.
 PAUSE_S = 0.005
-#: Later than every moment, above every id.
+#: Later than every moment, above every position.
 EVER = 2**63 - 1
 
 
@@ -28,23 +28,28 @@ class BadPosition(CordataError):
     code = "bad_position"
 
 
+class UnknownGroup(CordataError):
+    """No such consumer group."""
+
+    code = "unknown_group"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
     """Those of which every given field is true; without any field, all."""
 
     event_id: str | None = None
     type: str | None = None
-    lane: str | None = None
-    #: Of outbox entries only.
+    #: Of events only: see `Entry.state`.
     state: str | None = None
-    #: Entries that are in the hands of this consumer group, or that it has handled; its letters.
+    #: Events that are in the hands of this consumer group, or that it has handled; its letters.
     group: str | None = None
-    #: From this moment on, microseconds since the epoch. What counts is when an entry was written,
+    #: From this moment on, microseconds since the epoch. What counts is when an event was written,
     #: when a dead letter died.
     since: int | None = None
-    #: Before this moment (for a purge: published before it).
+    #: Before this moment (for a purge: handled before it).
     before: int | None = None
-    #: The kind of the last error, as `ValueError`: of the relay, for a dead letter of the handler.
+    #: Of dead letters only: the kind of the last error, as `ValueError`.
     error: str | None = None
 
     def bounds(self) -> dict[str, int]:
@@ -68,8 +73,8 @@ class Page(Generic[T]):
 class Replayed:
     """What publishing again did."""
 
-    #: Published entries that were chosen.
-    entries: int = 0
+    #: Events that were chosen.
+    events: int = 0
     #: Messages that consumer groups got.
     messages: int = 0
     #: Those they did not: the group has handled the event, has it in hand or as a dead letter.
@@ -77,7 +82,7 @@ class Replayed:
 
     def __add__(self, other: Replayed) -> Replayed:
         return Replayed(
-            entries=self.entries + other.entries,
+            events=self.events + other.events,
             messages=self.messages + other.messages,
             left=self.left + other.left,
         )
@@ -87,16 +92,19 @@ class Replayed:
 class Entry:
     """One event in the outbox; times are microseconds since the epoch."""
 
-    id: int
+    #: In the order in which events were written.
+    position: int
     event_id: str
     type: str
-    lane: str
     priority: int
+    #: pending: a group has it before it or in hand; relayed: it is on its way to a group through
+    #: Redis; dead: a group gave it up, the others have handled it; done: all have.
     state: str
     created_at: int
-    #: When one that waits is to be published; None: it does not wait.
+    #: When a pending one is due; None: now, or it is not pending.
     due_at: int | None
-    published_at: int | None
+    #: When the last group so far handled it.
+    handled_at: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,16 +112,12 @@ class WholeEntry(Entry):
     """With what an event carries, which may be personal data."""
 
     key: str | None
-    #: Of the relay, that failed.
-    attempts: int
-    #: Of the relay's last failed attempt.
-    last_error: str | None
     #: JSON text.
     payload: str
     #: JSON text.
     headers: str
-    #: What became of it in each consumer group: group, state (waiting, ready, claimed, dead,
-    #: handled; with Redis in stream: it waits there or is in somebody's hands), attempts.
+    #: What became of it in each consumer group: group, state (ready, scheduled, claimed, dead,
+    #: handled, relayed), attempts.
     groups: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
 
@@ -121,12 +125,11 @@ class WholeEntry(Entry):
 class Letter:
     """One event that one consumer group gave up; times are microseconds since the epoch."""
 
-    #: Of the outbox entry.
-    id: int
+    #: Of the event.
+    position: int
     event_id: str
     group: str
     type: str
-    lane: str
     attempts: int
     created_at: int
     dead_at: int
@@ -146,3 +149,22 @@ class WholeLetter(Letter):
     headers: str
     #: Failed attempts, the first first: attempt, at, owner, error.
     history: Sequence[Mapping[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One consumer group; times are microseconds since the epoch."""
+
+    group: str
+    #: Of its events; *: all types.
+    type: str
+    #: What brings it its events: store or redis.
+    broker: str
+    #: Its messages by state. With Redis, those of its stream are not counted.
+    ready: int
+    scheduled: int
+    claimed: int
+    dead: int
+    registered_at: int
+    #: When a process last had it.
+    present_at: int

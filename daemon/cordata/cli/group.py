@@ -1,0 +1,112 @@
+"""`cordata group list|rename|remove`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from cordata.cli.operator import Done, Operator, confirm, operator_options
+from cordata.cli.options import yes_option
+from cordata.terminal import Counter, show_page
+
+if TYPE_CHECKING:
+    from cordata.broker.inspection import Group
+    from cordata.context import Context
+
+_COLUMNS = (
+    *("group", "type", "broker", "ready", "scheduled", "claimed", "dead"),
+    *("registered_at", "present_at"),
+)
+
+
+@click.group()
+def group() -> None:
+    """Consumer groups: what each has before it; rename, remove.
+
+    A group gets the events of its type from the first start of a worker that has its handler, until
+    it is removed here, whether workers run or not. GROUP is its name: by default
+    application.function.
+    """
+
+
+@group.command(
+    "list",
+    short_help="List them.",
+    epilog="""Examples:
+
+\b
+  cordata group list
+  cordata group list --json""",
+)
+@operator_options
+def list_(operator: Operator) -> int:
+    """List all groups, by name: their messages by state, and when a process last had them.
+
+    Ready and scheduled messages wait, claimed ones are in the hands of a worker. Of a group that
+    gets its events through Redis those of its stream are not counted.
+    """
+    from cordata.broker.inspection import Groups
+
+    found = operator.run(lambda ctx: Groups(ctx.store).read())
+    show_page([asdict(one) for one in found], _COLUMNS, next=None, json_=operator.json)
+    return 0
+
+
+@group.command(
+    short_help="Give one another name.",
+    epilog="""Example: cordata group rename shop.send_voucher shop.mail_voucher
+
+Exit codes: 0 done, 1 no such group, or a worker has messages of it in hand, 130 stopped by
+Ctrl-C.""",
+)
+@click.argument("old")
+@click.argument("new")
+@operator_options
+def rename(operator: Operator, old: str, new: str) -> int:
+    """Give a group another name, because its handler has one in the next version of the program.
+
+    Its messages, its dead letters and what it has handled go with it. Stop the workers that have
+    it, rename it, then start those of the next version. If they were started before, both groups
+    become one, and what either has handled is not handled again.
+    """
+    from cordata.broker.inspection import Groups
+
+    async def act(ctx: Context, counter: Counter) -> Done:
+        count = await Groups(ctx.store).rename(old, new, progress=counter)
+        return Done(count=count, note=f"; {old} is {new} now")
+
+    return operator.carry_out("messages moved", act)
+
+
+@group.command(
+    short_help="Remove one that no code has any more.",
+    epilog="""Example: cordata group remove shop.send_voucher
+
+Exit codes: 0 done, 1 no such group, or not confirmed, 130 stopped by Ctrl-C.""",
+)
+@click.argument("name", metavar="GROUP")
+@yes_option
+@operator_options
+def remove(operator: Operator, name: str, yes: bool) -> int:
+    """Delete a group with its messages and dead letters: it never handles them.
+
+    Stop the workers that have it first: one that starts with its handler adds it again.
+    """
+    from cordata.broker.inspection import Groups
+
+    found = operator.run(lambda ctx: Groups(ctx.store).read(name))
+    if found:
+        confirm(_question(found[0]), yes=yes)
+
+    async def act(ctx: Context, counter: Counter) -> Done:
+        return Done(count=await Groups(ctx.store).remove(name, progress=counter))
+
+    return operator.carry_out("messages deleted", act)
+
+
+def _question(found: Group) -> str:
+    open_count = found.ready + found.scheduled + found.claimed
+    what = f"{open_count:,} events to handle and {found.dead:,} dead letters"
+    return f"Remove {found.group} with {what} for good?"
