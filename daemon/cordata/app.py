@@ -134,8 +134,8 @@ class App:
         A handler that raises, or takes longer than `timeout_s` seconds, is called again after a
         growing pause, `retries` times at most; then, or at once after a PermanentError, the message
         is in the dead letter. StoreUnavailable counts no attempt. `concurrency`: calls at once in
-        one worker, None as `[engine]` says; events of the backfill lane get a quarter of them, at
-        least one, so that a live one finds a free place (with `concurrency=1` one beside it).
+        one worker, None as `[engine]` says; events with a priority below 0 get a quarter of them,
+        at least one, and only while no other event of the group waits.
 
         `key=True`: of the events that were published with one `key` this group handles one at a
         time in the whole fleet, in the order in which they were written, whatever their priority.

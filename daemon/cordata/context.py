@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cordata.broker.handled import explain, mark_handled
 from cordata.core.once import Once
-from cordata.errors import AlreadySeen
+from cordata.errors import Conflict
 from cordata.log import fields
 from cordata.pool.client.door import Door
 from cordata.store import Chain, Store, Tx, Unit
@@ -98,47 +99,73 @@ class EventContext(Context):
     group: str
     #: `event.id`.
     event_id: str
+    #: The claim of the message, 0 without a row in the queue; and which attempt it is.
+    _claim: int = 0
+    _attempt: int = 1
     _once: Once = field(default_factory=Once)
     #: What `run` does by default, see `App.on`.
     _batch: bool = False
 
     @property
     def committed(self) -> bool:
-        """Whether the message's seen-mark is in the store, committed with its effect."""
+        """Whether the message is marked as handled in the store, with its effect."""
         return self._once.committed
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
-        """As `Context.transaction`, and the message's seen-mark commits with it: the effect
-        happens once. One per message, and within the handler: what a task that the handler leaves
-        behind has not committed by its end is rolled back. Raises: AlreadySeen when it happened
-        before.
+        """As `Context.transaction`, and the mark that the message is handled commits with it: the
+        effect happens once. One per message, and within the handler: what a task that the handler
+        leaves behind has not committed by its end is rolled back. Raises: AlreadySeen when it
+        happened before; ClaimLost when another process has the message by now.
         """
         with self._once.commit(self.group, "message"):
-            async with self.store.transaction(seen=(self.group, self.event_id)) as tx:
+            async with self._explained(), self.store.transaction() as tx:
                 yield tx
                 self._once.seal(self.group)
+                await self._mark(tx)
 
     async def run(self, unit: Unit[T], *, batch: bool | None = None) -> T:
-        """As `Context.run`, and the message's seen-mark commits with it: the effect happens once.
+        """As `Context.run`, and the mark that the message is handled commits with it: the effect
+        happens once.
 
         One per message, begun before the handler ends. Cheaper than `transaction()`. `batch`: by
-        default as `App.on` says. Raises: AlreadySeen when it happened before.
+        default as `App.on` says. Raises: AlreadySeen when it happened before; ClaimLost when
+        another process has the message by now.
         """
 
         async def marked(tx: Tx) -> T:
-            # Looked for before and written after: a batched unit reads first. One that another
-            # delivery of the message has overtaken runs again, and finds the mark.
-            mark = {"event_id": self.event_id, "group": self.group}
-            if await tx.fetch_one("seen.has", **mark):
-                raise AlreadySeen()
             value = await unit(tx)
-            await tx.write("seen.add", rows=1, **mark, created_at=tx.now_us)
+            await self._mark(tx)
             return value
 
         with self._once.commit(self.group, "message"):
             self._once.seal(self.group)
-            return await self.store.run(marked, batch=self._batch if batch is None else batch)
+            async with self._explained():
+                return await self.store.run(marked, batch=self._batch if batch is None else batch)
+
+    async def _mark(self, tx: Tx) -> None:
+        """The end of the effect's transaction: the message goes, the mark stays."""
+        await mark_handled(
+            tx,
+            event_id=self.event_id,
+            group=self.group,
+            claim=self._claim,
+            attempts=self._attempt,
+        )
+
+    @asynccontextmanager
+    async def _explained(self) -> AsyncIterator[None]:
+        """Around a commit: a Conflict because the message is another's says so."""
+        try:
+            yield
+        except Conflict as error:
+            raise await explain(
+                self.store,
+                error,
+                event_id=self.event_id,
+                group=self.group,
+                claim=self._claim,
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

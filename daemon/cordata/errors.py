@@ -129,6 +129,12 @@ class AlreadySeen(CordataError):
     code = "already_seen"
 
 
+class ClaimLost(CordataError):
+    """The message is another process' by now, which handles it; nothing of this attempt counts."""
+
+    code = "claim_lost"
+
+
 class TransactionTimeout(TransientError):
     """A transaction or a read was open for too long and was rolled back."""
 

@@ -161,7 +161,7 @@ def check_start(config: Config, app: App) -> None:
 
     checks: list[Callable[[], object]] = [
         lambda: check_url(config.store, config.paths.state),
-        lambda: check_broker(config.broker, retention_s=config.engine.retention_s),
+        lambda: check_broker(config.broker),
         lambda: _check_sender(config),
         lambda: load_migrations(chains_of(app), dialect_of(config.store)),
         lambda: Queries.load(app.query_packages, dialect_of(config.store)),

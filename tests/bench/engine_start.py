@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +26,8 @@ from tests.bench.engine_start_app import HANDLER_S, NOTES
 from tests.bench.engine_store import publish
 from tests.bench.servers import ROOT, environment
 from tests.integration.engine import stores
-from tests.integration.engine.parts import opened
+from tests.integration.engine.parts import opened, registered
 from tests.integration.engine.stores import STORES
-from tests.integration.redis.parts import broker_of, keeping
 from tests.integration.redis.stores import PREFIX, url_of, use
 from tests.raw import raw
 from tests.servers.postgres import PostgresServer
@@ -36,11 +35,16 @@ from tests.servers.reaper import watched
 from tests.servers.redis import RedisServer
 
 from cordata import clock
-from cordata.broker import Broker, StoreBroker
-from cordata.store import Store
+from cordata.broker.redis.stream import Keys
 
 GROUP, TYPE = "bench.handle", "bench.start"
-_WAITING = "SELECT m.state, o.event_id FROM message m JOIN outbox o ON o.id = m.outbox_id"
+_WAITING = """
+    SELECT state, event_id FROM message
+    UNION ALL
+    SELECT 'in a stream', event_id FROM redis_sent
+    WHERE event_id NOT IN (SELECT event_id FROM handled)
+        AND event_id NOT IN (SELECT event_id FROM message)
+"""
 #: More than the workers handle while they are measured.
 MESSAGES = 12_000
 LOAD_S = 1.0
@@ -97,27 +101,12 @@ def server(state: Path, workers: int) -> Iterator[subprocess.Popen[bytes]]:
                 process.send_signal(signal.SIGTERM)
 
 
-@asynccontextmanager
-async def broker_on(state: Path, store: Store) -> AsyncIterator[Broker]:
-    """The store's tables, or the Redis of the state directory as a primary looks after it."""
-    url = url_of(state)
-    if url == "store:":
-        yield StoreBroker(store, claim_timeout_s=60.0)
-        return
-    async with keeping(store, url):
-        broker = broker_of(store, url)
-        yield broker
-        broker.close()
-
-
 async def prepare(state: Path) -> list[str]:
-    """A store with more to do than there will be time for, already relayed; the events' ids."""
-    async with opened(state) as store, broker_on(state, store) as broker:
-        await broker.register({GROUP: TYPE})
-        ids = await publish(store, MESSAGES, TYPE)
-        while (await broker.relay(500)).published:
-            pass
-    return ids
+    """A store with more to do than there will be time for; the events' ids."""
+    async with opened(state) as store:
+        redis = url_of(state) != "store:"
+        await registered(store, {GROUP: TYPE}, broker="redis" if redis else "store")
+        return await publish(store, MESSAGES, TYPE)
 
 
 async def waiting(state: Path, redis: RedisServer | None) -> tuple[Counter[str], int]:
@@ -126,13 +115,10 @@ async def waiting(state: Path, redis: RedisServer | None) -> tuple[Counter[str],
         messages = await store.read(lambda tx: raw(tx, _WAITING))
     left = Counter(str(row["event_id"]) for row in messages)
     stranded = sum(row["state"] == "claimed" for row in messages)
-    if redis is None:
-        return left, stranded
-    key = f"{PREFIX}:stream:{TYPE}:normal"
-    (group,) = redis.execute("XINFO GROUPS", key)
-    unread = redis.execute("XRANGE", key, f"({group['last-delivered-id']}", "+")
-    left.update(fields["e"] for _, fields in unread)
-    return left, stranded + int(group["pending"])
+    if redis is not None:
+        key = Keys(PREFIX).of(TYPE)
+        stranded += sum(int(one["pending"]) for one in redis.execute("XINFO GROUPS", key))
+    return left, stranded
 
 
 async def measure(state: Path, workers: int, redis: RedisServer | None) -> Measured:

@@ -1,4 +1,4 @@
-"""The engine on a store alone: relay, consume with 1 and 4 workers, latency, idle cost.
+"""The engine on a store alone: consume with 1 and 4 workers, latency, idle cost.
 
 python -m tests.bench.engine_store [--store sqlite|postgres] [--messages 20000] [--alone] [part ...]
 """
@@ -23,20 +23,18 @@ import uvloop
 from tests.bench import engine_peers
 from tests.bench.held import go, held
 from tests.bench.servers import ROOT, cpu_s, environment
-from tests.integration.engine.parts import opened
+from tests.integration.engine.parts import opened, registered
 from tests.integration.engine.stores import STORES, url_of, use
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import children
 from tests.servers.reaper import watched
 
 from cordata import clock
-from cordata.broker import StoreBroker
+from cordata.broker import Queue
 from cordata.store import Store, Tx
 
 #: Handles what waits in PostgreSQL. What one of our workers is to be as much as, on each store.
 PEER, TO_REACH = "procrastinate", {"sqlite": 15, "postgres": 25}
-#: Relayed at once; a worker's own batch is that of its configuration.
-BATCH = 100
 IDLE_S = 20.0
 #: A transaction is in the server's counters after this long at most.
 _COUNTED_S = 15.0
@@ -59,35 +57,22 @@ async def publish(store: Store, count: int, type_: str) -> list[str]:
     return [event_id for _ in range(0, count, 200) for event_id in await store.run(unit)]
 
 
-async def left(broker: StoreBroker, group: str) -> bool:
+async def left(store: Store, group: str) -> bool:
     """Whether anything is not handled yet; a look at indexes, which slows nobody down."""
-    depth = await broker.depth([group])
-    return depth.outbox or depth.ready or depth.claimed
-
-
-async def relay(state: Path, messages: int) -> float:
-    """Outbox rows per second through one relay."""
-    async with opened(state) as store:
-        broker = StoreBroker(store, claim_timeout_s=60.0)
-        await broker.register({"bench.noop": "bench.noop"})
-        await publish(store, messages, "bench.noop")
-        begun = clock.monotonic()
-        count = 0
-        while published := (await broker.relay(BATCH)).published:
-            count += published
-        return count / (clock.monotonic() - begun)
+    depth = await Queue(store, owner="bench", retries={}).depth([group])
+    return depth.ready > 0 or depth.claimed > 0
 
 
 async def consume(state: Path, workers: int, messages: int) -> float:
     """Messages per second, pre-loaded, no-op handler; from the start to the last ack."""
-    await relay(state, messages)
     async with opened(state) as store:
-        broker = StoreBroker(store, claim_timeout_s=60.0)
+        await registered(store, {"bench.noop": "bench.noop"})
+        await publish(store, messages, "bench.noop")
         with ExitStack() as stack:
             processes = [stack.enter_context(worker(state, n)) for n in range(workers)]
             begun = clock.monotonic()
             go(processes)
-            while await left(broker, "bench.noop"):  # noqa: ASYNC110 - other processes empty it
+            while await left(store, "bench.noop"):  # noqa: ASYNC110 - other processes empty it
                 await asyncio.sleep(0.02)
             return messages / (clock.monotonic() - begun)
 
@@ -105,8 +90,7 @@ async def latency(state: Path, workers: int) -> list[float]:
                 (event_id,) = await publish(store, 1, "bench.latency")
                 committed[event_id] = clock.now_us()
                 await asyncio.sleep(0.05)
-            broker = StoreBroker(store, claim_timeout_s=60.0)
-            while await left(broker, "bench.note"):  # noqa: ASYNC110 - other processes empty it
+            while await left(store, "bench.note"):  # noqa: ASYNC110 - other processes empty it
                 await asyncio.sleep(0.02)
             for process in processes:
                 process.send_signal(signal.SIGTERM)
@@ -168,8 +152,6 @@ async def measure(
     parts: set[str], fresh: Callable[[], Path], messages: int, *, to_reach: int
 ) -> None:
     """Print the figures. `to_reach`: how often as much as the peer; 0: it is not run."""
-    if "relay" in parts:
-        print(f"relay: {await relay(fresh(), messages):,.0f} outbox rows/s")
     rates: dict[int, float] = {}
     for workers in (1, 4):
         if "consume" in parts:
@@ -193,9 +175,9 @@ async def main() -> None:
     parser.add_argument("--store", choices=STORES, default="sqlite")
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--alone", action="store_true", help=f"without {PEER}")
-    parser.add_argument("part", nargs="*", help="relay, consume, latency, idle; default: all")
+    parser.add_argument("part", nargs="*", help="consume, latency, idle; default: all")
     args = parser.parse_args()
-    parts = set(args.part or ("relay", "consume", "latency", "idle"))
+    parts = set(args.part or ("consume", "latency", "idle"))
     with ExitStack() as stack:
         where = tempfile.TemporaryDirectory(prefix="bench-", dir=os.environ.get("BENCH_DIR"))
         name = stack.enter_context(where)

@@ -32,12 +32,12 @@ async def note(event: Event, ctx: EventContext) -> None:
     started.append((event.id, clock.now_us()))
 
 
-async def main(state: Path, number: int) -> None:
+async def main(state: Path) -> None:
     """Prints when each `bench.latency` event's handler began, at its end."""
     async with opened(state, migrate=False) as store:
         stopped = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-        engine = build(store, state, app, EngineConfig(), turn=number)
+        engine = build(store, state, app, EngineConfig())
         print("up", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         async with running(engine):
@@ -47,4 +47,4 @@ async def main(state: Path, number: int) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+    uvloop.run(main(Path(sys.argv[1])))

@@ -30,10 +30,10 @@ _CLIENTS = (
 _COMMITS = "SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database"
 _HANDLED = "SELECT count(*) FROM reservation_event WHERE event = 'received'"
 _ACCEPTED = "SELECT count(*) FROM reservation"
-#: Of the outbox and the seen-marks, each with its indexes.
+#: Of the events and their marks, each with its indexes.
 _BYTES = (
-    "SELECT (pg_total_relation_size('outbox') + pg_total_relation_size('seen'))"
-    " / (SELECT count(*) FROM outbox)"
+    "SELECT (pg_total_relation_size('event') + pg_total_relation_size('handled'))"
+    " / (SELECT count(*) FROM event)"
 )
 
 

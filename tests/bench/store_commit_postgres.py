@@ -105,7 +105,7 @@ _BARE = {
     "bench_reservation (id, customer_id, at)": "text, text, bigint",
     "bench_version (reservation_id, version, hash, data, at)": "text, integer, text, text, bigint",
     "bench_inbox (id, at, body)": "text, bigint, text",
-    "outbox (event_id, type, key, payload, next_at, created_at)": (
+    "event (id, type, key, payload, due_at, created_at)": (
         "text, text, text, text, bigint, bigint"
     ),
     "idempotency (scope, key, body_hash, response, created_at)": "text, text, text, text, bigint",

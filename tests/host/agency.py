@@ -207,8 +207,8 @@ class Agency:
     def settle(self) -> None:
         """Wait until every event was handled, and everything brought that is to be."""
         left = (
-            "SELECT (SELECT count(*) FROM message) + (SELECT count(*) FROM outbox WHERE state <>"
-            " 'published') + (SELECT count(*) FROM inbox WHERE state = 'received') + (SELECT"
+            "SELECT (SELECT count(*) FROM message)"
+            " + (SELECT count(*) FROM inbox WHERE state = 'received') + (SELECT"
             " count(*) FROM delivery d JOIN account u ON u.id = d.account_id WHERE d.waiting = 1"
             f" AND u.name = '{BROUGHT.name}')"
         )

@@ -109,7 +109,6 @@ def test_workers_serve_on_when_the_primary_is_killed(hub: Host) -> None:
     sql = (
         "SELECT (SELECT count(*) FROM reservation_version)"
         ", (SELECT count(*) FROM reservation_history), (SELECT count(*) FROM message)"
-        " + (SELECT count(*) FROM outbox WHERE state = 'pending')"
     )
 
     def figures() -> list[str]:

@@ -28,7 +28,7 @@ def test_new_application_passes_its_tests_and_is_served_by_the_units(host: Host)
     assert ">skis<" in json.loads(host.sh("""cordata call label --json '{"item": "skis"}'"""))
     host.sh("cordata job figures")
     listed = json.loads(host.sh("cordata outbox list --type order.placed --json"))
-    assert [entry["state"] for entry in listed["items"]] == ["published"]
+    assert [entry["state"] for entry in listed["items"]] == ["done"]
     assert "confirmed  boots" in host.sh(
         f"{own} -m myapp orders --config /etc/cordata/cordata.toml"
     )

@@ -1,23 +1,32 @@
-"""Streams, consumer groups and dead letters."""
+"""The queue of events: consumer groups, claims and dead letters."""
 
 from cordata.broker.contract import Broker
-from cordata.broker.message import Claimed, Depth, Due, Held, Message, Outcome, Relayed, Want
+from cordata.broker.message import (
+    Claimed,
+    Depth,
+    Message,
+    MessageId,
+    Outcome,
+    Want,
+    Wants,
+    give_back,
+)
 from cordata.broker.owner import Owner, Owners, mark_of, pid_of
-from cordata.broker.store import StoreBroker
+from cordata.broker.queue import Queue
 
 __all__ = [
     "Broker",
     "Claimed",
     "Depth",
-    "Due",
-    "Held",
     "Message",
+    "MessageId",
     "Outcome",
     "Owner",
     "Owners",
-    "Relayed",
-    "StoreBroker",
+    "Queue",
     "Want",
+    "Wants",
+    "give_back",
     "mark_of",
     "pid_of",
 ]

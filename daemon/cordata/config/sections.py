@@ -104,7 +104,7 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """[broker]: who carries events from the outbox to the handlers."""
+    """[broker]: what carries events to the handlers."""
 
     #: `store:` (the store's own tables), `redis://host:port/db`, `rediss://...` (TLS) or
     #: `redis+sentinel://host:port,host:port/NAME/db`. The password is the credential
@@ -114,20 +114,17 @@ class BrokerConfig:
     prefix: str = "cordata"
     #: Redis: longest wait for an answer; then it counts as gone.
     timeout_s: Annotated[float, Meta(ge=0.05, le=3600)] = 5.0
-    #: Redis: when it lost data, what was published within this time and not handled is published
-    #: again. At least 600 s less than `[engine] retention_s`, which keeps it.
-    window_s: Annotated[float, Meta(ge=1, le=315_360_000)] = 259_200.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """[engine]: outbox relay and stream subscriptions of each worker."""
+    """[engine]: the event handlers of each worker."""
 
-    #: Outbox entries published at once, messages claimed at once.
+    #: Messages claimed at once.
     batch: Annotated[int, Meta(ge=1, le=10_000)] = 200
-    #: Handlers running at once per subscription, unless the subscription says otherwise.
+    #: Handlers of one group that run at once, unless its `@app.on` says otherwise.
     concurrency: Annotated[int, Meta(ge=1, le=1000)] = 16
-    #: A claim of a worker that is gone expires after this long.
+    #: A worker that has not renewed its lease for this long counts as dead.
     claim_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
     #: Without a wake-up the tables are looked at this often.
     poll_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 5.0
@@ -135,8 +132,8 @@ class EngineConfig:
     retry_min_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 1.0
     #: See retry_min_s.
     retry_max_s: Annotated[float, Meta(ge=0.001, le=2_592_000)] = 300.0
-    #: Published entries, idempotency keys and seen-marks are kept this long; marks a day longer,
-    #: and no shorter than their entry.
+    #: Events that all groups have handled are kept this long, with their marks; and idempotency
+    #: keys.
     retention_s: Annotated[float, Meta(ge=0, le=315_360_000)] = 604_800.0
 
 

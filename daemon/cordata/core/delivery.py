@@ -1,14 +1,14 @@
 """What becomes of one message in one consumer group after an attempt.
 
-    ready ──claim──> claimed ──handled──> (gone; the seen-mark stays)
+    ready ──claim──> claimed ──handled──> (gone; its mark in `handled` stays)
       ^                 │
-      ├──gave back──────┤   the worker stops, or it died before the handler began
+      ├──gave back──────┤   the worker stops: the attempt is not counted
+      ├──its owner died─┤   alone in its hands: counted; else a suspect, and claimed alone next
       ├──failed─────────┤   attempts + 1, due again after a back-off
       │                 └──last attempt, or a permanent error──> dead
-      └──replayed by an operator─────────────────────────────────┘
+      └──retried by an operator────────────────────────────────┘
 
-A worker that dies while the handler runs has used up an attempt; a message that merely lay in its
-hands has not.
+Attempts are counted when a message is claimed.
 """
 
 from __future__ import annotations
@@ -121,3 +121,19 @@ def mean_duration_s(mean_s: float, durations_s: Sequence[float]) -> float:
     for duration_s in durations_s:
         mean_s = duration_s if mean_s <= 0.0 else 0.9 * mean_s + 0.1 * duration_s
     return mean_s
+
+
+def low_places(concurrency: int) -> int:
+    """How many of a group's places messages with a priority below 0 may take at once."""
+    return max(1, concurrency // 4)
+
+
+def run_length(mean_s: float, *, batch: int, horizon_s: float = 0.25) -> int:
+    """Messages of one key that a worker should claim together: what it handles within `horizon_s`.
+
+    They are handled one after the other, so no other worker is kept from them meanwhile. `mean_s`
+    is the mean duration of one handler, 0 before the first.
+    """
+    if mean_s <= 0.0:
+        return 1
+    return max(1, min(int(horizon_s / mean_s), batch))

@@ -3,34 +3,38 @@
     pump:    sleep -> settle what is finished and claim more, in one unit -> runs of each group
     places:  run -> handler, message after message -> finished     (`concurrency` places per group)
 
-One unit per pass serves all groups, so a pass costs one commit however many there are.
+One unit per pass serves all groups, so a pass costs one commit however many there are. A run is
+what is handled one after the other: one message, or several of one key.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from cordata import clock
-from cordata.broker import Broker, Due, Message, Outcome, Owner, Want, mark_of
-from cordata.broker.direct import Taker
-from cordata.broker.message import NOTHING, back, claimable
-from cordata.broker.stray import Mark
+from cordata.broker import Broker, Message, MessageId, Outcome, Want
+from cordata.broker.message import give_back
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
-from cordata.core.claim import renewal_s
-from cordata.core.delivery import Verdict
+from cordata.core.delivery import (
+    Verdict,
+    low_places,
+    mean_duration_s,
+    prefetch_count,
+    run_length,
+)
 from cordata.core.retry import next_delay_s
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.registry import Handler
-from cordata.services.calling import Sentinel, after, say_cut_off
-from cordata.services.groups import Groups
-from cordata.services.handling import Handling
+from cordata.services.attempt import Attempts
+from cordata.services.calling import Sentinel, after, say_cut_off, say_stubborn
 from cordata.services.loop import SPACING_S, Pace, WakeEvent, background, wake_on
-from cordata.services.places import Places, Run
 
 log = logger("cordata.engine")
 
@@ -38,13 +42,17 @@ log = logger("cordata.engine")
 _FIRST_S, _LONGEST_S = 0.25, 5.0
 #: At the stop a store that takes no writes gets this long to take the last results.
 _SETTLE_S = 3.0
+#: Suspects wait so long for this worker's hands to be empty.
+_ALONE_S = 5.0
 #: After these the next message of a key may be handled.
 _NEXT = (Verdict.DONE, Verdict.DEAD)
 
+Run = Sequence[Message]
+
 
 class ConsumerService:
-    """The handlers of one worker. At its stop nothing is claimed any more, running handlers
-    end, and what was not begun is given back.
+    """All groups of one worker. At its stop nothing is claimed any more, running handlers end, and
+    what was not begun is given back.
     """
 
     name = "consumer"
@@ -53,14 +61,15 @@ class ConsumerService:
         self,
         ctx: Context,
         broker: Broker,
-        owner: Owner,
         handlers: Sequence[Handler],
         config: EngineConfig,
         *,
+        owner: str,
         hurried: bool = False,
         cut_off_s: float | None = None,
     ) -> None:
-        """`hurried`: test mode, in which a failed message is due again at once.
+        """`owner`: this process. `hurried`: test mode, in which a failed message is due again at
+        once.
 
         `cut_off_s` after the stop handlers that still run are cancelled, and their messages given
         back without an attempt being counted; None: never.
@@ -70,10 +79,9 @@ class ConsumerService:
         self.dead_count = 0
         self._store = ctx.store
         self._broker = broker
-        self._owner = owner
         self._config = config
-        self._handling = Handling(ctx, config, owner_id=owner.id, hurried=hurried)
-        self._groups = Groups(handlers, config)
+        self._attempts = Attempts(ctx, config, owner_id=owner, hurried=hurried)
+        self._groups = {handler.group: _Group(handler, config) for handler in handlers}
         self._wake = WakeEvent()
         self._finished: list[Outcome] = []
         self._settle_timer: asyncio.TimerHandle | None = None
@@ -83,184 +91,147 @@ class ConsumerService:
         self._cut_off = False
         #: What was just finished lets the next ones of its key go on.
         self._hurry = False
-        #: A pass found room that was kept for the relay.
-        self._crowded = False
         self._failures = 0
-        self._renewal_s = renewal_s(config.claim_timeout_s)
-        self._renewed_deadline = 0.0
+        #: Since when suspects wait for empty hands; None: there are none.
+        self._suspects_since: float | None = None
 
     def status(self) -> str:
         """For STATUS=."""
-        held = self._groups.held
-        return f"{held} messages in hand" if held else ""
+        held = self._held()
+        text = f"{held} messages in hand" if held else ""
+        return "; ".join(filter(None, (text, self._broker.status())))
+
+    def known(self) -> set[MessageId]:
+        """All messages in hand, and what is not settled yet."""
+        held = {message.id for group in self._groups.values() for message in group.messages()}
+        return held | {outcome.message.id for outcome in self._finished}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Handle messages until `stop`, then until the hands are empty."""
-        self._broker.bring(Taker(self._owner.id, self._groups.expect, self._receive, self._known))
         async with (
             wake_on(self._wake, stop),
-            background(self._broker.listen(self._owner.id, self._groups.names, self._word)),
+            background(self._broker.listen(list(self._groups), self._wake.set)),
             asyncio.TaskGroup() as tasks,
         ):
-            sentinel = Sentinel(tasks, self._groups.say_stubborn)
-            self._handling.ending = lambda: self._cut_off or sentinel.ending()
-            handlers = []
-            for group in self._groups:
-                for _ in range(group.count):
+            sentinel = Sentinel(tasks, self._say_stubborn)
+            self._attempts.ending = lambda: self._cut_off or sentinel.ending()
+            places = []
+            for group in self._groups.values():
+                for _ in range(group.concurrency):
                     self._open += 1
-                    handlers.append(tasks.create_task(self._place(group)))
+                    places.append(tasks.create_task(self._place(group)))
             await self._pump(stop)
-            await self._broker.quiet(self._owner.id)
+            await self._broker.quiet()
             self._give_back()
-            with after(self._cut_off_s, lambda: self._cut_off_all(handlers)):
+            with after(self._cut_off_s, lambda: self._cut_off_all(places)):
                 await self._drain()
             sentinel.dismiss()
-        await self._broker.leave(self._owner.id)
+        await self._broker.leave()
 
     async def _pump(self, stop: asyncio.Event) -> None:
         pace = Pace(self._store)
         while not stop.is_set():
             self.heartbeat.touch()
-            await pace.next(full=self._hurry or self._groups.is_free())
+            full = self._hurry or any(group.more for group in self._groups.values())
+            await pace.next(full=full)
             sleep_s = await self.run_once()
             if sleep_s > 0.0:
                 await self._wake.wait(sleep_s)
 
-    def _word(self) -> None:
-        """There may be something new."""
-        if not self._groups.wanted():
-            self._broker.pass_on()
-        self._wake.set()
-
-    def _receive(self, messages: Sequence[Message]) -> None:
-        """What the relay has brought, claimed already; or it brings nothing."""
-        late = self._groups.receive(messages)
-        self._finished += map(back, late)
-        if late or self._crowded:
-            self._crowded = False
-            self._wake.set()
-
-    def _known(self) -> set[Mark]:
-        """All in hand, and what is not settled yet."""
-        return self._groups.known() | {(o.group, o.id) for o in self._finished}
-
     async def run_once(self) -> float:
-        """One pass: settle, renew, claim. Returns the seconds to sleep after it."""
-        wanted = self._groups.wanted()
-        self._crowded = self._crowded or self._groups.expecting
+        """One pass: settle and claim. Returns the seconds to sleep after it."""
+        wants = self._wants()
+        if not wants and not self._finished:
+            return self._config.poll_s
         try:
-            await self._renew()
-            next_at = await self._exchange(wanted)
+            next_at = await self._exchange(wants)
         except StoreUnavailable as error:
             return self._back_off(error)
         if self._failures:
-            log.info("streams are read again")
+            log.info("messages are claimed again")
             self._failures = 0
-        sleep_s = self._sleep_s(wanted, next_at)
-        if not wanted or self._groups.more:
-            self._broker.pass_on()
-        return sleep_s
+        if any(self._groups[name].more and self._groups[name].want() for name in wants):
+            return 0.0
+        if next_at is None:
+            return self._config.poll_s
+        return min(max((next_at - self._store.now_us()) / 1e6, 0.001), self._config.poll_s)
 
-    async def _exchange(self, wanted: Mapping[str, Want]) -> Mapping[str, Due]:
-        """Settle and claim; looks first when there is nothing to settle, since every worker is
-        woken for what comes from elsewhere and one finds it.
-        """
-        if not self._finished and not wanted:
-            return {}
-        sure = self._broker.expects() and all(want.live for want in wanted.values())
-        if not self._finished and not sure:
-            next_at = await self._broker.due_at(wanted)
-            if not claimable(wanted, next_at, self._store.now_us()):
-                return next_at
+    async def _exchange(self, wants: Mapping[str, Want]) -> int | None:
+        """Settle and claim. Returns when something is due next."""
         outcomes, self._finished = self._finished, []
         self._hurry = False
         try:
-            claimed = await self._broker.exchange(self._owner.id, outcomes, wanted)
+            claimed = await self._broker.exchange(outcomes, wants, alone=self._is_alone())
         except BaseException:
             self._finished = outcomes + self._finished
             raise
-        self._finished += map(back, self._groups.put(claimed.messages))
+        for name in wants:
+            self._groups[name].more = name in claimed.more
+        if not claimed.suspects or any(message.suspect for message in claimed.messages):
+            self._suspects_since = None
+        elif self._suspects_since is None:
+            self._suspects_since = clock.monotonic()
+        for name, messages in groupby(claimed.messages, key=lambda message: message.group):
+            self._finished += map(give_back, self._groups[name].put(list(messages)))
         return claimed.next_at
 
-    def _sleep_s(self, wanted: Mapping[str, Want], next_at: Mapping[str, Due]) -> float:
-        """Until the next scheduled message, or a place or the topic rings earlier."""
-        now_us = self._store.now_us()
-        sleep_s = min(self._config.poll_s, self._renewal_s)
-        for name in wanted:
-            group, due = self._groups[name], next_at.get(name, NOTHING)
-            group.live.more = due.live is not None and due.live <= now_us
-            group.backfill.more = due.backfill is not None and due.backfill <= now_us
-            later = [at for at in due if at is not None and at > now_us]
-            sleep_s = min([sleep_s, *((at - now_us) / 1e6 for at in later)])
-        still = self._groups.still_wanted(wanted)
-        if not claimable(still, next_at, now_us):
-            return sleep_s
-        live = {name: want._replace(backfill=0) for name, want in still.items()}
-        # The backfill takes its time, in which word of something live is waited for.
-        return 0.0 if claimable(live, next_at, now_us) else min(sleep_s, SPACING_S)
+    def _wants(self) -> dict[str, Want]:
+        """What to claim: nothing beside a suspect, and nothing while there is no room."""
+        if any(m.suspect for group in self._groups.values() for m in group.messages()):
+            return {}
+        wants = {name: group.want() for name, group in self._groups.items()}
+        return {name: want for name, want in wants.items() if want is not None}
+
+    def _held(self) -> int:
+        return sum(len(group) for group in self._groups.values())
+
+    def _is_alone(self) -> bool:
+        """Whether a suspect may be claimed: the hands are empty, or it has waited long enough."""
+        since = self._suspects_since
+        return not self._held() or (since is not None and clock.monotonic() - since > _ALONE_S)
 
     def _back_off(self, error: StoreUnavailable) -> float:
         self._failures += 1
         if self._failures == 1:
-            log.warning("streams wait: %s", error)
+            log.warning("messages wait: %s", error)
         return next_delay_s(self._failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S)
 
-    async def _renew(self) -> None:
-        """Keep the claims of what is in hand alive, well before they expire."""
-        now = clock.monotonic()
-        if not self._groups.held and not self._broker.doubts():
-            self._renewed_deadline = now + self._renewal_s
-        elif now >= self._renewed_deadline:
-            await self._broker.renew(self._owner.id)
-            self._renewed_deadline = now + self._renewal_s
-
-    async def _place(self, group: Places) -> None:
+    async def _place(self, group: _Group) -> None:
         try:
-            while (taken := await group.take_whatever(self._handling.ending)) is not None:
-                lane, run = taken
+            while (run := await group.take(self._attempts)) is not None:
                 begun = clock.monotonic()
                 try:
                     count = await self._handle(group, run)
                 except BaseException:
-                    del lane.running[id(run)]  # nothing of it goes on
+                    group.drop(run)  # nothing of it goes on
                     raise
-                group.ended(lane, run, clock.monotonic() - begun, count)
+                group.end(run, clock.monotonic() - begun, count)
                 # A run that was cut off may go on as soon as it is settled.
                 cut = run[0].order_key is not None and len(run) >= group.run_length()
                 self._hurry = self._hurry or cut
-                urgent = lane is group.live and lane.more and lane.wanted() > 0
-                self._ring(now=cut or urgent)
-                if lane is group.backfill:
+                self._ring(now=cut or run[0].suspect or (group.more and group.want() is not None))
+                if run[0].priority < 0:
                     await asyncio.sleep(0)  # else handlers that never wait keep the loop
         finally:
             self._open -= 1
             self._wake.set()
 
-    async def _handle(self, group: Places, run: Run) -> int:
+    async def _handle(self, group: _Group, run: Run) -> int:
         """Handle a run until one fails or the role stops; the rest goes back. Returns how many."""
         for count, message in enumerate(run, start=1):
-            slot = self._owner.begin(mark_of(message.group, message.id))
             try:
-                outcome = await self._handling.attempt(group.handler, message)
+                outcome = await self._attempts.attempt(group.handler, message)
             except asyncio.CancelledError:
-                if group.closed:  # in order; else this process dies, perhaps of this very message
-                    self._owner.end(slot)
                 if self._cut_off:
-                    self._finished += map(back, run[count - 1 :])
+                    self._finished += map(give_back, run[count - 1 :])
                 raise
-            self._owner.end(slot)
-            self._count(outcome)
+            self.handled_count += outcome.verdict is Verdict.DONE
+            self.dead_count += outcome.verdict is Verdict.DEAD
             self._finished.append(outcome)
             if count < len(run) and (group.closed or outcome.verdict not in _NEXT):
-                self._finished += map(back, run[count:])
+                self._finished += map(give_back, run[count:])
                 return count
         return len(run)
-
-    def _count(self, outcome: Outcome) -> None:
-        if outcome.verdict is Verdict.DONE:
-            self.handled_count += 1
-        elif outcome.verdict is Verdict.DEAD:
-            self.dead_count += 1
 
     def _ring(self, *, now: bool) -> None:
         """Settle with others: at once if the pump has to claim anyway, else after a moment."""
@@ -276,30 +247,35 @@ class ConsumerService:
 
     def _give_back(self) -> None:
         """What no place has begun goes back; each place ends after its message in hand."""
-        for group in self._groups:
-            self._finished += map(back, group.close())
+        for group in self._groups.values():
+            self._finished += map(give_back, group.close())
 
-    def _cut_off_all(self, handlers: Sequence[asyncio.Task[None]]) -> None:
+    def _cut_off_all(self, places: Sequence[asyncio.Task[None]]) -> None:
         """The stop does not wait any longer: what still runs begins again in another process."""
         self._cut_off = True
-        for group in self._groups:
-            if count := len(group.live.running) + len(group.backfill.running):
-                say_cut_off(group.handler.group, count)
-        for handler in handlers:
-            handler.cancel()
+        for name, group in self._groups.items():
+            if group.running:
+                say_cut_off(name, len(group.running))
+        for place in places:
+            place.cancel()
+
+    def _say_stubborn(self) -> None:
+        for name, group in self._groups.items():
+            if group.running:
+                say_stubborn(name, "it was cut off")
 
     async def _drain(self) -> None:
         """Until every place has ended and everything is settled; the role's deadline bounds it.
 
         Nobody waits for a full disk, though: what is not settled then is taken back by another
-        process, as from a dead one, and handled again; seen-marks keep its effects single.
+        process, as from a dead one, and handled again; its mark keeps its effect single.
         """
         deadline: float | None = None
         while self._open or self._finished:
             self.heartbeat.touch()
             try:
-                await self._renew()
-                await self._exchange({})
+                if self._finished:
+                    await self._exchange({})
             except StoreUnavailable as error:
                 pause_s, now = self._back_off(error), clock.monotonic()
                 if not self._open:
@@ -312,3 +288,127 @@ class ConsumerService:
                 await self._wake.wait(pause_s)
             if self._open:
                 await self._wake.wait(1.0)
+
+
+class _Group:
+    """One group's runs: waiting, and in its places.
+
+    Those with a priority below 0 begin when no other waits, and take a quarter of the places.
+    """
+
+    def __init__(self, handler: Handler, config: EngineConfig) -> None:
+        self.handler = handler
+        self.concurrency = handler.concurrency or config.concurrency
+        self.closed = False
+        #: The last claim brought all that was wanted.
+        self.more = False
+        #: By identity.
+        self.running: dict[int, Run] = {}
+        self._waiting: deque[Run] = deque()
+        self._low: deque[Run] = deque()
+        self._low_running = 0
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._batch = config.batch
+        #: Of one run; of one handler.
+        self._run_s = 0.0
+        self._mean_s = 0.0
+
+    def __len__(self) -> int:
+        """Runs in hand."""
+        return len(self._waiting) + len(self._low) + len(self.running)
+
+    def want(self) -> Want | None:
+        """What to claim: nothing while more than half of what it should hold is there."""
+        high = self._room(self.concurrency, len(self._waiting) + self._high_running())
+        if not high:
+            return None
+        low = 0
+        if not self.handler.key and not self._waiting:
+            low = self._room(low_places(self.concurrency), len(self._low) + self._low_running)
+        return Want(high, low, self.run_length())
+
+    def run_length(self) -> int:
+        """Messages of a run at most."""
+        return run_length(self._mean_s, batch=self._batch) if self.handler.key else 1
+
+    def put(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Take in what was claimed: those of one key follow each other. Returns what comes late."""
+        if self.closed:
+            return messages
+        for key, of_key in groupby(messages, key=lambda message: message.order_key):
+            found = tuple(of_key)
+            for run in [found] if key is not None else [(message,) for message in found]:
+                (self._low if key is None and run[0].priority < 0 else self._waiting).append(run)
+                self._wake()
+        return ()
+
+    async def take(self, attempts: Attempts) -> Run | None:
+        """The next run, for a place that is free; None: there will be none any more."""
+        while not self.closed:
+            if (run := self._next()) is not None:
+                self.running[id(run)] = run
+                self._low_running += _is_low(run)
+                if self._low and not self._waiting:
+                    self._wake()  # it may have had to wait for this one to begin
+                return run
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(future)
+            try:
+                await future
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or attempts.ending():
+                    raise
+                task.uncancel()  # by something that a handler left behind
+        return None
+
+    def end(self, run: Run, duration_s: float, count: int) -> None:
+        """A run left its place after `count` messages."""
+        self.drop(run)
+        self._run_s = mean_duration_s(self._run_s, (duration_s,))
+        self._mean_s = mean_duration_s(self._mean_s, (duration_s / count,))
+
+    def drop(self, run: Run) -> None:
+        """A run left its place."""
+        del self.running[id(run)]
+        self._low_running -= _is_low(run)
+
+    def messages(self) -> Iterator[Message]:
+        """All in hand."""
+        for run in (*self._waiting, *self._low, *self.running.values()):
+            yield from run
+
+    def close(self) -> list[Message]:
+        """No run begins any more. Returns the messages of those that wait."""
+        self.closed = True
+        left = [message for run in (*self._waiting, *self._low) for message in run]
+        self._waiting.clear()
+        self._low.clear()
+        while self._idle:
+            self._wake()
+        return left
+
+    def _room(self, places: int, held: int) -> int:
+        full = prefetch_count(self._run_s, concurrency=places, batch=self._batch)
+        return full - held if held <= full // 2 else 0
+
+    def _high_running(self) -> int:
+        return len(self.running) - self._low_running
+
+    def _next(self) -> Run | None:
+        if self._waiting:
+            return self._waiting.popleft()
+        if self._low and self._low_running < low_places(self.concurrency):
+            return self._low.popleft()
+        return None
+
+    def _wake(self) -> None:
+        while self._idle:
+            future = self._idle.popleft()
+            if not future.done():  # else its place was cancelled
+                future.set_result(None)
+                return
+
+
+def _is_low(run: Run) -> bool:
+    return run[0].order_key is None and run[0].priority < 0

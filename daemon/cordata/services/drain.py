@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cordata.broker import Broker, Depth
@@ -32,11 +31,11 @@ class DeadLetters(CordataError):
 
 
 class DrainService:
-    """Ends when outbox and streams are empty, and the subscriptions have read all events.
+    """Ends when the queue is empty, and the subscriptions have read all events.
 
     What is there includes what handlers publish meanwhile, what other workers still hold, and
     retries, which nobody waits for: those of this run, and those that an earlier one left behind.
-    Entries that are scheduled for later stay for another time.
+    Events that are published for later stay for another time.
     """
 
     name = "drain"
@@ -77,7 +76,7 @@ class DrainService:
                 dead = depth.dead - self._dead_before
                 # Whoever handles events may publish, whoever handles messages may append.
                 events_left = before is None or before != after
-                if not (depth.outbox or depth.ready or depth.claimed or events_left):
+                if not (depth.ready or depth.claimed or events_left):
                     break
             await asyncio.sleep(_LOOK_S)
         # Some may be of other workers, which say so, too; or of one that died with its handler.
@@ -90,12 +89,6 @@ class DrainService:
             raise DeadLetters(
                 f"given up by subscriptions: {plural(self._subscriptions.given_up_count, 'event')}",
                 hint="`cordata subscriptions list` names them, `... status NAME` says why",
-            )
-        if given_up := self._broker.given_up():
-            raise DeadLetters(
-                f"given up by the relay: {plural(given_up, 'event')}",
-                hint="`cordata outbox list --state dead` names them, `cordata outbox show` says"
-                " why, `cordata outbox retry` tries again",
             )
         if dead:
             raise DeadLetters(
@@ -110,26 +103,11 @@ class DrainService:
     async def run_once(self) -> Depth:
         """What is left. When it all waits for its next attempt, that is due from now on."""
         depth = await self._broker.depth(self._groups)
-        if not (depth.outbox or depth.claimed):
-            if depth.ready:
-                await self._hurry()
-            elif await self._store.read(self._is_refused):
-                await self._store.run(self._hurry_refused)
-                depth = replace(depth, outbox=True)
+        if depth.ready and not depth.claimed:
+            await self._store.run(self._hurry)
         return depth
 
-    async def _is_refused(self, tx: Tx) -> bool:
-        return await tx.fetch_one("drain.refused", now_us=tx.now_us) is not None
-
-    async def _hurry_refused(self, tx: Tx) -> None:
-        await tx.execute("drain.hurry_refused", now_us=tx.now_us)
-        tx.notify(self._broker.outbox_topic)
-
-    async def _hurry(self) -> None:
+    async def _hurry(self, tx: Tx) -> None:
         groups = json.dumps(self._groups)
-
-        async def unit(tx: Tx) -> None:
-            if await tx.execute("drain.hurry", groups=groups, now_us=tx.now_us):
-                tx.notify(self._broker.stream_topic)
-
-        await self._store.run(unit)
+        if await tx.execute("queue.hurry", groups=groups, now_us=tx.now_us):
+            tx.notify(self._broker.topic)

@@ -29,10 +29,8 @@ class _FencedStore:
     ) -> T:
         return await self._store.run(unit, batch=batch, fence=fence or self._fence)
 
-    def transaction(
-        self, *, seen: tuple[str, str] | None = None, fence: Fence | None = None
-    ) -> AbstractAsyncContextManager[Tx]:
-        return self._store.transaction(seen=seen, fence=fence or self._fence)
+    def transaction(self, *, fence: Fence | None = None) -> AbstractAsyncContextManager[Tx]:
+        return self._store.transaction(fence=fence or self._fence)
 
 
 def fenced(ctx: Context, fence: Fence) -> Context:

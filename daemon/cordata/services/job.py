@@ -16,7 +16,6 @@ from pathlib import Path
 from cordata import clock, events
 from cordata.broker import Owner, Owners
 from cordata.context import Context
-from cordata.core.claim import renewal_s
 from cordata.core.delivery import error_text
 from cordata.core.period import days_owed
 from cordata.errors import LeaseLost, StoreUnavailable, TransientError
@@ -218,7 +217,7 @@ class _JobRunner:
             )
 
         while True:
-            await asyncio.sleep(renewal_s(self._task.claim_timeout_s))
+            await asyncio.sleep(self._task.claim_timeout_s / 3)
             try:
                 held = await self._ctx.store.run(unit)
             except StoreUnavailable as error:

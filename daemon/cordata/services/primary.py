@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from cordata import clock, events
 from cordata.app import App
-from cordata.broker import Broker
+from cordata.broker.group import Group, catch_up, register
 from cordata.config.sections import PrimaryConfig
 from cordata.context import Context
 from cordata.errors import LeaseLost, StoreUnavailable
@@ -88,7 +88,7 @@ class PrimaryService:
         app: App,
         lease: Lease,
         leadership: Leadership,
-        broker: Broker,
+        groups: Sequence[Group],
         chains: Sequence[Chain],
         notifier: Notifier,
         config: PrimaryConfig,
@@ -103,7 +103,7 @@ class PrimaryService:
         self._app = app
         self._lease = lease
         self._leadership = leadership
-        self._broker = broker
+        self._groups = groups
         self._chains = chains
         self._notifier = notifier
         self._config = config
@@ -208,11 +208,8 @@ class PrimaryService:
         """Migrations first, then the application's startup functions, in their order."""
         async with background(self._extend("migrating")):
             await self._ctx.store.migrate(self._chains, fence=fence)
-            await self._broker.register(
-                {s.group: s.type for s in self._app.handlers},
-                keyed={s.group for s in self._app.handlers if s.key},
-                fence=fence,
-            )
+            registered = await register(self._ctx.store, self._groups, fence=fence)
+            await catch_up(self._ctx.store, registered)
         for startup in self._app.startups:
             async with background(self._extend(f"startup: {startup.__name__}")):
                 await startup(ctx)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from cordata import clock, events
+from cordata.broker.group import Group, catch_up, register
 from cordata.context import Context
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.log import fields, logger, with_hint
@@ -85,11 +86,16 @@ class SchemaGate:
 
 
 async def migrate_once(
-    ctx: Context, lease: Lease, *, progress: Callable[[str], None] | None = None
+    ctx: Context,
+    lease: Lease,
+    groups: Collection[Group],
+    *,
+    progress: Callable[[str], None] | None = None,
 ) -> list[Applied]:
     """Apply what is pending under the primary's lease; `progress(text)` before each.
 
-    Raises: CordataError when a primary holds the lease; as `Store.migrate`.
+    Then the consumer groups are registered, so that they get what is published before the first
+    worker starts. Raises: CordataError when a primary holds the lease; as `Store.migrate`.
     """
     fence = await lease.try_acquire()
     if fence is None:
@@ -98,7 +104,9 @@ async def migrate_once(
             hint="it does so when it starts: restart primary.service, or `cordata server`",
         )
     try:
-        return await ctx.store.migrate(ctx.chains, fence=fence, progress=progress)
+        applied = await ctx.store.migrate(ctx.chains, fence=fence, progress=progress)
+        await catch_up(ctx.store, await register(ctx.store, groups, fence=fence))
+        return applied
     finally:
         await lease.release()
         ctx.store.notify(LEASE_TOPIC)

@@ -6,27 +6,26 @@ from cordata.store.migrate import Applied, Chain, SchemaError
 from cordata.store.opening import check_url, dialect_of, missing_file, open_store, store_class
 from cordata.store.queries import Queries
 from cordata.store.takeover import TAKEOVER_S, is_takeover_requested, request_takeover
-from cordata.store.topic import Keeper
 from cordata.store.tx import (
     CHECKPOINT_TOPIC,
     MAIL_TOPIC,
-    OUTBOX_TOPIC,
+    QUEUE_TOPIC,
     Row,
     Tx,
     Unit,
     UnitMisuse,
     new_id,
+    published_types,
 )
 
 __all__ = [
     "CHECKPOINT_TOPIC",
     "MAIL_TOPIC",
-    "OUTBOX_TOPIC",
+    "QUEUE_TOPIC",
     "TAKEOVER_S",
     "Applied",
     "Chain",
     "Fence",
-    "Keeper",
     "Lease",
     "Queries",
     "Row",
@@ -42,6 +41,7 @@ __all__ = [
     "missing_file",
     "new_id",
     "open_store",
+    "published_types",
     "request_takeover",
     "store_class",
 ]

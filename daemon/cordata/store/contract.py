@@ -11,7 +11,6 @@ from typing import Protocol, Self, TypeVar
 from cordata.store.fence import Fence
 from cordata.store.health import OnState
 from cordata.store.migrate import Applied, Chain
-from cordata.store.topic import Keeper
 from cordata.store.tx import Tx, Unit
 
 T = TypeVar("T")
@@ -146,29 +145,19 @@ class Store(Protocol):
         """
         ...
 
-    def transaction(
-        self, *, seen: tuple[str, str] | None = None, fence: Fence | None = None
-    ) -> AbstractAsyncContextManager[Tx]:
+    def transaction(self, *, fence: Fence | None = None) -> AbstractAsyncContextManager[Tx]:
         """A transaction of its own, for code that awaits other things between its statements.
 
         It takes its locks at its first write and holds them for `transaction_timeout_s` at most.
         From then on it sees one snapshot; if it collides with another transaction, all of it is
         done once more. One with a `lock=True` query, which comes first, is as such a unit.
-        With `seen=(group, event_id)` the mark is written in it, and an existing one is
-        AlreadySeen before any effect. Raises: as `run`, TransactionTimeout, AlreadySeen;
-        TransactionStale when what it was answered has changed.
+        Raises: as `run`, TransactionTimeout; TransactionStale when what it was answered has
+        changed.
         """
         ...
 
     def notify(self, topic: str) -> None:
         """Wake whoever waits for a topic, in this process and in others."""
-        ...
-
-    def keep(self, topic: str) -> Keeper:
-        """Take what commits of this process bring to a topic before others are told of it.
-
-        Of what `notify` says everybody is told at once.
-        """
         ...
 
     async def wait(self, topic: str, timeout_s: float) -> bool:

@@ -1,24 +1,14 @@
-"""Topics: who waits in this process, and when the others are told.
-
-commit --word--> kept here?  --no---------------------------> others are told
-                      |                                          ^
-                     yes --looked, something is left: pass_on----+
-                      |  --not looked within a moment, stops-----+
-                      +--looked, nothing is left: nobody is told
-"""
+"""Topics: who waits in this process, and when the others are told."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
 #: Further wake-ups of a topic within this time travel together; the first one goes at once.
-_GATHER_S = 0.005
-#: Whoever keeps a topic has this long to look before others are told; more than services leave
-#: between two looks under load.
-PATIENCE_S = 0.1
+_GATHER_S = 0.01
 
 
 class Topic:
@@ -71,63 +61,6 @@ def _time_out(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-class Keeper:
-    """Takes what commits of this process bring to a topic, so that others need not look for it.
-
-        mark = keeper.mark()
-        (look, and take what is there)
-        keeper.done(mark)   or   keeper.pass_on()
-
-    What it does neither with is passed on after a moment. A process that dies before it has looked
-    is made up for as any lost word is: by the time of a timeout.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[], None]) -> None:
-        self._loop = loop
-        self._tell = tell
-        self._words = 0
-        #: While some word has been neither looked after nor passed on.
-        self._timer: asyncio.TimerHandle | None = None
-        self.closed = False
-
-    @property
-    def owes(self) -> bool:
-        """Whether there was word that was neither looked after nor passed on."""
-        return self._timer is not None
-
-    def word(self) -> None:
-        """A commit of this process brought something."""
-        self._words += 1
-        if self._timer is None:
-            self._timer = self._loop.call_later(PATIENCE_S, self.pass_on)
-
-    def mark(self) -> int:
-        """Before a look: for `done`."""
-        return self._words
-
-    def done(self, mark: int) -> None:
-        """All that was there at the mark is taken, or will be by this process."""
-        self._settle()
-        if mark != self._words:  # the look may have been too early for what came since
-            self._timer = self._loop.call_later(PATIENCE_S, self.pass_on)
-
-    def pass_on(self) -> None:
-        """Tell the others now, unless they know."""
-        if self._settle():
-            self._tell()
-
-    def close(self) -> None:
-        """From now on others are told at once. Twice is fine."""
-        self.closed = True
-        self.pass_on()
-
-    def _settle(self) -> bool:
-        timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
-        return timer is not None
-
-
 class Topics(ABC):
     """The topics of one process; a store adds how word gets to the others."""
 
@@ -135,7 +68,6 @@ class Topics(ABC):
         self._loop = loop
         self._topics: dict[str, Topic] = {}
         self._gathering: dict[str, bool] = {}
-        self._keepers: dict[str, Keeper] = {}
 
     @abstractmethod
     def send(self, names: list[str]) -> None:
@@ -148,13 +80,6 @@ class Topics(ABC):
             topic = self._topics[name] = Topic()
         return topic
 
-    def keep(self, name: str) -> Keeper:
-        """Be the one here who takes what this process commits; a second one gets nothing."""
-        keeper = Keeper(self._loop, lambda: self._tell((name,)))
-        if name not in self._keepers or self._keepers[name].closed:
-            self._keepers[name] = keeper
-        return keeper
-
     def notify(self, names: Iterable[str]) -> None:
         """Wake who waits for any of these topics, here now and in other processes soon."""
         names = list(names)
@@ -162,22 +87,8 @@ class Topics(ABC):
             self.topic(name).wake()
         self._tell(names)
 
-    def committed(self, names: Iterable[str]) -> None:
-        """As `notify`; others are not told what somebody here takes."""
-        rest = []
-        for name in names:
-            self.topic(name).wake()
-            keeper = self._keepers.get(name)
-            if keeper is None or keeper.closed:
-                rest.append(name)
-            else:
-                keeper.word()
-        self._tell(rest)
-
     def gathered(self) -> list[str]:
         """Topics that the others are still to be told of; they are not told by themselves then."""
-        for keeper in self._keepers.values():
-            keeper.close()
         names = [name for name, again in self._gathering.items() if again]
         self._gathering.update(dict.fromkeys(names, False))
         return names

@@ -15,7 +15,6 @@ import msgspec
 from cordata import clock, log
 from cordata.core.inline_image import InlineImage, check_inline_images
 from cordata.core.naming import check_event_names, check_key
-from cordata.core.outbox import LANES, LIVE
 from cordata.errors import Conflict, CordataError, KeyReused, PermanentError
 
 T = TypeVar("T")
@@ -26,8 +25,8 @@ before_write: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar(
     "cordata_store_before_write", default=None
 )
 
-#: Wakes the relays; the mail service.
-OUTBOX_TOPIC, MAIL_TOPIC = "outbox", "mail"
+#: Wakes the consumers of events; the mail service.
+QUEUE_TOPIC, MAIL_TOPIC = "queue", "mail"
 #: Wakes the primary's checkpoint service.
 CHECKPOINT_TOPIC = "checkpoint"
 
@@ -36,7 +35,10 @@ MISSING_HINT = (
     "is it in a migration of the package that app.migrations() names? `cordata migrate --check`"
     " tells what is pending"
 )
-_PUBLISH_HINT = 'the lane is "live" or "backfill", the priority a 32-bit number'
+
+#: Event types that this process has published, 1,000 at most: services/unhandled_types.py warns of
+#: those without a group.
+published_types: set[str] = set()
 
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 
@@ -120,12 +122,11 @@ class Tx(ABC):
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
         priority: int = 0,
-        lane: str = LIVE,
         delay_s: float = 0.0,
         at: datetime | int | None = None,
         event_id: str | None = None,
     ) -> str:
-        """Write an event into the outbox; it is published after the commit, at least once.
+        """Write an event, and one message for each group that is registered for its type.
 
         `payload` is anything that msgspec writes as a JSON object. The header `request_id` is that
         of the request in hand. Groups with `App.on(key=True)` handle events of one `key` one at a
@@ -133,34 +134,38 @@ class Tx(ABC):
 
         Due at once, `delay_s` seconds from `now_us` on, or `at` a moment (aware datetime, or
         microseconds since the epoch; one in the past is now): until then it costs nothing and holds
-        nobody back. Of what is due the `lane` "live" goes first; "backfill" is for what nobody
-        waits for, and delays nothing live. Within a lane the highest `priority` (a 32-bit number)
-        goes first, then the oldest. Returns the event id. Raises: Conflict when `event_id` exists
-        already; TypeError when msgspec cannot write the payload; PermanentError when lane or
-        priority are none, the type has none or more than 200 characters, the key has more than
-        1,024 bytes, one of them has a NUL character, or both `at` and `delay_s` are given;
-        ValueError for a naive datetime.
+        nobody back. Of what is due the highest `priority` (a 32-bit number) goes first, then the
+        oldest. A priority below 0 is for what nobody waits for: it takes a quarter of a group's
+        places at most. Groups that want the order of keys know no priority.
+
+        Returns the event id. Raises: Conflict when `event_id` exists already; TypeError when
+        msgspec cannot write the payload; PermanentError when the priority is none, the type has
+        none or more than 200 characters, the key has more than 1,024 bytes, one of them has a NUL
+        character, or both `at` and `delay_s` are given; ValueError for a naive datetime.
         """
-        if lane not in LANES or not -(2**31) <= priority < 2**31:
-            raise PermanentError(f"publish({type!r}): {lane=}, {priority=}", hint=_PUBLISH_HINT)
+        if not -(2**31) <= priority < 2**31:
+            raise PermanentError(
+                f"publish({type!r}): {priority=}", hint="the priority is a 32-bit number"
+            )
         check_event_names(type, key, event_id)
         event_id = event_id or new_id(self.now_us)
         heads = dict(headers or {})
         if request_id := log.request_id.get():
             heads.setdefault("request_id", request_id)
         await self.write(
-            "outbox.add",
+            "queue.publish",
             event_id=event_id,
             type=type,
             key=key,
-            lane=lane,
             priority=priority,
             payload=_encode(payload).decode(),
             headers=_encode(heads).decode() if heads else "{}",
-            next_at=self._due_at(at, delay_s),
+            due_at=self._due_at(at, delay_s),
             created_at=self.now_us,
         )
-        self.topics.add(OUTBOX_TOPIC)
+        self.topics.add(QUEUE_TOPIC)
+        if type not in published_types and len(published_types) < 1000:
+            published_types.add(type)
         return event_id
 
     def _due_at(self, at: datetime | int | None, delay_s: float) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 async def run_primary(role: Role) -> int:
     """primary: the lease first; what only one may do waits for it."""
-    from cordata.broker import StoreBroker
+    from cordata.services.absent_groups import AbsentGroupService
     from cordata.services.alert import AlertMailService
     from cordata.services.backfill import BackfillService
     from cordata.services.checkpoint import CheckpointService
@@ -27,6 +27,7 @@ async def run_primary(role: Role) -> int:
     from cordata.services.mail import MailService
     from cordata.services.periodic import PeriodicService
     from cordata.services.primary import Leadership, PrimaryService
+    from cordata.services.registration import groups_of
     from cordata.services.retention import RetentionService
 
     config, app = role.config, role.app
@@ -34,20 +35,21 @@ async def run_primary(role: Role) -> int:
     with Notifier() as notifier, alerting(config, "primary") as alerts:
         async with open_context_with_retry(config, app, notifier) as ctx:
             leadership = Leadership()
-            broker = StoreBroker(ctx.store, claim_timeout_s=config.engine.claim_timeout_s)
             holder = holder_name()
             lease = ctx.store.lease(holder=holder)
             intake: list[Service] = [
                 PeriodicService(leadership, app.periodics, cut_off_s=cut_off_s),
                 BackfillService(leadership, app.backfills, cut_off_s=cut_off_s),
-                RetentionService(leadership, app.handlers, config.engine, config.mail),
+                RetentionService(leadership, config.engine, config.mail),
+                AbsentGroupService(leadership),
                 *_reconcilers(config, leadership, holder),
                 AlertMailService(leadership, config.alert, config.mail),
                 HandoverService(ctx.store, leadership, holder=holder),
             ]
             mail = MailService(leadership, config.mail, login=smtp_login(config))
             primary = PrimaryService(
-                *(ctx, app, lease, leadership, broker, ctx.chains, notifier, config.primary),
+                *(ctx, app, lease, leadership, groups_of(config.broker, app.handlers)),
+                *(ctx.chains, notifier, config.primary),
                 holder=holder,
             )
             runner = Runner(

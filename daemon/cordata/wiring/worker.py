@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cordata import events
@@ -25,9 +26,10 @@ from cordata.systemd import Notifier, listen_fds, start_anew
 from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
 
 if TYPE_CHECKING:
+    from cordata.broker import Broker
     from cordata.services.http import HttpService
     from cordata.services.poolchild import PoolChildService
-    from cordata.services.relay import RelayService
+    from cordata.services.recovery import RecoveryService
     from cordata.services.subscription import SubscriptionService
 
 log = logger("cordata.wiring")
@@ -52,9 +54,11 @@ async def run_worker(role: Role) -> int:
                 http = _http_service(role, sockets, ctx, unavailable) if sockets else None
                 if http is not None:
                     intake.append(http)
+                membership: list[Service] = []
                 if "engine" in settings.services:
-                    relay = _add_engine(role, ctx, stack, intake, delivery)
-                    problems.append(lambda: relay.trouble)
+                    recovery = _add_engine(role, ctx, stack, intake, delivery)
+                    membership.append(recovery)
+                    problems.append(lambda: recovery.trouble)
                 child = _pool_child(role) if "pool" in settings.services else None
                 if child is not None:
                     intake.append(child.gate)
@@ -63,6 +67,7 @@ async def run_worker(role: Role) -> int:
                         Layer("intake", intake),
                         Layer("children", [child] if child is not None else []),
                         Layer("delivery", delivery),
+                        Layer("membership", membership),
                         Layer("stores", [gate, unavailable]),
                     ],
                     role=f"worker@{role.instance}",
@@ -196,47 +201,59 @@ def _takers(
 
 def _add_engine(
     role: Role, ctx: Context, stack: ExitStack, intake: list[Service], delivery: list[Service]
-) -> RelayService:
-    """Stream reads stop with the intake; the relay outlives them, for what they still write."""
+) -> RecoveryService:
+    """Claims stop with the intake; the relay to Redis outlives them, for what they still write.
+
+    What is returned holds the lease of the process: it ends when all hands are empty.
+    """
     _say_long(role)
-    from cordata.broker import Owner, Owners
-    from cordata.broker.opening import make_broker
+    from cordata.broker.opening import is_store, make_redis_broker
+    from cordata.broker.process import this_process
     from cordata.services.consumer import ConsumerService
     from cordata.services.drain import DrainService
-    from cordata.services.reclaim import ReclaimService
-    from cordata.services.relay import RelayService
+    from cordata.services.recovery import RecoveryService
+    from cordata.services.registration import groups_of, make_queue
+    from cordata.services.unhandled_types import UnhandledTypeService
 
-    config, handlers = role.config.engine, role.app.handlers
-    runtime = role.config.paths.runtime
-    owner = Owner.register(runtime, name=f"worker-{role.instance}")
-    stack.callback(owner.close)
-    broker = make_broker(
-        role.config.broker,
-        ctx.store,
-        owner=owner.id,
-        claim_timeout_s=config.claim_timeout_s,
-        passwords=broker_passwords(role.config),
-    )
+    config, handlers = role.config, role.app.handlers
+    process = this_process(f"worker-{role.instance}")
+    queue = make_queue(ctx.store, handlers, config.engine, owner=process.id)
+    broker: Broker = queue
+    prepare = None
+    if not is_store(config.broker):
+        from cordata.services.relay import RelayService
+
+        redis = broker = make_redis_broker(
+            config.broker, ctx.store, queue, process, passwords=broker_passwords(config)
+        )
+        delivery.append(RelayService(ctx.store, redis.relay, config.engine))
+        streamed = {one.group: one.type for one in handlers if not one.key}
+        prepare = partial(redis.prepare, streamed)
     stack.callback(broker.close)
     consumer = ConsumerService(
         ctx,
         broker,
-        owner,
         handlers,
-        config,
+        config.engine,
+        owner=process.id,
         hurried=role.test_mode,
         cut_off_s=_cut_off_s(role),
     )
-    intake.append(consumer)
-    intake.append(ReclaimService(ctx.store, broker, owner, Owners(runtime), handlers, config))
-    relay = RelayService(ctx.store, broker, handlers, config, turn=int(role.instance))
-    delivery.append(relay)
+    intake += [consumer, UnhandledTypeService(ctx.store, {one.type for one in handlers})]
     subscriptions = _subscriptions(role, ctx, stack) if role.app.subscriptions else None
     if subscriptions is not None:
         intake.append(subscriptions)
     if role.test_mode:
         intake.append(DrainService(ctx.store, broker, handlers, consumer, subscriptions))
-    return relay
+    return RecoveryService(
+        ctx.store,
+        broker,
+        process,
+        groups_of(config.broker, handlers),
+        config.engine,
+        known=consumer.known,
+        prepare=prepare,
+    )
 
 
 def _subscriptions(role: Role, ctx: Context, stack: ExitStack) -> SubscriptionService:

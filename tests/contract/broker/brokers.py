@@ -2,56 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from tests.integration.engine.parts import opened
+from tests.integration.engine.parts import opened, registered
 from tests.integration.redis.parts import on_redis
 from tests.integration.redis.stores import REDIS_KINDS
 
-from cordata.broker import Broker, Message, StoreBroker, Want
+from cordata.broker import Broker, Message, Outcome, Queue, Want
+from cordata.core.delivery import Verdict
 from cordata.store import Store
 
+#: Makes the broker of a process: its name, the retries of its groups, those that want key order.
+Make = Callable[[str, Mapping[str, int], Collection[str]], Broker]
 
-@dataclass(frozen=True, slots=True)
+
+async def _nothing() -> None:
+    pass
+
+
+@dataclass(slots=True)
 class Parts:
-    """A broker and the store whose outbox it relays."""
+    """A store, and the brokers of processes that handle its events."""
 
     store: Store
-    broker: Broker
-    #: Whether the store has a row per message that is not handled, and a mark for each that is.
-    in_store: bool = True
+    make: Make
+    #: What is published and has not reached the consumers' broker yet goes there.
+    arrive: Callable[[], Awaitable[None]] = _nothing
+    #: "store" or "redis": what the groups are registered with.
+    kind: Literal["store", "redis"] = "store"
+    #: With Redis: its own registration, before that of the store.
+    prepare: Callable[..., Awaitable[None]] | None = None
+    keyed: frozenset[str] = frozenset()
+    groups: dict[str, str] = field(default_factory=dict)
+    _processes: dict[str, Broker] = field(default_factory=dict)
 
-    async def relay_all(self) -> int:
-        """Publish whatever is due."""
-        count = 0
-        while published := (await self.broker.relay(100)).published:
-            count += published
-        return count
+    async def register(self, groups: Mapping[str, str], *, keyed: Iterable[str] = ()) -> None:
+        """Make groups known (group -> event type), before any process is asked for."""
+        self.keyed |= frozenset(keyed)
+        self.groups |= groups
+        if self.prepare is not None:
+            await self.prepare(groups, keyed=self.keyed)
+        else:
+            await registered(self.store, groups, keyed=self.keyed)
 
-    async def claim(self, group: str, limit: int = 100, owner: str = "me") -> list[Message]:
-        """Claim for one group."""
-        return list((await self.broker.exchange(owner, [], {group: Want(live=limit)})).messages)
+    def process(self, name: str = "me") -> Broker:
+        """The broker of a process."""
+        if name not in self._processes:
+            retries = dict.fromkeys(self.groups, 5)
+            self._processes[name] = self.make(name, retries, self.keyed)
+        return self._processes[name]
+
+    async def claim(
+        self,
+        group: str,
+        count: int = 100,
+        owner: str = "me",
+        *,
+        low: int | None = None,
+        run: int = 1,
+        alone: bool = False,
+    ) -> list[Message]:
+        """Claim for one group; again when the first one only told that there is something."""
+        await self.arrive()
+        wants = {group: Want(count=count, low=count if low is None else low, run=run)}
+        claimed = await self.process(owner).exchange([], wants, alone=alone)
+        due = claimed.next_at is not None and claimed.next_at <= self.store.now_us()
+        if not claimed.messages and (due or alone):
+            claimed = await self.process(owner).exchange([], wants, alone=alone)
+        return list(claimed.messages)
+
+    async def settle(
+        self, messages: Iterable[Message], verdict: Verdict, owner: str = "me", *, delay_us: int = 0
+    ) -> None:
+        """What became of them."""
+        outcomes = [outcome(message, verdict, delay_us=delay_us) for message in messages]
+        await self.process(owner).exchange(outcomes, {})
+
+    def close(self) -> None:
+        """Close what the processes opened."""
+        for one in self._processes.values():
+            one.close()
+
+
+def outcome(message: Message, verdict: Verdict, *, delay_us: int = 0) -> Outcome:
+    """Of an attempt; a failed one is its history."""
+    failed = verdict in (Verdict.RETRY, Verdict.DEAD)
+    failures = [*json.loads(message.history or "[]"), {"attempt": message.attempt, "error": "E: x"}]
+    history = json.dumps(failures) if failed else None
+    return Outcome(message=message, verdict=verdict, delay_us=delay_us, history=history)
 
 
 @asynccontextmanager
 async def on_store(state: Path) -> AsyncIterator[Parts]:
     """The store's own tables, in the store that the directory is prepared for."""
     async with opened(state) as store:
-        yield Parts(store, StoreBroker(store, claim_timeout_s=60.0))
+
+        def make(name: str, retries: Mapping[str, int], keyed: Collection[str]) -> Broker:
+            return Queue(store, owner=name, retries=retries, keyed=keyed)
+
+        yield Parts(store, make)
 
 
 @asynccontextmanager
-async def beside_store(state: Path) -> AsyncIterator[Parts]:
+async def on_streams(state: Path) -> AsyncIterator[Parts]:
     """Redis, beside the store that the directory is prepared for."""
-    async with on_redis(state) as parts:
-        yield Parts(parts.store, parts.broker, in_store=False)
+    async with on_redis(state) as redis:
+
+        def make(name: str, retries: Mapping[str, int], keyed: Collection[str]) -> Broker:
+            return redis.broker(name)
+
+        async def arrive() -> None:
+            await redis.relay_all()
+            for broker in redis.brokers.values():
+                broker._look_deadline = 0.0
+
+        yield Parts(redis.store, make, arrive, kind="redis", prepare=redis.register)
 
 
 BROKERS: dict[str, Callable[[Path], AbstractAsyncContextManager[Parts]]] = {
     "postgres": on_store,
     "sqlite": on_store,
-    **{name: beside_store for name in REDIS_KINDS},
+    **dict.fromkeys(REDIS_KINDS, on_streams),
 }

@@ -295,7 +295,7 @@ async def test_unit_sees_the_context_of_its_caller_when_batches_are_shared(
         assert list(ids) == [f"r{n}" for n in range(8)]
 
         async def headers(tx: Tx) -> list[str]:
-            return [row["headers"] for row in await tx.fetch_all("outbox.events")]
+            return [row["headers"] for row in await tx.fetch_all("event.rows")]
 
         found = await store.read(headers)
         assert sorted(found) == [f'{{"request_id":"r{n}"}}' for n in range(8)]

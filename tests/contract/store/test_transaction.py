@@ -8,13 +8,15 @@ import pytest
 from tests.contract.store.conftest import Opener
 from tests.contract.store.stores import add_account, balance, notes
 
+from cordata.context import EventContext
 from cordata.errors import (
     AlreadySeen,
     Conflict,
     TransactionStale,
     TransactionTimeout,
 )
-from cordata.store import Tx, UnitMisuse
+from cordata.store import Store, Tx, UnitMisuse
+from cordata.vault import Vault
 
 
 async def test_transaction_commits_at_its_end_when_it_awaited_other_things(
@@ -126,16 +128,21 @@ async def test_transaction_fails_when_a_swallowed_error_ended_it(opened: Opener)
         assert await balance(store, "b") is None
 
 
-async def test_seen_mark_commits_with_the_effect_when_seen_is_given(opened: Opener) -> None:
+def handling(store: Store, group: str = "g") -> EventContext:
+    """What a handler of event e1 gets; the event came from a stream, so it has no row to delete."""
+    return EventContext(store=store, vault=Vault(None), group=group, event_id="e1")
+
+
+async def test_mark_commits_with_the_effect_when_a_handler_writes(opened: Opener) -> None:
     async with opened() as store:
         await add_account(store, "a")
         for _ in range(3):
             try:
-                async with store.transaction(seen=("g", "e1")) as tx:
+                async with handling(store).transaction() as tx:
                     await tx.execute("account.change", id="a", amount=1)
             except AlreadySeen:
                 pass
-        async with store.transaction(seen=("other", "e1")) as tx:
+        async with handling(store, "other").transaction() as tx:
             await tx.execute("account.change", id="a", amount=10)
         assert await balance(store, "a") == 11
 
@@ -143,21 +150,21 @@ async def test_seen_mark_commits_with_the_effect_when_seen_is_given(opened: Open
 async def test_message_can_be_handled_again_when_its_transaction_failed(opened: Opener) -> None:
     async with opened() as store:
         with pytest.raises(LookupError):
-            async with store.transaction(seen=("g", "e1")) as tx:
+            async with handling(store).transaction() as tx:
                 await tx.execute("account.add", id="a", balance=1)
                 raise LookupError
-        async with store.transaction(seen=("g", "e1")) as tx:
+        async with handling(store).transaction() as tx:
             await tx.execute("account.add", id="a", balance=2)
         assert await balance(store, "a") == 2
 
 
 async def test_mark_is_written_when_the_body_wrote_nothing(opened: Opener) -> None:
     async with opened() as store:
-        async with store.transaction(seen=("g", "e1")):
+        async with handling(store).transaction():
             pass
         with pytest.raises(AlreadySeen):
-            async with store.transaction(seen=("g", "e1")):
-                raise AssertionError("not reached")
+            async with handling(store).transaction():
+                pass
 
 
 async def test_effect_happens_once_when_two_handle_one_message_at_once(opened: Opener) -> None:
@@ -165,8 +172,7 @@ async def test_effect_happens_once_when_two_handle_one_message_at_once(opened: O
         await add_account(one, "a")
 
         async def handle(number: int) -> None:
-            store = one if number % 2 else two
-            async with store.transaction(seen=("g", "e1")) as tx:
+            async with handling(one if number % 2 else two).transaction() as tx:
                 await asyncio.sleep(0.01)
                 await tx.execute("account.change", id="a", amount=1)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import psycopg
@@ -11,7 +12,9 @@ import pytest
 from tests.integration.dialect.database import QUERIES, connect, embedded, numbered
 from tests.servers.postgres import PostgresServer
 
-SHARED = sorted(QUERIES["postgres"].keys() & QUERIES["sqlite"].keys())
+#: On SQLite `queue.claimed` reads what these have claimed.
+APART = {"queue.claim_keys", "queue.claim_suspect"}
+SHARED = sorted((QUERIES["postgres"].keys() & QUERIES["sqlite"].keys()) - APART)
 
 
 def test_tables_and_columns_are_the_same(database: str) -> None:
@@ -70,8 +73,10 @@ def test_query_is_understood_and_gives_the_same_columns(
 ) -> None:
     theirs = QUERIES["sqlite"][name]
     with closing(embedded()) as other:
-        cursor = other.execute(theirs.sql, theirs.bind(dict.fromkeys(theirs.params, 0)))
-    columns = [column[0] for column in cursor.description or ()]
+        columns: list[str] = []
+        with suppress(sqlite3.IntegrityError):  # of a write, which gives none
+            cursor = other.execute(theirs.sql, theirs.bind(dict.fromkeys(theirs.params, 0)))
+            columns = [column[0] for column in cursor.description or ()]
     ours = described(connection, name)
     assert len(ours) == len(columns)
     assert ours == columns or columns == ["1"]  # a row or none: nobody reads it

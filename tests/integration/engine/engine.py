@@ -10,22 +10,25 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import uvloop
-from tests.integration.engine.parts import context_of, opened, runtime_of
+from tests.integration.engine.parts import context_of, opened
 from tests.integration.redis.stores import PREFIX, url_of
 
 from cordata.app import App
-from cordata.broker import Broker, Owner, Owners
-from cordata.broker.opening import Passwords, make_broker
+from cordata.broker import Broker
+from cordata.broker.opening import Passwords, is_store, make_redis_broker
+from cordata.broker.process import Process, this_process
 from cordata.config.sections import BrokerConfig, EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.errors import PermanentError
 from cordata.services.consumer import ConsumerService
 from cordata.services.drain import DrainService
-from cordata.services.reclaim import ReclaimService
+from cordata.services.recovery import RecoveryService
+from cordata.services.registration import groups_of, make_queue
 from cordata.services.relay import RelayService
 from cordata.store import Store, Tx
 
@@ -36,12 +39,13 @@ QUICK = EngineConfig(retry_min_s=0.05, retry_max_s=0.2)
 class Engine:
     """The services of one worker."""
 
-    owner: Owner
+    process: Process
     broker: Broker
-    relay: RelayService
     consumer: ConsumerService
-    reclaim: ReclaimService
+    recovery: RecoveryService
     drain: DrainService
+    #: With Redis only.
+    relay: RelayService | None = None
 
 
 def build(
@@ -51,45 +55,53 @@ def build(
     config: EngineConfig = QUICK,
     *,
     hurried: bool = False,
-    turn: int = 0,
 ) -> Engine:
-    """The engine of one worker, the one with the number `turn`."""
-    runtime = runtime_of(state)
-    owner = Owner.register(runtime, name="worker-test")
-    broker = make_broker(
-        BrokerConfig(url=url_of(state), prefix=PREFIX),
-        store,
-        owner=owner.id,
-        claim_timeout_s=config.claim_timeout_s,
-        passwords=Passwords(),
-    )
+    """The engine of one worker."""
+    process = this_process("worker-test")
+    broker_config = BrokerConfig(url=url_of(state), prefix=PREFIX)
+    queue = make_queue(store, app.handlers, config, owner=process.id)
+    broker: Broker = queue
+    relay, prepare = None, None
+    if not is_store(broker_config):
+        redis = broker = make_redis_broker(
+            broker_config, store, queue, process, passwords=Passwords()
+        )
+        relay = RelayService(store, redis.relay, config)
+        streamed = {one.group: one.type for one in app.handlers if not one.key}
+        prepare = partial(redis.prepare, streamed)
     consumer = ConsumerService(
-        context_of(store), broker, owner, app.handlers, config, hurried=hurried
+        context_of(store), broker, app.handlers, config, owner=process.id, hurried=hurried
     )
-    return Engine(
-        owner=owner,
-        broker=broker,
-        relay=RelayService(store, broker, app.handlers, config, turn=turn),
-        consumer=consumer,
-        reclaim=ReclaimService(store, broker, owner, Owners(runtime), app.handlers, config),
-        drain=DrainService(store, broker, app.handlers, consumer),
+    recovery = RecoveryService(
+        store,
+        broker,
+        process,
+        groups_of(broker_config, app.handlers),
+        config,
+        known=consumer.known,
+        prepare=prepare,
     )
+    drain = DrainService(store, broker, app.handlers, consumer)
+    return Engine(process, broker, consumer, recovery, drain, relay)
 
 
 @asynccontextmanager
 async def running(engine: Engine) -> AsyncIterator[None]:
     """Run the engine while inside; its ordered stop at the end."""
-    stop = asyncio.Event()
+    stop, left = asyncio.Event(), asyncio.Event()
     try:
-        async with asyncio.TaskGroup() as group:
-            for service in (engine.relay, engine.consumer, engine.reclaim):
-                group.create_task(service.run(stop))
-            await engine.relay.ready.wait()
-            yield
-            stop.set()
+        async with asyncio.TaskGroup() as membership:
+            membership.create_task(engine.recovery.run(left))
+            await engine.recovery.ready.wait()
+            async with asyncio.TaskGroup() as group:
+                for service in (engine.relay, engine.consumer):
+                    if service is not None:
+                        group.create_task(service.run(stop))
+                yield
+                stop.set()
+            left.set()
     finally:
         engine.broker.close()
-        engine.owner.close()
 
 
 app = App("t")
@@ -98,7 +110,7 @@ app = App("t")
 @app.on("thing.done", retries=3, concurrency=4)
 async def record(event: Event, ctx: EventContext) -> None:
     """Insert one line per event; the payload says what goes wrong first."""
-    if event.payload.get("hang") and event.attempt == 1:
+    if event.payload.get("hang") == os.getpid():
         await asyncio.sleep(3600)
     if event.payload.get("slow_s"):
         await asyncio.sleep(event.payload["slow_s"])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 from tests.integration.engine.stores import url_of
 from tests.queries import queries_of
 
+from cordata.app import App
+from cordata.broker.group import Group, catch_up, register
 from cordata.config.sections import StoreConfig
 from cordata.context import Context
 from cordata.store import Chain, Row, Store, Tx, dialect_of, open_store
@@ -65,6 +68,24 @@ async def publish(
         ]
 
     return await store.run(unit)
+
+
+async def registered(
+    store: Store,
+    groups: Mapping[str, str],
+    *,
+    keyed: Collection[str] = (),
+    broker: Literal["store", "redis"] = "store",
+) -> None:
+    """Make groups known (group -> event type), as the first worker with them does."""
+    declared = [Group(name, type_, name in keyed, broker) for name, type_ in groups.items()]
+    await catch_up(store, await register(store, declared))
+
+
+async def known(store: Store, app: App) -> None:
+    """Make an application's groups known before its first worker starts, as the primary does."""
+    groups = {one.group: one.type for one in app.handlers}
+    await registered(store, groups, keyed={one.group for one in app.handlers if one.key})
 
 
 async def rows(store: Store, query: str) -> list[Row]:

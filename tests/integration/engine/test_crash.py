@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tests.integration.engine.children import Child, child
-from tests.integration.engine.parts import opened, rows, until
+from tests.integration.engine.engine import app
+from tests.integration.engine.parts import known, opened, rows, until
 
 from cordata import clock
 from cordata.store import Store, Tx
@@ -62,7 +63,7 @@ async def test_other_worker_takes_over_at_once_when_one_is_killed_in_a_handler(
 ) -> None:
     async with opened(state) as store, child(WORKER, state) as one:
         assert await one.line() == "up"
-        ids = await publish_each(store, [{"hang": n < 4} for n in range(8)])
+        ids = await publish_each(store, [{"hang": one.pid if n < 4 else 0} for n in range(8)])
         await until(lambda: claimed(store, 4))
         async with child(WORKER, state) as two:
             assert await two.line() == "up"
@@ -81,6 +82,7 @@ async def test_only_the_message_that_kills_is_dead_when_it_kills_every_worker(
     state: Path,
 ) -> None:
     async with opened(state) as store:
+        await known(store, app)
         ids = await publish_each(store, [{"kill": n == 10} for n in range(20)])
         for _ in range(10):
             async with child(WORKER, state) as worker:

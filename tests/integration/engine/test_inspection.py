@@ -20,6 +20,7 @@ from tests.raw import raw
 from cordata import clock
 from cordata.app import App
 from cordata.broker.inspection import BadPosition, DeadLetters, Filter, Outbox
+from cordata.config.sections import EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.errors import PermanentError
@@ -34,12 +35,13 @@ class Shop:
     def __init__(self) -> None:
         self.app = App("t")
         self.broken = True
+        self.error: Exception = PermanentError("broken")
         self.handled = Counter[str]()
 
         @self.app.on("thing.done")
         async def one(event: Event, ctx: EventContext) -> None:
             if self.broken:
-                raise PermanentError("broken")
+                raise self.error
             await ctx.run(self._unit)
             self.handled[event.id] += 1
 
@@ -48,7 +50,7 @@ class Shop:
             pass
 
     async def _unit(self, tx: Tx) -> None:
-        await tx.fetch_all("seen_count")
+        await tx.fetch_all("handled_count")
 
 
 async def with_letters(
@@ -79,7 +81,7 @@ async def test_replay_goes_to_the_group_that_failed_when_many_are_given_back(
 ) -> None:
     async with opened(state) as store:
         shop, ids = await with_letters(store, state, 450, rounds=9)
-        seen, told = (await rows(store, "seen_count"))[0]["count"], list[tuple[int, float]]()
+        seen, told = (await rows(store, "handled_count"))[0]["count"], list[tuple[int, float]]()
         assert seen == 450  # of the other group
         shop.broken = False
         async with running(build(store, state, shop.app)):
@@ -149,8 +151,6 @@ async def test_pages_of_letters_hold_each_once_when_walked(state: Path) -> None:
         (Filter(before=2**62), 3),
         (Filter(since=2**62), 0),
         (Filter(since=1, before=2**62), 3),
-        (Filter(lane="live"), 3),
-        (Filter(lane="backfill"), 0),
         (Filter(error="PermanentError"), 3),
         (Filter(error="Permanent"), 0),
     ],
@@ -171,7 +171,7 @@ async def test_damaged_history_is_no_reason_to_show_nothing(state: Path) -> None
 
         async def damage(tx: Tx) -> None:
             await raw(tx, "UPDATE message SET history = '[{'")
-            await tx.execute("stream.renew", owner="", claimed_until=0)  # counts as a write
+            await tx.execute("age_marks", at=1)  # counts as a write
 
         await store.run(damage)
         (letter,) = (await DeadLetters(store).page(ALL, limit=10)).items
@@ -179,56 +179,45 @@ async def test_damaged_history_is_no_reason_to_show_nothing(state: Path) -> None
         assert (await DeadLetters(store).find(event_id))[0].history == []
 
 
-async def test_retry_makes_a_delayed_entry_due_and_wakes_the_relay(state: Path) -> None:
+async def test_retry_makes_a_delayed_event_due_and_wakes_the_workers(state: Path) -> None:
     shop = Shop()
     shop.broken = False
     async with opened(state) as store, running(build(store, state, shop.app)):
         (first,) = await publish(store, 1, delay_s=3600.0)
-        await publish(store, 2, delay_s=3600.0, type_="thing.other")
+        await publish(store, 2, delay_s=3600.0)
         box = Outbox(store)
         waiting = Filter(state="pending")
         assert len((await box.page(waiting, limit=10)).items) == 3
-        assert await box.retry(Filter(event_id=first)) == 1
+        assert await box.retry(Filter(event_id=first)) == 2  # of each group
         await until(lambda: _is(shop.handled[first] == 1))
-        assert await box.retry(Filter(event_id=first)) == 0  # published
-        assert await box.retry(Filter(type="thing.other")) == 2
+        await until(lambda: _left(store, 4))
+        assert await box.retry(Filter(event_id=first)) == 0  # handled
+        assert await box.retry(Filter(type="thing.done")) == 4
         await until(lambda: _nothing_left(store))
 
 
-@pytest.mark.parametrize("relayed", ["failed", "dead"])
-async def test_retry_begins_anew_with_what_the_relay_put_off_or_gave_up(
-    state: Path, relayed: str
-) -> None:
-    async with opened(state) as store:
-        failed = await publish(store, 2)
+async def test_retry_makes_a_failed_message_due_again(state: Path) -> None:
+    shop, config = Shop(), EngineConfig(retry_min_s=3600.0, retry_max_s=3600.0)
+    shop.error = ValueError("not yet")
+    async with opened(state) as store, running(build(store, state, shop.app, config)):
+        (event_id,) = await publish(store, 1)
+        await until(lambda: _left(store, 1))
+        await until(lambda: _states_are(store, ["scheduled"]))
+        (entry,) = (await Outbox(store).page(Filter(state="pending"), limit=9)).items
+        assert entry.due_at is not None and entry.due_at > store.now_us()
+        shop.broken = False
+        assert await Outbox(store).retry(Filter(event_id=event_id)) == 1
+        await until(lambda: _nothing_left(store))
+    assert shop.handled == Counter([event_id])
 
-        async def fail(tx: Tx) -> None:
-            at = tx.now_us + 3_600_000_000
-            await tx.execute("fail_entries", state=relayed, at=at)
 
-        await store.run(fail)
-        (waiting,) = await publish(store, 1, delay_s=3600.0)
-        box, wanted = Outbox(store), Filter(state=relayed)
-        assert [one.event_id for one in (await box.page(wanted, limit=9)).items] == failed[::-1]
-        for error, count in (("BrokerUnavailable", 2), ("Broker", 0)):
-            for narrowed in (Filter(error=error), replace(wanted, error=error)):
-                assert len((await box.page(narrowed, limit=9)).items) == count
-        whole = await box.get(failed[0])
-        assert whole is not None and (whole.attempts, whole.last_error) == (
-            3,
-            "BrokerUnavailable: gone",
-        )
-        assert await box.retry(replace(wanted, error="BrokerUnavailable")) == 2
-        for event_id in failed:
-            entry = await box.get(event_id)
-            assert entry is not None and entry.due_at is not None
-            assert entry.due_at <= store.now_us()
-            assert (entry.state, entry.attempts) == (
-                ("failed", 3) if relayed == "failed" else ("pending", 0)
-            )
-        assert await box.retry(ALL) == 3
-        entry = await box.get(waiting)
-        assert entry is not None and entry.due_at is not None and entry.due_at <= store.now_us()
+async def _states_are(store: Store, states: list[str]) -> bool:
+    return [row["state"] for row in await rows(store, "messages")] == states
+
+
+async def _left(store: Store, count: int) -> bool:
+    (left,) = await rows(store, "messages_left")
+    return bool(left["count"] == count)
 
 
 async def test_purge_keeps_what_waits_and_what_a_group_has_in_hand(state: Path) -> None:
@@ -237,15 +226,14 @@ async def test_purge_keeps_what_waits_and_what_a_group_has_in_hand(state: Path) 
         async with running(build(store, state, shop.app)):
             await publish(store, 450, type_="thing.other")
             await until(lambda: _nothing_left(store))
-        (later,) = await publish(store, 1, delay_s=3600.0)
+            (later,) = await publish(store, 1, delay_s=3600.0)
         box, told = Outbox(store), list[tuple[int, float]]()
         now = Filter(before=clock.now_us())
         assert await box.purge(Filter(before=0)) == 0
         assert await box.purge(replace(now, type="thing.else")) == 0
-        assert await box.purge(replace(now, lane="backfill")) == 0
         assert await box.purge(now, progress=_into(told)) == 450
         counts = [count for count, _ in told]
-        assert len(told) == 3 and told[-1][1] == 1.0
+        assert told[-1][1] == 1.0
         assert max(b - a for a, b in zip([0, *counts], counts, strict=False)) <= 200
         left = (await box.page(ALL, limit=10)).items
         assert [entry.event_id for entry in left] == [later, *reversed(ids)]
@@ -265,7 +253,7 @@ async def test_entries_are_narrowed_down_however_long_the_table_is(
         last = await box.page(Filter(type="rare"), limit=1, after=first.next)
         assert ([e.event_id for e in last.items], last.next) == ([rare[0]], None)
         assert (await box.page(Filter(before=0), limit=10)).items == []
-        assert (await box.page(Filter(state="published"), limit=10)).items == []
+        assert (await box.page(Filter(state="pending"), limit=10)).items == []
         found = await box.page(Filter(event_id=rare[0]), limit=10)
         assert [entry.event_id for entry in found.items] == [rare[0]]
         with pytest.raises(BadPosition):
@@ -279,7 +267,7 @@ async def test_whole_entry_tells_what_became_of_it_in_each_group(state: Path) ->
         assert entry is not None and json.loads(entry.payload) == {"n": 0}
         assert list(entry.groups) == [
             {"group": "t.one", "state": "dead", "attempts": 1},
-            {"group": "t.two", "state": "handled", "attempts": None},
+            {"group": "t.two", "state": "handled", "attempts": 1},
         ]
         assert await Outbox(store).get("none") is None
 
@@ -296,17 +284,17 @@ async def test_empty_store_has_nothing(state: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "index"),
     [
-        ("inspection.entries", "INTEGER PRIMARY KEY"),
-        ("inspection.waiting", "outbox_pending"),
-        ("inspection.ceiling", "INTEGER PRIMARY KEY"),
+        ("inspection.events", "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        ("inspection.below", "INTEGER PRIMARY KEY"),
+        ("inspection.above", "INTEGER PRIMARY KEY"),
         ("inspection.first_death", "message_dead"),
-        ("inspection.publish_again", "consumer_group_type"),
+        ("inspection.replay", "consumer_group_type"),
         ("inspection.forget", "PRIMARY KEY"),
         ("inspection.letters", "message_dead"),
         ("inspection.letters_of", "event_id=?"),
         ("inspection.groups", "event_id=?"),
-        ("inspection.replay", "PRIMARY KEY (outbox_id=?"),
-        ("inspection.drop", "PRIMARY KEY (outbox_id=?"),
+        ("inspection.give_back", "PRIMARY KEY (event_id=?"),
+        ("inspection.drop", "PRIMARY KEY (event_id=?"),
     ],
 )
 async def test_statement_uses_its_index(tmp_path: Path, name: str, index: str) -> None:

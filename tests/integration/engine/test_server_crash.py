@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.integration.engine.engine import build, running
-from tests.integration.engine.parts import opened, publish, rows, until
+from tests.integration.engine.parts import opened, publish, registered, rows, until
 from tests.integration.engine.stores import use
 from tests.servers.postgres import PostgresServer
 
 from cordata.app import App
-from cordata.broker import Message, StoreBroker, Want
+from cordata.broker import Message, Queue, Want
 from cordata.config.sections import EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
@@ -76,13 +76,9 @@ async def _settled(store: Store) -> bool:
     return False
 
 
-async def _relay(broker: StoreBroker) -> None:
-    while (await broker.relay(100)).published:
-        pass
-
-
-async def _claim(broker: StoreBroker, group: str, owner: str) -> list[Message]:
-    return list((await broker.exchange(owner, [], {group: Want(live=10, run=10)})).messages)
+async def _claim(queue: Queue, group: str) -> list[Message]:
+    wants = {group: Want(count=10, low=10, run=10)}
+    return list((await queue.exchange([], wants)).messages)
 
 
 async def test_key_is_nobody_elses_when_the_server_dies_right_after_the_claim(
@@ -92,23 +88,23 @@ async def test_key_is_nobody_elses_when_the_server_dies_right_after_the_claim(
     with PostgresServer(settings=_RARELY) as server, server.database() as url:
         use(tmp_path, url)
         async with opened(tmp_path) as one, opened(tmp_path, migrate=False) as two:
-            mine, others = (StoreBroker(store, claim_timeout_s=60.0) for store in (one, two))
-            await mine.register({"keyed": "in.order", "free": "any"}, keyed=["keyed"])
+            mine, others = (
+                Queue(store, owner=name, retries={"keyed": 5, "free": 5}, keyed=["keyed"])
+                for store, name in ((one, "me"), (two, "other"))
+            )
+            await registered(one, {"keyed": "in.order", "free": "any"}, keyed=["keyed"])
             await publish(one, 4, type_="in.order", key="k")
             await publish(one, 4, type_="any", key="k")
-            await _relay(mine)
-            assert len(await _claim(mine, "keyed", "me")) == 4
+            assert len(await _claim(mine, "keyed")) == 4
             lost: list[Message] = []
             for _ in range(3):  # by chance the server may write at once, but not each time
                 await publish(one, 4, type_="any", key="k")
-                await _relay(mine)
-                assert await _claim(mine, "free", "me")
+                assert await _claim(mine, "free")
                 server.kill()
                 server.start()
                 await until(lambda: _answers(two), timeout_s=30.0)
-                await _relay(others)
-                assert await _claim(others, "keyed", "other") == []
-                if lost := await _claim(others, "free", "other"):
+                assert await _claim(others, "keyed") == []
+                if lost := await _claim(others, "free"):
                     break
             assert lost
 

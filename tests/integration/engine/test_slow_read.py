@@ -5,11 +5,12 @@ pause and go on, and no role ends. Here each kind of read takes too long once.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from tests.integration.engine.engine import build, running
-from tests.integration.engine.parts import CHAINS, opened, publish, runtime_of, until
+from tests.integration.engine.parts import CHAINS, known, opened, publish, until
 from tests.integration.engine.slow import SlowAtFirst
 from tests.integration.eventstore import ledger
 from tests.integration.primary.primary import Primary
@@ -17,7 +18,8 @@ from tests.integration.primary.primary import build as build_primary
 from tests.integration.primary.primary import running as leading
 
 from cordata.app import App
-from cordata.broker import Owner, StoreBroker, Want
+from cordata.broker import Queue, Want
+from cordata.broker.process import join, this_process
 from cordata.config.sections import MailConfig
 from cordata.context import BackfillContext, EventContext
 from cordata.core.event import Event
@@ -32,26 +34,22 @@ from cordata.systemd import Notifier
 async def test_worker_handles_all_when_each_read_took_too_long_once(tmp_path: Path) -> None:
     app, handled = App("t"), list[str]()
 
-    @app.on("thing.done", retries=0)
+    @app.on("thing.done", retries=1)
     async def take(event: Event, ctx: EventContext) -> None:
         handled.append(event.id)
 
     async with opened(tmp_path) as store:
-        dead = Owner.register(runtime_of(tmp_path), name="dead")
-        broker = StoreBroker(store, claim_timeout_s=60.0)
-        await broker.register({"t.take": "thing.done"})
+        await known(store, app)
         ids = await publish(store, 2)
-        await broker.relay(100)
-        await broker.exchange(dead.id, [], {"t.take": Want(live=1)})
-        dead.close()
+        dead = replace(this_process("dead"), start=1)  # its number is another's now
+        await join(store, dead, lease_s=60.0)
+        await Queue(store, owner=dead.id, retries={}).exchange([], {"t.take": Want(1, 1)})
         slow = SlowAtFirst(store)
         engine = build(cast(Store, slow), tmp_path, app)
         async with asyncio.timeout(20), running(engine):
             await engine.drain.run(asyncio.Event())
     assert sorted(handled) == sorted(ids)
-    assert slow.stopped >= {
-        f"StoreBroker.{name}" for name in ("outbox_due_at", "due_at", "owners", "_held", "depth")
-    }
+    assert slow.stopped >= {"Queue._worth_a_write", "Queue.depth", "all_processes"}
 
 
 async def test_subscriptions_handle_all_when_each_read_took_too_long_once(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ async def test_order_is_by_position_when_the_older_transaction_got_the_later_one
             async with store.transaction() as younger:
                 await write(younger, "account-1", "first")
                 older.execute(
-                    "INSERT INTO event (stream, version, category, bucket, type, payload,"
+                    "INSERT INTO stored_event (stream, version, category, bucket, type, payload,"
                     " created_at) VALUES ('account-2', 1, 'account', 1, 'second', '{}', 1)"
                 )
                 older.commit()
@@ -106,9 +106,9 @@ async def test_long_transaction_that_appends_nothing_is_in_nobodys_way(
     database: str, tmp_path: Path
 ) -> None:
     async with store_of(database, tmp_path) as store:
-        writes = "INSERT INTO seen (event_id, \"group\", created_at) VALUES ('a', 'b', 1)"
-        reads = "SELECT count(*) FROM event"
-        locks = "SELECT * FROM event FOR UPDATE"
+        writes = "INSERT INTO handled VALUES ('a', 'b', 1, 1)"
+        reads = "SELECT count(*) FROM stored_event"
+        locks = "SELECT * FROM stored_event FOR UPDATE"
         with foreign(database, "SELECT pg_current_xact_id()", writes, reads, locks):
             await append(store, "account-1", "one")
             assert await seen_of(EventLog(store)) == ["one"]
@@ -125,7 +125,7 @@ async def test_subscriptions_wait_and_say_for_whom_when_an_append_is_not_committ
 ) -> None:
     monkeypatch.setattr(event_log, "_TELL_S", 0.2)
     insert = (
-        "INSERT INTO event (stream, version, category, bucket, type, payload, created_at)"
+        "INSERT INTO stored_event (stream, version, category, bucket, type, payload, created_at)"
         " VALUES ('room-9', 1, 'room', 1, 'x', '{}', 1)"
     )
     async with store_of(database, tmp_path) as store, running(store, tmp_path, app):

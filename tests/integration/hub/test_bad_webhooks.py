@@ -26,7 +26,7 @@ from tests.integration.hub.test_http import serve
 on_each_store = pytest.mark.usefixtures("each_store")
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "webhook"
 _TABLES = (
-    "inbox", "reservation", "reservation_version", "customer", "delivery", "outbox", "form",
+    "inbox", "reservation", "reservation_version", "customer", "delivery", "event", "form",
     "reservation_history",
 )  # fmt: skip
 
@@ -100,7 +100,7 @@ async def test_every_sample_ends_mapped_rejected_or_in_review(tmp_path: Path) ->
                 assert row["state"] == "rejected" and row["outcome"] == "test"
         made = {row["reservation_id"] for row in rows if row["state"] == "mapped"}
         assert await hub.one("SELECT count(*) FROM reservation") == len(made)
-        assert await hub.one("SELECT count(*) FROM outbox WHERE published_at IS NULL") == 0
+        assert await hub.one("SELECT count(*) FROM message WHERE state <> 'dead'") == 0
 
 
 async def post(hub: Hub, kind: str, sample: dict[str, Any]) -> Answer:

@@ -355,7 +355,7 @@ async def test_state_of_each_user_is_that_of_the_model(tmp_path: Path, seed: int
                 )
                 assert given == play.model.read(user, hotel, NEW, everything=False)
         events = await hub.rows(
-            "SELECT type, payload, count(*) AS times FROM outbox WHERE type LIKE '%delivered' "
+            "SELECT type, payload, count(*) AS times FROM event WHERE type LIKE '%delivered' "
             "GROUP BY type, payload"
         )
         resent = await hub.one("SELECT count(*) FROM reservation_history WHERE event = 'resent'")

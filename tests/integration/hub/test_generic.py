@@ -24,7 +24,7 @@ TABLES = (
     "reservation",
     "reservation_version",
     "delivery",
-    "outbox",
+    "event",
     "idempotency",
 )
 
@@ -52,7 +52,7 @@ async def test_post_stores_everything_when_payload_is_good(tmp_path: Path) -> No
         assert (customer["email"], customer["phone"]) == ("eva@example.com", "+393331234567")
         [delivery] = await hub.rows("SELECT * FROM delivery")
         assert delivery["waiting"] == 1 and delivery["unique_id_type"] == 14
-        [event] = await hub.rows("SELECT * FROM outbox")
+        [event] = await hub.rows("SELECT * FROM event")
         assert event["type"] == "reservation.received" and event["key"] == answer.id
         assert "eva" not in str(event).lower()
         assert json.loads(event["headers"])["request_id"] == "r-1"
@@ -79,7 +79,7 @@ async def test_post_is_a_modification_when_content_differs(tmp_path: Path) -> No
             (2, "Modify"),
         ]
         assert await hub.one("SELECT version FROM reservation") == 2
-        events = await hub.rows("SELECT type FROM outbox ORDER BY id")
+        events = await hub.rows("SELECT type FROM event ORDER BY position")
         assert [e["type"] for e in events] == ["reservation.received", "reservation.modified"]
         deliveries = await hub.rows("SELECT version, waiting FROM delivery ORDER BY version")
         assert [(d["version"], d["waiting"]) for d in deliveries] == [(1, 0), (2, 1)]
@@ -97,7 +97,7 @@ async def test_cancellation_carries_little_when_reservation_is_known(tmp_path: P
         assert version["res_status"] == "Cancelled"
         data = json.loads(version["data"])
         assert (data["status"], data["last_name"]) == ("cancelled", "Muster")
-        events = await hub.rows("SELECT type FROM outbox ORDER BY id")
+        events = await hub.rows("SELECT type FROM event ORDER BY position")
         assert [e["type"] for e in events] == ["reservation.received", "reservation.cancelled"]
         [waiting] = await hub.rows("SELECT * FROM delivery WHERE waiting = 1")
         assert (waiting["version"], waiting["unique_id_type"]) == (2, 15)

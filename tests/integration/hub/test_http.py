@@ -53,7 +53,7 @@ async def test_webhook_answers_over_http_when_all_is_real(tmp_path: Path) -> Non
         assert await hub.one("SELECT id FROM reservation") == answer.json()["id"]
         for table in ("reservation_version", "inbox"):
             assert await hub.one(f"SELECT request_id FROM {table}") == "web-42"
-        assert json.loads(await hub.one("SELECT headers FROM outbox"))["request_id"] == "web-42"
+        assert json.loads(await hub.one("SELECT headers FROM event"))["request_id"] == "web-42"
 
         bad = await client.post("/api/webhook/generic", content=b"{", headers=sent)
         assert bad.status_code == 400 and bad.json()["request_id"] == "web-42"
@@ -98,7 +98,7 @@ async def test_webhook_takes_many_at_once(tmp_path: Path) -> None:
 
         ids = await asyncio.gather(*map(post, range(100)))
         assert ids[:50] == ids[50:] and len(set(ids)) == 50
-        for table in ("reservation", "customer", "outbox", "delivery", "inbox"):
+        for table in ("reservation", "customer", "event", "delivery", "inbox"):
             assert await hub.one(f"SELECT count(*) FROM {table}") == 50
 
 

@@ -58,7 +58,7 @@ async def race(directory: Path, keyed: bool) -> None:
         assert len(set(answers)) == NUMBERS, "each number has one id, whoever asked"
         stored = {row["id"] for row in await hub.rows("SELECT id FROM reservation")}
         assert stored == {id_ for _, id_ in answers}
-        for table in ("reservation_version", "inbox", "outbox", "delivery"):
+        for table in ("reservation_version", "inbox", "event", "delivery"):
             assert await hub.one(f"SELECT count(*) FROM {table}") == NUMBERS
         assert await hub.one("SELECT count(*) FROM customer") == 1
     results.close()

@@ -71,7 +71,7 @@ async def test_submission_is_taken_up_when_no_event_ever_comes_for_it(tmp_path: 
         await post_wix(hub)
 
         async def lose(tx: Tx) -> None:
-            await raw(tx, "DELETE FROM outbox")
+            await raw(tx, "DELETE FROM message")
 
         await hub.ctx.run(lose)
         await process_stale(hub.ctx)

@@ -143,7 +143,7 @@ async def test_everything_works_through_a_proxy_that_shares_its_sessions_out() -
                         for store in (one, two)
                     )
                 )
-                async with one.transaction(seen=("g", "e")) as tx:
+                async with one.transaction() as tx:
                     await tx.execute("entry.add", account_id="a", amount=1, note="solo")
                     tx.notify("t")
                 assert await two.wait("t", 5.0) is True

@@ -16,7 +16,7 @@ from tests.integration.engine.parts import CHAINS, context_of, opened
 
 from cordata import clock
 from cordata.app import App
-from cordata.broker import StoreBroker
+from cordata.broker.group import Group
 from cordata.config.sections import EngineConfig, MailConfig, PrimaryConfig
 from cordata.context import Context
 from cordata.services.backfill import BackfillService
@@ -50,17 +50,17 @@ def build(
 ) -> Primary:
     """The services of one primary."""
     leadership = Leadership()
-    broker = StoreBroker(store, claim_timeout_s=60.0)
+    groups = [Group(one.group, one.type, one.key) for one in app.handlers]
     lease = store.lease(holder=f"test-{os.getpid()}")
     mail, engine = mail or MailConfig(), engine or EngineConfig()
     return Primary(
         leadership=leadership,
         lease=PrimaryService(
-            context_of(store), app, lease, leadership, broker, CHAINS, Notifier(), PrimaryConfig()
+            context_of(store), app, lease, leadership, groups, CHAINS, Notifier(), PrimaryConfig()
         ),
         periodic=PeriodicService(leadership, app.periodics),
         backfill=BackfillService(leadership, app.backfills),
-        retention=RetentionService(leadership, app.handlers, engine, mail),
+        retention=RetentionService(leadership, engine, mail),
         mail=MailService(leadership, mail),
     )
 

@@ -11,7 +11,6 @@ from tests.integration.engine.stores import STORES
 from tests.integration.primary.primary import Primary, build, running
 
 from cordata.app import App
-from cordata.broker import StoreBroker
 from cordata.config.sections import PrimaryConfig
 from cordata.services import handover
 from cordata.services.handover import HandoverService
@@ -36,7 +35,7 @@ def newer_primary(store: Store, app: App, leadership: Leadership) -> PrimaryServ
     """As it stands by after its host was upgraded."""
     return PrimaryService(
         *(context_of(store), app, store.lease(holder="newer"), leadership),
-        *(StoreBroker(store, claim_timeout_s=60.0), (*CHAINS, NEWER), Notifier(), PrimaryConfig()),
+        *((), (*CHAINS, NEWER), Notifier(), PrimaryConfig()),
         holder="newer",
     )
 

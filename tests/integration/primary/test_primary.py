@@ -10,14 +10,24 @@ from pathlib import Path
 
 import pytest
 from tests.integration.engine.children import child
-from tests.integration.engine.parts import CHAINS, context_of, opened, publish, rows, until
+from tests.integration.engine.parts import (
+    CHAINS,
+    context_of,
+    opened,
+    publish,
+    registered,
+    rows,
+    until,
+)
 from tests.integration.primary.primary import Primary, build, running
 
 from cordata import clock
 from cordata.app import App
+from cordata.broker import Outcome, Queue, Want
 from cordata.broker.inspection import DeadLetters, Filter
 from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import BackfillContext, Context
+from cordata.core.delivery import Verdict
 from cordata.errors import LeaseLost
 from cordata.services.backfill import BackfillService
 from cordata.services.primary import Leadership
@@ -309,49 +319,32 @@ async def test_backfill_resumes_where_it_was_when_the_primary_is_killed(state: P
 
 
 async def test_retention_deletes_what_is_old_and_spares_what_is_needed(state: Path) -> None:
-    app = App("p")
-    keep = EngineConfig(retention_s=3600.0)
     async with opened(state) as store:
-        primary = build(store, state, app, engine=keep)
+        primary = build(store, state, App("p"), engine=EngineConfig(retention_s=3600.0))
+        queue = Queue(store, owner="me", retries={"a": 0})
         old = clock.now_us() - 7_200_000_000
-        ids = await publish(store, 1200)
+        await publish(store, 600)
+        await registered(store, {"a": "thing.done"})
+        await publish(store, 601)
+        wants = {"a": Want(1000, 1000)}
+        handled = [one for _ in range(3) for one in (await queue.exchange([], wants)).messages]
+        assert len(handled) == 601
+        (dead, *others) = handled
+        await queue.exchange(
+            [
+                Outcome(message=dead, verdict=Verdict.DEAD, history="[]"),
+                *(Outcome(message=one, verdict=Verdict.DONE) for one in others),
+            ],
+            {},
+        )
         await publish(store, 3)
-
-        async def age(tx: Tx) -> None:
-            await tx.execute("age_outbox", at=old)
-            await tx.execute("age_seen", event_id=ids[0], at=old - 86_400_000_000)
-            await tx.execute("add_message", outbox_id=5)
-
-        await store.run(age)
+        await store.run(lambda tx: tx.execute("age_events", at=old, position=1201))
         async with running(primary):
-            await until(lambda: _left(store, outbox=1 + 3, seen=0))
-        states = {row["state"]: row["count"] for row in await rows(store, "outbox_states")}
-        assert states == {"published": 1, "pending": 3}
-
-
-async def test_mark_stays_while_its_event_may_come_again(state: Path) -> None:
-    engine = EngineConfig(retention_s=3600.0)
-    async with opened(state) as store:
-        retention = build(store, state, App("p"), engine=engine).retention
-        ids = await publish(store, 3)
-        old = clock.now_us() - 7_200_000_000
-        aged = old - 86_400_000_000
-
-        async def age(tx: Tx) -> None:
-            await tx.execute("age_outbox", at=old)
-            await tx.execute("add_message", outbox_id=2)  # a dead letter, which may be replayed
-            for event_id in [*ids, *(f"gone-{n}" for n in range(450))]:
-                await tx.execute("age_seen", event_id=event_id, at=aged)
-            for n in range(450):
-                await tx.execute("age_seen", event_id=f"older-{n}", at=aged - n)
-
-        await store.run(age)
-        deleted = await retention.run_once(context_of(store), asyncio.Event())
-        assert (deleted["outbox entries"], deleted["seen-marks"]) == (2, 902)
-        assert (await rows(store, "seen_count"))[0]["count"] == 1
-        await DeadLetters(store).drop(Filter())
-        deleted = await retention.run_once(context_of(store), asyncio.Event())
-        assert (deleted["outbox entries"], deleted["seen-marks"]) == (1, 1)
+            await until(lambda: _left(store, events=1 + 3, marks=0))
+        assert await DeadLetters(store).drop(Filter()) == 1
+        deleted = await primary.retention.run_once(context_of(store), asyncio.Event())
+        assert deleted["events"] == 1
+        assert await _left(store, events=3, marks=0)
 
 
 async def test_retention_deletes_old_keys_and_mails_and_no_others(state: Path) -> None:
@@ -416,7 +409,6 @@ async def _steps(store: Store, count: int) -> bool:
     return len(steps) >= count
 
 
-async def _left(store: Store, *, outbox: int, seen: int) -> bool:
-    counts: list[int] = [row["count"] for row in await rows(store, "outbox_states")]
-    marks: int = (await rows(store, "seen_count"))[0]["count"]
-    return sum(counts) == outbox and marks == seen
+async def _left(store: Store, *, events: int, marks: int) -> bool:
+    found = [(await rows(store, name))[0]["count"] for name in ("event_count", "handled_count")]
+    return found == [events, marks]

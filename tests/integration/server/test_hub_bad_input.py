@@ -33,7 +33,7 @@ MAX_MB = 170
 MAX_LEFT_MB = 85
 _TABLES = (
     "inbox", "reservation", "reservation_version", "reservation_history", "customer", "delivery",
-    "outbox", "message", "form", "hotel_document", "mail",
+    "event", "message", "form", "hotel_document", "mail",
 )  # fmt: skip
 _READ = (
     '<OTA_ReadRQ xmlns="http://www.opentravel.org/OTA/2003/05" Version="1.001"><ReadRequests>'

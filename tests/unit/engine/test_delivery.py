@@ -16,8 +16,10 @@ from cordata.core.delivery import (
     error_text,
     is_away,
     is_permanent,
+    low_places,
     mean_duration_s,
     prefetch_count,
+    run_length,
 )
 from cordata.errors import (
     Conflict,
@@ -96,3 +98,15 @@ def test_error_text_can_be_stored_whatever_the_error_quotes() -> None:
     text = error_text(ValueError("no file 'caf\udce9\0'\n\tin \U0001f3d4"))
     assert text == "ValueError: no file 'caf\\udce9\\x00' in \U0001f3d4"
     assert len(error_text(ValueError("\udce9" * 1000))) == ERROR_CHARS
+
+
+@pytest.mark.parametrize(("concurrency", "places"), [(1, 1), (2, 1), (4, 1), (16, 4)])
+def test_low_priorities_have_a_quarter_of_the_places(concurrency: int, places: int) -> None:
+    assert low_places(concurrency) == places
+
+
+def test_run_is_what_one_handles_in_a_moment() -> None:
+    assert run_length(0.0, batch=100) == 1
+    assert run_length(0.0001, batch=100) == 100
+    assert run_length(0.025, batch=100) == 10
+    assert run_length(5.0, batch=100) == 1

@@ -13,10 +13,23 @@ from cordata.store.migrate import load
 from cordata.store.queries import Query, sql_folder
 
 RUNTIME = "cordata.store.sql"
-#: Queries of a store's own code: what is behind them differs, so no one else names them.
+#: Queries of a store's own code, and of what the queue does in one statement on PostgreSQL and in
+#: several, without a round trip each, on SQLite.
 STORES_OWN = {
-    "sqlite": {"store.probe"},
-    "postgres": {"lease.hold", "migration.add", "migration.done"},
+    "sqlite": {
+        "store.probe",
+        "queue.claim",
+        "queue.claimed",
+        "queue.mark_done",
+        "queue.delete_done",
+    },
+    "postgres": {
+        "lease.hold",
+        "migration.add",
+        "migration.done",
+        "queue.claim_all",
+        "queue.done",
+    },
 }
 
 

@@ -25,7 +25,6 @@ from typing import Any
 
 from cordata.config.sections import StoreConfig
 from cordata.errors import (
-    AlreadySeen,
     CordataError,
     LeaseLost,
     TransactionStale,
@@ -63,7 +62,6 @@ class ReplayedTx(UnitTx):
         "_reads",
         "_replays",
         "_resources",
-        "_seen",
     )
 
     def __init__(
@@ -73,7 +71,6 @@ class ReplayedTx(UnitTx):
         read: Read,
         config: StoreConfig,
         *,
-        seen: tuple[str, str] | None,
         fence: Fence | None,
     ) -> None:
         """`places`: of transactions past their first write. `read`: as `Store.read`."""
@@ -81,7 +78,6 @@ class ReplayedTx(UnitTx):
         self._resources = resources
         self._held = _Held(resources, places, config)
         self._read = read
-        self._seen = seen
         self._fence = fence
         #: What was read before the first write, to be read again then.
         self._reads: list[tuple[Call, list[Row]]] = []
@@ -97,18 +93,10 @@ class ReplayedTx(UnitTx):
         over = isinstance(self.failed, TransactionTimeout)
         return self._held.began and not over and self._resources is resources
 
-    async def enter(self) -> None:
-        """Before the body. Raises: AlreadySeen when its message was handled before."""
-        if self._seen is not None:
-            mark = dict(zip(("group", "event_id"), self._seen, strict=True))
-            if await self._read(lambda tx: tx.fetch_all("seen.has", **mark)):
-                raise self._already_seen()
-
     async def leave(self, *, commit: bool) -> None:
         """After the body. Raises: what makes the commit impossible."""
         try:
-            unsent = self.deferred or (self._seen is not None and not self._held.began)
-            if commit and self.failed is None and unsent:
+            if commit and self.failed is None and self.deferred:
                 await self.ask(Request((), "count"))
         finally:
             if self._held.began:
@@ -196,7 +184,7 @@ class ReplayedTx(UnitTx):
         holding.set(self)
 
     async def _check_in(self) -> None:
-        """BEGIN, the fence, the mark, and what was read before; `failed` if the server refuses.
+        """BEGIN, the fence, and what was read before; `failed` if the server refuses.
 
         Raises: what speaks against going on.
         """
@@ -204,10 +192,6 @@ class ReplayedTx(UnitTx):
         calls: list[Call] = []
         if self._fence is not None:
             calls.append(self._call("lease.hold", {"name": self._fence.name}))
-        if self._seen is not None:
-            group, event_id = self._seen
-            mark = {"group": group, "event_id": event_id, "created_at": self.now_us}
-            calls.append(self._call("seen.add", mark))
         calls += [call for call, _ in self._reads]
         if not calls:
             return
@@ -220,8 +204,6 @@ class ReplayedTx(UnitTx):
             rows = results.pop(0).rows()
             if not rows or rows[0]["term"] != self._fence.term:
                 raise LeaseLost(f"term {self._fence.term} of {self._fence.name!r} is over")
-        if self._seen is not None and not results.pop(0).count:
-            raise self._already_seen()
         self._compare([result.rows() for result in results])
 
     def _call(self, name: str, params: Mapping[str, Any]) -> Call:
@@ -343,10 +325,6 @@ class ReplayedTx(UnitTx):
             self.failed = told if isinstance(told, CordataError) else error
         assert self.failed is not None
         return self.failed
-
-    def _already_seen(self) -> AlreadySeen:
-        group, event_id = self._seen or ("", "")
-        return AlreadySeen(f"event {event_id} was handled by {group} before")
 
     def _stale(self, call: Call) -> TransactionStale:
         return TransactionStale(f"what {call.query.name!r} returned has changed since")

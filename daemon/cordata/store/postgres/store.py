@@ -30,7 +30,6 @@ from cordata.store.postgres.runner import Entry, Resources, Runner
 from cordata.store.queries import Queries
 from cordata.store.schema import Schema
 from cordata.store.tasks import StoreTasks
-from cordata.store.topic import Keeper
 from cordata.store.tx import Tx, Unit, UnitMisuse, before_write
 from cordata.unawaited import refused
 
@@ -156,15 +155,10 @@ class PostgresStore(Store):
         return await self._reader.read(unit)
 
     @asynccontextmanager
-    async def transaction(
-        self, *, seen: tuple[str, str] | None = None, fence: Fence | None = None
-    ) -> AsyncIterator[Tx]:
+    async def transaction(self, *, fence: Fence | None = None) -> AsyncIterator[Tx]:
         """As in Store."""
         self._check_open()
-        tx = ReplayedTx(
-            self._resources, self._places, self.read, self._config, seen=seen, fence=fence
-        )
-        await tx.enter()
+        tx = ReplayedTx(self._resources, self._places, self.read, self._config, fence=fence)
         try:
             with refused():
                 yield tx
@@ -176,10 +170,6 @@ class PostgresStore(Store):
     def notify(self, topic: str) -> None:
         """As in Store."""
         self._notifier.notify((topic,))
-
-    def keep(self, topic: str) -> Keeper:
-        """As in Store."""
-        return self._notifier.keep(topic)
 
     async def wait(self, topic: str, timeout_s: float) -> bool:
         """As in Store."""
@@ -278,4 +268,4 @@ class PostgresStore(Store):
 
     def _committed(self, topics: set[str]) -> None:
         if topics:
-            self._notifier.committed(topics)
+            self._notifier.notify(topics)

@@ -31,7 +31,6 @@ from cordata.store.sqlite.wake import WakeUps
 from cordata.store.sqlite.wal import Checkpoint, Checkpointer, Wal
 from cordata.store.sqlite.writer import Writer
 from cordata.store.tasks import StoreTasks
-from cordata.store.topic import Keeper
 from cordata.store.tx import Tx, Unit, UnitMisuse
 from cordata.unawaited import refused
 
@@ -173,13 +172,10 @@ class SqliteStore(Store):
         return await self._reader.read(unit)
 
     @asynccontextmanager
-    async def transaction(
-        self, *, seen: tuple[str, str] | None = None, fence: Fence | None = None
-    ) -> AsyncIterator[Tx]:
+    async def transaction(self, *, fence: Fence | None = None) -> AsyncIterator[Tx]:
         """As in Store. Its lock is the write lock, and it stands for all of the fleet."""
         self._check_open()
-        tx = TransactionTx(self._access, seen, fence)
-        await tx.enter()
+        tx = TransactionTx(self._access, fence)
         try:
             with refused():
                 yield tx
@@ -191,10 +187,6 @@ class SqliteStore(Store):
     def notify(self, topic: str) -> None:
         """As in Store."""
         self._wake.notify((topic,))
-
-    def keep(self, topic: str) -> Keeper:
-        """As in Store."""
-        return self._wake.keep(topic)
 
     async def wait(self, topic: str, timeout_s: float) -> bool:
         """As in Store."""
@@ -299,5 +291,5 @@ class SqliteStore(Store):
 
     def _committed(self, topics: set[str]) -> None:
         if topics:
-            self._wake.committed(topics)
+            self._wake.notify(topics)
         self._checkpointer.committed()

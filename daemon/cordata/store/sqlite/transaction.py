@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cordata import clock
-from cordata.errors import AlreadySeen, CordataError, TransactionStale, TransactionTimeout
+from cordata.errors import CordataError, TransactionStale, TransactionTimeout
 from cordata.store.fence import Fence, check_fence
 from cordata.store.health import Health
 from cordata.store.queries import Queries
@@ -51,12 +51,11 @@ class Access:
 class TransactionTx(Tx):
     """The Tx of `Store.transaction()`."""
 
-    __slots__ = ("_access", "_fence", "_reads", "_seen", "_timer", "_writing")
+    __slots__ = ("_access", "_fence", "_reads", "_timer", "_writing")
 
-    def __init__(self, access: Access, seen: tuple[str, str] | None, fence: Fence | None) -> None:
+    def __init__(self, access: Access, fence: Fence | None) -> None:
         super().__init__(clock.now_us())
         self._access = access
-        self._seen = seen
         self._fence = fence
         #: From the first write to the end.
         self._writing: SqliteTx | None = None
@@ -99,17 +98,8 @@ class TransactionTx(Tx):
             return rows
         return await (await self._for_writing()).fetch_all(name, **params)
 
-    async def enter(self) -> None:
-        """Before the body. Raises: AlreadySeen when its message was handled before."""
-        if self._seen is not None:
-            group, event_id = self._seen
-            if await self.fetch_all("seen.has", group=group, event_id=event_id):
-                raise AlreadySeen(f"event {event_id} was handled by {group} before")
-
     async def leave(self, *, commit: bool) -> None:
         """After the body. Raises: what makes the commit impossible."""
-        if commit and self._seen is not None:
-            await self._for_writing()
         writing = self._end()
         if writing is None:
             failed = self.failed
@@ -153,17 +143,11 @@ class TransactionTx(Tx):
         return writing
 
     async def _check(self, writing: SqliteTx) -> None:
-        """Write the mark, and see that what was read is still true."""
+        """See that what was read is still true."""
         if self._fence is not None:
             await check_fence(writing, self._fence)
-        if self._seen is not None:
-            group, event_id = self._seen
-            if not await writing.execute(
-                "seen.add", group=group, event_id=event_id, created_at=self.now_us
-            ):
-                raise AlreadySeen(f"event {event_id} was handled by {group} before")
         for name, params, rows in self._reads:
-            if name != "seen.has" and await writing.fetch_all(name, **params) != rows:
+            if await writing.fetch_all(name, **params) != rows:
                 raise TransactionStale(f"what {name!r} returned has changed since")
 
     async def _commit(self) -> None:

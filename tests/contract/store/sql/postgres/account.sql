@@ -29,9 +29,9 @@ SELECT count(*) AS count FROM entry;
 -- name: entry.notes
 SELECT note FROM entry ORDER BY note COLLATE "C";
 
--- name: outbox.events
-SELECT event_id, type, key, payload, headers, priority, lane, next_at, created_at
-FROM outbox ORDER BY id;
+-- name: event.rows
+SELECT id, type, key, priority, payload, headers, due_at, created_at
+FROM event ORDER BY position;
 
 -- name: mail.mails
 SELECT message_id, "to", subject, text, html, state FROM mail ORDER BY id;

@@ -3,23 +3,23 @@ INSERT INTO balance (stream, total, count) VALUES (:stream, :amount, 1)
 ON CONFLICT (stream) DO UPDATE SET total = balance.total + excluded.total, count = balance.count + 1;
 
 -- name: ledger.note
-INSERT INTO handled (position, stream, version, owner, at)
+INSERT INTO note (position, stream, version, owner, at)
 VALUES (:position, :stream, :version, :owner, :at);
 
 -- name: ledger.balances
 SELECT stream, total, count FROM balance ORDER BY stream;
 
 -- name: ledger.handled
-SELECT id, position, stream, version, owner, at FROM handled ORDER BY id;
+SELECT id, position, stream, version, owner, at FROM note ORDER BY id;
 
 -- name: ledger.count
-SELECT count(*) AS count FROM handled;
+SELECT count(*) AS count FROM note;
 
 -- name: ledger.clear
 DELETE FROM balance;
 
 -- name: ledger.clear_notes
-DELETE FROM handled;
+DELETE FROM note;
 
 -- name: ledger.partitions
 SELECT subscription, partition, position, term, owner, failing, attempts, next_at, history,

@@ -5,7 +5,7 @@ CREATE TABLE balance (
 ) STRICT;
 
 -- Every call of a handler that committed; nothing here keeps a second one of an event out.
-CREATE TABLE handled (
+CREATE TABLE note (
     id       INTEGER PRIMARY KEY,
     position INTEGER NOT NULL,
     stream   TEXT    NOT NULL,

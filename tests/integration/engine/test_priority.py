@@ -1,4 +1,4 @@
-"""Lanes with a running engine: what is live goes between the passes of a loaded backfill."""
+"""Priorities with a running engine: what somebody waits for passes what nobody waits for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNT = 4_000
 LIVE = 5
 
 
-async def test_live_events_pass_the_backfill_that_was_there_before(state: Path) -> None:
+async def test_events_pass_those_of_a_low_priority_that_were_there_before(state: Path) -> None:
     app, done = App("t"), list[str]()
     arrived: dict[str, asyncio.Event] = {}
 
@@ -28,7 +28,7 @@ async def test_live_events_pass_the_backfill_that_was_there_before(state: Path) 
 
     async with opened(state) as store:
         async with running(build(store, state, app)):
-            await publish(store, COUNT, lane="backfill")
+            await publish(store, COUNT, priority=-1)
             behind = []
             for _ in range(LIVE):
                 (event_id,) = await publish(store, 1, headers={"live": "1"})
@@ -37,6 +37,6 @@ async def test_live_events_pass_the_backfill_that_was_there_before(state: Path) 
                     await arrived.setdefault(event_id, asyncio.Event()).wait()
                 behind.append(len(done) - begun)
             left = COUNT + LIVE - len(done)
-    print(f"of the backfill handled before each live event: {behind}, then left: {left}")
+    print(f"of the others handled before each event: {behind}, then left: {left}")
     assert left > COUNT / 4
     assert max(behind) < COUNT / 4

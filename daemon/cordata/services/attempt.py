@@ -24,7 +24,7 @@ from cordata.core.delivery import (
 from cordata.core.event import Event
 from cordata.core.once import CommittedTwice, Once
 from cordata.core.retry import next_delay_s
-from cordata.errors import AlreadySeen, StoreUnavailable
+from cordata.errors import AlreadySeen, ClaimLost, StoreUnavailable
 from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import Handler
 from cordata.services.calling import call_here
@@ -37,7 +37,7 @@ _decode = msgspec.json.decode
 _DEFER_AS_ATTEMPT = 3
 
 
-class Handling:
+class Attempts:
     """Calls handlers for one process."""
 
     def __init__(
@@ -53,14 +53,14 @@ class Handling:
 
     async def attempt(self, handler: Handler, message: Message) -> Outcome:
         """Handle one message. Raises nothing but CancelledError, when this task is cancelled."""
-        if message.seen:
-            return _done(message, marked=True)
         once = Once()
         ctx = narrowed(
             self._ctx,
             EventContext,
             group=message.group,
             event_id=message.event_id,
+            _claim=message.claim,
+            _attempt=message.attempt,
             _once=once,
             _batch=handler.batch,
         )
@@ -111,8 +111,11 @@ class Handling:
                 places(error),
                 extra=_extra(message),
             )
+        if isinstance(error, ClaimLost):
+            log.warning("%s: %s", message.group, error, extra=_extra(message))
+            return Outcome(message=message, verdict=Verdict.BACK)  # of another claim: no change
         if error is None or ctx.committed or isinstance(error, AlreadySeen):
-            return _done(message, marked=error is not None or ctx.committed)
+            return Outcome(message=message, verdict=Verdict.DONE, marked=ctx.committed)
         if is_away(error):
             return self._defer(message, error)
         return self._failed(handler, message, error)
@@ -120,18 +123,10 @@ class Handling:
     def _defer(self, message: Message, error: StoreUnavailable) -> Outcome:
         log.warning("%s waits for the store: %s", message.group, error.code, extra=_extra(message))
         delay_s = self._delay_s(_DEFER_AS_ATTEMPT)
-        return Outcome(
-            group=message.group,
-            id=message.id,
-            verdict=Verdict.DEFER,
-            attempts=message.attempts,
-            delay_us=int(delay_s * 1e6),
-            history=message.history,
-            order_key=message.order_key,
-        )
+        return Outcome(message=message, verdict=Verdict.DEFER, delay_us=int(delay_s * 1e6))
 
     def _failed(self, handler: Handler, message: Message, error: BaseException) -> Outcome:
-        attempt = message.attempts + 1
+        attempt = message.attempt
         permanent = is_permanent(error)
         verdict = after_failure(attempt, retries=handler.retries, permanent=permanent)
         self._log_failure(handler, message, verdict, error)
@@ -140,14 +135,11 @@ class Handling:
         )
         delay_s = 0.0 if self._hurried else self._delay_s(attempt)
         return Outcome(
-            group=message.group,
-            id=message.id,
+            message=message,
             verdict=verdict,
-            attempts=attempt,
             delay_us=int(delay_s * 1e6),
             history=add_failure(message.history, failure),
             marked=isinstance(error, CommittedTwice),
-            order_key=message.order_key,
         )
 
     def _delay_s(self, attempt: int) -> float:
@@ -171,7 +163,7 @@ class Handling:
             _LEVEL[verdict],
             "%s: attempt %d of %d at event %s failed with %s at %s%s",
             message.group,
-            message.attempts + 1,
+            message.attempt,
             handler.retries + 1,
             message.event_id,
             what(error),
@@ -184,23 +176,12 @@ class Handling:
 _LEVEL = {Verdict.RETRY: logging.WARNING, Verdict.DEAD: logging.ERROR}
 
 
-def _done(message: Message, *, marked: bool) -> Outcome:
-    return Outcome(
-        group=message.group,
-        id=message.id,
-        verdict=Verdict.DONE,
-        event_id=message.event_id,
-        marked=marked,
-        order_key=message.order_key,
-    )
-
-
 def _extra(message: Message, message_id: str = "") -> dict[str, object]:
     return fields(
         message_id,
         event_id=message.event_id,
         group=message.group,
-        attempt=message.attempts + 1,
+        attempt=message.attempt,
     )
 
 
@@ -211,6 +192,6 @@ def _event(message: Message) -> Event:
         key=message.key,
         payload=_decode(message.payload),
         headers=_decode(message.headers),
-        attempt=message.attempts + 1,
+        attempt=message.attempt,
         created_at=clock.from_us(message.created_at),
     )

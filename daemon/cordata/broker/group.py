@@ -1,0 +1,115 @@
+"""Consumer groups: registered before a worker is ready, then they get what is published from now.
+
+Publishing fans out to the groups that its transaction sees. One that began before a group was
+registered may not see it; so, as soon as all of these have ended, the group gets what they wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Sequence
+from typing import Literal, NamedTuple
+
+from cordata.log import logger
+from cordata.store import QUEUE_TOPIC, Fence, Store, Tx
+
+log = logger("cordata.engine")
+
+#: A group that was registered no longer ago may lack what was published meanwhile: whoever
+#: registered it may have died before it caught up.
+_FRESH_US = 300_000_000
+_LOOK_S = 0.05
+
+
+class Group(NamedTuple):
+    """A consumer group as a program declares it."""
+
+    name: str
+    #: Of its events; "*": all.
+    type: str
+    #: Events of one key are handled one at a time, in their order.
+    keyed: bool = False
+    #: What brings it its events.
+    broker: Literal["store", "redis"] = "store"
+
+
+class Registered(NamedTuple):
+    """What `catch_up` needs."""
+
+    #: Groups that may lack events.
+    fresh: Sequence[str]
+    #: The transaction that registered them; "": nobody writes beside it.
+    xid: str
+
+
+async def register(
+    store: Store, groups: Collection[Group], *, fence: Fence | None = None
+) -> Registered:
+    """Make groups known; `catch_up` is to follow."""
+
+    async def unit(tx: Tx) -> tuple[Registered, list[tuple[Group, str]]]:
+        last = await tx.fetch_one("queue.last_position")
+        assert last is not None
+        fresh, changed = [], []
+        for group in sorted(groups):
+            before = await tx.fetch_one("queue.group", group=group.name)
+            await tx.write(
+                "queue.register",
+                group=group.name,
+                type=group.type,
+                keyed=group.keyed,
+                broker=group.broker,
+                since=last["position"],
+                now_us=tx.now_us,
+            )
+            if before is None:
+                fresh.append(group.name)
+                continue
+            if before["registered_at"] > tx.now_us - _FRESH_US or before["broker"] != group.broker:
+                fresh.append(group.name)
+            if bool(before["keyed"]) != group.keyed:
+                await tx.write("queue.rekey", group=group.name, keyed=group.keyed)
+            if before["type"] != group.type:
+                changed.append((group, before["type"]))
+        return Registered(fresh, last["xid"]), changed
+
+    if not groups:
+        return Registered((), "")
+    registered, changed = await store.run(unit, fence=fence)
+    for group, before in changed:
+        log.warning(
+            "%s handles %s from now on, before it was %s; while programs of both run, the one that"
+            " was started last decides",
+            *(group.name, group.type, before),
+        )
+    return registered
+
+
+async def catch_up(store: Store, registered: Registered) -> int:
+    """Give fresh groups what older transactions published meanwhile. Returns how many messages."""
+    if not registered.fresh:
+        return 0
+    while registered.xid and await _older_writers(store, registered.xid):  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_S)
+
+    async def unit(tx: Tx) -> int:
+        count = 0
+        for group in registered.fresh:
+            count += await tx.execute("queue.catch_up", group=group, now_us=tx.now_us)
+        if count:
+            tx.notify(QUEUE_TOPIC)
+        return count
+
+    return await store.run(unit)
+
+
+async def _older_writers(store: Store, xid: str) -> int:
+    row = await store.read(lambda tx: tx.fetch_one("queue.older_writers", xid=xid))
+    return int(row["count"]) if row is not None else 0
+
+
+async def be_present(store: Store, groups: Collection[str]) -> None:
+    """Say that this process has these groups."""
+    names = json.dumps(list(groups))
+    await store.run(lambda tx: tx.execute("queue.be_present", groups=names, now_us=tx.now_us))

@@ -1,0 +1,381 @@
+"""The queue on the store: claim and settle are units on `message`; Tx.publish() adds to it.
+
+A message is one row until its group has handled it. A claim draws a number, and only with that
+number its row is changed or deleted. So a process that was taken for dead, and whose messages are
+another's by now, does no harm: what it settles changes nothing.
+
+What a dead process held is `suspect`: one message may have killed it. Suspects are claimed one at
+a time, by processes with empty hands, so that such a message ends in the dead letter alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from cordata.broker.contract import Broker
+from cordata.broker.message import Claimed, Depth, Message, MessageId, Outcome, Wants
+from cordata.core.delivery import DIED, Failure, Verdict, add_failure, after_failure
+from cordata.core.retry import next_delay_s
+from cordata.log import logger
+from cordata.store import QUEUE_TOPIC, Row, Store, Tx
+
+log = logger("cordata.engine")
+
+#: How long one wait on the store lasts; only bounds what a lost wake-up could hide.
+_WAIT_S = 3600.0
+#: Scheduled messages that become ready at once.
+_PROMOTED = 500
+#: Below and beyond every position.
+_FIRST, _LAST = -1, 2**63 - 1
+_LOWEST, _HIGHEST = -(2**31), 2**31 - 1
+
+
+class Queue(Broker):
+    """The queue of one process, on the store's tables."""
+
+    topic = QUEUE_TOPIC
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        owner: str,
+        retries: Mapping[str, int],
+        keyed: Collection[str] = (),
+        retry_min_s: float = 1.0,
+        retry_max_s: float = 300.0,
+    ) -> None:
+        """`retries`: of each group that this process knows; `keyed` ones want the order of keys."""
+        self._store = store
+        self._owner = owner
+        self._retries = retries
+        self._keyed = frozenset(keyed)
+        self._delays = {"first_s": retry_min_s, "longest_s": retry_max_s}
+        #: Group -> the key at which the last walk ended.
+        self._cursors: dict[str, str] = {}
+        #: When something is due again that this process has handled (a heap).
+        self._due: list[int] = []
+        #: The last look found something scheduled that is due by then, or suspects.
+        self._next_at: int | None = None
+        self._suspects = False
+        #: What this process holds and did not know of at the last renewal.
+        self._unknown: frozenset[tuple[str, str, int]] = frozenset()
+
+    async def listen(self, groups: Collection[str], ring: Callable[[], None]) -> None:
+        """As in Broker."""
+        while True:
+            if await self._store.wait(QUEUE_TOPIC, _WAIT_S):
+                ring()
+
+    async def exchange(
+        self, outcomes: Sequence[Outcome], wants: Wants, *, alone: bool = False
+    ) -> Claimed:
+        """As in Broker: one unit, so that results and the next claim share a commit."""
+        if not outcomes and self._store.dialect == "sqlite":
+            wants = await self._worth_a_write(wants)
+        if not outcomes and not wants:
+            return Claimed(messages=(), next_at=self._first_due(), suspects=self._suspects)
+        cursors: dict[str, str] = {}
+
+        async def unit(tx: Tx) -> Claimed:
+            cursors.clear()
+            await self._settle(tx, outcomes)
+            if not wants:
+                return Claimed(messages=(), suspects=self._suspects)
+            number = random.getrandbits(62) + 1
+            promoted = self._is_due(tx.now_us) and await tx.execute(
+                "queue.promote", now_us=tx.now_us, limit=_PROMOTED
+            )
+            if self._suspects:
+                await self._look(tx, wants)  # another process may have taken them
+            if self._suspects:
+                if not alone:
+                    return Claimed(messages=(), suspects=True)
+                if messages := await self._claim_suspect(tx, wants, number):
+                    return Claimed(messages=messages, suspects=True)
+            messages = await self._claim_unkeyed(tx, wants, number)
+            messages += await self._claim_keyed(tx, wants, number, cursors)
+            more = self._full(wants, messages)
+            if promoted == _PROMOTED:
+                more = frozenset(wants)
+            if more != set(wants):
+                await self._look(tx, wants)
+                if self._suspects and alone and not messages:
+                    messages = await self._claim_suspect(tx, wants, number)
+            # A claim that a crash takes back is made again, by anyone; so one of a key is not.
+            if not (outcomes or promoted or cursors):
+                await tx.write("commit.unsynced")
+            return Claimed(messages=messages, more=more, suspects=self._suspects)
+
+        claimed = await self._store.run(unit)
+        self._cursors |= cursors
+        self._remember(outcomes)
+        return Claimed(
+            messages=claimed.messages,
+            more=claimed.more,
+            next_at=self._first_due(),
+            suspects=claimed.suspects,
+        )
+
+    async def _worth_a_write(self, wants: Wants) -> Wants:
+        """The groups with something to claim, by a read that waits for no writer."""
+        names = json.dumps(list(wants))
+
+        async def unit(tx: Tx) -> list[str]:
+            await self._look(tx, wants)
+            if self._suspects or self._is_due(tx.now_us):
+                return list(wants)
+            return [row["group"] for row in await tx.fetch_all("queue.ready", groups=names)]
+
+        ready = await self._store.read(unit) if wants else []
+        return {name: wants[name] for name in ready}
+
+    async def _look(self, tx: Tx, wants: Wants) -> None:
+        row = await tx.fetch_one("queue.next", groups=json.dumps(list(wants)), now_us=tx.now_us)
+        assert row is not None
+        self._next_at, self._suspects = row["next_at"], bool(row["suspects"])
+
+    def _is_due(self, now_us: int) -> bool:
+        return (self._next_at is not None and self._next_at <= now_us) or (
+            bool(self._due) and self._due[0] <= now_us
+        )
+
+    def _remember(self, outcomes: Sequence[Outcome]) -> None:
+        now_us = self._store.now_us()
+        while self._due and self._due[0] <= now_us:
+            heapq.heappop(self._due)
+        for outcome in outcomes:
+            if outcome.verdict in (Verdict.RETRY, Verdict.DEFER):
+                heapq.heappush(self._due, now_us + outcome.delay_us)
+
+    def _first_due(self) -> int | None:
+        return min([at for at in (self._next_at, *self._due[:1]) if at is not None], default=None)
+
+    async def _settle(self, tx: Tx, outcomes: Sequence[Outcome]) -> None:
+        done = [o.message for o in outcomes if o.verdict is Verdict.DONE and not o.marked]
+        rows = [m for m in done if m.claim]
+        if rows:
+            settled = json.dumps([[m.event_id, m.group, m.claim] for m in rows])
+            if self._store.dialect == "postgres":
+                await tx.write("queue.done", settled=settled, now_us=tx.now_us)
+            else:
+                await tx.write("queue.mark_done", settled=settled, now_us=tx.now_us)
+                await tx.write("queue.delete_done", settled=settled)
+        for message in done:
+            if not message.claim:
+                await tx.write(
+                    "queue.mark",
+                    event_id=message.event_id,
+                    group=message.group,
+                    attempts=message.attempt,
+                    now_us=tx.now_us,
+                )
+        for outcome in outcomes:
+            if outcome.message.claim and outcome.verdict is not Verdict.DONE:
+                await self._settle_failed(tx, outcome)
+        if any(o.verdict is Verdict.BACK or o.message.order_key is not None for o in outcomes):
+            tx.notify(QUEUE_TOPIC)  # others may take it, or go on with its key
+
+    async def _settle_failed(self, tx: Tx, outcome: Outcome) -> None:
+        message, verdict = outcome.message, outcome.verdict
+        row = {"event_id": message.event_id, "group": message.group, "claim": message.claim}
+        if verdict is Verdict.BACK:
+            await tx.write("queue.give_back", **row)
+        elif verdict is Verdict.DEAD and outcome.marked:
+            await tx.write(
+                "queue.bury_handled",
+                event_id=message.event_id,
+                group=message.group,
+                attempts=message.attempt,
+                history=outcome.history,
+                now_us=tx.now_us,
+            )
+        elif verdict is Verdict.DEAD:
+            await tx.write("queue.bury", **row, now_us=tx.now_us, history=outcome.history)
+        else:
+            retry = verdict is Verdict.RETRY
+            await tx.write(
+                "queue.retry",
+                **row,
+                next_at=tx.now_us + outcome.delay_us,
+                uncounted=0 if retry else 1,
+                suspect=message.suspect and not retry,
+                history=outcome.history if retry else message.history,
+            )
+
+    async def _claim_unkeyed(self, tx: Tx, wants: Wants, number: int) -> list[Message]:
+        ranges = [
+            {"group": group, "least": least, "most": most, "count": count}
+            for group, want in wants.items()
+            for least, most, count in ((0, _HIGHEST, want.count), (_LOWEST, -1, want.low))
+            if count
+        ]
+        claim = {"owner": self._owner, "claim": number}
+        if self._store.dialect == "postgres":
+            rows = await tx.fetch_all("queue.claim_all", wants=json.dumps(ranges), **claim)
+            return [_message(row) for row in rows]
+        found = [await tx.execute("queue.claim", **one, **claim) for one in ranges]
+        return await self._claimed(tx, number) if any(found) else []
+
+    async def _claimed(self, tx: Tx, number: int) -> list[Message]:
+        rows = await tx.fetch_all("queue.claimed", owner=self._owner, claim=number)
+        return [_message(row) for row in rows]
+
+    async def _claim_keyed(
+        self, tx: Tx, wants: Wants, number: int, cursors: dict[str, str]
+    ) -> list[Message]:
+        messages: list[Message] = []
+        for group in sorted(self._keyed & wants.keys()):
+            want, after = wants[group], self._cursors.get(group)
+            if not want.count:
+                continue
+            await tx.fetch_one("queue.lock_group", group=group)
+            found = await self._walk(tx, group, after, want.count, want.run, number + 1)
+            left = want.count - len({m.order_key for m in found})
+            if after is not None and left > 0:  # from the first key on
+                found += await self._walk(tx, group, None, left, want.run, number + 2)
+            if found:
+                last = found[-1].order_key
+                assert last is not None
+                cursors[group] = last
+            messages += found
+            number += 2
+        return messages
+
+    async def _walk(
+        self, tx: Tx, group: str, after: str | None, count: int, run: int, number: int
+    ) -> list[Message]:
+        params = {
+            "group": group,
+            "after": after or "",
+            "after_position": _FIRST if after is None else _LAST,
+            "count": count,
+            "run": run,
+            "owner": self._owner,
+            "claim": number,
+            "now_us": tx.now_us,
+        }
+        if self._store.dialect == "postgres":
+            return [_message(row) for row in await tx.fetch_all("queue.claim_keys", **params)]
+        if not await tx.execute("queue.claim_keys", **params):
+            return []
+        found = await self._claimed(tx, number)
+        position = {m.event_id: n for n, m in enumerate(found)}
+        return sorted(found, key=lambda m: (m.order_key or "", position[m.event_id]))
+
+    async def _claim_suspect(self, tx: Tx, wants: Wants, number: int) -> list[Message]:
+        for group in sorted(self._keyed & wants.keys()):
+            await tx.fetch_one("queue.lock_group", group=group)
+        params = {
+            "groups": json.dumps(list(wants)),
+            "owner": self._owner,
+            "claim": number,
+            "now_us": tx.now_us,
+        }
+        if self._store.dialect == "postgres":
+            return [_message(row) for row in await tx.fetch_all("queue.claim_suspect", **params)]
+        if not await tx.execute("queue.claim_suspect", **params):
+            return []
+        return await self._claimed(tx, number)
+
+    def _full(self, wants: Wants, messages: Sequence[Message]) -> frozenset[str]:
+        """The groups that got all that they wanted."""
+        more = set[str]()
+        for group, want in wants.items():
+            mine = [m for m in messages if m.group == group]
+            low = sum(m.priority < 0 and m.order_key is None for m in mine)
+            high = len({m.order_key or m.event_id for m in mine}) - low
+            if (want.count and high >= want.count) or (want.low and low >= want.low):
+                more.add(group)
+        return frozenset(more)
+
+    async def renew(self, known: Collection[MessageId]) -> None:
+        """As in Broker; the lease itself is a row of `process`."""
+        rows = await self._store.read(lambda tx: tx.fetch_all("queue.held", owner=self._owner))
+        unknown = frozenset(
+            (row["event_id"], row["group"], row["claim"])
+            for row in rows
+            if (row["event_id"], row["group"]) not in known
+        )
+        stray, self._unknown = unknown & self._unknown, unknown
+        if not stray:
+            return
+
+        async def unit(tx: Tx) -> None:
+            for event_id, group, claim in stray:
+                await tx.write("queue.give_back", event_id=event_id, group=group, claim=claim)
+            tx.notify(QUEUE_TOPIC)
+
+        await self._store.run(unit)
+
+    async def take_back(self, owner: str, *, gone: bool) -> int:
+        """As in Broker: one that was alone has used up an attempt; the others become suspects."""
+
+        async def unit(tx: Tx) -> int:
+            lease = await tx.fetch_one("process.get", id=owner, lock=True)
+            if lease is not None and not gone and lease["expires_at"] > tx.now_us:
+                return 0
+            rows = await tx.fetch_all("queue.held", owner=owner, lock=True)
+            for row in rows:
+                if row["suspect"] or len(rows) == 1:
+                    await self._count_death(tx, owner, row)
+            await tx.write("queue.suspect", owner=owner, now_us=tx.now_us)
+            await tx.write("process.leave", id=owner)
+            tx.notify(QUEUE_TOPIC)
+            return len(rows)
+
+        count = await self._store.run(unit)
+        if count:
+            log.warning("took back %d messages of %s", count, owner)
+        return count
+
+    async def _count_death(self, tx: Tx, owner: str, row: Row) -> None:
+        attempt, group = row["attempts"], row["group"]
+        failure = Failure(attempt=attempt, at=tx.now_us, owner=owner, error=DIED)
+        history = add_failure(row["history"], failure)
+        ids = {"event_id": row["event_id"], "group": group, "claim": row["claim"]}
+        retries = self._retries.get(group, attempt)
+        if after_failure(attempt, retries=retries, permanent=False) is Verdict.DEAD:
+            await tx.write("queue.bury", **ids, now_us=tx.now_us, history=history)
+            return
+        delay_s = next_delay_s(attempt, random.random(), **self._delays)
+        await tx.write(
+            "queue.retry",
+            **ids,
+            next_at=tx.now_us + int(delay_s * 1e6),
+            uncounted=0,
+            suspect=True,
+            history=history,
+        )
+
+    async def depth(self, groups: Collection[str]) -> Depth:
+        """As in Broker."""
+        names = json.dumps(list(groups))
+
+        async def unit(tx: Tx) -> Depth:
+            row = await tx.fetch_one("queue.depth", groups=names, now_us=tx.now_us)
+            assert row is not None
+            return Depth(ready=row["ready"], claimed=row["claimed"], dead=row["dead"])
+
+        return await self._store.read(unit)
+
+
+def _message(row: Row) -> Message:
+    return Message(
+        group=row["group"],
+        event_id=row["event_id"],
+        type=row["type"],
+        key=row["key"],
+        priority=row["priority"],
+        payload=row["payload"],
+        headers=row["headers"],
+        created_at=row["created_at"],
+        attempt=row["attempts"],
+        claim=row["claim"],
+        history=row["history"],
+        order_key=row["order_key"],
+        suspect=bool(row["suspect"]),
+    )
