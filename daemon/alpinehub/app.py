@@ -9,8 +9,7 @@ from alpinehub.api import alpinebits, api
 from alpinehub.customers.duplicates import merge_duplicates
 from alpinehub.monitoring import watch
 from alpinehub.push import delivery, schedule
-from alpinehub.report.job import due_portfolio, due_reports, send_portfolio, send_report
-from alpinehub.report.rendering import RENDER
+from alpinehub.report.job import RENDER, due_portfolio, due_reports, send_portfolio, send_report
 from alpinehub.settings import HubSettings
 from alpinehub.sources import describe_closed, sealed_elsewhere
 from alpinehub.webhooks import form, form_limit, generic, google, wix

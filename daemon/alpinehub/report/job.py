@@ -1,4 +1,4 @@
-"""The job: which reports are due, and one of them from the store into the mail."""
+"""The report jobs: which reports are due, and one of them from the store into the mail."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from alpinehub.hotels import addresses_of
+from alpinehub.pooled import in_the_pool
 from alpinehub.report.chart import png
 from alpinehub.report.counting import read_figures, read_hotels, read_missed_day
 from alpinehub.report.day import MAX_DAYS, due_days
 from alpinehub.report.figures import DayCount, Figures, MissedDay, Subject
 from alpinehub.report.portfolio import Portfolio, read_portfolio, write_portfolio
-from alpinehub.report.rendering import render
-from alpinehub.report.writing import PICTURE, Report
-from cordata import Context, InlineImage, PermanentError, Tx, from_us
+from alpinehub.report.writing import PICTURE, Report, write
+from cordata import Context, InlineImage, PermanentError, PoolError, Tx, from_us
 
 #: Days whose bounds can be computed.
 _YEARS = range(1970, 9999)
 #: When more are due of one hotel, the report of the last one lists the others in a table.
 MAX_REPORTS = 2
+#: The command: `alpinehub.report.writing.render`.
+RENDER = "render_report"
+#: Rendering takes milliseconds: the rest is for a pool that is busy, or starts.
+RENDER_TIMEOUT_S = 10.0
 
 
 async def due_reports(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
@@ -78,6 +82,21 @@ async def send_report(ctx: Context, scope: str, period: str) -> None:
     await ctx.store.run(unit)
     if not to:
         ctx.log.info("no daily report of %s for hotel %s: it has no recipients", period, scope)
+
+
+async def render(ctx: Context, figures: Figures, *, timeout_s: float = RENDER_TIMEOUT_S) -> Report:
+    """Render a report in a child of the pool, or here if the pool cannot: it is due at eight.
+
+    Raises: what the templates raise.
+    """
+    try:
+        return await in_the_pool(ctx, RENDER, figures, timeout_s=timeout_s, type=Report)
+    except PoolError as error:  # its message may quote what the command said
+        ctx.log.warning(
+            "daily report of %s for hotel %s: not by the pool (%s), so it is rendered here",
+            *(figures.day, figures.hotel.code, error.code),
+        )
+    return write(figures)
 
 
 async def _read_missed(ctx: Context, hotel: Subject, day: date) -> tuple[MissedDay, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from alpinehub.app import app
-from alpinehub.report.rendering import RENDER
+from alpinehub.report.job import RENDER
 
 __all__ = ["app"]
 

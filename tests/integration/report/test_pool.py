@@ -21,8 +21,7 @@ from tests.integration.report.stalling import STALLED
 
 from alpinehub.app import app
 from alpinehub.hotels import NewHotel, add_hotel
-from alpinehub.report.job import due_reports, read_report, send_report
-from alpinehub.report.rendering import RENDER, render
+from alpinehub.report.job import RENDER, due_reports, read_report, render, send_report
 from alpinehub.settings import HubSettings
 from cordata.core.pool.message import CallFrame, ErrorFrame
 from cordata.pool import SyncClient
