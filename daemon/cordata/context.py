@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from cordata.broker.handled import explain, mark_handled
 from cordata.core.once import Once
 from cordata.errors import Conflict
 from cordata.log import fields
 from cordata.pool.client.door import Door
-from cordata.store import Chain, Store, Tx, Unit
+from cordata.store import Chain, RuntimeStore, Store, Tx, Unit
 from cordata.vault import Vault
 
 if TYPE_CHECKING:
@@ -183,3 +183,8 @@ def narrowed(ctx: Context, kind: type[C], **more: Any) -> C:
     """`ctx` for one message or one step: a `kind` with all of it, and `more`."""
     shared: dict[str, Any] = {name: getattr(ctx, name) for name in _SHARED}
     return kind(**shared, **more)
+
+
+def runtime_store(ctx: Context) -> RuntimeStore:
+    """The store of a Context with what only the runtime uses."""
+    return cast(RuntimeStore, ctx.store)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 from cordata.log import logger
-from cordata.store import QUEUE_TOPIC, Fence, Store, Tx
+from cordata.store import QUEUE_TOPIC, Store, Tx
 
 log = logger("cordata.engine")
 
@@ -43,9 +43,7 @@ class Registered(NamedTuple):
     xid: str
 
 
-async def register(
-    store: Store, groups: Collection[Group], *, fence: Fence | None = None
-) -> Registered:
+async def register(store: Store, groups: Collection[Group]) -> Registered:
     """Make groups known; `catch_up` is to follow."""
 
     async def unit(tx: Tx) -> tuple[Registered, list[tuple[Group, str]]]:
@@ -76,7 +74,7 @@ async def register(
 
     if not groups:
         return Registered((), "")
-    registered, changed = await store.run(unit, fence=fence)
+    registered, changed = await store.run(unit)
     for group, before in changed:
         log.warning(
             "%s handles %s from now on, before it was %s; while programs of both run, the one that"

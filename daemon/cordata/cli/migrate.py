@@ -43,13 +43,14 @@ def migrate(operator: Operator, check: bool, app: str | None) -> int:
     settings = operator.place(loaded.config)
 
     async def act(ctx: Context) -> list[Applied]:
+        from cordata.context import runtime_store
         from cordata.services.registration import groups_of
         from cordata.services.schema import migrate_once
 
         if check:
             return await ctx.store.pending(ctx.chains)
         holder = f"{socket.gethostname()}/{os.getpid()} (cordata migrate)"
-        lease = ctx.store.lease(holder=holder)
+        lease = runtime_store(ctx).lease(holder=holder)
         groups = groups_of(loaded.config.broker, loaded.app.handlers)
         return await migrate_once(
             ctx, lease, groups, progress=lambda text: click.echo(text, err=True)

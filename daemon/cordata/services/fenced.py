@@ -6,14 +6,14 @@ import dataclasses
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, cast
 
-from cordata.context import Context
-from cordata.store import Fence, Store, Tx, Unit
+from cordata.context import Context, runtime_store
+from cordata.store import Fence, RuntimeStore, Tx, Unit
 
 T = TypeVar("T")
 
 
 class _FencedStore:
-    def __init__(self, store: Store, fence: Fence) -> None:
+    def __init__(self, store: RuntimeStore, fence: Fence) -> None:
         self._store = store
         self._fence = fence
 
@@ -35,5 +35,5 @@ class _FencedStore:
 
 def fenced(ctx: Context, fence: Fence) -> Context:
     """The same Context, whose writes raise LeaseLost once a newer term exists."""
-    store = cast(Store, _FencedStore(ctx.store, fence))
+    store = cast(RuntimeStore, _FencedStore(runtime_store(ctx), fence))
     return dataclasses.replace(ctx, store=store, term=fence.term)

@@ -17,7 +17,7 @@ from cordata import clock, events
 from cordata.app import App
 from cordata.broker.group import Group, catch_up, register
 from cordata.config.sections import PrimaryConfig
-from cordata.context import Context
+from cordata.context import Context, runtime_store
 from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import fields, logger, with_hint
@@ -207,9 +207,9 @@ class PrimaryService:
     async def _prepare(self, ctx: Context, fence: Fence) -> None:
         """Migrations first, then the application's startup functions, in their order."""
         async with background(self._extend("migrating")):
-            await self._ctx.store.migrate(self._chains, fence=fence)
-            registered = await register(self._ctx.store, self._groups, fence=fence)
-            await catch_up(self._ctx.store, registered)
+            await runtime_store(self._ctx).migrate(self._chains, fence=fence)
+            registered = await register(ctx.store, self._groups)
+            await catch_up(ctx.store, registered)
         for startup in self._app.startups:
             async with background(self._extend(f"startup: {startup.__name__}")):
                 await startup(ctx)

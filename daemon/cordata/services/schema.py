@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Sequence
 
 from cordata import clock, events
 from cordata.broker.group import Group, catch_up, register
-from cordata.context import Context
+from cordata.context import Context, runtime_store
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.log import fields, logger, with_hint
 from cordata.log_throttle import LogThrottle
+from cordata.services.fenced import fenced
 from cordata.services.loop import pause
 from cordata.services.primary import LEASE_TOPIC
 from cordata.store import Applied, Chain, Lease, Store
@@ -104,8 +105,9 @@ async def migrate_once(
             hint="it does so when it starts: restart primary.service, or `cordata server`",
         )
     try:
-        applied = await ctx.store.migrate(ctx.chains, fence=fence, progress=progress)
-        await catch_up(ctx.store, await register(ctx.store, groups, fence=fence))
+        applied = await runtime_store(ctx).migrate(ctx.chains, fence=fence, progress=progress)
+        store = fenced(ctx, fence).store
+        await catch_up(store, await register(store, groups))
         return applied
     finally:
         await lease.release()

@@ -1,6 +1,6 @@
 """The durable store: units of work, group commit, migrations, wake-ups."""
 
-from cordata.store.contract import Lease, Store, StoreStats
+from cordata.store.contract import Lease, RuntimeStore, Store, StoreStats
 from cordata.store.fence import Fence
 from cordata.store.migrate import Applied, Chain, SchemaError
 from cordata.store.opening import check_url, dialect_of, missing_file, open_store, store_class
@@ -29,6 +29,7 @@ __all__ = [
     "Lease",
     "Queries",
     "Row",
+    "RuntimeStore",
     "SchemaError",
     "Store",
     "StoreStats",

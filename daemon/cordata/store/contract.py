@@ -74,7 +74,7 @@ class Lease(Protocol):
 
 
 class Store(Protocol):
-    """The store of one process; all methods belong to the loop's thread."""
+    """The store of a process as applications see it; all methods belong to the loop's thread."""
 
     #: Called with state ("ok", "full", "unavailable") and reason at each change.
     on_state: OnState | None
@@ -106,7 +106,6 @@ class Store(Protocol):
         unit: Unit[T],
         *,
         batch: bool = False,
-        fence: Fence | None = None,
     ) -> T:
         """Run a unit of work; return its result once it is on disk.
 
@@ -123,8 +122,9 @@ class Store(Protocol):
         run twice. `cordata.testing.race` shows what two units make of each other.
 
         Cancelling is safe: it then ran wholly or not at all. Raises: what the unit raised; Conflict
-        when a constraint refused a statement; StoreFull, StoreUnavailable; LeaseLost when `fence`
-        is stale; UnitMisuse when it awaited something else than its tx.
+        when a constraint refused a statement; StoreFull, StoreUnavailable; LeaseLost in what the
+        primary runs, once another process is the primary; UnitMisuse when it awaited something else
+        than its tx.
 
         `batch`: for a unit that runs often and decides nothing that a constraint or `rows=` does
         not check. It reads first (`fetch_one`, `fetch_all`), then writes (`write`, `insert`). On
@@ -145,7 +145,7 @@ class Store(Protocol):
         """
         ...
 
-    def transaction(self, *, fence: Fence | None = None) -> AbstractAsyncContextManager[Tx]:
+    def transaction(self) -> AbstractAsyncContextManager[Tx]:
         """A transaction of its own, for code that awaits other things between its statements.
 
         It takes its locks at its first write and holds them for `transaction_timeout_s` at most.
@@ -165,24 +165,6 @@ class Store(Protocol):
 
         A wake-up between two waits of a task counts for the second one, so: look at the tables,
         then wait, again and again, in one task. Several tasks may wait for one topic.
-        """
-        ...
-
-    def lease(self, *, holder: str, name: str = "primary") -> Lease:
-        """A lease; `holder` is for people."""
-        ...
-
-    async def migrate(
-        self,
-        chains: Sequence[Chain],
-        *,
-        fence: Fence | None = None,
-        progress: Callable[[str], None] | None = None,
-    ) -> list[Applied]:
-        """Apply what is pending, the runtime's own chain first; `progress(text)` before each.
-
-        Each in a transaction of its own. Raises: SchemaError when the chains and the database do
-        not fit together or a script fails; LeaseLost; StoreUnavailable.
         """
         ...
 
@@ -214,4 +196,34 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Take nothing more, finish what waits, then close. Twice is fine."""
+        ...
+
+
+class RuntimeStore(Store, Protocol):
+    """The same store with what only the runtime uses: leases, migrations, fenced writes."""
+
+    async def run(self, unit: Unit[T], *, batch: bool = False, fence: Fence | None = None) -> T:
+        """As `Store.run`. Raises: also LeaseLost, when `fence` is stale."""
+        ...
+
+    def transaction(self, *, fence: Fence | None = None) -> AbstractAsyncContextManager[Tx]:
+        """As `Store.transaction`. Raises: also LeaseLost, when `fence` is stale."""
+        ...
+
+    def lease(self, *, holder: str, name: str = "primary") -> Lease:
+        """A lease; `holder` is for people."""
+        ...
+
+    async def migrate(
+        self,
+        chains: Sequence[Chain],
+        *,
+        fence: Fence | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> list[Applied]:
+        """Apply what is pending, the runtime's own chain first; `progress(text)` before each.
+
+        Each in a transaction of its own. Raises: SchemaError when the chains and the database do
+        not fit together or a script fails; LeaseLost; StoreUnavailable.
+        """
         ...

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cordata.config.sections import StoreConfig
 from cordata.errors import ConfigError
-from cordata.store.contract import Store
+from cordata.store.contract import RuntimeStore
 from cordata.store.health import OnState
 from cordata.store.queries import Queries
 
@@ -84,7 +84,7 @@ async def open_store(
     queries: Queries,
     password: str | None = None,
     on_state: OnState | None = None,
-) -> Store:
+) -> RuntimeStore:
     """Open the store of a configuration; `password` is for a server.
 
     Raises: ConfigError for a bad url, StoreUnavailable.

@@ -19,7 +19,7 @@ from cordata.broker import Owner
 from cordata.broker.inspection import DeadLetters, Filter
 from cordata.config import Config, Document, build, find_file, open_document
 from cordata.config.sections import PathsConfig
-from cordata.context import Context
+from cordata.context import Context, runtime_store
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
 from cordata.eventstore.inspection import Subscriptions
 from cordata.eventstore.status import SubscriptionStatus
@@ -28,7 +28,7 @@ from cordata.http import AsgiApp
 from cordata.log import request_id
 from cordata.services.job import JobResult
 from cordata.services.loop import background
-from cordata.store import Row, Store, Tx, Unit, new_id
+from cordata.store import Row, RuntimeStore, Tx, Unit, new_id
 from cordata.testing.asgi import Mounted, Response
 from cordata.testing.delivery import Delivery
 from cordata.testing.failure import Failure
@@ -76,7 +76,7 @@ async def open_app(
         opened = await stack.enter_async_context(
             open_context(loaded, _with_queries(app), vault=Vault(MASTER_KEY))
         )
-        store = cast(Store, TimedStore(opened.store, clock))
+        store = cast(RuntimeStore, TimedStore(runtime_store(opened), clock))
         door = InlineDoor(lambda: InlinePool(app, loaded, lambda: clock.now_us() / 1e6))
         stack.push_async_callback(door.close)
         ctx = dataclasses.replace(opened, store=store, door=door)

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from cordata.clock import from_us, to_us
-from cordata.store import Fence, Row, Store, Tx, Unit, UnitMisuse
+from cordata.store import Fence, Row, RuntimeStore, Tx, Unit, UnitMisuse
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class TimedStore:
     Wrapped around, not built in: the store below is the very one of a worker.
     """
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: RuntimeStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cordata.config import Config
+from cordata.context import runtime_store
 from cordata.factory import broker_passwords, smtp_login
 from cordata.runner import Layer, Runner, Service
 from cordata.services.store_retry import open_context_with_retry
@@ -36,7 +37,7 @@ async def run_primary(role: Role) -> int:
         async with open_context_with_retry(config, app, notifier) as ctx:
             leadership = Leadership()
             holder = holder_name()
-            lease = ctx.store.lease(holder=holder)
+            lease = runtime_store(ctx).lease(holder=holder)
             intake: list[Service] = [
                 PeriodicService(leadership, app.periodics, cut_off_s=cut_off_s),
                 BackfillService(leadership, app.backfills, cut_off_s=cut_off_s),

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.queries import queries_of
 
 from cordata.config.sections import StoreConfig
-from cordata.store import Chain, Lease, Store, Tx, open_store
+from cordata.store import Chain, Lease, RuntimeStore, Store, Tx, open_store
 
 SQL = "tests.contract.store.sql"
 CHAINS = (Chain("contract", SQL),)
@@ -29,13 +29,13 @@ class Opener:
         self.folder = folder
         self._settings = settings
 
-    def __call__(self, **changes: object) -> AbstractAsyncContextManager[Store]:
+    def __call__(self, **changes: object) -> AbstractAsyncContextManager[RuntimeStore]:
         """A store with some settings changed."""
         settings = {**self._settings, **changes}
         return self._open(StoreConfig(url=self.url, **settings))  # type: ignore[arg-type]
 
     @asynccontextmanager
-    async def _open(self, config: StoreConfig) -> AsyncIterator[Store]:
+    async def _open(self, config: StoreConfig) -> AsyncIterator[RuntimeStore]:
         store = await open_store(
             config,
             state_dir=self.folder,

@@ -15,7 +15,7 @@ from cordata.app import App
 from cordata.broker.group import Group, catch_up, register
 from cordata.config.sections import StoreConfig
 from cordata.context import Context
-from cordata.store import Chain, Row, Store, Tx, dialect_of, open_store
+from cordata.store import Chain, Row, RuntimeStore, Store, Tx, dialect_of, open_store
 from cordata.vault import Vault
 
 SQL = "tests.integration.engine.sql"
@@ -26,7 +26,7 @@ CHAINS = (EFFECT,)
 @asynccontextmanager
 async def opened(
     state: Path, *, migrate: bool = True, chain: Chain = EFFECT
-) -> AsyncIterator[Store]:
+) -> AsyncIterator[RuntimeStore]:
     """The store of one process: the one that `stores` chose for `state`, or the embedded one.
 
     `chain`: of the tests' own tables and statements.

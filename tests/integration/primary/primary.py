@@ -18,7 +18,7 @@ from cordata import clock
 from cordata.app import App
 from cordata.broker.group import Group
 from cordata.config.sections import EngineConfig, MailConfig, PrimaryConfig
-from cordata.context import Context
+from cordata.context import Context, runtime_store
 from cordata.services.backfill import BackfillService
 from cordata.services.mail import MailService
 from cordata.services.periodic import PeriodicService
@@ -51,7 +51,7 @@ def build(
     """The services of one primary."""
     leadership = Leadership()
     groups = [Group(one.group, one.type, one.key) for one in app.handlers]
-    lease = store.lease(holder=f"test-{os.getpid()}")
+    lease = runtime_store(context_of(store)).lease(holder=f"test-{os.getpid()}")
     mail, engine = mail or MailConfig(), engine or EngineConfig()
     return Primary(
         leadership=leadership,

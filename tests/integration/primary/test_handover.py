@@ -15,7 +15,7 @@ from cordata.config.sections import PrimaryConfig
 from cordata.services import handover
 from cordata.services.handover import HandoverService
 from cordata.services.primary import Leadership, PrimaryService
-from cordata.store import Chain, Store
+from cordata.store import Chain, RuntimeStore, Store
 from cordata.systemd import Notifier
 
 NEWER = Chain("upgrade", "upgrade_sql")
@@ -31,7 +31,7 @@ def newer_package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(folder))
 
 
-def newer_primary(store: Store, app: App, leadership: Leadership) -> PrimaryService:
+def newer_primary(store: RuntimeStore, app: App, leadership: Leadership) -> PrimaryService:
     """As it stands by after its host was upgraded."""
     return PrimaryService(
         *(context_of(store), app, store.lease(holder="newer"), leadership),

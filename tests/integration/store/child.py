@@ -12,7 +12,7 @@ import uvloop
 from tests.integration.store.parts import deposit, opened, refused, until
 
 from cordata.errors import StoreUnavailable
-from cordata.store import Store
+from cordata.store import RuntimeStore, Store
 
 
 def say(line: str) -> None:
@@ -57,7 +57,7 @@ async def watch(store: Store, name: str) -> None:
             say("woken")
 
 
-async def lead(store: Store, name: str, state: Path) -> None:
+async def lead(store: RuntimeStore, name: str, state: Path) -> None:
     """Take the lease as soon as it is free, and say the term."""
     lease = store.lease(holder=name)
     say("ready")
